@@ -7,7 +7,7 @@ version 4 by a join of two streams with virtual column families, both over four 
 from tests.support.spark_segments import NewPiece, pack_pieces
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
-from tidelog.spark.format.index import IndexDocument, IndexEntry, Piece, write_index
+from tidelog.spark.format.index import ChangelogPiece, IndexDocument, IndexEntry, write_index
 from tidelog.spark.format.names import ChangelogName, segment_name
 
 AUTHOR = SegmentAuthor(Generation(1_700_000_000_000), "0a1b2c3d-1", 7)
@@ -36,7 +36,7 @@ COMMIT = IndexDocument(11, 11, {SEGMENT_NAME: len(SEGMENT)}, ENTRIES)
 
 def _later(version: int) -> IndexEntry:
     name = ChangelogName(0, 3, "default", version, f"id-{version}")
-    return IndexEntry(name, 300, (Piece(OTHER_SEGMENT, 44 + 400 * (version - 13), 390),))
+    return IndexEntry(name, 300, (ChangelogPiece(OTHER_SEGMENT, 44 + 400 * (version - 13), 390),))
 
 
 ROLL_UP = IndexDocument(

@@ -22,9 +22,9 @@ from tidelog.checkpoint.manifest import Checkpoint, StateInfo, decode_descriptor
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
 from tidelog.connectors.iceberg import staged as iceberg
-from tidelog.connectors.kafka.writing.staging import StagedRange, Start
+from tidelog.connectors.kafka.writing.staging import StagedRange, StagingStart
 from tidelog.connectors.sql.sqlite import stored_transaction
-from tidelog.connectors.sql.staging import Staged
+from tidelog.connectors.sql.staging import StagedTransaction
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import CorruptObjectError
 from tidelog.runtime.control.protocol import (
@@ -268,7 +268,8 @@ PARSERS: dict[str, Parser] = {
         packed([Part("part-0", "part-0-final", 1, 2)]),
     ),
     "transaction of a database": Parser(
-        lambda data: transactions.decode("sink", Staged, data), packed(Staged(TX, 3, "INSERT"))
+        lambda data: transactions.decode("sink", StagedTransaction, data),
+        packed(StagedTransaction(TX, 3, "INSERT")),
     ),
     "transaction of iceberg": Parser(
         lambda data: transactions.decode("sink", iceberg.Staged, data),
@@ -287,7 +288,7 @@ PARSERS: dict[str, Parser] = {
     ),
     "transaction of kafka": Parser(
         lambda data: transactions.decode("sink", StagedRange, data),
-        packed(StagedRange("staging", 0, Start(3, "a"), 7, 2, 9, 11)),
+        packed(StagedRange("staging", 0, StagingStart(3, "a"), 7, 2, 9, 11)),
     ),
     "transaction of sqlite": Parser(
         partial(stored_transaction, "sink"), packed(("sink", 0, "3-a-7", 3, "INSERT"))

@@ -13,7 +13,7 @@ from tests.property.estimate_runs import KEY_BYTES, Measured, measure
 from tests.support.depth import more_in_depth
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import MONTH_S, Flow
 from tidelog.cost.model.workload import Workload
 from tidelog.materialize.config import MaterializeConfig
@@ -55,7 +55,7 @@ class Case:
             checkpoint_interval=self.checkpoint_s,
             retain=self.retain,
             sources=1,
-            link=Link(bytes_per_s=self.mb_per_s * 1e6, latency_s=self.latency_ms / 1e3),
+            link=StoreLink(bytes_per_s=self.mb_per_s * 1e6, latency_s=self.latency_ms / 1e3),
             materialize=MaterializeConfig(
                 interval=self.interval_s, replay_target=1e9, replay_rate=1e12
             ),

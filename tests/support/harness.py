@@ -35,7 +35,7 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.subtasks.incarnation import Incarnation as Started
 from tidelog.runtime.subtasks.incarnation import incarnate
-from tidelog.runtime.subtasks.start import Start
+from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
@@ -319,7 +319,7 @@ async def read_back(
     incarnation = Incarnation(store, config, clock, Random(0))
     runner = incarnation.runner
     resumption = Resumption(checkpoint, detached=is_canonical(checkpoint))
-    start = Start(
+    start = JobStart(
         runner.job,
         config,
         runner.effects,

@@ -12,7 +12,7 @@ from tidelog.changelog.block import BlockKind, SealedBlock, seal_opaque
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.errors import InvariantError
 from tidelog.ids import SeqNo
-from tidelog.spark.format.index import Piece
+from tidelog.spark.format.index import ChangelogPiece
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import SparkEntry
 
@@ -52,7 +52,7 @@ def seal_piece(name: ChangelogName, piece: int, pieces: int, content: bytes) -> 
 
 def pack_pieces(
     author: SegmentAuthor, segment: str, pieces: Iterable[NewPiece]
-) -> tuple[bytes, list[Piece]]:
+) -> tuple[bytes, list[ChangelogPiece]]:
     """The bytes of a segment, and where in it the pieces lie, in the order given.
 
     Raises InvariantError for a process token above 16 characters, and as `seal_piece`.
@@ -66,7 +66,7 @@ def pack_pieces(
         parts.append(block.data)
         offset += block.size
     parts += container.footer_and_trailer(offset, entries)
-    places = [Piece(segment, entry.offset, entry.length) for entry in entries]
+    places = [ChangelogPiece(segment, entry.offset, entry.length) for entry in entries]
     return b"".join(parts), places
 
 

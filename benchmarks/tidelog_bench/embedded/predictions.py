@@ -17,7 +17,7 @@ from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.report import OperatorReport
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.workload import Workload
 from tidelog.effects import Effects
 from tidelog.engines import LocalEngine, WorkerConfig
@@ -103,7 +103,7 @@ def estimated(spec: RunSpec, compressed: float = 1.0) -> Estimate:
         parallelism=spec.parallelism,
         checkpoint_interval=spec.checkpoint_s,
         retain=config.retain,
-        link=Link(bytes_per_s=spec.link.mb_per_s * 1e6, latency_s=spec.link.latency_ms / 1e3),
+        link=StoreLink(bytes_per_s=spec.link.mb_per_s * 1e6, latency_s=spec.link.latency_ms / 1e3),
         flush=config.flush,
         upload=config.upload,
         materialize=config.materialize,

@@ -19,7 +19,7 @@ _DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 encode = msgspec.msgpack.encode
 
 
-class Start(NamedTuple):
+class WriterStart(NamedTuple):
     """One start of a job, as one subtask of a sink knows it."""
 
     sink: str
@@ -43,9 +43,9 @@ class TransactionId(NamedTuple):
         return cls(sink, context.subtask, context.generation, context.attempt, checkpoint)
 
     @property
-    def start(self) -> Start:
+    def start(self) -> WriterStart:
         """The start of the job that wrote the transaction."""
-        return Start(*self[:-1])
+        return WriterStart(*self[:-1])
 
     def __str__(self) -> str:
         name = f"{self.generation}-{self.attempt}-{self.checkpoint}"

@@ -17,7 +17,7 @@ from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate, Strategy
 from tidelog.cost.model.log import log_cycle
 from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.tables import Trigger
+from tidelog.cost.model.tables import MaterializationTrigger
 from tidelog.cost.model.workload import Workload
 from tidelog.cost.prices import Bill, PriceBook, bill
 from tidelog.errors import ConfigError, require
@@ -35,7 +35,7 @@ _EQUAL: Final = 1.01
 """Costs that differ by less than this factor count as equal: the estimate is no better."""
 
 
-class Target(StrEnum):
+class PlanTarget(StrEnum):
     """What can be asked of a plan."""
 
     RESTORE = "restore"
@@ -80,7 +80,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Targets:
+class PlanTargets:
     """All that is asked; None: anything will do. The interval of checkpoints is always asked."""
 
     checkpoint_s: float
@@ -93,16 +93,16 @@ class Targets:
         for what, value in (("--restore", self.restore_s), ("--budget", budget)):
             require(what, value, value is None or value > 0, "more than 0")
 
-    def missed_by(self, candidate: Candidate) -> dict[Target, float]:
+    def missed_by(self, candidate: Candidate) -> dict[PlanTarget, float]:
         """For each target that was asked, the share of it by which it is missed, so that different
         ones compare; 0 or less when it is met.
         """
         estimate, cost = candidate.estimate, candidate.cost
-        found = {Target.CHECKPOINT: estimate.cycle_s / self.checkpoint_s - 1}
+        found = {PlanTarget.CHECKPOINT: estimate.cycle_s / self.checkpoint_s - 1}
         if self.restore_s is not None:
-            found[Target.RESTORE] = estimate.restore_s / self.restore_s - 1
+            found[PlanTarget.RESTORE] = estimate.restore_s / self.restore_s - 1
         if self.budget is not None and self.budget.currency == cost.currency:
-            found[Target.BUDGET] = cost.amount / self.budget.amount - 1
+            found[PlanTarget.BUDGET] = cost.amount / self.budget.amount - 1
         return found
 
     def distance(self, candidate: Candidate) -> float:
@@ -114,7 +114,7 @@ class Targets:
 class Binding:
     """A target that keeps the recommendation from being cheaper."""
 
-    target: Target
+    target: PlanTarget
     instead: Candidate
     """What would be taken without it."""
 
@@ -123,7 +123,7 @@ class Binding:
 class Obstacle:
     """A target that no candidate meets, alone or together with the others."""
 
-    target: Target
+    target: PlanTarget
     alone: bool
     """No candidate meets it, whatever the other targets; else they exclude each other."""
     best: Candidate
@@ -132,7 +132,7 @@ class Obstacle:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CheckpointPlan:
     """What to choose at one provider."""
 
     book: PriceBook
@@ -148,10 +148,10 @@ def make_plans(
     workload: Workload,
     settings: Settings,
     books: Sequence[PriceBook],
-    targets: Targets,
+    targets: PlanTargets,
     *,
     egress: bool = False,
-) -> list[Plan]:
+) -> list[CheckpointPlan]:
     """A plan for each provider."""
     found = estimates(workload, settings)
     priced = (
@@ -173,7 +173,7 @@ def estimates(workload: Workload, settings: Settings) -> list[tuple[Settings, Es
         if interval >= settings.checkpoint_interval
     ]
     found = [(on, estimate_changelog(workload, on)) for on in tried]
-    deciding = [pair for pair in found if pair[1].trigger == Trigger.INTERVAL]
+    deciding = [pair for pair in found if pair[1].trigger == MaterializationTrigger.INTERVAL]
     return [*(deciding or found), (settings, estimate_incremental(workload, settings))]
 
 
@@ -186,14 +186,14 @@ def _with_interval(workload: Workload, settings: Settings, interval: float) -> S
     return settings.with_materialization(interval, target)
 
 
-def decide(book: PriceBook, found: Sequence[Candidate], targets: Targets) -> Plan:
+def decide(book: PriceBook, found: Sequence[Candidate], targets: PlanTargets) -> CheckpointPlan:
     """Choose among candidates, of which there is at least one."""
     meeting = [each for each in found if targets.distance(each) <= 0]
     if meeting:
         chosen = _cheapest(meeting)
-        return Plan(book, found, True, chosen, bindings=_bindings(found, targets, chosen))
+        return CheckpointPlan(book, found, True, chosen, bindings=_bindings(found, targets, chosen))
     nearest = min(found, key=targets.distance)
-    return Plan(book, found, False, nearest, obstacles=_obstacles(found, targets))
+    return CheckpointPlan(book, found, False, nearest, obstacles=_obstacles(found, targets))
 
 
 def _cheapest(found: Sequence[Candidate]) -> Candidate:
@@ -203,12 +203,12 @@ def _cheapest(found: Sequence[Candidate]) -> Candidate:
 
 
 def _bindings(
-    found: Sequence[Candidate], targets: Targets, chosen: Candidate
+    found: Sequence[Candidate], targets: PlanTargets, chosen: Candidate
 ) -> tuple[Binding, ...]:
     """Targets without which a cheaper candidate would be chosen."""
     without = {
         target: [c for c in found if max({**targets.missed_by(c), target: 0.0}.values()) <= 0]
-        for target in Target
+        for target in PlanTarget
     }
     instead = {target: _cheapest(free) for target, free in without.items()}
     return tuple(
@@ -218,7 +218,7 @@ def _bindings(
     )
 
 
-def _obstacles(found: Sequence[Candidate], targets: Targets) -> tuple[Obstacle, ...]:
+def _obstacles(found: Sequence[Candidate], targets: PlanTargets) -> tuple[Obstacle, ...]:
     """The targets that no candidate meets; if there are none, those that exclude each other."""
     meeting = {
         target: [each for each in found if targets.missed_by(each)[target] <= 0]
@@ -259,7 +259,7 @@ def in_currency(
     return fitting, [said] if others else []
 
 
-def focus(plans: Sequence[Plan], targets: Targets) -> Plan:
+def focus(plans: Sequence[CheckpointPlan], targets: PlanTargets) -> CheckpointPlan:
     """The plan to look at: the cheapest that meets the targets, else what comes nearest.
 
     Costs are compared in the currency that most providers have.

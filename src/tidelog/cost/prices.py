@@ -28,7 +28,7 @@ Currency = Annotated[str, msgspec.Meta(pattern="^[A-Z]{3}$")]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PriceSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where figures come from."""
 
     url: Text
@@ -52,7 +52,7 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     list_per_1000: Price
     get_per_1000: Price
     delete_per_1000: Price
-    sources: Annotated[tuple[Source, ...], msgspec.Meta(min_length=1)]
+    sources: Annotated[tuple[PriceSource, ...], msgspec.Meta(min_length=1)]
     upload_gb: Price = 0.0
     """Per GB written, on top of the request."""
     retrieval_gb: Price = 0.0

@@ -25,7 +25,7 @@ _LOG_OFFSET: Final = re.compile(r'"logOffset":(\d+)')
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SparkComparison:
     """The state of a committed batch against the files that went into it."""
 
     batch: int
@@ -73,7 +73,7 @@ def state(spark: "SparkSession", checkpoint: str, batch: int) -> "DataFrame":
     return stored.selectExpr("key.word as word", "value.count as count")
 
 
-def compare(stored: "DataFrame", files: list[str], batch: int) -> Comparison:
+def compare(stored: "DataFrame", files: list[str], batch: int) -> SparkComparison:
     """Compare the state of a committed batch, word and count, with a count of its input files.
 
     A word that is twice in the state differs. So does what a file that was changed after the query
@@ -90,7 +90,7 @@ def compare(stored: "DataFrame", files: list[str], batch: int) -> Comparison:
     wrong = sums.where("rows > 1 or not (count <=> files)").drop("rows")
     differing = wrong.orderBy("word").limit(SHOWN).collect()
     known, occurrences = stored.selectExpr("count(*)", "coalesce(sum(count), 0)").collect()[0]
-    return Comparison(batch, len(files), known, occurrences, differing)
+    return SparkComparison(batch, len(files), known, occurrences, differing)
 
 
 def _counted(lines: "DataFrame") -> "DataFrame":

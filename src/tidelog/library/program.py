@@ -16,7 +16,7 @@ from tidelog.events import Event
 from tidelog.ids import CheckpointId
 from tidelog.library.event_loop import LoopLock
 from tidelog.library.handles import KeyStates, states_of_keys
-from tidelog.library.scan import Part
+from tidelog.library.scan import ScanPart
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import (
     NO_KEY,
@@ -102,9 +102,9 @@ class Program(Generic[L]):
         prefix = key_group(encoded, self.backend.key_groups).to_bytes(2, "big")
         return self._key_states(prefix, encoded)
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> ScanPart:
         """A state of the program, to be scanned; raises ConfigError for one it has not."""
-        return Part(self.lock, self.backend, named_state(self._operator.states, name))
+        return ScanPart(self.lock, self.backend, named_state(self._operator.states, name))
 
     def write(self, sink: str, record: Any) -> None:
         """Write a record to a sink: a change of the caller's step."""

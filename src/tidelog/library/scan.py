@@ -95,7 +95,7 @@ def _header(kind: type, length: int) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ScanPart:
     """One state in some key groups, and how to get at it."""
 
     lock: StateLock
@@ -107,7 +107,7 @@ class Part:
         return self.named.state.keyed
 
 
-def scanned(parts: Sequence[Part], prefix: Any, after: Any) -> Iterator[tuple[Any, ...]]:
+def scanned(parts: Sequence[ScanPart], prefix: Any, after: Any) -> Iterator[tuple[Any, ...]]:
     """(key, value) of all keys, or (key, entry's key, value) of all entries of maps.
 
     Of keys that begin with `prefix`, if it is given, and come later than `after`. Raises
@@ -151,7 +151,7 @@ def _shown(named: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
 class _Group:
     """Reads the rows of one key group."""
 
-    part: Part
+    part: ScanPart
     group: bytes
     begin: bytes
     """A key, encoded, before which and of which nothing is read."""

@@ -17,7 +17,7 @@ from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import KeyGroup, SubtaskId
 from tidelog.library.event_loop import LoopLock
 from tidelog.library.handles import KeyStates, states_of_keys
-from tidelog.library.scan import Part, scanned
+from tidelog.library.scan import ScanPart, scanned
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import (
     POSITION_SCHEMAS,
@@ -123,7 +123,8 @@ class View:
     ) -> Iterator[tuple[Any, ...]]:
         """The keys of a state with their values, as `Database.scan` gives them."""
         parts = [
-            Part(each.lock, each.backend, named_state(each.states, name)) for each in self._subtasks
+            ScanPart(each.lock, each.backend, named_state(each.states, name))
+            for each in self._subtasks
         ]
         return scanned(parts, prefix, after)
 

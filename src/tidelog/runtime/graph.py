@@ -13,7 +13,7 @@ from tidelog.errors import ConfigError
 from tidelog.runtime.node import Edge, Node
 from tidelog.runtime.operators.aggregate import Aggregate
 from tidelog.runtime.operators.operator import OperatorFactory
-from tidelog.runtime.operators.stateless import Filter, FlatMap, Map, MapBatches
+from tidelog.runtime.operators.stateless import FilterRecords, FlatMap, MapBatches, MapRecords
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
 from tidelog.state.schema.types import declared
@@ -87,11 +87,11 @@ class Stream:
 
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
         """Apply a function to every record."""
-        return self._then(name, lambda: Map(function))
+        return self._then(name, lambda: MapRecords(function))
 
     def filter(self, predicate: Callable[[Any], bool], *, name: str = "filter") -> "Stream":
         """Keep the records a predicate holds for."""
-        return self._then(name, lambda: Filter(predicate))
+        return self._then(name, lambda: FilterRecords(predicate))
 
     def flat_map(
         self, function: Callable[[Any], Iterable[Any]], *, name: str = "flat-map"

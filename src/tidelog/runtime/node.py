@@ -9,7 +9,7 @@ from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
 from tidelog.state.registry import Definition
-from tidelog.state.schema.types import Declared
+from tidelog.state.schema.types import DeclaredType
 
 if TYPE_CHECKING:
     from tidelog.runtime.tasks.caller_task import Caller
@@ -28,7 +28,7 @@ class Node(msgspec.Struct, eq=False):
     parallelism: int | None = None
     """None: as the streams in front, or as the job after an exchange and for sources."""
     keyed: bool = False
-    value_types: Declared | None = None
+    value_types: DeclaredType | None = None
     """The declared types of the values that the operator keeps by key."""
     side_output: str | None = None
     """The tag of its side output."""
@@ -39,7 +39,7 @@ class Node(msgspec.Struct, eq=False):
     """The only state that it keeps by key, where that is known before it opens."""
 
     @property
-    def key_types(self) -> Declared | None:
+    def key_types(self) -> DeclaredType | None:
         """Types of the keys that the operator keeps state for."""
         return next((edge.key_types for edge in self.inputs if edge.key_types), None)
 
@@ -50,6 +50,6 @@ class Edge(msgspec.Struct, frozen=True, eq=False):
     node: Node
     routing: Routing
     key_of: Callable[[Any], Any] | None = None
-    key_types: Declared | None = None
+    key_types: DeclaredType | None = None
     tag: str | None = None
     """The side output of `node` that this is; None: its output."""

@@ -33,7 +33,7 @@ from tidelog.runtime.restore.choose import (
 from tidelog.runtime.restore.plan import RestorePlan, begin
 from tidelog.runtime.subtasks.incarnation import Incarnation, incarnate, run_until_done
 from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_work_dir
-from tidelog.runtime.subtasks.start import Start
+from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.storage.ledger import Ledger
@@ -238,7 +238,7 @@ class JobRunner:
             plan = self._plan(resumption)
         for dropped in plan.dropped:
             Event.STATE_DROPPED.log(logger, job=self.job.name, dropped=dropped)
-        start = Start(
+        start = JobStart(
             self.job,
             self.config,
             self.effects,

@@ -12,7 +12,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.state.schema.types import Declared, KnownTypes, parse_type
+from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
 
 POSITIONS: Final = "$position"
 """The map of a program with a loop of its own from partitions to positions, both encoded."""
@@ -29,7 +29,7 @@ class StateRegistry:
         operator: str,
         restored: Iterable[StateInfo] = (),
         keys: KnownTypes | None = None,
-        values: Declared | None = None,
+        values: DeclaredType | None = None,
     ) -> None:
         self.operator = operator
         self.keys = keys or KnownTypes(f"keys of operator {operator!r}")
@@ -123,7 +123,7 @@ class StateRegistry:
 
 
 def known_keys(
-    operator: str, stored: OperatorState | None, declared: Declared | None
+    operator: str, stored: OperatorState | None, declared: DeclaredType | None
 ) -> KnownTypes:
     """The types of the keys of an operator, as its checkpoint and the job have them."""
     types = frozenset(map(parse_type, stored.key_types if stored else ()))
@@ -131,7 +131,7 @@ def known_keys(
 
 
 def known_values(
-    operator: str, info: StateInfo, declared: Declared | None, option: str
+    operator: str, info: StateInfo, declared: DeclaredType | None, option: str
 ) -> KnownTypes:
     """The types of the values of a state, as its checkpoint and the job have them."""
     return KnownTypes(

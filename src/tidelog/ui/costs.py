@@ -16,7 +16,7 @@ from tidelog.checkpoint.invariants import direct_needs
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.sizes import replay_changes
 from tidelog.cost.model.restoring import Fetch, Objects, restore_s
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import PriceBook, choose_books
 from tidelog.storage import object_names
@@ -55,7 +55,7 @@ class RestorePart(msgspec.Struct, frozen=True, kw_only=True):
     """By the model of `tidelog estimate`, from a started process to running tasks."""
     replay_s: float
     """The part of them in which changes are replayed."""
-    link: Link
+    link: StoreLink
     replay_per_s: float
     possible: bool
     """No problem of the checkpoint is known."""

@@ -19,7 +19,7 @@ from tidelog.ui.stored import SlotPart
 VERSION: Final = 2
 
 
-class Reads(msgspec.Struct, frozen=True, kw_only=True):
+class RestoreReads(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked of the store for this page so far."""
 
     lists: int = 0
@@ -88,6 +88,6 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     names it was completed."""
     restore: RestorePart | None = None
     bill: BillPart | None = None
-    reads: Reads
+    reads: RestoreReads
     query: QueryPart | None = None
     """For the checkpoint of a Spark query, which has no slots and no job."""

@@ -16,8 +16,8 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.effects import Clock
 from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import (
-    Checkpoint,
-    Snapshot,
+    QueryCheckpoint,
+    StoreSnapshot,
     read_checkpoint,
     require_checkpoint,
 )
@@ -28,7 +28,7 @@ from tidelog.spark.checkpoint.inspection import (
     summarize_batches,
     summarize_log,
 )
-from tidelog.spark.checkpoint.liveness import Store
+from tidelog.spark.checkpoint.liveness import StoreVersions
 from tidelog.spark.checkpoint.locate import Located, locate
 from tidelog.spark.checkpoint.location import find_layout
 from tidelog.spark.plugin.doctor import CheckResult
@@ -51,7 +51,7 @@ _DAMAGE: Final = ("damage", "lost", "offsets")
 class QueryView:
     """A checkpoint as it was read."""
 
-    checkpoint: Checkpoint
+    checkpoint: QueryCheckpoint
     located: Located
     batches: list[BatchSummary]
     checks: list[CheckResult]
@@ -126,10 +126,10 @@ def _state_stores(view: QueryView) -> Iterator[StateStorePart]:
         )
 
 
-def _snapshots(checkpoint: Checkpoint, store: Store) -> list[int]:
+def _snapshots(checkpoint: QueryCheckpoint, store: StoreVersions) -> list[int]:
     """Versions with a snapshot, without those that attempts have left which no commit names."""
 
-    def counts(snapshot: Snapshot) -> bool:
+    def counts(snapshot: StoreSnapshot) -> bool:
         commit = checkpoint.commits.get(snapshot.version - 1)
         known = commit is None or snapshot.id is None
         return known or (*store.partition, snapshot.id) in commit.named  # type: ignore[union-attr]

@@ -20,7 +20,7 @@ from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import Done, Request
 from tidelog.storage.port import RequestMetrics
 from tidelog.ui.costs import bill_part, restore_part
-from tidelog.ui.document import Document, Reads
+from tidelog.ui.document import Document, RestoreReads
 from tidelog.ui.history import Downsampled, SeenCheckpoints, SeenMaterializations
 from tidelog.ui.live import (
     LivePart,
@@ -43,7 +43,7 @@ _PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RefreshPace:
     """The shortest times between two reads of the store; seconds."""
 
     slots_s: float = 10.0
@@ -68,7 +68,7 @@ class Watcher:
 
     reader: StoreReader
     clock: Clock
-    pace: Pace = Pace()
+    pace: RefreshPace = RefreshPace()
     ask: AskJob = ask
     _view: StoreView | None = None
     _done: Done | None = None
@@ -207,10 +207,10 @@ def _started_ms(view: StoreView, generation: int | None) -> int | None:
     return entry.created_ms if isinstance(entry, Start) else None
 
 
-def reads_of(read_ms: int, objects_ms: int, metrics: RequestMetrics | None) -> Reads:
+def reads_of(read_ms: int, objects_ms: int, metrics: RequestMetrics | None) -> RestoreReads:
     """What a store was asked for, and when."""
     counted = metrics or RequestMetrics()
-    return Reads(
+    return RestoreReads(
         lists=counted.list.attempts,
         gets=counted.get.attempts,
         bytes=counted.bytes_read,

@@ -48,7 +48,7 @@ class CheckpointReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VerifyReport:
     """The result of a verification."""
 
     url: str

@@ -31,7 +31,7 @@ NO_OBJECT: Final = "no such object"
 _AT_BYTE: Final = re.compile(r"at byte \d+")
 
 
-class Check(StrEnum):
+class CheckName(StrEnum):
     """Checks besides those of `checkpoint.invariants.Invariant`, as reports name them."""
 
     RESTORE = "restore"
@@ -163,7 +163,7 @@ def finding_of(
     position = _AT_BYTE.search(error.what)
     found = error.found or str(error)
     if isinstance(error, (ObjectNotFoundError, RestoreError)):
-        check = Invariant.OBJECTS if error.found == NO_OBJECT else Check.RESTORE
+        check = Invariant.OBJECTS if error.found == NO_OBJECT else CheckName.RESTORE
     return Finding(
         check=check,
         where=named or error.what,

@@ -16,7 +16,7 @@ from tidelog.ids import SubtaskId
 from tidelog.spark.format import segment as spark_segment
 from tidelog.spark.format.names import segment_name
 from tidelog.storage import object_names
-from tidelog.verify.results import Check, UnitResult, finding_of
+from tidelog.verify.results import CheckName, UnitResult, finding_of
 
 _TOKEN_BYTES = 16
 
@@ -62,7 +62,7 @@ def check_job_segment(uses: tuple[RangeUse, ...], name: str, data: bytes) -> lis
         }
         if owners != {use.owner}:
             finding = Finding(
-                Check.OWNER,
+                CheckName.OWNER,
                 name,
                 f"log of {use.owner} in bytes {use.bytes[0]} to {use.bytes[-1]}",
                 f"log of {', '.join(map(str, sorted(owners)))}" if owners else "no block",
@@ -86,4 +86,4 @@ def check_query_segment(name: str, data: bytes) -> list[Finding]:
 
 
 def _misnamed(name: str, found: str) -> Finding:
-    return Finding(Check.SEGMENT_NAME, name, "its own name in its header", found)
+    return Finding(CheckName.SEGMENT_NAME, name, "its own name in its header", found)

@@ -14,7 +14,7 @@ from tidelog.spark.checkpoint.location import Layout, find_layout
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.job.store import read_job
 from tidelog.verify.query.checkpoint import read_query
-from tidelog.verify.report import Report, checkpoint_reports, not_checked
+from tidelog.verify.report import VerifyReport, checkpoint_reports, not_checked
 from tidelog.verify.results import Choice, Work
 
 _Reader = Callable[[ObjectStore, Choice, int, Progress], Awaitable[Work]]
@@ -28,7 +28,7 @@ async def verify(
     *,
     chosen: Choice = "all",
     progress: Progress = no_progress,
-) -> Report:
+) -> VerifyReport:
     """Verify all checkpoints, the latest, or the one in a slot (of a Spark query: a batch).
 
     Raises ObjectNotFoundError for one that is not there, RestoreError when there is none at all,
@@ -42,7 +42,7 @@ async def verify(
     for result in results:
         findings.add(result.findings)
     problems = tuple(without_changes(findings.without_repeats(), work.listed, present))
-    return Report(
+    return VerifyReport(
         url=store.url,
         layout=layout,
         engine=engine.name,

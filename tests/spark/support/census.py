@@ -16,7 +16,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     INDEX,
     LOG,
     SEGMENTS,
-    Checkpoint,
+    QueryCheckpoint,
     is_sidecar,
     read_checkpoint,
 )
@@ -53,7 +53,7 @@ def _problems(directory: Path, retained: int) -> Iterator[str]:
     yield from (f"commits/{c.batch} has no index" for c in found.commits.values() if not c.index)
 
 
-def _strays(directory: Path, found: Checkpoint) -> Iterator[str]:
+def _strays(directory: Path, found: QueryCheckpoint) -> Iterator[str]:
     """Segments that no index names: only the last run may still have some."""
     try:
         paths = [directory / SEGMENTS / name for name in found.segments]
@@ -67,7 +67,7 @@ def _strays(directory: Path, found: Checkpoint) -> Iterator[str]:
             yield f"stray {name}"
 
 
-def _missing(found: Checkpoint, batch: int) -> Iterator[str]:
+def _missing(found: QueryCheckpoint, batch: int) -> Iterator[str]:
     """What a commit names and the log does not have."""
     sizes = {name: size for doc in found.documents() for name, size in doc.segments.items()}
     entries = {NamedId(n.operator, n.partition, n.id): e for n, e in found.indexed.items()}

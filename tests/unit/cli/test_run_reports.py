@@ -8,7 +8,14 @@ import pytest
 from rich.console import Console
 
 from tidelog.cli.run.live import panel
-from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Reporter, Speed, ending_line
+from tidelog.cli.run.reports import (
+    Ending,
+    JsonReports,
+    PlainLines,
+    ReadSpeed,
+    Reporter,
+    ending_line,
+)
 from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.errors import ConfigError, FencedError, TidelogError, UserFunctionError
 from tidelog.ids import Generation, Slot
@@ -39,7 +46,7 @@ def lines_of(*observed: JobStatus, interval_s: float = 5.0) -> list[str]:
     written: list[str] = []
     reporter = PlainLines(interval_s, written.append)
     for status in observed:
-        reporter.observe(status, Speed(10.0, 20.0))
+        reporter.observe(status, ReadSpeed(10.0, 20.0))
     return written
 
 
@@ -89,9 +96,9 @@ def test_the_last_line_says_what_happened(ending: Ending, expected: str) -> None
 
 
 def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:
-    reporter = JsonLines()
-    reporter.observe(RESTORING, Speed())
-    reporter.observe(RUNNING, Speed(10.0, 20.0))
+    reporter = JsonReports()
+    reporter.observe(RESTORING, ReadSpeed())
+    reporter.observe(RUNNING, ReadSpeed(10.0, 20.0))
     reporter.end(Ending("failed", 1, RUNNING, Slot(5), 2.0, ERROR))
     restoring, running, result = map(json.loads, capsys.readouterr().out.splitlines())
     assert [line["event"] for line in (restoring, running, result)] == ["progress"] * 2 + ["result"]
@@ -104,7 +111,7 @@ def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[s
 
 def test_quiet_says_only_errors(capsys: pytest.CaptureFixture[str]) -> None:
     reporter = Reporter()
-    reporter.observe(RUNNING, Speed())
+    reporter.observe(RUNNING, ReadSpeed())
     reporter.end(Ending("finished", 0, RUNNING, None, 2.0))
     assert capsys.readouterr().err == ""
     reporter.end(Ending("failed", 1, RUNNING, None, 2.0, ERROR))
@@ -135,7 +142,7 @@ def test_the_live_panel_shows_what_there_is_as_it_is() -> None:
 
 def rendered(status: JobStatus) -> str:
     text = StringIO()
-    Console(file=text, width=120).print(panel(status, Speed()))
+    Console(file=text, width=120).print(panel(status, ReadSpeed()))
     return text.getvalue()
 
 
@@ -145,10 +152,10 @@ def test_speed_is_measured_between_looks_and_since_the_first() -> None:
         return replace(RUNNING, at_s=seconds, operators=(source,))
 
     speedometer = Speedometer()
-    assert speedometer.read(at(RESTORING, 1)) == Speed()
-    assert speedometer.read(look(10, 0)) == Speed()
-    assert speedometer.read(look(12, 100)) == Speed(50, 50)
-    assert speedometer.read(look(14, 400)) == Speed(150, 100)
+    assert speedometer.read(at(RESTORING, 1)) == ReadSpeed()
+    assert speedometer.read(look(10, 0)) == ReadSpeed()
+    assert speedometer.read(look(12, 100)) == ReadSpeed(50, 50)
+    assert speedometer.read(look(14, 400)) == ReadSpeed(150, 100)
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ from tidelog.cost.plan import (
     INTERVALS,
     Candidate,
     Money,
-    Target,
-    Targets,
+    PlanTarget,
+    PlanTargets,
     decide,
     focus,
     in_currency,
@@ -39,7 +39,7 @@ FOUND = [candidate(10, 5, 100), candidate(60, 10, 50), candidate(600, 60, 20)]
 
 
 def candidates(workload: Workload, settings: Settings) -> Sequence[Candidate]:
-    (plan,) = make_plans(workload, settings, [S3], Targets(settings.checkpoint_interval))
+    (plan,) = make_plans(workload, settings, [S3], PlanTargets(settings.checkpoint_interval))
     return plan.candidates
 
 
@@ -48,38 +48,38 @@ def usd(amount: float) -> Money:
 
 
 def test_without_targets_the_cheapest_is_recommended() -> None:
-    plan = decide(S3, FOUND, Targets(1.0))
+    plan = decide(S3, FOUND, PlanTargets(1.0))
     assert plan.nearest is FOUND[2]
     assert plan.bindings == ()
 
 
 def test_the_cheapest_that_meets_the_targets_is_recommended_and_the_binding_one_named() -> None:
-    plan = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(70)))
+    plan = decide(S3, FOUND, PlanTargets(1.0, restore_s=30, budget=usd(70)))
     assert plan.nearest is FOUND[1]
     (binding,) = plan.bindings
-    assert (binding.target, binding.instead) == (Target.RESTORE, FOUND[2])
+    assert (binding.target, binding.instead) == (PlanTarget.RESTORE, FOUND[2])
 
 
 def test_of_equally_cheap_ones_the_fastest_restore_is_recommended() -> None:
     flat = [candidate(600, 60, 20.0), candidate(300, 30, 20.1), candidate(60, 10, 30)]
-    assert decide(S3, flat, Targets(1.0)).nearest is flat[1]
+    assert decide(S3, flat, PlanTargets(1.0)).nearest is flat[1]
 
 
 def test_a_target_that_nothing_meets_is_the_obstacle() -> None:
-    plan = decide(S3, FOUND, Targets(1.0, restore_s=30, budget=usd(10)))
+    plan = decide(S3, FOUND, PlanTargets(1.0, restore_s=30, budget=usd(10)))
     assert not plan.met
     (obstacle,) = plan.obstacles
-    assert (obstacle.target, obstacle.alone, obstacle.best) == (Target.BUDGET, True, FOUND[2])
+    assert (obstacle.target, obstacle.alone, obstacle.best) == (PlanTarget.BUDGET, True, FOUND[2])
     assert plan.nearest is FOUND[2]  # twice the budget and twice the time, not five times one
 
 
 def test_targets_that_exclude_each_other_are_named_with_what_each_takes() -> None:
-    plan = decide(S3, FOUND, Targets(1.0, restore_s=9, budget=usd(45)))
+    plan = decide(S3, FOUND, PlanTargets(1.0, restore_s=9, budget=usd(45)))
     assert not plan.met
     assert plan.nearest is FOUND[1]
     assert [(o.target, o.alone, o.best) for o in plan.obstacles] == [
-        (Target.RESTORE, False, FOUND[0]),
-        (Target.BUDGET, False, FOUND[2]),
+        (PlanTarget.RESTORE, False, FOUND[0]),
+        (PlanTarget.BUDGET, False, FOUND[2]),
     ]
 
 
@@ -88,19 +88,19 @@ def test_checkpoints_that_take_longer_than_asked_are_an_obstacle() -> None:
         replace(one, estimate=replace(one.estimate, cycle_s=cycle))
         for one, cycle in zip(FOUND, (3.0, 2.0, 4.0), strict=True)
     ]
-    plan = decide(S3, slow, Targets(1.0))
+    plan = decide(S3, slow, PlanTargets(1.0))
     assert not plan.met
-    assert [(o.target, o.best) for o in plan.obstacles] == [(Target.CHECKPOINT, slow[1])]
+    assert [(o.target, o.best) for o in plan.obstacles] == [(PlanTarget.CHECKPOINT, slow[1])]
 
 
 def test_a_budget_in_another_currency_is_no_target() -> None:
-    assert decide(S3, FOUND, Targets(1.0, budget=Money(1, "CNY"))).nearest is FOUND[2]
+    assert decide(S3, FOUND, PlanTargets(1.0, budget=Money(1, "CNY"))).nearest is FOUND[2]
 
 
 @pytest.mark.parametrize("targets", [{"restore_s": 0.0}, {"budget": Money(0, "USD")}])
 def test_targets_that_mean_nothing_are_refused(targets: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        Targets(1.0, **targets)  # type: ignore[arg-type]
+        PlanTargets(1.0, **targets)  # type: ignore[arg-type]
 
 
 def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
@@ -134,7 +134,7 @@ def test_costs_fall_and_restores_grow_with_the_interval() -> None:
 
 
 def test_the_cheapest_provider_that_meets_the_targets_is_looked_at() -> None:
-    targets = Targets(1.0, restore_s=30, budget=usd(60))
+    targets = PlanTargets(1.0, restore_s=30, budget=usd(60))
     plans = make_plans(WORKLOAD, SETTINGS, choose_books([], []), targets)
     shown = focus(plans, targets)
     usd_plans = [plan for plan in plans if plan.book.currency == "USD"]

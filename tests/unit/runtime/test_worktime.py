@@ -11,7 +11,7 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.channel import BufferPool
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch, Watermark
-from tidelog.runtime.channels.output import Output, OutputEdge
+from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Forward
 from tidelog.runtime.in_flight.capture import ChannelId
 from tidelog.runtime.operators.turn import WorkTime
@@ -66,7 +66,7 @@ def test_an_output_counts_the_wait_for_room_in_a_full_channel() -> None:
         pool = BufferPool(1, 1, overdraft=0)
         gate = Gate([pool], 1)
         name = ChannelId("consumer", 0, 0, 0, at_producer=True)
-        output = Output([OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)], work)
+        output = ChannelOutput([OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)], work)
 
         async def send() -> None:
             with work.working():

@@ -15,7 +15,7 @@ from tests.support.cli import files, lay_out, tidelog
 from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import Checkpoint, read_checkpoint
+from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint
 from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import (
     ChangelogReader,
@@ -46,8 +46,8 @@ class CountingStore(MemoryStore):
         return await super().get(name, start, length)
 
 
-def examine(synthetic: Synthetic) -> tuple[Checkpoint, Located]:
-    async def work() -> tuple[Checkpoint, Located]:
+def examine(synthetic: Synthetic) -> tuple[QueryCheckpoint, Located]:
+    async def work() -> tuple[QueryCheckpoint, Located]:
         store = CountingStore(synthetic.objects)
         checkpoint = await read_checkpoint(store)
         return checkpoint, await locate(store, checkpoint)

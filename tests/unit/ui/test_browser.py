@@ -31,7 +31,7 @@ from tidelog.ui.document import Document
 from tidelog.ui.page import page, policy
 from tidelog.ui.read import StoreReader
 from tidelog.ui.server import PageServer, page_server
-from tidelog.ui.watch import Pace, Watcher
+from tidelog.ui.watch import RefreshPace, Watcher
 
 CHROMIUM = browser.installed()
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
@@ -259,7 +259,7 @@ def served(store: MemoryStore) -> Iterator[PageServer]:
     """The page of a store and its job, as `tidelog ui` serves it, in threads of this process."""
     effects, loop = Effects(), loop_thread()
     watching = Watcher(
-        StoreReader(store, effects.clock), effects.clock, Pace(slots_s=0.1, on_demand_s=0.0)
+        StoreReader(store, effects.clock), effects.clock, RefreshPace(slots_s=0.1, on_demand_s=0.0)
     )
 
     def document(on_demand: bool) -> bytes:

@@ -25,7 +25,7 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row, decode_rows, encode_rows
-from tidelog.verify.report import Report
+from tidelog.verify.report import VerifyReport
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import verify
 
@@ -35,12 +35,12 @@ LONG_WORDS = [f"{number % 60:02d}-" + "x" * 3000 for number in range(400)]
 """Large enough for tables that are stored in files of their own."""
 
 
-def verified(objects: Objects, chosen: Choice = "all") -> Report:
+def verified(objects: Objects, chosen: Choice = "all") -> VerifyReport:
     """The report on a store with these objects."""
     return report_on(store_of(objects), chosen)
 
 
-def report_on(store: ObjectStore, chosen: Choice = "all") -> Report:
+def report_on(store: ObjectStore, chosen: Choice = "all") -> VerifyReport:
     """The report on a store."""
     return asyncio.run(verify(store, engine_on(store), chosen=chosen))
 
@@ -64,7 +64,7 @@ def with_objects(store: S, objects: Objects) -> S:
     return store
 
 
-def verdicts(report: Report) -> dict[int, str]:
+def verdicts(report: VerifyReport) -> dict[int, str]:
     return {checkpoint.checkpoint: checkpoint.verdict for checkpoint in report.checkpoints}
 
 

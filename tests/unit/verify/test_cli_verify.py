@@ -17,7 +17,7 @@ from tests.unit.cli.test_cli_json_docs import keys
 from tests.unit.verify.query.spark_store import SparkStore
 from tests.unit.verify.stores import tiny, with_rows
 from tidelog.checkpoint.invariants import Invariant
-from tidelog.verify.results import Check
+from tidelog.verify.results import CheckName
 
 DOCS = Path(__file__).parents[3] / "docs"
 CLI_JSON = (DOCS / "reference" / "cli-json.md").read_text()
@@ -109,7 +109,7 @@ def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
     assert {key for key in found if f"`{key}`" not in SECTION} == set()
     assert {
         check
-        for check in (*Check, Invariant.READABLE, Invariant.OBJECTS)
+        for check in (*CheckName, Invariant.READABLE, Invariant.OBJECTS)
         if f"| `{check}` |" not in CLI_JSON
     } == set()
     for verdict in ("sound", "doubtful", "unusable", "expired", "gone"):

@@ -15,12 +15,12 @@ from tidelog.engines import LocalEngine, WorkerConfig, Workspace, work
 from tidelog.errors import AccessDeniedError, ConfigError, StorageError
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.open import open_store
-from tidelog.verify.report import Report
+from tidelog.verify.report import VerifyReport
 from tidelog.verify.results import UnitResult
 from tidelog.verify.verification import verify
 
 
-def verified_by_processes(directory: Path, scratch: Path) -> Report:
+def verified_by_processes(directory: Path, scratch: Path) -> VerifyReport:
     effects = Effects()
     store = open_store(str(directory), effects)
     place = WorkerConfig(store.url, directory=str(scratch))

@@ -14,7 +14,7 @@ from tidelog.verify.job.paths import (
     ONLY_ONE,
     AlternateHistory,
     Chain,
-    Step,
+    PathStep,
     alternate_history,
     alternate_path,
     base_of,
@@ -130,7 +130,7 @@ def test_where_none_leads_there_the_reason_is_given(
 A, B, C = log(0, 0, 10), log(0, 10, 20), log(0, 20, 30)
 
 
-def steps_of(older: Chain, newer: Chain) -> tuple[Step, ...]:
+def steps_of(older: Chain, newer: Chain) -> tuple[PathStep, ...]:
     history = alternate_history(newer, [older])
     assert isinstance(history, AlternateHistory)
     return alternate_path(0, history).steps
@@ -138,17 +138,17 @@ def steps_of(older: Chain, newer: Chain) -> tuple[Step, ...]:
 
 def test_an_alternate_path_changes_at_the_first_range_that_both_chains_name() -> None:
     found = steps_of(chain(1, A, B, seqno=20), chain(2, B, C, seqno=30, upto=18))
-    assert found == (Step(A), Step(B), Step(C))
+    assert found == (PathStep(A), PathStep(B), PathStep(C))
 
 
 def test_without_a_common_range_the_older_log_counts_up_to_where_the_newer_one_begins() -> None:
     wide, late = log(0, 0, 25), log(0, 18, 30)
     found = steps_of(chain(1, wide, seqno=25), chain(2, late, seqno=30, upto=18))
-    assert found == (Step(wide, SeqNo(18)), Step(late))
+    assert found == (PathStep(wide, SeqNo(18)), PathStep(late))
 
 
 def test_checkpoints_that_differ_in_their_log_alone_begin_with_one_table() -> None:
     one = chain(1, A, seqno=10, upto=0).state
     other = chain(2, A, B, seqno=20, upto=0).state
     assert base_of(one) == base_of(other) != base_of(chain(3, B, seqno=20, upto=10).state)
-    assert direct_path(0, one).steps == (Step(A),)
+    assert direct_path(0, one).steps == (PathStep(A),)

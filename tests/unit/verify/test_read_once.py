@@ -5,7 +5,7 @@ from collections import Counter
 from tests.unit.verify.stores import Objects, overlapping, report_on, small, with_objects
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.report import Report
+from tidelog.verify.report import VerifyReport
 
 
 class CountingStore(MemoryStore):
@@ -21,7 +21,7 @@ class CountingStore(MemoryStore):
         return data
 
 
-def counted(objects: Objects) -> tuple[Report, Counter[str]]:
+def counted(objects: Objects) -> tuple[VerifyReport, Counter[str]]:
     store = with_objects(CountingStore(), objects)
     return report_on(store), store.read
 

@@ -19,8 +19,8 @@ from tidelog.engines import Workspace
 from tidelog.ids import Generation, SeqNo, SubtaskId
 from tidelog.storage import object_names
 from tidelog.verify.fingerprint import Fingerprint, fingerprint
-from tidelog.verify.job.paths import RestorePath, Step
-from tidelog.verify.job.replay import Base, PartitionUnit
+from tidelog.verify.job.paths import PathStep, RestorePath
+from tidelog.verify.job.replay import BaseTable, PartitionUnit
 from tidelog.verify.results import PathResult
 
 Batch = dict[bytes, bytes | None]
@@ -53,7 +53,7 @@ class Log:
         if batches % 2:
             parts.append(self.blocks[batches - 1].data if inline else self.ranges[batches // 2])
         seqno = self.blocks[batches - 1].end if batches else SeqNo(0)
-        return RestorePath(number, False, tuple(map(Step, parts)), seqno)
+        return RestorePath(number, False, tuple(map(PathStep, parts)), seqno)
 
     def groups(self, batches: int) -> dict[int, Fingerprint]:
         """Fingerprints of the rows after so many batches."""
@@ -68,7 +68,7 @@ class Log:
 
 def replayed(paths: Sequence[RestorePath], objects: dict[str, bytes]) -> list[PathResult]:
     state = SubtaskState(0, 0, GROUPS - 1, SeqNo(0), "memory")
-    base = Base("op", state, {}, GROUPS, (StateInfo(3, "state", "value", ()),), tuple(paths))
+    base = BaseTable("op", state, {}, GROUPS, (StateInfo(3, "state", "value", ()),), tuple(paths))
     with tempfile.TemporaryDirectory() as directory:
         workspace = Workspace(store_of(objects), virtual_effects(), Path(directory))
         found = asyncio.run(PartitionUnit(SubtaskId("op", 0), (base,)).run(workspace)).paths

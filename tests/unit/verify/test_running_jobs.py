@@ -10,7 +10,7 @@ from tidelog.errors import StoreUnreachableError
 from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.report import Report
+from tidelog.verify.report import VerifyReport
 
 OLDEST, NEWEST = 5, 8
 
@@ -30,7 +30,7 @@ class Dropping(MemoryStore):
         return data
 
 
-def report_while_dropping(*dropped: int) -> Report:
+def report_while_dropping(*dropped: int) -> VerifyReport:
     store = with_objects(Dropping(), small())
     store.dropped = dropped
     return report_on(store)

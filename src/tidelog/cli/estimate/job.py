@@ -18,7 +18,7 @@ from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import count, duration, latency, to_bytes
 from tidelog.cost.model.estimate import Estimate
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.model.workload import Workload
 from tidelog.errors import ConfigError
@@ -147,9 +147,9 @@ def _described(options: dict[str, Any]) -> DescribedJob:
     if options["keys"] is None:
         options["keys"] = _keys(options)
     workload = _filled(Workload, options | {"keys": int(options["keys"])})
-    settings = _filled(Settings, options | {"link": _filled(Link, options)})
+    settings = _filled(Settings, options | {"link": _filled(StoreLink, options)})
     egress = options.pop("egress")
-    for kind in (Workload, Settings, Link):
+    for kind in (Workload, Settings, StoreLink):
         for field in fields(kind):
             options.pop(field.name, None)
     return DescribedJob(workload, settings, prices, egress)

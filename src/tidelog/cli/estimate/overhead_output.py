@@ -15,7 +15,7 @@ from tidelog.cost.measured.report import (
     BytesPerChange,
     Comparison,
     OperatorReport,
-    Report,
+    OverheadReport,
     SubtaskReport,
     WindowReport,
 )
@@ -24,7 +24,7 @@ from tidelog.cost.model.formulas import log_peak_bytes
 Fields = dict[str, Any]
 
 
-def report_fields(report: Report, bills: Sequence[Fields]) -> Fields:
+def report_fields(report: OverheadReport, bills: Sequence[Fields]) -> Fields:
     """The report with its bills, as JSON."""
     return {
         **fields_of(report, "usage"),

@@ -19,11 +19,11 @@ from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.plan import (
     Binding,
     Candidate,
+    CheckpointPlan,
     Money,
     Obstacle,
-    Plan,
-    Target,
-    Targets,
+    PlanTarget,
+    PlanTargets,
     focus,
     in_currency,
     make_plans,
@@ -68,7 +68,7 @@ def command(output: Output, job: DescribedJob, restore: float | None, budget: Mo
     Targets are --restore, --budget and --checkpoint-interval. Exits with 1 when no settings meet
     all of them: then it names the obstacle and what comes nearest.
     """
-    targets = Targets(job.settings.checkpoint_interval, restore, budget)
+    targets = PlanTargets(job.settings.checkpoint_interval, restore, budget)
     books, left_out = in_currency(job.prices.books, budget)
     job = replace(job, prices=replace(job.prices, books=books))
     plans = make_plans(job.workload, job.settings, books, targets, egress=job.egress)
@@ -89,7 +89,7 @@ def command(output: Output, job: DescribedJob, restore: float | None, budget: Mo
     return EXIT_OK if shown.met else EXIT_PROBLEM
 
 
-def _plan_fields(plan: Plan, targets: Targets) -> dict[str, Any]:
+def _plan_fields(plan: CheckpointPlan, targets: PlanTargets) -> dict[str, Any]:
     number = plan.candidates.index
     candidates = [
         {
@@ -114,7 +114,9 @@ def _plan_fields(plan: Plan, targets: Targets) -> dict[str, Any]:
     }
 
 
-def _show(output: Output, plans: Sequence[Plan], shown: Plan, targets: Targets) -> None:
+def _show(
+    output: Output, plans: Sequence[CheckpointPlan], shown: CheckpointPlan, targets: PlanTargets
+) -> None:
     """All providers in short, one of them in full."""
     if len(plans) > 1:
         output.table(
@@ -139,7 +141,7 @@ def _show(output: Output, plans: Sequence[Plan], shown: Plan, targets: Targets) 
         output.line(line)
 
 
-def _row(candidate: Candidate, plan: Plan) -> list[Cell]:
+def _row(candidate: Candidate, plan: CheckpointPlan) -> list[Cell]:
     estimate, replay = candidate.estimate, candidate.replay_target_s
     mark = "<- recommended" if plan.met else "<- nearest"
     return [
@@ -159,13 +161,13 @@ def _interval(candidate: Candidate) -> str:
     return "changelog off" if interval is None else duration_text(interval)
 
 
-def _verdict(plan: Plan, targets: Targets) -> str:
+def _verdict(plan: CheckpointPlan, targets: PlanTargets) -> str:
     missed = targets.missed_by(plan.nearest).items()
     misses = [f"{target} by {share:.0%}" for target, share in missed if share > 0]
     return f"misses {', '.join(misses)}" if misses else "meets the targets"
 
 
-def _explained(plan: Plan, targets: Targets) -> Iterator[str]:
+def _explained(plan: CheckpointPlan, targets: PlanTargets) -> Iterator[str]:
     chosen = plan.nearest
     if plan.met:
         yield f"recommended: {_reached(chosen)}"
@@ -203,15 +205,15 @@ def _options(candidate: Candidate) -> str:
     return options + f"--materialize-interval {duration_text(interval)} --replay-target {target}"
 
 
-def _wanted(target: Target, targets: Targets) -> str:
-    if target is Target.RESTORE and targets.restore_s is not None:
+def _wanted(target: PlanTarget, targets: PlanTargets) -> str:
+    if target is PlanTarget.RESTORE and targets.restore_s is not None:
         return f"--restore {duration_text(targets.restore_s)}"
-    if target is Target.BUDGET:
+    if target is PlanTarget.BUDGET:
         return f"--budget {targets.budget}"
     return f"--checkpoint-interval {duration_text(targets.checkpoint_s)}"
 
 
-def _bound(binding: Binding, chosen: Candidate, targets: Targets) -> str:
+def _bound(binding: Binding, chosen: Candidate, targets: PlanTargets) -> str:
     instead = binding.instead
     return (
         f"{_wanted(binding.target, targets)} binds: without it {_interval(instead)} would do, "
@@ -219,23 +221,23 @@ def _bound(binding: Binding, chosen: Candidate, targets: Targets) -> str:
     )
 
 
-def _obstructed(obstacle: Obstacle, targets: Targets) -> str:
+def _obstructed(obstacle: Obstacle, targets: PlanTargets) -> str:
     wanted, best = _wanted(obstacle.target, targets), obstacle.best
     if not obstacle.alone:
         return f"{wanted} excludes the other targets; it would take {_reached(best)}"
     return f"{wanted} cannot be met: {_least(obstacle.target, best)}"
 
 
-def _least(target: Target, best: Candidate) -> str:
+def _least(target: PlanTarget, best: Candidate) -> str:
     interval, bill = _interval(best), best.bill
-    if target is Target.BUDGET:
+    if target is PlanTarget.BUDGET:
         largest = max(_LINES, key=lambda line: getattr(bill, line))
         name, lower = _LINES[largest]
         return (
             f"the least is {best.cost} ({interval}), {name} being "
             f"{amount(getattr(bill, largest))} of it: {lower}"
         )
-    if target is Target.RESTORE:
+    if target is PlanTarget.RESTORE:
         return (
             f"the least is {span(best.estimate.restore_s)} ({interval}), mostly reading "
             "tables: more --bandwidth or more --processes shorten it"

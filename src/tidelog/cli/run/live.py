@@ -12,8 +12,8 @@ from rich.table import Table
 from tidelog.cli.run.reports import (
     STOPPING,
     Ending,
+    ReadSpeed,
     Reporter,
-    Speed,
     ending_line,
     figures,
     phase_line,
@@ -37,7 +37,7 @@ class LiveView(Reporter):
         )
         self._live.start()
 
-    def observe(self, status: JobStatus, speed: Speed) -> None:
+    def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
         """Redraw."""
         self._live.update(panel(status, speed), refresh=True)
 
@@ -58,7 +58,7 @@ class LiveView(Reporter):
         )
 
 
-def panel(status: JobStatus, speed: Speed) -> Panel:
+def panel(status: JobStatus, speed: ReadSpeed) -> Panel:
     """The figures of a job."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 
 from tidelog.cli.output import defect, print_traceback
 from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
-from tidelog.cli.run.reports import Ending, JsonLines, PlainLines, Reporter
+from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, Reporter
 from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
@@ -121,7 +121,7 @@ async def _run(
 
 def _reporter(options: RunOptions) -> Reporter:
     if options.as_json:
-        return JsonLines(options.report_interval or 1.0)
+        return JsonReports(options.report_interval or 1.0)
     if options.quiet:
         return Reporter()
     if sys.stderr.isatty():

@@ -35,7 +35,7 @@ class Ending(msgspec.Struct, frozen=True):
     """The one that the job was stopped with."""
 
 
-class Speed(msgspec.Struct, frozen=True):
+class ReadSpeed(msgspec.Struct, frozen=True):
     """Records the sources produced per second."""
 
     now: float = 0.0
@@ -48,7 +48,7 @@ class Reporter:
     poll_s = 1.0
     """How often it wants to look."""
 
-    def observe(self, status: JobStatus, speed: Speed) -> None:
+    def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
         """The job looks like this now."""
 
     def stopping(self) -> None:
@@ -63,13 +63,13 @@ class Reporter:
             _to_stderr(f"Error: {ending.error}")
 
 
-class JsonLines(Reporter):
+class JsonReports(Reporter):
     """One JSON object per line on standard output; docs/reference/cli-json.md describes them."""
 
     def __init__(self, interval_s: float = 1.0) -> None:
         self.poll_s = interval_s
 
-    def observe(self, status: JobStatus, speed: Speed) -> None:
+    def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
         """A line with event "progress"."""
         _print_json({"event": "progress", **_plain(status, speed)})
 
@@ -79,7 +79,7 @@ class JsonLines(Reporter):
 
     def end(self, ending: Ending) -> None:
         """The last line, with event "result"."""
-        status = _plain(ending.status, Speed())
+        status = _plain(ending.status, ReadSpeed())
         for gone in ("phase", "restore", "records_per_s", "mean_records_per_s"):
             del status[gone]
         _print_json(
@@ -107,7 +107,7 @@ class PlainLines(Reporter):
         self._last: JobStatus | None = None
         self._said_at = 0.0
 
-    def observe(self, status: JobStatus, speed: Speed) -> None:
+    def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
         """A line when something happened or the interval has passed."""
         last, self._last = self._last, status
         if last is None or status.phase != last.phase:
@@ -162,7 +162,7 @@ def phase_line(status: JobStatus) -> str:
     return "; ".join(parts)
 
 
-def figures(status: JobStatus, speed: Speed) -> Iterator[tuple[str, str]]:
+def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     """The figures of a running or restoring job: names and texts."""
     restore, state, checkpoints = status.restore, status.state, status.checkpoints
     if status.phase == "restoring" and restore is not None:
@@ -255,7 +255,7 @@ def ending_line(ending: Ending) -> str:
             return f"Error: {ending.error}"
 
 
-def _plain(status: JobStatus, speed: Speed) -> dict[str, Any]:
+def _plain(status: JobStatus, speed: ReadSpeed) -> dict[str, Any]:
     plain = asdict(status)
     del plain["at_s"]
     plain["late_records"] = status.late_records

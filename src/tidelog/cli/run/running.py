@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.cli.run.reports import Ending, Outcome, Reporter, Speed
+from tidelog.cli.run.reports import Ending, Outcome, ReadSpeed, Reporter
 from tidelog.errors import ConfigError, FencedError, StorageError, TidelogError
 from tidelog.runtime.control.server import control_until
 from tidelog.runtime.runner import JobResult, JobRunner
@@ -31,13 +31,13 @@ class Speedometer:
         self._first: JobStatus | None = None
         self._last: JobStatus | None = None
 
-    def read(self, status: JobStatus) -> Speed:
+    def read(self, status: JobStatus) -> ReadSpeed:
         """The speed since the look before, and since the first one."""
         if status.phase != "running":
-            return Speed()
+            return ReadSpeed()
         first, last = self._first or status, self._last or status
         self._first, self._last = first, status
-        return Speed(_between(last, status), _between(first, status))
+        return ReadSpeed(_between(last, status), _between(first, status))
 
 
 def _between(before: JobStatus, after: JobStatus) -> float:

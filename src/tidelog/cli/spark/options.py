@@ -10,7 +10,7 @@ from typing import Concatenate, ParamSpec
 import click
 
 from tidelog.cli.store.options import StoreCommand, on_store
-from tidelog.spark.checkpoint.checkpoint import Checkpoint, read_checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint, require_checkpoint
 from tidelog.spark.checkpoint.locate import Located, locate
 from tidelog.spark.checkpoint.location import store_url
 
@@ -39,7 +39,7 @@ def on_store_or_checkpoint(
     return on_store(function, store_url)
 
 
-async def read_stopped(invocation: StoreCommand) -> tuple[Checkpoint, Located]:
+async def read_stopped(invocation: StoreCommand) -> tuple[QueryCheckpoint, Located]:
     """All of a checkpoint that a command will write to, with the footers of its segments; raises
     ObjectNotFoundError where no query has planned a batch.
     """

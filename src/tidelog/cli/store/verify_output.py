@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.cli.output import Output, Rows, fields_of
-from tidelog.verify.report import CheckpointReport, Report
+from tidelog.verify.report import CheckpointReport, VerifyReport
 
 _SHOWN: Final = 5
 _KINDS: Final = {"job": "slot", "query": "batch"}
 _LAYOUTS: Final = {"job": "tidelog", "query": "spark"}
 
 
-def show(output: Output, report: Report) -> None:
+def show(output: Output, report: VerifyReport) -> None:
     """Print the report; its JSON is in docs/reference/cli-json.md."""
     problems = [
         {**fields_of(problem, "newer_format"), "action": _action(report, problem)}
@@ -49,7 +49,7 @@ def _checkpoint(checkpoint: CheckpointReport) -> dict[str, Any]:
     return {**fields_of(checkpoint, *redundancy), "redundancy": redundancy}
 
 
-def _action(report: Report, problem: Finding) -> str:
+def _action(report: VerifyReport, problem: Finding) -> str:
     """What to do next."""
     if problem.newer_format:
         return "use the tidelog release that wrote it, or a newer one"
@@ -94,7 +94,7 @@ def _problem_lines(problem: dict[str, Any], kind: str) -> Iterator[str]:
     yield f"  next: {problem['action']}"
 
 
-def _reasons(report: Report) -> Iterator[str]:
+def _reasons(report: VerifyReport) -> Iterator[str]:
     partitions: dict[str, list[str]] = defaultdict(list)
     for partition, reason, _ in report.unchecked:
         partitions[reason].append(partition)
@@ -102,7 +102,7 @@ def _reasons(report: Report) -> Iterator[str]:
         yield from ("", f"not checked in two ways: {reason}: {_some(found)}")
 
 
-def _summary(report: Report) -> str:
+def _summary(report: VerifyReport) -> str:
     verdicts = [checkpoint.verdict for checkpoint in report.checkpoints]
     sound = f"{verdicts.count('sound')} of {len(verdicts)} checkpoints are sound"
     gone = f", {verdicts.count('gone')} were dropped meanwhile" if "gone" in verdicts else ""

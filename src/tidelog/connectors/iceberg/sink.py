@@ -57,7 +57,7 @@ class IcebergWriter(SinkWriter):
         self._table = table
         self._context = context
         self._commits = commits
-        self._columns = Columns(name, table.schema.as_arrow())
+        self._columns = TableColumns(name, table.schema.as_arrow())
         self._batches: list[Any] = []
         """The open transaction."""
 
@@ -126,7 +126,7 @@ class _GroupCommit:
             self._waiting.remove(mine)
 
 
-class Columns:
+class TableColumns:
     """The columns of a table, by its Arrow schema.
 
     What was accepted can be written: every value fits the type of its column, and no column that

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
-from tidelog.connectors.transactions import Start, TransactionId
+from tidelog.connectors.transactions import TransactionId, WriterStart
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -133,13 +133,13 @@ class LakeTable:
             # Also if a newer start has begun meanwhile: it asks for no start that we do not know.
             self._until_made(lambda table: self._made(table.transaction(), removed=forgotten))
 
-    def _starts(self, table: Any) -> Iterator[Start]:
+    def _starts(self, table: Any) -> Iterator[WriterStart]:
         """The starts of the sink whose commits are recorded."""
         prefix = f"{self._properties}committed."
         for key in table.properties:
             if key.startswith(prefix):
                 subtask, generation, attempt = key[len(prefix) :].split(".", 2)
-                yield Start(self.sink, int(subtask), int(generation), attempt)
+                yield WriterStart(self.sink, int(subtask), int(generation), attempt)
 
     def is_committed(self, table: Any, tx: TransactionId) -> bool:
         """Whether the table has a transaction: those of one start are committed in order."""
@@ -267,7 +267,7 @@ class LakeTable:
                 retry_safe=False,
             )
 
-    def _committed_by(self, start: Start) -> str:
+    def _committed_by(self, start: WriterStart) -> str:
         return f"{self._properties}committed.{start.subtask}.{start.generation}.{start.attempt}"
 
     @contextmanager

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tidelog.connectors.rows import RowShape
 from tidelog.connectors.sql.postgres_connection import PostgresConnection
-from tidelog.connectors.sql.staging import StagingTables, StagingWriter, quoted
+from tidelog.connectors.sql.staging import SqlStagingWriter, StagingTables, quoted
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import ConfigError, FencedError
 from tidelog.runtime.sink import Sink, SinkContext
@@ -43,7 +43,7 @@ class Postgres(Sink):
         self._conninfo = conninfo
         self._names = TableNames(table, columns, schema)
 
-    def open(self, context: SinkContext) -> StagingWriter:
+    def open(self, context: SinkContext) -> SqlStagingWriter:
         """Raises ConfigError when the driver is missing or a table has other columns, FencedError
         when a newer start of the job writes already, and as `PostgresConnection.transaction`.
         """
@@ -54,7 +54,7 @@ class Postgres(Sink):
         )
         try:
             self._names.prepare(server)
-            return StagingWriter(_PostgresTables(server, self._names, context), context)
+            return SqlStagingWriter(_PostgresTables(server, self._names, context), context)
         except BaseException:
             server.close()
             raise

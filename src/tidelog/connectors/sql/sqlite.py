@@ -18,7 +18,12 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.rows import RowShape
-from tidelog.connectors.sql.staging import Staged, StagingTables, StagingWriter, quoted
+from tidelog.connectors.sql.staging import (
+    SqlStagingWriter,
+    StagedTransaction,
+    StagingTables,
+    quoted,
+)
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import (
     AccessDeniedError,
@@ -74,16 +79,16 @@ class Sqlite(Sink):
         self._table = table
         self._columns = {name: kind.upper() for name, kind in columns.items()}
 
-    def open(self, context: SinkContext) -> StagingWriter:
-        """Raises ConfigError for a table with other columns, and as `Database.transaction`."""
-        database = Database(self._path)
+    def open(self, context: SinkContext) -> SqlStagingWriter:
+        """Raises ConfigError for a table with other columns, and what `transaction` raises."""
+        database = SqliteDatabase(self._path)
         try:
             database.prepare(self._table, self._columns)
         except BaseException:
             database.close()
             raise
         shape = RowShape(self._table, tuple(self._columns), "None, int, float, str or bytes")
-        return StagingWriter(_SqliteTables(database, shape, context), context)
+        return SqlStagingWriter(_SqliteTables(database, shape, context), context)
 
 
 _TX: Final = r"^[0-9]{1,19}-.*-[0-9]{1,19}$"
@@ -107,7 +112,7 @@ class _SqliteTables(StagingTables):
     marks = "?????"
     committed_columns = pending_columns = ("sink", "subtask", "tx")
 
-    def __init__(self, database: "Database", shape: RowShape, context: SinkContext) -> None:
+    def __init__(self, database: "SqliteDatabase", shape: RowShape, context: SinkContext) -> None:
         names = ", ".join(map(quoted, shape.names))
         marks = ", ".join("?" * len(shape.names))
         super().__init__(
@@ -158,21 +163,21 @@ class _SqliteTables(StagingTables):
     def named(self, key: Sequence[Any]) -> TransactionId:
         return _transaction_id(*key)
 
-    def encode(self, staged: Staged) -> bytes:
+    def encode(self, staged: StagedTransaction) -> bytes:
         stored = _StoredTransaction(*self.key(staged.tx), staged.rows, staged.into)
         return transactions.encode(stored)
 
-    def decode(self, transaction: bytes) -> Staged:
+    def decode(self, transaction: bytes) -> StagedTransaction:
         return stored_transaction(self.sink, transaction)
 
     def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
         return {stored.id for stored in transactions.those_of(_StoredTransaction, kept)}
 
 
-def stored_transaction(sink: str, transaction: bytes) -> Staged:
+def stored_transaction(sink: str, transaction: bytes) -> StagedTransaction:
     """Raises RestoreError for a transaction of another kind of sink."""
     stored = transactions.decode(sink, _StoredTransaction, transaction)
-    return Staged(stored.id, stored.rows, stored.into)
+    return StagedTransaction(stored.id, stored.rows, stored.into)
 
 
 def _transaction_id(sink: str, subtask: int, tx: str) -> TransactionId:
@@ -181,7 +186,7 @@ def _transaction_id(sink: str, subtask: int, tx: str) -> TransactionId:
     return TransactionId(sink, subtask, int(generation), attempt, int(checkpoint))
 
 
-class Database:
+class SqliteDatabase:
     """An open database, used by one thread at a time.
 
     Transactions take the write lock first, so that none fails half-way for another subtask's lock;

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.transactions import Start, TransactionId
+from tidelog.connectors.transactions import TransactionId, WriterStart
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
@@ -26,7 +26,7 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-class Staged(msgspec.Struct, frozen=True, array_like=True):
+class StagedTransaction(msgspec.Struct, frozen=True, array_like=True):
     """A pre-committed transaction: how many rows it has in staging, and where they go."""
 
     tx: TransactionId
@@ -88,17 +88,17 @@ class StagingTables(ABC):
         """The transaction with this key."""
         return TransactionId(*key)
 
-    def encode(self, staged: Staged) -> bytes:
+    def encode(self, staged: StagedTransaction) -> bytes:
         """A transaction as the bytes that a checkpoint keeps."""
         return transactions.encode(staged)
 
-    def decode(self, transaction: bytes) -> Staged:
+    def decode(self, transaction: bytes) -> StagedTransaction:
         """Raises RestoreError for a transaction of another kind of sink."""
-        return transactions.decode(self.sink, Staged, transaction)
+        return transactions.decode(self.sink, StagedTransaction, transaction)
 
     def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
         """The transactions among those that checkpoints keep which this kind of sink wrote."""
-        return {staged.tx for staged in transactions.those_of(Staged, kept)}
+        return {staged.tx for staged in transactions.those_of(StagedTransaction, kept)}
 
     def staged(self, connection: Any) -> list[TransactionId]:
         """The transactions of this sink that have rows in staging."""
@@ -134,7 +134,7 @@ class StagingTables(ABC):
         return " AND ".join(f"{name} = {mark}" for name, mark in pairs)
 
 
-class StagingWriter(SinkWriter):
+class SqlStagingWriter(SinkWriter):
     """Writes the rows of one subtask; raises as `StagingTables.transaction`."""
 
     def __init__(self, tables: StagingTables, context: SinkContext) -> None:
@@ -163,7 +163,7 @@ class StagingWriter(SinkWriter):
         tx = TransactionId.of(self._context, checkpoint, tables.sink)
         with tables.transaction() as connection:
             tables.stage(connection, tx, self._rows)
-        staged = Staged(tx, len(self._rows), tables.into)
+        staged = StagedTransaction(tx, len(self._rows), tables.into)
         self._rows = []
         return tables.encode(staged)
 
@@ -203,13 +203,15 @@ class StagingWriter(SinkWriter):
         committed = tables.committed(connection, tables.sink)
         starts = {tx.start for tx in named}
         # An older release recorded every commit of a start.
-        kept: dict[Start, TransactionId] = {tx.start: tx for tx in committed if tx.start in starts}
+        kept: dict[WriterStart, TransactionId] = {
+            tx.start: tx for tx in committed if tx.start in starts
+        }
         for tx in committed:
             if tx != kept.get(tx.start) and may_abort(tx.generation, tx.subtask):
                 tables.forget(connection, tx)
 
 
-def _lost(staged: Staged, found: int) -> ObjectNotFoundError:
+def _lost(staged: StagedTransaction, found: int) -> ObjectNotFoundError:
     return ObjectNotFoundError(
         str(staged.tx),
         expected=f"{staged.rows} rows in staging, or its checkpoint in _tidelog_committed",

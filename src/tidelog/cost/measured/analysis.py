@@ -13,12 +13,12 @@ from typing import Final
 
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.concurrency import Progress, no_progress
-from tidelog.cost.measured.facts import History, Snapshot, Stored, SubtaskLog
+from tidelog.cost.measured.facts import JobHistory, MeasuredLog, MeasuredSnapshot, StoredBytes
 from tidelog.cost.measured.history import read_history, read_stored, without_dropped
 from tidelog.cost.measured.intervals import contiguous_runs, seconds
 from tidelog.cost.measured.log import block_facts, read_log, subtasks_of, written
 from tidelog.cost.measured.operators import combine_of, report_operators
-from tidelog.cost.measured.report import OperatorReport, Report
+from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.cost.measured.windows import Span, fullest_logs, window_states, with_windows
 from tidelog.cost.model.usage import Flow, Reads, Usage
 from tidelog.engines import Engine
@@ -34,7 +34,7 @@ async def measure(
     engine: Engine,
     span: Span | None = None,
     progress: Progress = no_progress,
-) -> Report:
+) -> OverheadReport:
     """Measure the overhead of the job in a store; `span` are windows that its states do not say.
 
     Raises ConfigError (the checkpoint of a Spark query), ObjectNotFoundError (no job), RestoreError
@@ -65,8 +65,8 @@ async def _require_job(store: ObjectStore) -> None:
 async def _windows(
     engine: Engine,
     span: Span | None,
-    history: History,
-    states: Mapping[SubtaskLog, SubtaskState],
+    history: JobHistory,
+    states: Mapping[MeasuredLog, SubtaskState],
     operators: Sequence[OperatorReport],
     progress: Progress,
 ) -> list[OperatorReport]:
@@ -89,16 +89,16 @@ async def _windows(
 def _report(
     url: str,
     engine: str,
-    history: History,
-    stored: Stored,
+    history: JobHistory,
+    stored: StoredBytes,
     operators: Sequence[OperatorReport],
     dropped: int,
-) -> Report:
+) -> OverheadReport:
     found = contiguous_runs(history.snapshots)
     first, last = history.snapshots[0], history.snapshots[-1]
     pairs = len(history.snapshots) - len(found)
     checkpoint_s = seconds(found) / pairs if pairs else None
-    return Report(
+    return OverheadReport(
         url=url,
         job=history.job,
         engine=engine,
@@ -117,7 +117,7 @@ def _report(
 
 
 def _notes(
-    found: Sequence[Sequence[Snapshot]],
+    found: Sequence[Sequence[MeasuredSnapshot]],
     operators: Collection[OperatorReport],
     checkpoint_s: float | None,
     dropped: int,
@@ -135,7 +135,7 @@ def _notes(
     return notes
 
 
-def _border(before: Snapshot, after: Snapshot) -> str:
+def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
     """What lies between two runs."""
     if after.final:
         return f"slot {after.slot} ended the job: what its end of data changed is not counted"
@@ -145,7 +145,7 @@ def _border(before: Snapshot, after: Snapshot) -> str:
     )
 
 
-def log_usage(found: Sequence[Sequence[Snapshot]], stored: Stored) -> Usage | None:
+def log_usage(found: Sequence[Sequence[MeasuredSnapshot]], stored: StoredBytes) -> Usage | None:
     """Segments and manifests as flows of objects; None without a time to divide by."""
     span = seconds(found)
     if not span:
@@ -158,7 +158,7 @@ def log_usage(found: Sequence[Sequence[Snapshot]], stored: Stored) -> Usage | No
     return Usage(tuple(flow for flow in flows if flow is not None), Reads())
 
 
-def _segments_written(found: Sequence[Sequence[Snapshot]]) -> int:
+def _segments_written(found: Sequence[Sequence[MeasuredSnapshot]]) -> int:
     """Segments that a checkpoint of a run names and none before it."""
     written = 0
     for run in found:

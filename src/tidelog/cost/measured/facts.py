@@ -12,7 +12,7 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import SubtaskId
 
 
-class SubtaskLog(NamedTuple):
+class MeasuredLog(NamedTuple):
     """The log of one subtask in one checkpoint."""
 
     slot: int
@@ -44,7 +44,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MeasuredSnapshot:
     """One retained checkpoint."""
 
     slot: int
@@ -58,11 +58,11 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class JobHistory:
     """All retained checkpoints of a job, oldest first; `states` are those of the newest one."""
 
     job: str
-    snapshots: Sequence[Snapshot]
+    snapshots: Sequence[MeasuredSnapshot]
     states: Mapping[str, Sequence[StateInfo]]
 
 
@@ -88,7 +88,7 @@ class Tally:
 class BlockFacts:
     """The blocks that retained checkpoints name."""
 
-    by_log: Mapping[SubtaskLog, Tally] = field(default_factory=dict)
+    by_log: Mapping[MeasuredLog, Tally] = field(default_factory=dict)
     """The blocks of each subtask in each checkpoint."""
     distinct: Mapping[SubtaskId, Tally] = field(default_factory=dict)
     """The blocks of each subtask, each counted once, however many checkpoints name it."""
@@ -97,13 +97,13 @@ class BlockFacts:
 class Written(NamedTuple):
     """Changes of one state of one subtask in the log of one checkpoint."""
 
-    log: SubtaskLog
+    log: MeasuredLog
     state_id: int
     deletes: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBytes:
     """What lies in the store now."""
 
     segments: Mapping[str, int]

@@ -12,11 +12,11 @@ from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
 from tidelog.checkpoint.slots import list_slots
 from tidelog.cost.measured.facts import (
     BlockFacts,
-    History,
+    JobHistory,
+    MeasuredLog,
+    MeasuredSnapshot,
     Point,
-    Snapshot,
-    Stored,
-    SubtaskLog,
+    StoredBytes,
     Tally,
 )
 from tidelog.errors import CorruptObjectError, RestoreError
@@ -25,7 +25,7 @@ from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 
-async def read_history(store: ObjectStore) -> tuple[History, list[Checkpoint]]:
+async def read_history(store: ObjectStore) -> tuple[JobHistory, list[Checkpoint]]:
     """All retained checkpoints, oldest first, and their manifests.
 
     Raises ObjectNotFoundError (no job), CorruptObjectError and FormatVersionError (a slot that
@@ -44,15 +44,15 @@ async def read_history(store: ObjectStore) -> tuple[History, list[Checkpoint]]:
     newest = checkpoints[-1]
     states = {operator.id: operator.states for operator in newest.operators}
     snapshots = [_snapshot(each, slots.sizes[each.slot]) for each in checkpoints]
-    return History(newest.job, snapshots, states), checkpoints
+    return JobHistory(newest.job, snapshots, states), checkpoints
 
 
-def _snapshot(checkpoint: Checkpoint, manifest_bytes: int) -> Snapshot:
+def _snapshot(checkpoint: Checkpoint, manifest_bytes: int) -> MeasuredSnapshot:
     points = {
         SubtaskId(operator.id, state.index): _point(checkpoint, state)
         for operator, state in checkpoint.subtasks()
     }
-    return Snapshot(
+    return MeasuredSnapshot(
         slot=checkpoint.slot,
         generation=checkpoint.author.generation,
         created_ms=checkpoint.created_ms,
@@ -77,8 +77,8 @@ def _point(checkpoint: Checkpoint, state: SubtaskState) -> Point:
 
 
 async def without_dropped(
-    store: ObjectStore, history: History, blocks: BlockFacts
-) -> tuple[History, int]:
+    store: ObjectStore, history: JobHistory, blocks: BlockFacts
+) -> tuple[JobHistory, int]:
     """The history without the checkpoints that were dropped while blocks were read, and how many
     those are.
 
@@ -114,17 +114,17 @@ async def without_dropped(
 
 
 def _first_mismatch(
-    snapshot: Snapshot, by_log: Mapping[SubtaskLog, Tally]
+    snapshot: MeasuredSnapshot, by_log: Mapping[MeasuredLog, Tally]
 ) -> tuple[SubtaskId, int, int] | None:
     for who, point in snapshot.points.items():
-        found = by_log.get(SubtaskLog(snapshot.slot, *who), Tally()).stored_bytes
+        found = by_log.get(MeasuredLog(snapshot.slot, *who), Tally()).stored_bytes
         if found != point.log_bytes:
             return who, point.log_bytes, found
     return None
 
 
-async def read_stored(store: ObjectStore) -> Stored:
+async def read_stored(store: ObjectStore) -> StoredBytes:
     """The objects of the job; raises what the store raises."""
     sizes, slots = await data_sizes(store), await list_slots(store)
     segments = {n: size for n, size in sizes.items() if n.startswith(object_names.SEGMENTS)}
-    return Stored(segments, sum(sizes.values()) + sum(slots.values()))
+    return StoredBytes(segments, sum(sizes.values()) + sum(slots.values()))

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from tidelog.cost.measured.facts import (
+    MeasuredLog,
+    MeasuredSnapshot,
     Point,
-    Snapshot,
-    SubtaskLog,
     Tally,
 )
 from tidelog.ids import SubtaskId
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class MeasuredRate:
     """How fast a number grew over some runs."""
 
     count: float
@@ -33,12 +33,12 @@ class Rate:
         return self.count / self.seconds if self.seconds > 0 else None
 
 
-def contiguous_runs(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
+def contiguous_runs(snapshots: Iterable[MeasuredSnapshot]) -> list[list[MeasuredSnapshot]]:
     """Split a history, oldest first, where checkpoints are missing, or the job was restarted or
     ended.
     """
-    found: list[list[Snapshot]] = []
-    last: Snapshot | None = None
+    found: list[list[MeasuredSnapshot]] = []
+    last: MeasuredSnapshot | None = None
     for snapshot in snapshots:
         follows = last is not None and (
             snapshot.generation == last.generation
@@ -53,20 +53,20 @@ def contiguous_runs(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
     return found
 
 
-def seconds(found: Iterable[Sequence[Snapshot]]) -> float:
+def seconds(found: Iterable[Sequence[MeasuredSnapshot]]) -> float:
     """Time that runs cover."""
     return sum(run[-1].created_ms - run[0].created_ms for run in found) / 1000
 
 
-def points_of(run: Iterable[Snapshot], who: SubtaskId) -> list[Point]:
+def points_of(run: Iterable[MeasuredSnapshot], who: SubtaskId) -> list[Point]:
     """A subtask in each checkpoint of a run that has it."""
     return [snapshot.points[who] for snapshot in run if who in snapshot.points]
 
 
-def change_rate(found: Iterable[Sequence[Point]]) -> Rate:
+def change_rate(found: Iterable[Sequence[Point]]) -> MeasuredRate:
     """Changes of a subtask over the time between its first and last checkpoint of each run."""
     by_run = [points for points in found if points]
-    return Rate(
+    return MeasuredRate(
         sum(points[-1].seqno - points[0].seqno for points in by_run),
         sum(points[-1].created_ms - points[0].created_ms for points in by_run) / 1000,
     )
@@ -106,13 +106,13 @@ class Interval:
         return (self.end_ms - self.start_ms) / 1000
 
     @property
-    def peak_log(self) -> SubtaskLog:
+    def peak_log(self) -> MeasuredLog:
         """The log at its fullest."""
-        return SubtaskLog(self.peak_slot, *self.who)
+        return MeasuredLog(self.peak_slot, *self.who)
 
 
 def intervals(
-    who: SubtaskId, points: Sequence[Point], by_log: Mapping[SubtaskLog, Tally]
+    who: SubtaskId, points: Sequence[Point], by_log: Mapping[MeasuredLog, Tally]
 ) -> list[Interval]:
     """The intervals of a subtask that lie within a run, oldest first."""
     found = cuts(points)
@@ -149,12 +149,12 @@ def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
 def _interval(
     who: SubtaskId,
     points: Sequence[Point],
-    by_log: Mapping[SubtaskLog, Tally],
+    by_log: Mapping[MeasuredLog, Tally],
     start: Cut,
     end: Cut,
 ) -> Interval:
     assert start.at_ms is not None and end.at_ms is not None
-    sizes = {p.slot: by_log.get(SubtaskLog(p.slot, *who), Tally()).stored_bytes for p in points}
+    sizes = {p.slot: by_log.get(MeasuredLog(p.slot, *who), Tally()).stored_bytes for p in points}
     # Of equals the last one: it is nearest to the end of the interval.
     peak = max(points, key=lambda point: (sizes[point.slot], point.slot))
     return Interval(

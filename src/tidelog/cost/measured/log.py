@@ -17,7 +17,7 @@ from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.concurrency import Progress, gather_bounded
-from tidelog.cost.measured.facts import BlockFacts, SubtaskLog, Tally, Written
+from tidelog.cost.measured.facts import BlockFacts, MeasuredLog, Tally, Written
 from tidelog.engines import Engine, Workspace
 from tidelog.errors import RestoreError
 from tidelog.events import Event
@@ -39,7 +39,7 @@ class _Rows(NamedTuple):
     tally: Tally
 
 
-class LoggedBlock(NamedTuple):
+class MeasuredBlock(NamedTuple):
     """Figures of a block; equal for all copies of one block of a subtask."""
 
     metadata: bool
@@ -51,12 +51,12 @@ class LoggedBlock(NamedTuple):
     """Its changes by state, where these are asked for."""
 
 
-Logs = Mapping[SubtaskLog, Sequence[LoggedBlock]]
+Logs = Mapping[MeasuredLog, Sequence[MeasuredBlock]]
 
 
 async def read_log(
     engine: Engine,
-    states: Mapping[SubtaskLog, SubtaskState],
+    states: Mapping[MeasuredLog, SubtaskState],
     progress: Progress,
     *,
     by_state: bool = False,
@@ -70,7 +70,7 @@ async def read_log(
         for part in state.log:
             by_segment[part.segment][part] = None
     units = [_LogUnit(ranges, by_state) for ranges in _bundled(map(tuple, by_segment.values()))]
-    blocks: dict[LogRange, Sequence[LoggedBlock]] = {}
+    blocks: dict[LogRange, Sequence[MeasuredBlock]] = {}
     for found in await engine.run(units, progress):
         blocks |= found.blocks
         for error in found.missing:
@@ -84,10 +84,10 @@ async def read_log(
     }
 
 
-def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[SubtaskLog, SubtaskState]:
+def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[MeasuredLog, SubtaskState]:
     """The subtasks of all these checkpoints."""
     return {
-        SubtaskLog(checkpoint.slot, operator.id, state.index): state
+        MeasuredLog(checkpoint.slot, operator.id, state.index): state
         for checkpoint in checkpoints
         for operator, state in checkpoint.subtasks()
     }
@@ -95,7 +95,7 @@ def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[SubtaskLog, SubtaskSt
 
 def block_facts(logs: Logs) -> BlockFacts:
     """The blocks summed up: those of each log, and each block of a subtask once."""
-    distinct: dict[SubtaskId, set[LoggedBlock]] = defaultdict(set)
+    distinct: dict[SubtaskId, set[MeasuredBlock]] = defaultdict(set)
     for log, blocks in logs.items():
         distinct[log.who].update(blocks)
     return BlockFacts(
@@ -104,7 +104,7 @@ def block_facts(logs: Logs) -> BlockFacts:
     )
 
 
-def written(states: Mapping[SubtaskLog, SubtaskState], logs: Logs) -> dict[Written, Tally]:
+def written(states: Mapping[MeasuredLog, SubtaskState], logs: Logs) -> dict[Written, Tally]:
     """The changes in logs that were read by state, without those that are in the table, too."""
     found: dict[Written, Tally] = defaultdict(Tally)
     for log, blocks in logs.items():
@@ -118,7 +118,7 @@ def written(states: Mapping[SubtaskLog, SubtaskState], logs: Logs) -> dict[Writt
 class _Read(NamedTuple):
     """What a unit has read, and why segments could not be."""
 
-    blocks: dict[LogRange, Sequence[LoggedBlock]]
+    blocks: dict[LogRange, Sequence[MeasuredBlock]]
     missing: list[RestoreError]
 
 
@@ -170,15 +170,15 @@ def _stored_bytes(ranges: Iterable[LogRange]) -> int:
     return sum(part.length for part in ranges)
 
 
-def _inline(log: SubtaskLog, state: SubtaskState) -> list[Block]:
+def _inline(log: MeasuredLog, state: SubtaskState) -> list[Block]:
     name = f"checkpoint {log.slot}, inline log of {log.operator}-{log.subtask}"
     return [open_block(data, 0, name) for data in state.inline]
 
 
-def _logged(block: Block, by_state: bool) -> LoggedBlock:
+def _logged(block: Block, by_state: bool) -> MeasuredBlock:
     metadata = block.kind == BlockKind.METADATA
     rows = tuple(_rows(block)) if by_state and block.kind == BlockKind.CHANGES else ()
-    return LoggedBlock(metadata, block.first, block.end, block.raw_bytes, block.size, rows)
+    return MeasuredBlock(metadata, block.first, block.end, block.raw_bytes, block.size, rows)
 
 
 def _rows(block: Block) -> Iterator[_Rows]:
@@ -192,7 +192,7 @@ def _rows(block: Block) -> Iterator[_Rows]:
     return (_Rows(*kind, Tally(changes=n, raw_bytes=raw_bytes[kind])) for kind, n in count.items())
 
 
-def _tally(blocks: Iterable[LoggedBlock]) -> Tally:
+def _tally(blocks: Iterable[MeasuredBlock]) -> Tally:
     found = list(blocks)
     return Tally(
         blocks=len(found),

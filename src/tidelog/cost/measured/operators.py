@@ -13,10 +13,10 @@ from operator import add
 from statistics import fmean
 from typing import Final
 
-from tidelog.cost.measured.facts import BlockFacts, History, Point, Snapshot, Tally
+from tidelog.cost.measured.facts import BlockFacts, JobHistory, MeasuredSnapshot, Point, Tally
 from tidelog.cost.measured.intervals import (
     Interval,
-    Rate,
+    MeasuredRate,
     change_rate,
     contiguous_runs,
     cuts,
@@ -53,7 +53,7 @@ NOT_COUNTED: Final = (
 
 
 def report_subtask(
-    who: SubtaskId, found: Sequence[Sequence[Snapshot]], blocks: BlockFacts
+    who: SubtaskId, found: Sequence[Sequence[MeasuredSnapshot]], blocks: BlockFacts
 ) -> SubtaskReport:
     """What the runs of a history tell of a subtask."""
     by_run = [points for run in found if (points := points_of(run, who))]
@@ -81,7 +81,7 @@ def bytes_per_change(tally: Tally) -> BytesPerChange | None:
 
 
 def _peak(
-    rate: Rate, per_change: BytesPerChange | None, seen: Sequence[Interval]
+    rate: MeasuredRate, per_change: BytesPerChange | None, seen: Sequence[Interval]
 ) -> Comparison | None:
     if rate.per_s is None or per_change is None or not seen:
         return None
@@ -93,7 +93,7 @@ def _peak(
 
 
 def _missing(
-    rate: Rate, per_change: BytesPerChange | None, by_run: Sequence[Sequence[Point]]
+    rate: MeasuredRate, per_change: BytesPerChange | None, by_run: Sequence[Sequence[Point]]
 ) -> str:
     if not rate.seconds:
         return NO_TIME
@@ -118,7 +118,7 @@ def _too_few(materializations: int, seconds: float, checkpoint_s: float) -> str:
     )
 
 
-def report_operators(history: History, blocks: BlockFacts) -> list[OperatorReport]:
+def report_operators(history: JobHistory, blocks: BlockFacts) -> list[OperatorReport]:
     """Every operator with state of the newest checkpoint; what is special about windows is left
     out.
     """
@@ -136,7 +136,7 @@ def report_operators(history: History, blocks: BlockFacts) -> list[OperatorRepor
 def _report(
     operator: str,
     whos: Sequence[SubtaskId],
-    found: Sequence[Sequence[Snapshot]],
+    found: Sequence[Sequence[MeasuredSnapshot]],
     blocks: BlockFacts,
 ) -> OperatorReport:
     subtasks = tuple(report_subtask(who, found, blocks) for who in whos)
@@ -163,7 +163,7 @@ def _report(
 
 
 def _sizes(
-    whos: Sequence[SubtaskId], found: Sequence[Sequence[Snapshot]]
+    whos: Sequence[SubtaskId], found: Sequence[Sequence[MeasuredSnapshot]]
 ) -> tuple[list[int], list[int]]:
     """Log and table of these subtasks in each checkpoint."""
     snapshots = [snapshot for run in found for snapshot in run]
@@ -191,7 +191,7 @@ def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:
     return next((reason for reason in reasons if reason != NO_CHANGE), reasons[0])
 
 
-def combine_of(found: Sequence[Sequence[Snapshot]]) -> Combine:
+def combine_of(found: Sequence[Sequence[MeasuredSnapshot]]) -> Combine:
     """How many updates the write buffer makes one logged change of, or why that is not known.
 
     Updates and changes are those between the same two checkpoints of a run, so it does not matter

@@ -131,7 +131,7 @@ class Combine:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class OverheadReport:
     """A job."""
 
     url: str

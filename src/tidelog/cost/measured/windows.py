@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.cost.measured.facts import SubtaskLog, Tally, Written
-from tidelog.cost.measured.intervals import Interval, Rate
+from tidelog.cost.measured.facts import MeasuredLog, Tally, Written
+from tidelog.cost.measured.intervals import Interval, MeasuredRate
 from tidelog.cost.measured.report import Comparison, OperatorReport, WindowReport
 from tidelog.cost.model.formulas import window_log_peak_bytes
 from tidelog.state.schema.evolution import IN_SLICES
@@ -139,13 +139,13 @@ def _deleted_per_s(
         deleted = _total(written, {each.peak_log for each in own}, states, deletes=True)
         # Windows fire in bursts, so the last moment of a log may be far from typical.
         covered = sum(each.seconds * each.peak_changes / each.changes for each in own)
-        total += Rate(deleted.changes, covered).per_s or 0.0
+        total += MeasuredRate(deleted.changes, covered).per_s or 0.0
     return total
 
 
 def _total(
     written: Mapping[Written, Tally],
-    logs: Collection[SubtaskLog],
+    logs: Collection[MeasuredLog],
     states: Collection[int],
     *,
     deletes: bool | None = None,

@@ -21,7 +21,13 @@ from tidelog.cost.model.formulas import (
 from tidelog.cost.model.log import LogCycle, flushes, log_cycle
 from tidelog.cost.model.restoring import Fetch, Objects, reads, restore_s, side_by_side_s
 from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.tables import TableRules, TableUploads, Trigger, materializing, snapshot
+from tidelog.cost.model.tables import (
+    MaterializationTrigger,
+    TableRules,
+    TableUploads,
+    materializing,
+    snapshot,
+)
 from tidelog.cost.model.usage import Flow, Usage
 from tidelog.cost.model.workload import Workload
 from tidelog.materialize.pacing import TRANSFERS
@@ -238,12 +244,12 @@ def _log_estimate(workload: Workload, job: _Job, log: LogCycle) -> LogEstimate:
 def _warnings(job: _Job, uploaded_per_s: float) -> list[str]:
     settings, tables, found = job.settings, job.tables, list[str]()
     interval, link = settings.materialize.interval, settings.link
-    if tables.trigger is Trigger.BANDWIDTH:
+    if tables.trigger is MaterializationTrigger.BANDWIDTH:
         found.append(
             "tables cannot be uploaded within the materialization interval of "
             f"{interval:g} s over this link: it takes {tables.period:.0f} s"
         )
-    elif tables.trigger not in (None, Trigger.INTERVAL):
+    elif tables.trigger not in (None, MaterializationTrigger.INTERVAL):
         found.append(
             f"tables are materialized every {tables.period:.1f} s, before their interval of "
             f"{interval:g} s: {tables.trigger}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.concurrency import AT_ONCE
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import MONTH_S, Reads
 
 _GETS: Final = 3
@@ -65,7 +65,7 @@ def restore_s(fetch: Fetch, settings: Settings) -> float:
     )
 
 
-def side_by_side_s(objects: Objects, at_once: int, link: Link) -> float:
+def side_by_side_s(objects: Objects, at_once: int, link: StoreLink) -> float:
     """Seconds until all are transferred, with at most so many requests at a time.
 
     The first one's latency passes before the link has work. Then either latencies or bytes are

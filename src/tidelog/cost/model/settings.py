@@ -16,7 +16,7 @@ from tidelog.state.config import FlushConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class StoreLink:
     """The way to the object store, as one process sees it."""
 
     bytes_per_s: float = MaterializeConfig().load_rate
@@ -40,7 +40,7 @@ class Settings:
     restores_per_month: float = 30.0
     sources: int | None = None
     """Subtasks of sources, over all processes; None: as many as have keyed state."""
-    link: Link = field(default_factory=Link)
+    link: StoreLink = field(default_factory=StoreLink)
     flush: FlushConfig = field(default_factory=FlushConfig)
     upload: UploadConfig = field(default_factory=UploadConfig)
     materialize: MaterializeConfig = field(default_factory=MaterializeConfig)

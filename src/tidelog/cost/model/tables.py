@@ -51,7 +51,7 @@ class TableRules:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SnapshotFiles:
     """One upload of the table of one subtask, on average."""
 
     new_bytes: float
@@ -73,7 +73,7 @@ def snapshot(
     rules: TableRules,
     changes_per_s: float,
     interval_s: float,
-) -> Snapshot:
+) -> SnapshotFiles:
     """Uploads every `interval_s` seconds of a table that holds 1 / `subtasks` of the keys.
 
     `changes_per_s` are those of all tables, as the write buffer lets them through.
@@ -93,7 +93,7 @@ def snapshot(
     rewritten = _rewritten(rules, merges, merged, filled, filled * full_bytes + rest_bytes)
     rewritten_files = rewritten / merged * base_files
     stored_files = base_files + full + rests * flushed
-    return Snapshot(
+    return SnapshotFiles(
         new_bytes=new_full * full_bytes + rest_bytes + rewritten,
         new_files=new_full + flushed + rewritten_files,
         stored_bytes=merged + full * full_bytes + rests * rest_bytes,
@@ -134,7 +134,7 @@ def _rewritten(
     return min(rewritten, table_bytes)
 
 
-class Trigger(StrEnum):
+class MaterializationTrigger(StrEnum):
     """What starts most materializations."""
 
     INTERVAL = "interval"
@@ -148,14 +148,14 @@ class Trigger(StrEnum):
 class TableUploads:
     """The uploads of the table of one subtask with keyed state; times in seconds."""
 
-    table: Snapshot
+    table: SnapshotFiles
     period: float
     """Between two uploads, on average."""
     longest: float
     """Between two uploads, at most."""
     upload: float
     """From the frozen table to the durable descriptor, while the job goes on."""
-    trigger: Trigger | None = None
+    trigger: MaterializationTrigger | None = None
 
 
 def materializing(
@@ -177,13 +177,13 @@ def materializing(
         upload = _upload_s(settings, table, log_per_s)
         taken = upload * settings.keyed_per_process
         if taken > period:
-            trigger, period, longest = Trigger.BANDWIDTH, taken, max(taken, longest)
+            trigger, period, longest = MaterializationTrigger.BANDWIDTH, taken, max(taken, longest)
     return TableUploads(table, period, longest, upload, trigger)
 
 
 def _first_trigger(
     settings: Settings, table_bytes: float, changes_per_s: float, bytes_per_s: float
-) -> tuple[Trigger, float]:
+) -> tuple[MaterializationTrigger, float]:
     """The trigger that comes first and the seconds until then, the interval's among them."""
     config = settings.materialize
     load = table_bytes / config.load_rate
@@ -191,15 +191,15 @@ def _first_trigger(
     log = max(config.min_log_bytes, config.log_factor * table_bytes)
     # The runtime looks every LOOK_S seconds for a trigger that holds by now.
     found = {
-        Trigger.INTERVAL: config.interval,
-        Trigger.REPLAY_TIME: ceil(replay / changes_per_s / LOOK_S) * LOOK_S,
-        Trigger.LOG_SIZE: ceil(log / bytes_per_s / LOOK_S) * LOOK_S,
+        MaterializationTrigger.INTERVAL: config.interval,
+        MaterializationTrigger.REPLAY_TIME: ceil(replay / changes_per_s / LOOK_S) * LOOK_S,
+        MaterializationTrigger.LOG_SIZE: ceil(log / bytes_per_s / LOOK_S) * LOOK_S,
     }
     trigger = min(found, key=found.__getitem__)
     return trigger, found[trigger]
 
 
-def _upload_s(settings: Settings, table: Snapshot, log_bytes_per_s: float) -> float:
+def _upload_s(settings: Settings, table: SnapshotFiles, log_bytes_per_s: float) -> float:
     """Some files at a time, in what the log leaves of the link, then the descriptor."""
     link = settings.link
     free = max(link.bytes_per_s - log_bytes_per_s, _LEAST_SHARE * link.bytes_per_s)

@@ -35,7 +35,7 @@ class OutputEdge:
     """How many records are routed at a time: a key function may take long."""
 
 
-class Output:
+class ChannelOutput:
     """All edges out of one subtask."""
 
     def __init__(

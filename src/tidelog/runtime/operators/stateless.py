@@ -11,7 +11,7 @@ from tidelog.runtime.operators.outputs import Distinct, flattened
 from tidelog.runtime.user_code import map_all
 
 
-class Map(Operator):
+class MapRecords(Operator):
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function
         self._distinct = Distinct()
@@ -22,7 +22,7 @@ class Map(Operator):
         return (Batch(made, batch.times),)
 
 
-class Filter(Operator):
+class FilterRecords(Operator):
     """Keeps records the predicate holds for."""
 
     def __init__(self, predicate: Callable[[Any], bool]) -> None:

@@ -21,7 +21,7 @@ _TRANSACTIONS: Final = "sink transactions"
 
 
 @dataclass(frozen=True, slots=True)
-class Remaining:
+class RemainingOperators:
     """The stored operators that the job has, and a description of what was dropped of others."""
 
     operators: dict[str, OperatorState]
@@ -30,7 +30,7 @@ class Remaining:
 
 def without_removed(
     stored: Mapping[str, OperatorState], vertices: Sequence[Vertex], allowed: Iterable[str]
-) -> Remaining:
+) -> RemainingOperators:
     """Leave out what the job has no operator for; `allowed` names those that may lose state.
 
     Raises RestoreError for others that hold something.
@@ -58,7 +58,7 @@ def without_removed(
             leave(f"source {name!r}", ["the positions of its splits"], {name}, found)
             operator = _begun_anew(operator, home[name])  # noqa: PLW2901
         operators[name] = operator
-    return Remaining(operators, tuple(leave.dropped))
+    return RemainingOperators(operators, tuple(leave.dropped))
 
 
 _GONE: Final = "no such operator; a renamed one starts with nothing"

@@ -8,7 +8,7 @@ import msgspec
 from tidelog.events import Event
 from tidelog.ids import SubtaskId
 from tidelog.runtime.channels.buffers import BufferLimit
-from tidelog.runtime.channels.output import Output
+from tidelog.runtime.channels.output import ChannelOutput
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.in_flight.carrier import (
     InFlightCarrier,
@@ -21,7 +21,7 @@ from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import LongCalls, WorkTime
 from tidelog.runtime.sink import Sink, SinkContext
-from tidelog.runtime.subtasks.start import Start
+from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Buffers, Wiring
@@ -41,7 +41,9 @@ logger = logging.getLogger(__name__)
 class TaskBuilder:
     """Builds the tasks of one start, whose state is restored."""
 
-    def __init__(self, start: Start, states: SubtaskStates, listener: CheckpointListener) -> None:
+    def __init__(
+        self, start: JobStart, states: SubtaskStates, listener: CheckpointListener
+    ) -> None:
         self._start = start
         self._states = states
         self._listener = listener
@@ -95,7 +97,9 @@ class TaskBuilder:
             exactly_once=self._start.config.mode == "exactly-once",
         )
 
-    def _parts(self, subtask: SubtaskId, vertex: Vertex, output: Output | SinkOutput) -> TaskParts:
+    def _parts(
+        self, subtask: SubtaskId, vertex: Vertex, output: ChannelOutput | SinkOutput
+    ) -> TaskParts:
         start, plan, effects = self._start, self._start.plan, self._start.effects
         state, built = plan.loaded_by(subtask), self._states.build(subtask, vertex)
         nodes = [] if subtask in plan.finished else vertex.nodes
@@ -133,7 +137,7 @@ class TaskBuilder:
             carrier=carrier,
         )
 
-    async def _output(self, subtask: SubtaskId, vertex: Vertex) -> Output | SinkOutput:
+    async def _output(self, subtask: SubtaskId, vertex: Vertex) -> ChannelOutput | SinkOutput:
         cadence, offload = self._start.cadence, self._start.effects.offload
         work = WorkTime(
             self._start.effects.clock,

@@ -22,7 +22,7 @@ from tidelog.runtime.checkpoints.requests import Reports, Savepoints
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
-from tidelog.runtime.subtasks.start import Start
+from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.wiring import aligned_edges
 from tidelog.runtime.tasks.task import Task
@@ -35,7 +35,7 @@ Loop = Coroutine[Any, Any, None]
 class Incarnation(msgspec.Struct, frozen=True):
     """What runs of one start."""
 
-    start: Start
+    start: JobStart
     states: SubtaskStates
     tasks: Sequence[Task]
     """In the order of the job."""
@@ -76,7 +76,7 @@ class Incarnation(msgspec.Struct, frozen=True):
 
 
 async def incarnate(
-    start: Start, states: SubtaskStates, prove_newest: Callable[[], Awaitable[None]]
+    start: JobStart, states: SubtaskStates, prove_newest: Callable[[], Awaitable[None]]
 ) -> Incarnation:
     """Restore all subtasks, let sinks recover, and build the tasks; close `states` also when this
     fails.
@@ -94,7 +94,7 @@ async def incarnate(
     return Incarnation(start, states, tasks, collector, driver)
 
 
-def _coordinator(start: Start) -> Coordinator[Any, Any]:
+def _coordinator(start: JobStart) -> Coordinator[Any, Any]:
     plan, schedule = start.plan, start.config.checkpoint
     next_id = start.history.next_checkpoint_id
     if plan.checkpoint is not None:
@@ -103,7 +103,7 @@ def _coordinator(start: Start) -> Coordinator[Any, Any]:
     return Coordinator(predecessors(plan.vertices), schedule, next_id, begun, plan.finished)
 
 
-def _collector(start: Start) -> Collector:
+def _collector(start: JobStart) -> Collector:
     collector = Collector(
         start.objects,
         start.slots,
@@ -119,7 +119,7 @@ def _collector(start: Start) -> Collector:
 
 
 def _driver(
-    start: Start, reports: Reports, collector: Collector, tasks: Sequence[Task]
+    start: JobStart, reports: Reports, collector: Collector, tasks: Sequence[Task]
 ) -> CheckpointDriver:
     config, plan = start.config, start.plan
     savepoints = Savepoints()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Start:
+class JobStart:
     """One start of a job; making it reads and writes nothing."""
 
     job: Job

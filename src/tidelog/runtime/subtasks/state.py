@@ -19,7 +19,7 @@ from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
-from tidelog.runtime.subtasks.start import Start
+from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.user_code import close_all
 from tidelog.state.backend import KeyedBackend
@@ -54,7 +54,7 @@ class Subtask:
 class SubtaskStates:
     """Restores, builds and closes the state of every subtask of one start."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: JobStart) -> None:
         self.start = start
         restored = start.plan.checkpoint
         stored = [state for _, state in restored.subtasks()] if restored else []

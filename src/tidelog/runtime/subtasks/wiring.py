@@ -11,7 +11,7 @@ import msgspec
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.channel import BufferPool
 from tidelog.runtime.channels.gate import Gate
-from tidelog.runtime.channels.output import Output, OutputEdge
+from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
 from tidelog.runtime.in_flight.capture import ChannelId, InputChannel
 from tidelog.runtime.node import Edge
@@ -65,9 +65,9 @@ class Wiring:
         self._pools: dict[tuple[str, int, int], BufferPool] = {}
         self.gates = {vertex.id: self._gates(vertex) for vertex in vertices}
 
-    def output(self, vertex: Vertex, subtask: int, work: WorkTime) -> Output:
+    def output(self, vertex: Vertex, subtask: int, work: WorkTime) -> ChannelOutput:
         """The edges out of a subtask."""
-        return Output(list(self._edges(vertex, subtask)), work, self.limit)
+        return ChannelOutput(list(self._edges(vertex, subtask)), work, self.limit)
 
     def inputs(self, vertex: Vertex, subtask: int) -> tuple[InputChannel, ...]:
         """The channels of a subtask's gate, in the gate's order."""

@@ -20,7 +20,7 @@ from tidelog.errors import FencedError, TidelogError, UnstorableError, UserFunct
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
-from tidelog.runtime.channels.output import Output
+from tidelog.runtime.channels.output import ChannelOutput
 from tidelog.runtime.in_flight.capture import InFlight
 from tidelog.runtime.in_flight.carrier import InFlightCarrier
 from tidelog.runtime.operators.chain import OperatorChain
@@ -56,7 +56,7 @@ class TaskParts:
     backend: KeyedBackend
     snapshotter: Snapshotter
     canonical: CanonicalSnapshotter
-    output: Output | SinkOutput
+    output: ChannelOutput | SinkOutput
     uploader: Uploader | None
     effects: Effects
     listener: CheckpointListener

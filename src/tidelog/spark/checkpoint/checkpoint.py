@@ -42,7 +42,7 @@ _SNAPSHOT: Final = re.compile(r"(\d+/\d+(?:/[^/]+)?)/(\d+)(?:_([^/]+))?\.zip")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class StoreSnapshot:
     """A snapshot of one state store, which Spark writes as a zip file."""
 
     directory: str
@@ -53,7 +53,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class QueryCheckpoint:
     """Everything the commands need to know of a checkpoint, in memory."""
 
     url: str
@@ -110,10 +110,10 @@ class Checkpoint:
         return {name: self.objects[file] for name, file in parsed if name is not None}
 
     @cached_property
-    def snapshots(self) -> list[Snapshot]:
+    def snapshots(self) -> list[StoreSnapshot]:
         """Snapshots of all state stores, of failed attempts as well."""
         files = (_SNAPSHOT.fullmatch(name.removeprefix(STATE)) for name in sorted(self.state_files))
-        return [Snapshot(match[1], int(match[2]), match[3]) for match in files if match]
+        return [StoreSnapshot(match[1], int(match[2]), match[3]) for match in files if match]
 
     @cached_property
     def newest(self) -> int | None:
@@ -154,7 +154,7 @@ class Checkpoint:
         return commit is None or NamedId(name.operator, name.partition, name.id) in commit.named
 
 
-async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) -> Checkpoint:
+async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) -> QueryCheckpoint:
     """Read the checkpoint at a store's root; segments are only listed. Raises what the store
     raises.
     """
@@ -164,10 +164,10 @@ async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) 
     read = await gather_bounded(names, partial(_read, store), progress)
     # Last: what the index of a running query names is there by now.
     objects |= await _listed(store, SEGMENTS, STATE)
-    return Checkpoint(store.url, objects, read)
+    return QueryCheckpoint(store.url, objects, read)
 
 
-def require_checkpoint(checkpoint: Checkpoint) -> None:
+def require_checkpoint(checkpoint: QueryCheckpoint) -> None:
     """Raise ObjectNotFoundError where no query has ever planned a batch."""
     if checkpoint.is_empty:
         raise ObjectNotFoundError(

@@ -25,7 +25,7 @@ class NamedId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Offsets:
+class BatchOffsets:
     """What Spark writes before a batch."""
 
     metadata: Mapping[str, Any]
@@ -67,13 +67,13 @@ class Commit:
         return frozenset((named.operator, named.partition) for named in self.ids)
 
 
-def read_offsets(data: bytes) -> Offsets:
+def read_offsets(data: bytes) -> BatchOffsets:
     """Parse `offsets/N`: a version and JSON documents, one per line; raises ValueError."""
     version, metadata, *sources = data.split(b"\n")
     if not version.startswith(b"v"):
         raise ValueError(repr(version[:20]))
     try:
-        return Offsets(
+        return BatchOffsets(
             msgspec.json.decode(metadata, type=dict[str, Any]),
             {
                 str(number): msgspec.json.decode(line)

@@ -17,7 +17,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     OFFSETS,
     SEGMENTS,
     UNREADABLE,
-    Checkpoint,
+    QueryCheckpoint,
     by_segment,
     read_checkpoint,
 )
@@ -72,7 +72,7 @@ class LogSummary:
     roll_ups: int
 
 
-def summarize_log(checkpoint: Checkpoint, assessment: Assessment) -> LogSummary:
+def summarize_log(checkpoint: QueryCheckpoint, assessment: Assessment) -> LogSummary:
     """Totals of a checkpoint's log."""
     named = {p.segment for entry in checkpoint.indexed.values() for p in entry.pieces}
     orphans = [size for name, size in checkpoint.segments.items() if name not in named]
@@ -88,7 +88,7 @@ def summarize_log(checkpoint: Checkpoint, assessment: Assessment) -> LogSummary:
     )
 
 
-async def summarize_batches(store: ObjectStore, checkpoint: Checkpoint) -> list[BatchSummary]:
+async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> list[BatchSummary]:
     """Figures of every retained batch, oldest first; raises what the store raises."""
     entries: dict[int, list[IndexEntry]] = defaultdict(list)
     for name, entry in checkpoint.indexed.items():
@@ -146,7 +146,7 @@ async def check_checkpoint(
 
 
 async def check_located(
-    store: ObjectStore, checkpoint: Checkpoint, located: Located
+    store: ObjectStore, checkpoint: QueryCheckpoint, located: Located
 ) -> list[CheckResult]:
     """Check a checkpoint that was read, without the contents of its changelogs."""
     return [
@@ -159,7 +159,7 @@ async def check_located(
     ]
 
 
-def _origin(checkpoint: Checkpoint, assessment: Assessment) -> CheckResult:
+def _origin(checkpoint: QueryCheckpoint, assessment: Assessment) -> CheckResult:
     retained = f"{len(checkpoint.commits)} batches"
     if checkpoint.commits:
         retained += f", {min(checkpoint.commits)} to {checkpoint.newest}"
@@ -168,7 +168,7 @@ def _origin(checkpoint: Checkpoint, assessment: Assessment) -> CheckResult:
     return ok("checkpoint", found)
 
 
-async def _recorded_settings(store: ObjectStore, checkpoint: Checkpoint) -> list[CheckResult]:
+async def _recorded_settings(store: ObjectStore, checkpoint: QueryCheckpoint) -> list[CheckResult]:
     """A restarted query keeps the provider its checkpoint was started with."""
     if not checkpoint.offsets:
         return []
@@ -186,7 +186,7 @@ async def _recorded_settings(store: ObjectStore, checkpoint: Checkpoint) -> list
     return [fail("stored-provider", f"{provider}, fixed for this checkpoint", action)]
 
 
-def _commit_format(checkpoint: Checkpoint) -> list[CheckResult]:
+def _commit_format(checkpoint: QueryCheckpoint) -> list[CheckResult]:
     if checkpoint.newest is None:
         return []
     newest = checkpoint.commits[checkpoint.newest].format
@@ -196,7 +196,7 @@ def _commit_format(checkpoint: Checkpoint) -> list[CheckResult]:
     return [fail("stored-format", found, f"start the query anew: another directory, {FORMAT}=2")]
 
 
-def _damage(checkpoint: Checkpoint, located: Located) -> Iterator[CheckResult]:
+def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResult]:
     commits = {f"{COMMITS}{batch}" for batch in checkpoint.commits}
     for name, error in sorted(checkpoint.damaged.items()):
         is_index = name.startswith(INDEX) or name in commits
@@ -225,7 +225,7 @@ def _lost(assessment: Assessment) -> Iterator[CheckResult]:
         yield ok("complete", "every changelog that a retained batch needs is there")
 
 
-def _orphans(checkpoint: Checkpoint, located: Located) -> Iterator[CheckResult]:
+def _orphans(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResult]:
     named = {piece.segment for entry in located.known.values() for piece in entry.pieces}
     orphans = [name for name in checkpoint.segments if name not in named]
     if orphans:

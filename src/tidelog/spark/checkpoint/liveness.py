@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Checkpoint, Entries, Snapshot
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Entries, QueryCheckpoint, StoreSnapshot
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 
@@ -32,13 +32,13 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreVersions:
     """One state store, and the versions of it that can be read."""
 
     directory: str
     entries: dict[ChangelogName, IndexEntry] = field(default_factory=dict)
     files: set[ChangelogName] = field(default_factory=set)
-    snapshots: list[Snapshot] = field(default_factory=list)
+    snapshots: list[StoreSnapshot] = field(default_factory=list)
     floor: int = 0
     """Version of the snapshot that the oldest retained batch is restored from; 0: none."""
 
@@ -52,7 +52,7 @@ class Store:
 class Assessment:
     """Which of a checkpoint's changelogs are needed, and where they are."""
 
-    stores: Mapping[str, Store]
+    stores: Mapping[str, StoreVersions]
     live: tuple[IndexEntry, ...]
     """Virtual changelogs that a retained batch needs, sorted by name."""
     expired: int
@@ -64,7 +64,7 @@ class Assessment:
         return {piece.segment for entry in self.live for piece in entry.pieces}
 
 
-def assess(checkpoint: Checkpoint, entries: Entries) -> Assessment:
+def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
     """Decide what is live, given the virtual changelogs that are known."""
     committed = _committed(checkpoint, entries)
     oldest = min(checkpoint.retained, default=0) + 1
@@ -86,16 +86,16 @@ def assess(checkpoint: Checkpoint, entries: Entries) -> Assessment:
     )
 
 
-def _missing_segments(checkpoint: Checkpoint, entry: IndexEntry) -> list[str]:
+def _missing_segments(checkpoint: QueryCheckpoint, entry: IndexEntry) -> list[str]:
     names = dict.fromkeys(piece.segment for piece in entry.pieces)
     return [name for name in names if name not in checkpoint.segments]
 
 
-def _is_lost(checkpoint: Checkpoint, entry: IndexEntry) -> bool:
+def _is_lost(checkpoint: QueryCheckpoint, entry: IndexEntry) -> bool:
     return bool(_missing_segments(checkpoint, entry)) and entry.name not in checkpoint.changelogs
 
 
-def _lost_with(checkpoint: Checkpoint, entry: IndexEntry) -> Lost:
+def _lost_with(checkpoint: QueryCheckpoint, entry: IndexEntry) -> Lost:
     segments = ", ".join(SEGMENTS + name for name in _missing_segments(checkpoint, entry))
     return Lost(f"state/{entry.name.path} in {segments}", entry.name.version - 1)
 
@@ -109,7 +109,7 @@ Committed = Mapping[tuple[int, int, int], set[str]]
 """Ids known to be committed, by operator, partition and version."""
 
 
-def _committed(checkpoint: Checkpoint, names: Iterable[ChangelogName]) -> Committed:
+def _committed(checkpoint: QueryCheckpoint, names: Iterable[ChangelogName]) -> Committed:
     ids: dict[tuple[int, int, int], set[str]] = defaultdict(set)
     for name in names:
         ids[name.operator, name.partition, name.version].add(name.id)
@@ -119,11 +119,11 @@ def _committed(checkpoint: Checkpoint, names: Iterable[ChangelogName]) -> Commit
     return ids
 
 
-def _stores(checkpoint: Checkpoint, entries: Entries) -> Iterable[Store]:
-    stores: dict[str, Store] = {}
+def _stores(checkpoint: QueryCheckpoint, entries: Entries) -> Iterable[StoreVersions]:
+    stores: dict[str, StoreVersions] = {}
 
-    def store(directory: str) -> Store:
-        return stores.setdefault(directory, Store(directory))
+    def store(directory: str) -> StoreVersions:
+        return stores.setdefault(directory, StoreVersions(directory))
 
     for name, entry in entries.items():
         store(name.directory).entries[name] = entry
@@ -134,7 +134,9 @@ def _stores(checkpoint: Checkpoint, entries: Entries) -> Iterable[Store]:
     return stores.values()
 
 
-def _floor(store: Store, checkpoint: Checkpoint, committed: Committed, oldest: int) -> int:
+def _floor(
+    store: StoreVersions, checkpoint: QueryCheckpoint, committed: Committed, oldest: int
+) -> int:
     """Version of the snapshot that the oldest restorable batch starts from; 0: none."""
     versions = sorted(s.version for s in store.snapshots if _is_usable(s, committed))
     below = [version for version in versions if version <= oldest]
@@ -151,13 +153,13 @@ def _floor(store: Store, checkpoint: Checkpoint, committed: Committed, oldest: i
     return versions[0] if cleaned_up else 0
 
 
-def _is_usable(snapshot: Snapshot, committed: Committed) -> bool:
+def _is_usable(snapshot: StoreSnapshot, committed: Committed) -> bool:
     """Whether a snapshot is of a committed version: others are of failed attempts."""
     ids = committed.get((*_partition_of(snapshot.directory), snapshot.version))
     return snapshot.id is None or not ids or snapshot.id in ids
 
 
-def _gaps(store: Store, checkpoint: Checkpoint, oldest: int) -> list[Lost]:
+def _gaps(store: StoreVersions, checkpoint: QueryCheckpoint, oldest: int) -> list[Lost]:
     """Versions between the floor and the oldest retained batch that are nowhere.
 
     Later ones stand in commits, by their ids. A store that the oldest commit does not name had no
@@ -174,7 +176,9 @@ def _gaps(store: Store, checkpoint: Checkpoint, oldest: int) -> list[Lost]:
     ]
 
 
-def _unresolved(checkpoint: Checkpoint, stores: Iterable[Store], entries: Entries) -> list[Lost]:
+def _unresolved(
+    checkpoint: QueryCheckpoint, stores: Iterable[StoreVersions], entries: Entries
+) -> list[Lost]:
     """Ids that retained commits name, that are not expired, and that nothing has."""
     known = {(name.operator, name.partition, name.id) for name in entries}
     floors: dict[tuple[int, int], int] = {}

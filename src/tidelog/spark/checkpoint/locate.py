@@ -14,10 +14,10 @@ from functools import partial
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, UNREADABLE, Checkpoint, Entries
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, UNREADABLE, Entries, QueryCheckpoint
 from tidelog.spark.checkpoint.liveness import Assessment, assess
 from tidelog.spark.format.damage import BRING_BACK
-from tidelog.spark.format.index import IndexEntry, Piece
+from tidelog.spark.format.index import ChangelogPiece, IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import FooterEntry, framing_bytes, read_content, read_footer_at
 from tidelog.storage.port import ObjectStore
@@ -69,7 +69,9 @@ def assembled(name: ChangelogName, found: Sequence[tuple[str, FooterEntry]]) -> 
     return IndexEntry(
         name=name,
         bytes=sum(entry.length - framing_bytes(name) for _, entry in ordered),
-        pieces=tuple(Piece(segment, entry.offset, entry.length) for segment, entry in ordered),
+        pieces=tuple(
+            ChangelogPiece(segment, entry.offset, entry.length) for segment, entry in ordered
+        ),
     )
 
 
@@ -86,7 +88,7 @@ class Located:
 
 async def locate(
     store: ObjectStore,
-    checkpoint: Checkpoint,
+    checkpoint: QueryCheckpoint,
     *,
     all_footers: bool = False,
     progress: Progress = no_progress,
@@ -133,7 +135,7 @@ class ChangelogReader:
         await asyncio.gather(*self._segments.values(), return_exceptions=True)
         self._segments.clear()
 
-    async def _block(self, entry: IndexEntry, piece: Piece) -> bytes:
+    async def _block(self, entry: IndexEntry, piece: ChangelogPiece) -> bytes:
         segment = piece.segment
         task = self._segments.get(segment)
         if task is None:
@@ -167,7 +169,9 @@ class ChangelogReader:
             excess -= size
 
 
-async def content_of(entry: IndexEntry, read: Callable[[Piece], Awaitable[bytes]]) -> bytes:
+async def content_of(
+    entry: IndexEntry, read: Callable[[ChangelogPiece], Awaitable[bytes]]
+) -> bytes:
     """The content of a changelog; `read` gets the bytes of its pieces.
 
     Raises CorruptObjectError (truncated, damaged, or of another changelog), FormatVersionError, and
@@ -190,5 +194,5 @@ async def content_of(entry: IndexEntry, read: Callable[[Piece], Awaitable[bytes]
     return content
 
 
-def _where(piece: Piece) -> str:
+def _where(piece: ChangelogPiece) -> str:
     return f"{SEGMENTS}{piece.segment} at byte {piece.offset}"

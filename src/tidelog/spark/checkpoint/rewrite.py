@@ -18,8 +18,8 @@ from tidelog.spark.checkpoint.checkpoint import (
     INDEX,
     LOG,
     STATE,
-    Checkpoint,
     Entries,
+    QueryCheckpoint,
     by_segment,
     sidecar,
 )
@@ -50,7 +50,7 @@ class ExportReport:
 
 async def export(
     store: ObjectStore,
-    checkpoint: Checkpoint,
+    checkpoint: QueryCheckpoint,
     located: Located,
     *,
     remove_log: bool = False,
@@ -86,7 +86,7 @@ async def export(
     )
 
 
-def _refuse_damage(checkpoint: Checkpoint, located: Located, *, remove_log: bool) -> None:
+def _refuse_damage(checkpoint: QueryCheckpoint, located: Located, *, remove_log: bool) -> None:
     commits = {f"{COMMITS}{batch}" for batch in checkpoint.commits}
     for name, error in checkpoint.damaged.items():
         if name.startswith(COMMITS) and name not in commits:
@@ -108,7 +108,7 @@ def _refuse_damage(checkpoint: Checkpoint, located: Located, *, remove_log: bool
 
 async def _write(
     store: ObjectStore,
-    checkpoint: Checkpoint,
+    checkpoint: QueryCheckpoint,
     reader: ChangelogReader,
     dry_run: bool,
     entry: IndexEntry,
@@ -143,7 +143,7 @@ def _different(name: str) -> ObjectExistsError:
 
 
 async def _remove_log(
-    store: ObjectStore, checkpoint: Checkpoint, *, dry_run: bool
+    store: ObjectStore, checkpoint: QueryCheckpoint, *, dry_run: bool
 ) -> tuple[int, int]:
     """First the index lines go, then the index, then the segments, so that no index is left that
     names what is gone; returns how many commits and objects.
@@ -158,13 +158,13 @@ async def _remove_log(
     return len(commits), len(names)
 
 
-async def _replace(store: ObjectStore, checkpoint: Checkpoint, name: str, data: bytes) -> None:
+async def _replace(store: ObjectStore, checkpoint: QueryCheckpoint, name: str, data: bytes) -> None:
     """Overwrite an object; Hadoop's checksum of the old one must not survive it."""
     await _remove_sidecar(store, checkpoint, name)
     await store.put(name, data)
 
 
-async def _remove_sidecar(store: ObjectStore, checkpoint: Checkpoint, name: str) -> None:
+async def _remove_sidecar(store: ObjectStore, checkpoint: QueryCheckpoint, name: str) -> None:
     if sidecar(name) in checkpoint.objects:
         await store.delete(sidecar(name))
 
@@ -187,7 +187,7 @@ class RebuildPlan:
         return lines | {INDEX + roll_up_name(first) for first in self.roll_ups} | {*self.useless}
 
 
-def plan_rebuild(checkpoint: Checkpoint, located: Located) -> RebuildPlan:
+def plan_rebuild(checkpoint: QueryCheckpoint, located: Located) -> RebuildPlan:
     """Decide what to write; `located` is with all footers. Raises nothing."""
     lines = _lines(checkpoint, located.known)
     roll_ups = _roll_ups(checkpoint, located.assessment)
@@ -196,7 +196,7 @@ def plan_rebuild(checkpoint: Checkpoint, located: Located) -> RebuildPlan:
     return RebuildPlan(lines, roll_ups, tuple(sorted(damaged - written)))
 
 
-def _lines(checkpoint: Checkpoint, known: Entries) -> dict[int, IndexDocument]:
+def _lines(checkpoint: QueryCheckpoint, known: Entries) -> dict[int, IndexDocument]:
     by_batch: dict[int, list[IndexEntry]] = defaultdict(list)
     for entry in known.values():
         if all(piece.segment in checkpoint.segments for piece in entry.pieces):
@@ -214,7 +214,7 @@ def _lines(checkpoint: Checkpoint, known: Entries) -> dict[int, IndexDocument]:
     return lines
 
 
-def _roll_ups(checkpoint: Checkpoint, assessment: Assessment) -> dict[int, IndexDocument]:
+def _roll_ups(checkpoint: QueryCheckpoint, assessment: Assessment) -> dict[int, IndexDocument]:
     live_by_window: dict[int, list[IndexEntry]] = defaultdict(list)
     for entry in assessment.live:
         batch = entry.name.version - 1
@@ -228,7 +228,9 @@ def _roll_ups(checkpoint: Checkpoint, assessment: Assessment) -> dict[int, Index
     return roll_ups
 
 
-async def write_index_again(store: ObjectStore, checkpoint: Checkpoint, plan: RebuildPlan) -> None:
+async def write_index_again(
+    store: ObjectStore, checkpoint: QueryCheckpoint, plan: RebuildPlan
+) -> None:
     """Write what a plan says: roll-ups first, as the plug-in does; raises what the store raises."""
     for first, document in plan.roll_ups.items():
         name = INDEX + roll_up_name(first)
@@ -241,7 +243,7 @@ async def write_index_again(store: ObjectStore, checkpoint: Checkpoint, plan: Re
 
 
 def _document(
-    checkpoint: Checkpoint, first: int, last: int, entries: Iterable[IndexEntry]
+    checkpoint: QueryCheckpoint, first: int, last: int, entries: Iterable[IndexEntry]
 ) -> IndexDocument:
     kept = tuple(entries)
     names = {piece.segment for entry in kept for piece in entry.pieces}

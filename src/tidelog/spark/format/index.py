@@ -20,7 +20,7 @@ _Int = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
 _Long = Annotated[int, msgspec.Meta(ge=0, le=MAX_LONG)]
 
 
-class Piece(NamedTuple):
+class ChangelogPiece(NamedTuple):
     """`length` bytes (a whole block) from byte `offset` of a segment, named without directory."""
 
     segment: str
@@ -34,7 +34,7 @@ class IndexEntry:
 
     name: ChangelogName
     bytes: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ChangelogPiece, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _entry(changelog: _Changelog, segments: Sequence[_Segment], where: str) -> I
         expected = f"pieces in one of {len(segments)} segments"
         raise damaged(where, expected, f"{outside[0]} of {name.path}", REBUILD_INDEX)
     pieces = tuple(
-        Piece(segments[piece.segment].name, piece.offset, piece.length)
+        ChangelogPiece(segments[piece.segment].name, piece.offset, piece.length)
         for piece in changelog.pieces
     )
     return IndexEntry(name, changelog.bytes, pieces)

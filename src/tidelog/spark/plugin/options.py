@@ -29,7 +29,7 @@ _SCHEMES: Final = re.compile(r"[a-z][a-z0-9+.-]*(,[a-z][a-z0-9+.-]*)*")
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class PluginOption:
     """One option: `spark.tidelog.<name>` in Spark's settings."""
 
     name: str
@@ -91,61 +91,61 @@ _BYTES: Final = (_positive(bytes_of), "bytes, more than 0, such as 8m")
 _TIME: Final = (_positive(milliseconds_of), "a time above 0 with its unit, such as 60s")
 
 OPTIONS: Final = (
-    Option(
+    PluginOption(
         *("segment.bytes", "8m", *_BYTES),
         "A segment that has grown to this is uploaded while the batch still runs.",
     ),
-    Option(
+    PluginOption(
         *("segment.linger", "100ms", milliseconds_of),
         *(
             "a time with its unit, such as 10ms",
             "How long an executor without tasks of the query waits before it uploads.",
         ),
     ),
-    Option(
+    PluginOption(
         *("segment.maxAge", "10s", *_TIME),
         "Bytes never wait longer than this for their upload to start.",
     ),
-    Option(
+    PluginOption(
         *("changelog.pieceBytes", "4m", *_BYTES),
         "Changelogs larger than this are uploaded in pieces while they grow.",
     ),
-    Option(
+    PluginOption(
         *("inFlight.bytes", "256m", *_BYTES),
         "Bytes an executor holds that are not durable yet; more makes its tasks wait.",
     ),
-    Option(
+    PluginOption(
         *("upload.threads", "4", _positive(_integer), "a number, 1 or more"),
         "Uploads an executor runs at once.",
     ),
-    Option(
+    PluginOption(
         *("upload.deadline", "60s", *_TIME),
         "How long an upload is retried before it has failed.",
     ),
-    Option(
+    PluginOption(
         *("barrier.timeout", "120s", *_TIME),
         "How long the driver waits for a batch to become durable before the query fails.",
     ),
-    Option(
+    PluginOption(
         *("snapshot.stagger", "true", _flag, "true or false"),
         "Spread snapshots over batches, each state store at its own phase.",
     ),
-    Option(
+    PluginOption(
         *("snapshot.interval", "4min", milliseconds_of),
         *("a time with its unit, such as 4min", "How rarely a store that commits often snapshots."),
     ),
-    Option(
+    PluginOption(
         *("put.schemes", "s3a", _schemes, "names of schemes joined by commas"),
         "File systems on which atomic files are one conditional PUT, not a rename.",
     ),
-    Option(
+    PluginOption(
         *("cache.bytes", "64m", *_BYTES),
         "Bytes of segments an executor keeps in memory while it restores.",
     ),
 )
 
 
-def render(option: Option, value: OptionValue) -> str:
+def render(option: PluginOption, value: OptionValue) -> str:
     """The value in Spark's notation; raises ConfigError when the option does not take it."""
     text = str(value).lower() if isinstance(value, bool) else str(value).strip()
     if option.amount(text) is None:

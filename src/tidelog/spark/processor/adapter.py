@@ -26,12 +26,12 @@ from tidelog.state.schema.row import Row
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TypeNames:
     """The names within a type: of a struct's fields and what lies in them, or of elements."""
 
     fields: tuple[str, ...] | None = None
     """Names of the fields of a row; None for an array, a map and a scalar."""
-    inner: tuple["Shape", ...] = ()
+    inner: tuple["TypeNames", ...] = ()
 
     def fit(self, value: Any) -> Any:
         """The value with rows of exactly these names; raises UserFunctionError."""
@@ -64,15 +64,15 @@ class Shape:
         )
 
 
-def shape_of(data_type: Any) -> Shape:
+def shape_of(data_type: Any) -> TypeNames:
     """The shape of a `DataType` of pyspark."""
     kind = data_type.typeName()
     if kind == "struct":
         inner = tuple(shape_of(field.dataType) for field in data_type.fields)
-        return Shape(tuple(data_type.names), inner)
+        return TypeNames(tuple(data_type.names), inner)
     if kind == "array":
-        return Shape(None, (shape_of(data_type.elementType),))
-    return Shape()
+        return TypeNames(None, (shape_of(data_type.elementType),))
+    return TypeNames()
 
 
 class SparkProcessor:
@@ -86,7 +86,7 @@ class SparkProcessor:
         processor: Callable[[], StatefulProcessor],
         time_mode: TimeMode,
         columns: tuple[str, ...],
-        output: Shape,
+        output: TypeNames,
     ) -> None:
         self._factory = processor
         self._time_mode = time_mode

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.errors import ConfigError
 from tidelog.spark.source.options import read_options
-from tidelog.spark.source.parts import Part, Request, Task, connected, noticing_drops
+from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask, connected, noticing_drops
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import checked, chosen, ddl
 
@@ -46,7 +46,7 @@ class TidelogDataSource(DataSource):
         """A reader of the columns of a schema; raises ConfigError for a column that is none."""
         options = read_options(self.options)
         fields = [(field.name, field.dataType.simpleString()) for field in schema.fields]
-        return BatchReader(Request(options, checked(options.view, fields)))
+        return BatchReader(ReadRequest(options, checked(options.view, fields)))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Always raises ConfigError; Spark's own error would only name a missing method."""
@@ -63,7 +63,7 @@ class TidelogDataSource(DataSource):
 class BatchReader(DataSourceReader):
     """Reads a view; filters stay with Spark."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: ReadRequest) -> None:
         self.request = request
 
     def partitions(self) -> list[InputPartition]:
@@ -79,14 +79,14 @@ class BatchReader(DataSourceReader):
         return read_part(self.request, partition)
 
 
-def read_part(request: Request, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+def read_part(request: ReadRequest, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
     """The rows of a partition; none for that of an empty plan.
 
     Raises RestoreError when what it was planned from is gone, and what reading it raises.
     """
-    part: Part | None = partition.value
+    part: ReadPart | None = partition.value
     if part is None:
         return
     url = request.options.url
     with noticing_drops(url), connected(url, request.options.access) as session:
-        yield from part.read(Task(request, session))
+        yield from part.read(ReadTask(request, session))

@@ -9,7 +9,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.spark.source.filters import Intervals
-from tidelog.spark.source.views import Column
+from tidelog.spark.source.views import ViewColumn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ ROWS: Final = 2048
 """Rows of a batch, where the source of them sets no other limit."""
 
 
-def schema(columns: Iterable[Column]) -> "pa.Schema":
+def schema(columns: Iterable[ViewColumn]) -> "pa.Schema":
     """The Arrow schema that Spark expects for these columns."""
     import pyarrow as pa  # noqa: PLC0415  (optional and heavy)
 
@@ -37,7 +37,7 @@ def schema(columns: Iterable[Column]) -> "pa.Schema":
     return pa.schema([pa.field(name, types[type_name]) for name, type_name in columns])
 
 
-def from_rows(columns: Sequence[Column], rows: Sequence[Row]) -> "pa.RecordBatch":
+def from_rows(columns: Sequence[ViewColumn], rows: Sequence[Row]) -> "pa.RecordBatch":
     """A batch of rows that are made one by one: of objects and blocks, not of records.
 
     Timestamps are microseconds since 1970; a value that a row does not name is null.
@@ -47,7 +47,7 @@ def from_rows(columns: Sequence[Column], rows: Sequence[Row]) -> "pa.RecordBatch
     return pa.RecordBatch.from_pylist(list(rows), schema=schema(columns))
 
 
-def from_arrays(columns: Sequence[Column], length: int, arrays: Arrays) -> "pa.RecordBatch":
+def from_arrays(columns: Sequence[ViewColumn], length: int, arrays: Arrays) -> "pa.RecordBatch":
     """A batch of `length` rows from functions that make its columns."""
     import pyarrow as pa  # noqa: PLC0415
 

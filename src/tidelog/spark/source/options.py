@@ -14,7 +14,7 @@ from tidelog.options.kinds import KeyPlace
 from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.options import bytes_of
 from tidelog.spark.source.filters import Filter, Intervals
-from tidelog.spark.source.views import VIEWS, View
+from tidelog.spark.source.views import VIEWS, SourceView
 from tidelog.storage.open import StoreAccess
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class Options:
     """What a user asked for."""
 
     url: str
-    view: View
+    view: SourceView
     slots: Slots
     """Which checkpoints; `these` are the slots that `filter` has."""
     filter: Filter
@@ -100,13 +100,13 @@ def _url(texts: Texts) -> str:
     return store_url(texts["path"])
 
 
-def _slots(texts: Texts, view: View) -> Slots:
+def _slots(texts: Texts, view: SourceView) -> Slots:
     text = texts.get("slot", "latest" if view.name in _OF_A_SLOT else "all")
     words = ("latest", "all") if view.name in _OF_A_SLOT else ("all",)
     return cast("Slots", text) if text in words else "these"
 
 
-def _filter(texts: Texts, view: View) -> Filter:
+def _filter(texts: Texts, view: SourceView) -> Filter:
     numbers: dict[str, Intervals] = {}
     names: dict[str, frozenset[str]] = {}
     for option, column in NARROWING.items():
@@ -124,7 +124,7 @@ def _filter(texts: Texts, view: View) -> Filter:
     return Filter(numbers, names)
 
 
-def _check_effect(option: str, column: str, view: View) -> None:
+def _check_effect(option: str, column: str, view: SourceView) -> None:
     if column not in view.narrowed_by:
         views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
         found = "a load in which it has no effect"

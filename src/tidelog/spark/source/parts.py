@@ -17,7 +17,7 @@ from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.source import frames
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.options import Options
-from tidelog.spark.source.views import Column
+from tidelog.spark.source.views import ViewColumn
 from tidelog.storage.open import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
 
@@ -53,11 +53,11 @@ def connected(url: str, access: StoreAccess = PLAIN) -> Iterator[Session]:
 
 
 @dataclass(frozen=True)
-class Request:
+class ReadRequest:
     """What is to be read."""
 
     options: Options
-    columns: tuple[Column, ...]
+    columns: tuple[ViewColumn, ...]
 
     def asks_for(self, *names: str) -> bool:
         """Whether one of these columns is to be read."""
@@ -71,14 +71,14 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Task:
+class ReadTask:
     """A request in an executor, with the store opened."""
 
-    request: Request
+    request: ReadRequest
     session: Session
 
 
-class Part(Protocol):
+class ReadPart(Protocol):
     """A share of a view."""
 
     @property
@@ -86,7 +86,7 @@ class Part(Protocol):
         """Bytes that are read for it, roughly."""
         ...
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The rows of the part; raises what the store raises, and the errors of what is damaged."""
         ...
 
@@ -101,7 +101,7 @@ class Listing:
     may_vanish: bool = False
     """Whether they are of an object that a running job may drop meanwhile: then there are none."""
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The rows that pass the filter, in their order, in batches."""
         try:
             found = task.session.run(self.rows(task.session.store))

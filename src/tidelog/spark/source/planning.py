@@ -13,7 +13,7 @@ from tidelog.spark.source.job import changes as job_changes
 from tidelog.spark.source.job import listings as job_listings
 from tidelog.spark.source.job import state as job_state
 from tidelog.spark.source.options import BundleBytes
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
 from tidelog.spark.source.query import changes as query_changes
 from tidelog.spark.source.query import listings as query_listings
 from tidelog.storage.port import ObjectStore
@@ -21,7 +21,7 @@ from tidelog.storage.port import ObjectStore
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_Planner = Callable[[ObjectStore, Request], Awaitable[Sequence[Part]]]
+_Planner = Callable[[ObjectStore, ReadRequest], Awaitable[Sequence[ReadPart]]]
 
 _PLANNERS: Final[Mapping[tuple[Layout, str], _Planner]] = {
     ("job", "checkpoints"): job_listings.plan_checkpoints,
@@ -36,7 +36,7 @@ _PLANNERS: Final[Mapping[tuple[Layout, str], _Planner]] = {
 }
 
 
-async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """The parts of the view at a store's root.
 
     Raises ObjectNotFoundError where nothing is to be read, ConfigError for a view that the layout
@@ -59,14 +59,14 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
 class Bundle:
     """Parts that are read one after the other."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ReadPart, ...]
 
     @property
     def size(self) -> int:
         """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The rows of all parts."""
         for part in self.parts:
             yield from part.read(task)
@@ -79,7 +79,7 @@ _LEAST_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 16 << 20
 
 
-def bundled(found: Iterable[Part], limit_bytes: BundleBytes) -> Sequence[Part]:
+def bundled(found: Iterable[ReadPart], limit_bytes: BundleBytes) -> Sequence[ReadPart]:
     """Neighbours put together while they stay within the limit; 0 leaves each on its own.
 
     The limit "auto" is an eighth of all bytes, but from 1 to 16 MiB.
@@ -88,7 +88,7 @@ def bundled(found: Iterable[Part], limit_bytes: BundleBytes) -> Sequence[Part]:
     if limit_bytes == 0:
         return parts
     most: int = _suitable(parts) if limit_bytes == "auto" else limit_bytes
-    bundles: list[list[Part]] = []
+    bundles: list[list[ReadPart]] = []
     room = 0
     for part in parts:
         if not bundles or part.size > room:
@@ -99,6 +99,6 @@ def bundled(found: Iterable[Part], limit_bytes: BundleBytes) -> Sequence[Part]:
     return [Bundle(tuple(bundle)) for bundle in bundles]
 
 
-def _suitable(parts: Iterable[Part]) -> int:
+def _suitable(parts: Iterable[ReadPart]) -> int:
     each = sum(part.size for part in parts) // _TASKS
     return min(max(each, _LEAST_BYTES), _MOST_BYTES)

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from tidelog.errors import ConfigError
 
 
-class Column(NamedTuple):
+class ViewColumn(NamedTuple):
     """A column; `type` in Spark's DDL."""
 
     name: str
@@ -19,23 +19,23 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class SourceView:
     """One table that the source offers."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ViewColumn, ...]
     narrowed_by: frozenset[str]
     """Columns on which planning and reading skip what is not wanted."""
-    decoded: tuple[Column, ...] = ()
+    decoded: tuple[ViewColumn, ...] = ()
     """Columns made by decoding row by row, so only on demand."""
 
-    def column(self, name: str) -> Column | None:
+    def column(self, name: str) -> ViewColumn | None:
         """The column of a name, decoded or not."""
         return next((each for each in (*self.columns, *self.decoded) if each.name == name), None)
 
 
-def _columns(ddl: str) -> tuple[Column, ...]:
-    return tuple(Column(*field.split(" ")) for field in ddl.split(", "))
+def _columns(ddl: str) -> tuple[ViewColumn, ...]:
+    return tuple(ViewColumn(*field.split(" ")) for field in ddl.split(", "))
 
 
 _DECODED: Final = _columns(
@@ -45,10 +45,10 @@ _ROW: Final = (
     "key_group int, state_id int, state string, state_kind string, key binary, value binary"
 )
 
-VIEWS: Final[Mapping[str, View]] = {
+VIEWS: Final[Mapping[str, SourceView]] = {
     view.name: view
     for view in (
-        View(
+        SourceView(
             "checkpoints",
             _columns(
                 "slot bigint, kind string, checkpoint_id bigint, generation bigint, "
@@ -58,7 +58,7 @@ VIEWS: Final[Mapping[str, View]] = {
             ),
             frozenset({"slot"}),
         ),
-        View(
+        SourceView(
             "objects",
             _columns(
                 "name string, kind string, bytes bigint, generation bigint, "
@@ -66,7 +66,7 @@ VIEWS: Final[Mapping[str, View]] = {
             ),
             frozenset(),
         ),
-        View(
+        SourceView(
             "blocks",
             _columns(
                 "object string, offset bigint, operator string, subtask int, kind string, "
@@ -77,7 +77,7 @@ VIEWS: Final[Mapping[str, View]] = {
             ),
             frozenset({"operator", "subtask"}),
         ),
-        View(
+        SourceView(
             "changes",
             _columns(
                 "slot bigint, operator string, subtask int, seqno bigint, position int, "
@@ -86,7 +86,7 @@ VIEWS: Final[Mapping[str, View]] = {
             frozenset({"slot", "operator", "subtask", "seqno", "key_group"}),
             _DECODED,
         ),
-        View(
+        SourceView(
             "state",
             _columns(f"slot bigint, operator string, subtask int, {_ROW}"),
             frozenset({"slot", "operator", "subtask", "key_group"}),
@@ -96,7 +96,9 @@ VIEWS: Final[Mapping[str, View]] = {
 }
 
 
-def chosen(view: View, names: Sequence[str] | None, *, decode: bool) -> tuple[Column, ...]:
+def chosen(
+    view: SourceView, names: Sequence[str] | None, *, decode: bool
+) -> tuple[ViewColumn, ...]:
     """The columns of these names in their order, or all of the view, the decoded ones if asked.
 
     Raises ConfigError for a name that is none, or that comes twice.
@@ -108,7 +110,7 @@ def chosen(view: View, names: Sequence[str] | None, *, decode: bool) -> tuple[Co
     return tuple(_named(view, name) for name in names)
 
 
-def checked(view: View, fields: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
+def checked(view: SourceView, fields: Iterable[tuple[str, str]]) -> tuple[ViewColumn, ...]:
     """The columns of a schema, given by name and type; raises ConfigError if one does not fit."""
     columns = []
     for name, found in fields:
@@ -124,19 +126,19 @@ def checked(view: View, fields: Iterable[tuple[str, str]]) -> tuple[Column, ...]
     return tuple(columns)
 
 
-def ddl(columns: Iterable[Column]) -> str:
+def ddl(columns: Iterable[ViewColumn]) -> str:
     """The columns as a schema in Spark's DDL."""
     return ", ".join(f"{name} {type_name}" for name, type_name in columns)
 
 
-def _named(view: View, name: str) -> Column:
+def _named(view: SourceView, name: str) -> ViewColumn:
     column = view.column(name)
     if column is None:
         raise _no_column(view, name)
     return column
 
 
-def _no_column(view: View, found: str) -> ConfigError:
+def _no_column(view: SourceView, found: str) -> ConfigError:
     return ConfigError(
         f"columns of view {view.name}",
         expected=f"names among {', '.join(c.name for c in (*view.columns, *view.decoded))}",

@@ -90,7 +90,7 @@ def _opened(kind: Type) -> tuple[Any, ...]:
     return (kind,) if isinstance(kind, str) else kind
 
 
-class Declared(msgspec.Struct, frozen=True):
+class DeclaredType(msgspec.Struct, frozen=True):
     """Types that a job declares, and how what is stored with others becomes one of them."""
 
     types: frozenset[Type]
@@ -101,7 +101,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 def declared(
     annotation: Any, option: str, migrate: Callable[[Any], Any] | None, *, keys: bool
-) -> Declared | None:
+) -> DeclaredType | None:
     """What `annotation` (`str`, `int | str`, `tuple[str, int]`) declares; None for none.
 
     Raises ConfigError for what is no type of keys or values, and for a `migrate` without types.
@@ -116,7 +116,7 @@ def declared(
             action="declare it: what has another type is migrated",
         )
     try:
-        return Declared(frozenset(_alternatives(annotation, keys=keys)), option, migrate)
+        return DeclaredType(frozenset(_alternatives(annotation, keys=keys)), option, migrate)
     except TypeError as cause:
         allowed = "tuple[...]" if keys else "list[...], dict[...], a class"
         raise ConfigError(
@@ -169,7 +169,7 @@ class KnownTypes(msgspec.Struct):
     """Whose: `keys of operator 'count'`."""
     stored: frozenset[Type] = frozenset()
     """Types in the checkpoint; empty when it had no data, or is older than stored types."""
-    declared: Declared | None = None
+    declared: DeclaredType | None = None
     numbers_alike: bool = False
     """For values: a sum may become a float."""
     way_back: str = "let it be of the stored type again"

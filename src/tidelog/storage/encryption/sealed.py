@@ -56,7 +56,7 @@ class ObjectIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredRange:
     """The stored bytes that hold a range of content."""
 
     start: int
@@ -105,14 +105,14 @@ def open_whole(stored: bytes, key: StoreKey, place: ObjectIdentity) -> bytes:
     return _open_chunks(stored[:HEADER], chunks, 0, key, place, ends=True)
 
 
-def stored_range(start: int, length: int | None) -> Stored:
+def stored_range(start: int, length: int | None) -> StoredRange:
     """The stored bytes behind the header that hold a range of content."""
     first = start // CHUNK
     begin = HEADER + first * _STORED_CHUNK
     if length is None:
-        return Stored(begin, None)
+        return StoredRange(begin, None)
     behind = -(-(start + length) // CHUNK)
-    return Stored(begin, (behind - first) * _STORED_CHUNK)
+    return StoredRange(begin, (behind - first) * _STORED_CHUNK)
 
 
 def open_range(

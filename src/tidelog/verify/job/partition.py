@@ -19,7 +19,7 @@ from tidelog.verify.job.paths import (
     AlternateHistory,
 )
 from tidelog.verify.results import (
-    Check,
+    CheckName,
     PathResult,
     Redundancy,
     Restored,
@@ -90,7 +90,7 @@ class Partition:
         shown = ", ".join(map(str, groups[:_SHOWN_GROUPS]))
         more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
         return Finding(
-            Check.REDUNDANCY,
+            CheckName.REDUNDANCY,
             self.state.materialization.descriptor,
             f"the state that {start} of slot {alternate.slot} makes with the log above it",
             f"other rows in key groups {shown}{more}",
@@ -105,7 +105,7 @@ class Partition:
             ref = self.state.materialization
             where = f"the table of {self.label}" + (f", {ref.descriptor} and log" if ref else "")
             yield Finding(
-                Check.ROWS,
+                CheckName.ROWS,
                 where,
                 violation.expected,
                 violation.found,

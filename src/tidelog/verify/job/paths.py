@@ -116,7 +116,7 @@ def _materialized(state: SubtaskState, upto: SeqNo) -> SubtaskState:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class PathStep:
     """A part of a log; of its changes those from `end` on do not count (None: all count)."""
 
     log: LogRange | bytes
@@ -141,7 +141,7 @@ class RestorePath:
     partition: int
     alternate: bool
     """Whether the path begins at an older materialization than the one its checkpoint names."""
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
     seqno: SeqNo
     """The state is that after the changes below."""
 
@@ -187,15 +187,15 @@ def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
     for number, part in enumerate(older.log):
         # Changing early is as good, and what follows is shared with the newer chain's own path.
         if part in common and part.first <= meeting:
-            begun = [Step(each) for each in older.log[:number]]
+            begun = [PathStep(each) for each in older.log[:number]]
             rest = _steps(newer)[newer.log.index(part) :]
             return RestorePath(partition, True, (*begun, *rest), newer.seqno)
     begun = [
-        Step(part, meeting if part.end > meeting else None)
+        PathStep(part, meeting if part.end > meeting else None)
         for part in older.log
         if part.first < meeting
     ]
-    begun += [Step(block, meeting) for block in older.inline]
+    begun += [PathStep(block, meeting) for block in older.inline]
     rest = tuple(
         step
         for step in _steps(newer)
@@ -204,5 +204,5 @@ def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
     return RestorePath(partition, True, (*begun, *rest), newer.seqno)
 
 
-def _steps(state: SubtaskState) -> tuple[Step, ...]:
-    return (*(Step(part) for part in state.log), *(Step(block) for block in state.inline))
+def _steps(state: SubtaskState) -> tuple[PathStep, ...]:
+    return (*(PathStep(part) for part in state.log), *(PathStep(block) for block in state.inline))

@@ -28,7 +28,7 @@ from tidelog.verify.job.paths import (
     direct_path,
     table_of,
 )
-from tidelog.verify.job.replay import Base, PartitionUnit
+from tidelog.verify.job.replay import BaseTable, PartitionUnit
 from tidelog.verify.results import UnitResult
 from tidelog.verify.segments import SegmentUnit, check_job_segment
 
@@ -40,7 +40,7 @@ _ChainKey = tuple[str, int, int, int, str, Slot | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VerifyPlan:
     """What is restored, and the units that do it, largest first."""
 
     partitions: tuple[Partition, ...]
@@ -49,7 +49,7 @@ class Plan:
 
 def plan(
     inventory: Inventory, findings: Iterable[Finding], chosen: Collection[Slot], workers: int = 1
-) -> Plan:
+) -> VerifyPlan:
     """The plan for the chosen checkpoints, for so many workers.
 
     `findings` are the structural ones: what they concern is not read.
@@ -64,7 +64,7 @@ def plan(
         for name, uses in range_uses(c for slot, c in sound.items() if slot in chosen).items()
         if name in inventory.sizes
     )
-    return Plan(partitions, tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)))
+    return VerifyPlan(partitions, tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ def _partition_units(partitions: Sequence[Partition], workers: int) -> list[Part
     """A unit per subtask, so that what its tables share is read once; where that would leave
     workers without work, one per table.
     """
-    kin: dict[_Kin, list[Base]] = defaultdict(list)
+    kin: dict[_Kin, list[BaseTable]] = defaultdict(list)
     for base in _bases(partitions):
         kin[SubtaskId(base.operator, base.state.index), base.state.table].append(base)
     whole = [PartitionUnit(subtask, tuple(bases)) for (subtask, _), bases in kin.items()]
@@ -183,10 +183,10 @@ def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
     return max(loads)
 
 
-def _bases(partitions: Iterable[Partition]) -> list[Base]:
+def _bases(partitions: Iterable[Partition]) -> list[BaseTable]:
     """The tables that paths begin at, each with all its paths."""
     paths: dict[tuple[object, ...], list[RestorePath]] = defaultdict(list)
-    begun: dict[tuple[object, ...], Base] = {}
+    begun: dict[tuple[object, ...], BaseTable] = {}
 
     def add(
         partition: Partition, state: SubtaskState, files: Mapping[str, str], path: RestorePath
@@ -194,7 +194,7 @@ def _bases(partitions: Iterable[Partition]) -> list[Base]:
         state = base_of(state)
         key = partition.operator, partition.key_groups, partition.states, state
         paths[key].append(path)
-        begun[key] = Base(partition.operator, state, files, *key[1:3], ())
+        begun[key] = BaseTable(partition.operator, state, files, *key[1:3], ())
 
     for number, each in enumerate(partitions):
         add(each, each.state, each.files, direct_path(number, each.state))

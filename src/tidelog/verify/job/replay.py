@@ -19,14 +19,14 @@ from tidelog.effects import Offload
 from tidelog.engines import Workspace
 from tidelog.ids import KeyGroup, SeqNo, SubtaskId
 from tidelog.state.key_groups import KeyGroupRange
-from tidelog.verify.job.paths import RestorePath, Step
+from tidelog.verify.job.paths import PathStep, RestorePath
 from tidelog.verify.job.rows import RowScan
 from tidelog.verify.job.table import BOUNDS, Restoring, ScannedTable
 from tidelog.verify.results import PathResult, UnitResult
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseTable:
     """The state of one subtask below its own log, and the paths that begin there."""
 
     operator: str
@@ -55,7 +55,7 @@ class PartitionUnit:
     """Paths to states of one subtask; a file that several of the tables need is read once."""
 
     subtask: SubtaskId
-    bases: tuple[Base, ...]
+    bases: tuple[BaseTable, ...]
 
     @property
     def weight(self) -> int:
@@ -79,7 +79,7 @@ class PartitionUnit:
         return UnitResult(paths=tuple(found))
 
 
-async def _replay(base: Base, restoring: Restoring) -> list[PathResult]:
+async def _replay(base: BaseTable, restoring: Restoring) -> list[PathResult]:
     """What the paths from one table make."""
     workspace = restoring.workspace
     reader = SegmentReader(workspace.store, 0, BOUNDS.concurrency)
@@ -111,7 +111,7 @@ class _Replayer:
     reader: SegmentReader
     next: SeqNo
     """The change that comes after those in the table."""
-    applied: tuple[Step, ...] = ()
+    applied: tuple[PathStep, ...] = ()
     """The steps that the changes in the table are of, the last one perhaps in part."""
 
     def leads_to(self, path: RestorePath) -> bool:
@@ -160,7 +160,7 @@ class _Replayer:
         if block.end > merge.next:
             merge.add(await self._offload.run(block.changes), block.raw_bytes)
 
-    async def _apply(self, merge: LastWriterWins, steps: tuple[Step, ...]) -> None:
+    async def _apply(self, merge: LastWriterWins, steps: tuple[PathStep, ...]) -> None:
         await self._offload.run(lambda: self.table.apply(*merge.drain()))
         self.next, self.applied = merge.next, steps
 
@@ -184,7 +184,7 @@ class _Replayer:
                         yield number, block
 
 
-def _groups(steps: Sequence[Step], start: int, end: int) -> Iterator[tuple[int, int]]:
+def _groups(steps: Sequence[PathStep], start: int, end: int) -> Iterator[tuple[int, int]]:
     """(start, end) of neighbours that are read together, as many as memory is meant for."""
     size = 0
     for number in range(start, end):

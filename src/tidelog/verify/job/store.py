@@ -22,7 +22,7 @@ from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.job.partition import Partition
 from tidelog.verify.job.plan import plan
-from tidelog.verify.results import Check, Choice, Settled, UnitResult, Work, choose
+from tidelog.verify.results import CheckName, Choice, Settled, UnitResult, Work, choose
 
 
 async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: Progress) -> Work:
@@ -81,7 +81,7 @@ def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) 
 
     `confirmed` are the partitions and checkpoints of which two paths made the same.
     """
-    if finding.check != Check.REDUNDANCY:
+    if finding.check != CheckName.REDUNDANCY:
         return finding
     left = (n for n in finding.doubtful if any((p, n) not in confirmed for p in finding.partitions))
     return replace(finding, doubtful=tuple(left))
@@ -122,7 +122,7 @@ def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Finding]:
             wanted = least.get(subtask, SeqNo(0))
             if found < wanted:
                 yield Finding(
-                    Check.ORDER,
+                    CheckName.ORDER,
                     f"{object_names.checkpoint(after)}: operator {subtask.operator}, "
                     f"subtask {subtask.subtask}",
                     f"{wanted} changes or more, as slot {before} has",

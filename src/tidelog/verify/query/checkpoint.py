@@ -18,7 +18,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     OFFSETS,
     SEGMENTS,
     STATE,
-    Checkpoint,
+    QueryCheckpoint,
     read_checkpoint,
 )
 from tidelog.spark.checkpoint.commits import read_offsets
@@ -87,7 +87,7 @@ async def _settle(
     return settled, present
 
 
-def _retained(checkpoint: Checkpoint) -> range:
+def _retained(checkpoint: QueryCheckpoint) -> range:
     """The batches whose commits count; raises RestoreError when there is none.
 
     Those between the oldest and the newest are all expected.
@@ -106,7 +106,7 @@ def _retained(checkpoint: Checkpoint) -> range:
     )
 
 
-def _has_gaps(checkpoint: Checkpoint, retained: range) -> bool:
+def _has_gaps(checkpoint: QueryCheckpoint, retained: range) -> bool:
     """Whether a commit is missing that should still carry the index of its batch."""
     commits = checkpoint.commits
     before = {
@@ -120,7 +120,7 @@ def _has_gaps(checkpoint: Checkpoint, retained: range) -> bool:
 
 
 async def _listed(
-    store: ObjectStore, checkpoint: Checkpoint, batches: Iterable[int], retained: range
+    store: ObjectStore, checkpoint: QueryCheckpoint, batches: Iterable[int], retained: range
 ) -> Listed:
     sizes = {
         info.name: info.size

@@ -20,7 +20,7 @@ from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE, sidecar
 from tidelog.spark.checkpoint.locate import content_of
 from tidelog.spark.format.changelog import Changelog, read_changelog
 from tidelog.spark.format.damage import damaged
-from tidelog.spark.format.index import IndexEntry, Piece
+from tidelog.spark.format.index import ChangelogPiece, IndexEntry
 from tidelog.storage.port import ObjectStore
 
 Version = tuple[int, str]
@@ -89,7 +89,7 @@ class Changelogs:
         data = await (self.files.read(name) if entry is None else content_of(entry, self._block))
         return await self.offload.run(read_changelog, data, name)
 
-    async def _block(self, piece: Piece) -> bytes:
+    async def _block(self, piece: ChangelogPiece) -> bytes:
         name = SEGMENTS + piece.segment
         try:
             return await self.files.store.get(name, piece.offset, piece.length)

@@ -12,7 +12,7 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.errors import TidelogError
 from tidelog.spark.format.changelog import UnreadableCodecError
-from tidelog.verify.results import Check, finding_of
+from tidelog.verify.results import CheckName, finding_of
 
 FALL_BACK: Final = (
     "bring the object back from a backup; until then Spark has to fall back to an older snapshot"
@@ -51,7 +51,7 @@ class StoreFindings:
         action = error.action if isinstance(error, UnreadableCodecError) else FALL_BACK
         self._open(self._passed_over, error, action=action)
 
-    def contradicts(self, error: TidelogError, check: Check, so_far: list[int]) -> None:
+    def contradicts(self, error: TidelogError, check: CheckName, so_far: list[int]) -> None:
         """Two things disagree: that concerns all batches from now on, and those in `so_far`."""
         found = self._open(self._doubts, error, check=check, action=TWO_WAYS)
         found.doubtful += so_far

@@ -11,7 +11,7 @@ from typing import Final
 
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.engines import Workspace
-from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, STATE, Checkpoint, sidecar
+from tidelog.spark.checkpoint.checkpoint import COMMITS, OFFSETS, STATE, QueryCheckpoint, sidecar
 from tidelog.spark.checkpoint.commits import Commit
 from tidelog.spark.checkpoint.locate import Located
 from tidelog.spark.format.index import IndexEntry
@@ -28,7 +28,7 @@ _ROW_CHECKSUM: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 class StateStores:
     """The state stores that the commits of the chosen batches name."""
 
-    checkpoint: Checkpoint
+    checkpoint: QueryCheckpoint
     located: Located
     listed: Listed
     commits: Mapping[int, Commit]

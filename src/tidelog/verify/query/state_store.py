@@ -26,7 +26,7 @@ from tidelog.verify.query.version_chain import (
     VersionChain,
     VersionChainFinder,
 )
-from tidelog.verify.results import Check, Redundancy, Restored, UnitResult
+from tidelog.verify.results import CheckName, Redundancy, Restored, UnitResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Replay:
                 f"a lineage that ends with {before[0]}_{before[1]}, as the commits say",
                 f"{last.version}_{last.checkpoint_unique_id}",
             )
-            self.findings.contradicts(error, Check.LINEAGE, [])
+            self.findings.contradicts(error, CheckName.LINEAGE, [])
 
     async def _meet(self, version: Version) -> None:
         """Compare with the snapshot of a version, or go on from it."""
@@ -224,7 +224,7 @@ class Replay:
                 f"{found.rows} rows, and not the same",
             )
             self._way = "different"
-            self.findings.contradicts(error, Check.REDUNDANCY, self._unconfirmed)
+            self.findings.contradicts(error, CheckName.REDUNDANCY, self._unconfirmed)
 
     async def _open(self, version: Version) -> ChangingTable | None:
         """The snapshot of a version; None, and a finding, when it is damaged."""

@@ -17,14 +17,14 @@ from tidelog.spark.checkpoint.checkpoint import (
     INDEX,
     OFFSETS,
     STATE,
-    Checkpoint,
     Entries,
+    QueryCheckpoint,
 )
 from tidelog.spark.checkpoint.commits import NamedId
 from tidelog.spark.checkpoint.locate import Located
 from tidelog.spark.format.damage import BRING_BACK
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
-from tidelog.verify.results import Check, finding_of
+from tidelog.verify.results import CheckName, finding_of
 
 VersionKey = tuple[int, int, int, str]
 """Operator, partition, version and id."""
@@ -47,7 +47,7 @@ class Listed:
     """The oldest batches: Spark keeps their commits a little longer than their state."""
 
 
-def homes_of(checkpoint: Checkpoint, known: Entries) -> Homes:
+def homes_of(checkpoint: QueryCheckpoint, known: Entries) -> Homes:
     """All versions of which something is stored; `known` are the changelogs in the log."""
     homes: dict[VersionKey, str] = {}
     for name in (*known, *checkpoint.changelogs):
@@ -67,7 +67,7 @@ _REBUILD: Final = "stop the query and run `tidelog spark rebuild-index`"
 
 
 def first_sight(
-    checkpoint: Checkpoint,
+    checkpoint: QueryCheckpoint,
     located: Located,
     listed: Listed,
     homes: Homes,
@@ -80,7 +80,7 @@ def first_sight(
     yield from _nowhere(checkpoint, homes, chosen)
 
 
-def _damaged(checkpoint: Checkpoint, chosen: Collection[int]) -> Iterator[Finding]:
+def _damaged(checkpoint: QueryCheckpoint, chosen: Collection[int]) -> Iterator[Finding]:
     for name, error in checkpoint.damaged.items():
         batch = int(name.removeprefix(COMMITS)) if name.startswith(COMMITS) else None
         # Of a commit that is no longer retained, or can be read itself, the index alone is lost.
@@ -91,7 +91,9 @@ def _damaged(checkpoint: Checkpoint, chosen: Collection[int]) -> Iterator[Findin
             yield replace(finding_of(error, [name]), action=_REBUILD)
 
 
-def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) -> Iterator[Finding]:
+def _missing(
+    checkpoint: QueryCheckpoint, listed: Listed, chosen: Collection[int]
+) -> Iterator[Finding]:
     """Batches without a commit or offsets, and commits without ids."""
     for batch in sorted(chosen):
         commit = checkpoint.commits.get(batch)
@@ -100,7 +102,7 @@ def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) ->
             yield _absent(name, batch)
         if commit is not None and commit.format < 2:
             yield Finding(
-                Check.COMMIT,
+                CheckName.COMMIT,
                 name,
                 "checkpoint format 2, which names what counts",
                 f"format {commit.format}",
@@ -120,10 +122,10 @@ def _missing(checkpoint: Checkpoint, listed: Listed, chosen: Collection[int]) ->
 
 
 def _absent(name: str, batch: int) -> Finding:
-    return Finding(Check.COMMIT, name, "a file", "no such object", unusable=(batch,))
+    return Finding(CheckName.COMMIT, name, "a file", "no such object", unusable=(batch,))
 
 
-def _index(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:
+def _index(checkpoint: QueryCheckpoint, located: Located) -> Iterator[Finding]:
     """Live changelogs that no index names: found by the footers of segments, which is slow."""
     named = checkpoint.indexed
     found: dict[str, int] = defaultdict(int)
@@ -133,23 +135,27 @@ def _index(checkpoint: Checkpoint, located: Located) -> Iterator[Finding]:
     for name, count in sorted(found.items()):
         if name not in checkpoint.damaged:
             said = f"{count} that only the footers of segments name"
-            yield Finding(Check.INDEX, name, "the index of its changelogs", said, action=_REBUILD)
+            yield Finding(
+                CheckName.INDEX, name, "the index of its changelogs", said, action=_REBUILD
+            )
 
 
-def _index_of(batch: int, checkpoint: Checkpoint) -> str:
+def _index_of(batch: int, checkpoint: QueryCheckpoint) -> str:
     """The object that should name the changelogs of a batch."""
     rolled_up = batch - batch % BATCHES_PER_ROLL_UP + BATCHES_PER_ROLL_UP - 1
     in_commit = batch in checkpoint.commits or rolled_up > (checkpoint.newest or 0)
     return f"{COMMITS}{batch}" if in_commit else INDEX + roll_up_name(batch)
 
 
-def _nowhere(checkpoint: Checkpoint, homes: Homes, chosen: Collection[int]) -> Iterator[Finding]:
+def _nowhere(
+    checkpoint: QueryCheckpoint, homes: Homes, chosen: Collection[int]
+) -> Iterator[Finding]:
     for batch, commit in checkpoint.commits.items():
         for named in commit.ids if batch in chosen else ():
             if key_of(batch, named) not in homes:
                 partition = f"{named.operator}/{named.partition}"
                 yield Finding(
-                    Check.LOST,
+                    CheckName.LOST,
                     f"{STATE}{partition}/{batch + 1}_{named.id}.changelog",
                     "it in a segment, or as a file, or a snapshot instead of it",
                     "nothing",

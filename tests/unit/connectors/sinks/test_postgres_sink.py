@@ -21,7 +21,7 @@ from tests.unit.connectors.sinks.outputs import output
 from tidelog import Job, JobResult, JobRunner
 from tidelog.connectors.sql import Postgres
 from tidelog.connectors.sql.postgres import TableNames
-from tidelog.connectors.sql.staging import StagingWriter
+from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import (
     AccessDeniedError,
@@ -45,7 +45,7 @@ def staged(conninfo: str, tables: TableNames = TABLES) -> int:
     return int(query(conninfo, f"SELECT count(*) FROM {tables.pending}")[0][0])
 
 
-def pre_committed(writer: StagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
+def pre_committed(writer: SqlStagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
     writer.write(records or [("a", 1), ("b", 2)])
     transaction = writer.pre_commit(CheckpointId(checkpoint))
     assert transaction is not None

@@ -15,7 +15,7 @@ from tests.support import postgres
 from tests.unit.connectors.sinks.job import context
 from tidelog.connectors.sql import Postgres, Sqlite
 from tidelog.connectors.sql.postgres import TableNames
-from tidelog.connectors.sql.staging import StagingWriter
+from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -74,7 +74,7 @@ def database(request: pytest.FixtureRequest) -> Database:
     return Database("postgres", request.getfixturevalue("conninfo"))
 
 
-def pre_committed(writer: StagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
+def pre_committed(writer: SqlStagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
     writer.write(records or [("a", 1), ("b", 2)])
     transaction = writer.pre_commit(CheckpointId(checkpoint))
     assert transaction is not None

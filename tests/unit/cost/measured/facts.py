@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.cost.measured.facts import (
     BlockFacts,
-    History,
+    JobHistory,
+    MeasuredLog,
+    MeasuredSnapshot,
     Point,
-    Snapshot,
-    SubtaskLog,
     Tally,
 )
 from tidelog.ids import SubtaskId
@@ -25,30 +25,32 @@ def snapshot(
     *,
     generation: int = 0,
     final: bool = False,
-) -> Snapshot:
+) -> MeasuredSnapshot:
     """A checkpoint of one subtask; a change takes ten bytes."""
     created_ms = int(at_s * 1000)
     point = Point(slot, created_ms, seqno, upto, upto, (seqno - upto) * CHANGE_BYTES)
-    return Snapshot(slot, generation, created_ms, 100, final, frozenset(), {WHO: point})
+    return MeasuredSnapshot(slot, generation, created_ms, 100, final, frozenset(), {WHO: point})
 
 
-def history(snapshots: Iterable[Snapshot]) -> History:
+def history(snapshots: Iterable[MeasuredSnapshot]) -> JobHistory:
     """The history of that job."""
-    return History("job", list(snapshots), {"count": (StateInfo(0, "count", "value", ("n int",)),)})
+    return JobHistory(
+        "job", list(snapshots), {"count": (StateInfo(0, "count", "value", ("n int",)),)}
+    )
 
 
-def blocks(snapshots: Iterable[Snapshot]) -> BlockFacts:
+def blocks(snapshots: Iterable[MeasuredSnapshot]) -> BlockFacts:
     """One block per checkpoint, as its log says."""
     held = {}
     for each in snapshots:
         point = each.points[WHO]
         changes = point.seqno - point.upto
-        held[SubtaskLog(each.slot, *WHO)] = Tally(1, changes, 2 * point.log_bytes, point.log_bytes)
+        held[MeasuredLog(each.slot, *WHO)] = Tally(1, changes, 2 * point.log_bytes, point.log_bytes)
     most = max(held.values(), key=lambda tally: tally.changes)
     return BlockFacts(held, {WHO: most})
 
 
-def steady(seconds: int, interval_s: int, per_s: int = 5, first: int = 0) -> list[Snapshot]:
+def steady(seconds: int, interval_s: int, per_s: int = 5, first: int = 0) -> list[MeasuredSnapshot]:
     """A checkpoint a second; a table frozen at the end of an interval is seen a second later."""
     return [
         snapshot(at, at, at * per_s, (at - 1) // interval_s * interval_s * per_s if at else 0)

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from tests.support.jobs import store_of
 from tests.unit.verify.stores import engine_on
 from tidelog.cost.measured.analysis import measure
-from tidelog.cost.measured.report import OperatorReport, Report
+from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.cost.measured.windows import Span
 from tidelog.storage.port import ObjectStore
 
 
-def measured(objects: Mapping[str, bytes] | ObjectStore, span: Span | None = None) -> Report:
+def measured(
+    objects: Mapping[str, bytes] | ObjectStore, span: Span | None = None
+) -> OverheadReport:
     """The report on a store with these objects."""
     store = store_of(objects) if isinstance(objects, Mapping) else objects
     return asyncio.run(measure(store, engine_on(store), span))
 
 
-def operator(report: Report, id: str) -> OperatorReport:
+def operator(report: OverheadReport, id: str) -> OperatorReport:
     """One operator of a report."""
     return next(each for each in report.operators if each.id == id)

@@ -10,14 +10,14 @@ from tests.support.jobs import config, run, run_until_break, word_count
 from tests.unit.cost.measured.facts import WHO, snapshot
 from tests.unit.cost.measured.jobs import AGGREGATED_PER_S, KEYS, TICK_S, aggregated
 from tests.unit.cost.measured.measuring import measured
-from tidelog.cost.measured.facts import Snapshot
+from tidelog.cost.measured.facts import MeasuredSnapshot
 from tidelog.cost.measured.history import read_history
 from tidelog.cost.measured.operators import combine_of
 from tidelog.cost.model.workload import expected_distinct
 from tidelog.storage.memory import MemoryStore
 
 
-def counted(slot: int, seqno: int, updates: int, **given: int) -> Snapshot:
+def counted(slot: int, seqno: int, updates: int, **given: int) -> MeasuredSnapshot:
     """A checkpoint that counts updates."""
     bare = snapshot(slot, slot, seqno, **given)
     return replace(bare, points={WHO: replace(bare.points[WHO], updates=updates)})
@@ -42,7 +42,9 @@ def test_only_what_lies_between_checkpoints_counts() -> None:
         ([], "expected two checkpoints in a row"),
     ],
 )
-def test_without_two_counts_there_is_a_reason(found: list[list[Snapshot]], reason: str) -> None:
+def test_without_two_counts_there_is_a_reason(
+    found: list[list[MeasuredSnapshot]], reason: str
+) -> None:
     combine = combine_of(found)
     assert combine.factor is None and combine.reason is not None and reason in combine.reason
 

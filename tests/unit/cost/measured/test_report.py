@@ -15,11 +15,11 @@ from tests.unit.cost.measured.measuring import measured, operator
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.concurrency import Progress
 from tidelog.cost.measured.analysis import log_usage, measure
-from tidelog.cost.measured.facts import BlockFacts, Stored
+from tidelog.cost.measured.facts import BlockFacts, StoredBytes
 from tidelog.cost.measured.history import read_history
 from tidelog.cost.measured.intervals import contiguous_runs
 from tidelog.cost.measured.operators import report_operators
-from tidelog.cost.measured.report import Report
+from tidelog.cost.measured.report import OverheadReport
 from tidelog.cost.measured.windows import Span
 from tidelog.engines import LocalEngine, WorkerConfig
 from tidelog.errors import CorruptObjectError, RestoreError
@@ -131,7 +131,7 @@ def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
     dropped = set(log) - set(left)
     assert dropped and len(left) > 1
 
-    def measured_while_dropping(*slots: int) -> Report:
+    def measured_while_dropping(*slots: int) -> OverheadReport:
         store = store_of(aggregated())
         engine = Dropping(store, virtual_effects(), WorkerConfig(store.url))
         Dropping.gone = [object_names.checkpoint(Slot(slot)) for slot in slots]
@@ -172,7 +172,7 @@ def test_objects_of_the_log_are_counted_where_none_is_missed() -> None:
         replace(snapshot(slot, 10 * slot, 0), segments=names, manifest_bytes=100 + slot)
         for slot, names in zip(slots, named, strict=True)
     ]
-    stored = Stored({"a": 10, "b": 20, "c": 60, "z": 30}, 1_000)
+    stored = StoredBytes({"a": 10, "b": 20, "c": 60, "z": 30}, 1_000)
     usage = log_usage(contiguous_runs(found), stored)
     assert usage is not None
     segment, manifest = usage.flows

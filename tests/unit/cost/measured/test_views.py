@@ -13,7 +13,7 @@ from tests.unit.cost.measured.jobs import aggregated, windowed
 from tests.unit.spark.source.reading import read
 from tests.unit.verify.stores import engine_on
 from tidelog.concurrency import no_progress
-from tidelog.cost.measured.facts import SubtaskLog, Tally, Written
+from tidelog.cost.measured.facts import MeasuredLog, Tally, Written
 from tidelog.cost.measured.history import read_history
 from tidelog.cost.measured.log import block_facts, read_log, subtasks_of, written
 from tidelog.ids import SubtaskId
@@ -28,13 +28,13 @@ def objects(request: pytest.FixtureRequest) -> Mapping[str, bytes]:
 
 
 def test_blocks_are_those_of_the_view(objects: Mapping[str, bytes], tmp_path: Path) -> None:
-    held: dict[SubtaskLog, Tally] = defaultdict(Tally)
+    held: dict[MeasuredLog, Tally] = defaultdict(Tally)
     distinct = {}
     for row in read(lay_out(tmp_path, objects), view="blocks"):
         key = tuple(row[name] for name in KEY)
         tally = Tally(1, row["end_seqno"] - row["first_seqno"], key[3], key[4])
         for slot in row["referenced_by"]:
-            held[SubtaskLog(slot, row["operator"], row["subtask"])] += tally
+            held[MeasuredLog(slot, row["operator"], row["subtask"])] += tally
             distinct[row["operator"], row["subtask"], key] = tally
     once: dict[SubtaskId, Tally] = defaultdict(Tally)
     for (operator, subtask, _), tally in distinct.items():
@@ -57,7 +57,7 @@ def test_changes_are_those_of_the_view(objects: Mapping[str, bytes], tmp_path: P
     rows: Counter[Written] = Counter()
     sizes: Counter[Written] = Counter()
     for row in read(lay_out(tmp_path, objects), view="changes", slot=newest.slot):
-        log = SubtaskLog(row["slot"], row["operator"], row["subtask"])
+        log = MeasuredLog(row["slot"], row["operator"], row["subtask"])
         key = Written(log, row["state_id"], row["op"] == "delete")
         rows[key] += 1
         sizes[key] += 4 + len(row["key"]) + len(row["value"] or b"") + 9

@@ -7,7 +7,7 @@ import pytest
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.formulas import log_peak_bytes
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.model.workload import Workload
 from tidelog.materialize.config import MaterializeConfig
@@ -42,13 +42,13 @@ LARGE = Workload(100_000, 5_000_000, value_bytes=1_000)
 @pytest.mark.parametrize(
     ("workload", "chosen", "trigger", "warning"),
     [
-        (FAST, settings(600, 2, link=Link(bytes_per_s=1e9)), "replay time", "replay time"),
+        (FAST, settings(600, 2, link=StoreLink(bytes_per_s=1e9)), "replay time", "replay time"),
         (
             Workload(50_000, 10_000, value_bytes=1_000),
             *(settings(3_600, 1e9), "log size", "before their interval of 3600 s"),
         ),
-        (WORKLOAD, settings(5, link=Link(4e6)), "bandwidth", "cannot be uploaded within"),
-        (LARGE, settings(link=Link(20e6)), "bandwidth", "the link is too slow"),
+        (WORKLOAD, settings(5, link=StoreLink(4e6)), "bandwidth", "cannot be uploaded within"),
+        (LARGE, settings(link=StoreLink(20e6)), "bandwidth", "the link is too slow"),
         (WORKLOAD, settings(), "interval", None),
     ],
 )
@@ -63,7 +63,7 @@ def test_what_comes_before_the_interval_is_named_and_warned_of(
 
 def test_a_replay_target_that_comes_first_shortens_restores() -> None:
     early, late = (
-        estimate_changelog(FAST, settings(600, target, link=Link(1e9))) for target in (2, 1e9)
+        estimate_changelog(FAST, settings(600, target, link=StoreLink(1e9))) for target in (2, 1e9)
     )
     assert early.materialize_s is not None and early.materialize_s < 60
     assert early.restore_s < late.restore_s

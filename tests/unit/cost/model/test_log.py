@@ -16,7 +16,7 @@ from tidelog.cost.model.formulas import (
     window_log_peak_bytes,
 )
 from tidelog.cost.model.log import LogCycle, flushes, log_cycle
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.workload import Workload
 from tidelog.state.config import FlushConfig
 
@@ -24,7 +24,7 @@ COLD = Workload(1_000, 10_000_000)
 HOT = Workload(100_000, 1_000)
 FAST = Workload(10_000_000, 10**9, key_bytes=4, value_bytes=4)
 UPLOAD = UploadConfig()
-INSTANT = Link(bytes_per_s=1e12, latency_s=0.0)
+INSTANT = StoreLink(bytes_per_s=1e12, latency_s=0.0)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_buffer_of_many_rows_leaves_by_their_number() -> None:
 
 
 def cycle(
-    bytes_per_s: float, cycle_s: float = 1.0, *, sources: int = 0, link: Link = INSTANT
+    bytes_per_s: float, cycle_s: float = 1.0, *, sources: int = 0, link: StoreLink = INSTANT
 ) -> LogCycle:
     """The log of cold rows of one subtask."""
     rows_per_s = bytes_per_s / Workload(1, 1).raw_change_bytes
@@ -92,15 +92,15 @@ def test_segments_leave_by_size_by_age_and_ahead_of_a_checkpoint(
 
 
 def test_a_tail_that_would_overtake_a_segment_is_uploaded_too_and_waited_for() -> None:
-    near = cycle(100_000, link=Link(bytes_per_s=50e6, latency_s=0.03))
+    near = cycle(100_000, link=StoreLink(bytes_per_s=50e6, latency_s=0.03))
     assert (near.segments, near.waited_s) == pytest.approx((1, UPLOAD.linger))
     # What leaves ahead of the barrier is not stored when the checkpoint asks for it.
-    far = cycle(100_000, link=Link(bytes_per_s=50e6, latency_s=0.2))
+    far = cycle(100_000, link=StoreLink(bytes_per_s=50e6, latency_s=0.2))
     assert (far.segments, far.inline_bytes) == pytest.approx((2, 0))
     assert far.waited_s == pytest.approx(UPLOAD.linger + 0.2, rel=0.01)
     # Between them it depends on when the barrier arrives.
     latency_s = UPLOAD_LEAD_S + UPLOAD.linger + 0.01
-    assert 1.1 < cycle(100_000, link=Link(50e6, latency_s)).segments < 1.9
+    assert 1.1 < cycle(100_000, link=StoreLink(50e6, latency_s)).segments < 1.9
 
 
 def test_sources_share_the_segments_of_tails() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.restoring import Fetch, Objects, reads, restore_s
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.workload import Workload
 from tidelog.cost.prices import bill, built_in_books
 
@@ -25,7 +25,7 @@ def test_every_book_bills_a_list_per_checkpoint() -> None:
 
 
 def test_300_checkpoints_are_read_16_at_a_time() -> None:
-    settings = Settings(link=Link(bytes_per_s=50e6, latency_s=0.03))
+    settings = Settings(link=StoreLink(bytes_per_s=50e6, latency_s=0.03))
     few, many = (_fetch(slots=count) for count in (3, 300))
     more = restore_s(many, settings) - restore_s(few, settings)
     assert more == pytest.approx(297 / 16 * 0.03)

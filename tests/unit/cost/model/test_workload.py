@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.cost.model.settings import Link, Settings
+from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.workload import Workload, expected_distinct
 from tidelog.errors import ConfigError
 from tidelog.materialize.config import MaterializeConfig
@@ -47,8 +47,8 @@ def test_a_workload_out_of_range_is_refused(change: dict[str, float], named: str
         ({"retain": 0}, "retained"),
         ({"checkpoint_interval": 0}, "checkpoint interval"),
         ({"restores_per_month": -1}, "restores"),
-        ({"link": Link(bytes_per_s=0)}, "bandwidth"),
-        ({"link": Link(latency_s=-1)}, "latency"),
+        ({"link": StoreLink(bytes_per_s=0)}, "bandwidth"),
+        ({"link": StoreLink(latency_s=-1)}, "latency"),
         ({"materialize": MaterializeConfig(interval=0)}, "materialization interval"),
     ],
 )

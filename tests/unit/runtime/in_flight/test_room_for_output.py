@@ -25,7 +25,7 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.channel import BufferPool
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch
-from tidelog.runtime.channels.output import Output, OutputEdge
+from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Forward
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.runtime.graph import Job, Stream
@@ -45,7 +45,7 @@ async def test_overdraft_lets_a_large_record_finish_and_is_returned_before_the_n
     gate = Gate([pool], 1)
     name = ChannelId("next", 0, 0, 0, at_producer=True)
     edge = OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)
-    output = Output([edge], WorkTime(VirtualClock()))
+    output = ChannelOutput([edge], WorkTime(VirtualClock()))
     for number in range(5):
         await asyncio.wait_for(output.emit(Batch([number])), 5)
     assert pool.used == 4 and not output.available

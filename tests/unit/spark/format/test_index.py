@@ -6,7 +6,13 @@ import pytest
 
 from tests.golden import golden_spark as golden
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
-from tidelog.spark.format.index import IndexDocument, IndexEntry, Piece, read_index, write_index
+from tidelog.spark.format.index import (
+    ChangelogPiece,
+    IndexDocument,
+    IndexEntry,
+    read_index,
+    write_index,
+)
 from tidelog.spark.format.names import ChangelogName
 from tidelog.storage.document import checksum
 
@@ -36,7 +42,7 @@ def test_fields_of_a_later_release_do_no_harm() -> None:
         '{"changelogs":[["0/1",2,"a",9,[[0,44,99,7]],8]],"extra":1,"first":1,"format":1,'
         '"kind":"spark-index","last":1,"segments":[["s",200,"more"]]}'
     )
-    entry = IndexEntry(ChangelogName(0, 1, "default", 2, "a"), 9, (Piece("s", 44, 99),))
+    entry = IndexEntry(ChangelogName(0, 1, "default", 2, "a"), 9, (ChangelogPiece("s", 44, 99),))
     assert read(body) == IndexDocument(1, 1, {"s": 200}, (entry,))
 
 

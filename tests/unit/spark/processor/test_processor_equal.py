@@ -21,7 +21,7 @@ from tidelog.examples.sessions import Sessions
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.process import Process
-from tidelog.spark.processor.adapter import Shape, SparkProcessor
+from tidelog.spark.processor.adapter import SparkProcessor, TypeNames
 from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.processor import StatefulProcessor
@@ -115,7 +115,7 @@ def embedded(case: Case, batches: list[list[Record]]) -> tuple[Any, Any]:
 def on_spark(case: Case, batches: list[list[Record]]) -> tuple[Any, Any]:
     """The same of the adapter."""
     columns = tuple(batches[0][0])
-    adapter = SparkProcessor(case.function, "event", columns, Shape())
+    adapter = SparkProcessor(case.function, "event", columns, TypeNames())
     query = Query(adapter, "time_ms", MAX_DELAY_MS + 1)
     out = [row for batch in [*batches, []] for row in query.run(case.key, batch)]
     handle = Handle(query.store)

@@ -7,12 +7,12 @@ import pytest
 
 from tests.unit.spark.processor.fake import Expiry, Handle, Query, SparkRow, Times
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
-from tidelog.spark.processor.adapter import Shape, SparkProcessor
+from tidelog.spark.processor.adapter import SparkProcessor, TypeNames
 from tidelog.spark.processor.handle import SparkHandle
 from tidelog.state.processor import StatefulProcessor, TimeMode
 from tidelog.state.schema.row import Row
 
-ANY = Shape()
+ANY = TypeNames()
 
 
 def late(handle: SparkHandle) -> None:
@@ -163,8 +163,8 @@ def test_errors_of_the_function_carry_its_name() -> None:
         list(adapter.handleInputRows(("a",), iter(()), Times(0, 0)))
 
 
-INNER = Shape(("x", "y"), (ANY, ANY))
-SHAPE = Shape(("a", "b"), (ANY, Shape(None, (INNER,))))
+INNER = TypeNames(("x", "y"), (ANY, ANY))
+SHAPE = TypeNames(("a", "b"), (ANY, TypeNames(None, (INNER,))))
 
 
 @pytest.mark.parametrize(

@@ -11,33 +11,33 @@ import pyarrow as pa
 
 from tidelog.spark.source.frames import schema
 from tidelog.spark.source.options import read_options
-from tidelog.spark.source.parts import Part, Request, Task, connected
+from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask, connected
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import chosen
 
 Row = dict[str, Any]
 
 
-def request(location: Path | str, **options: object) -> Request:
+def request(location: Path | str, **options: object) -> ReadRequest:
     """What a load with these options asks for."""
     given = {name: str(value) for name, value in options.items()}
     read = read_options({"path": str(location), **given})
-    return Request(read, chosen(read.view, read.columns, decode=read.decode))
+    return ReadRequest(read, chosen(read.view, read.columns, decode=read.decode))
 
 
-def planned(asked: Request) -> list[Part]:
+def planned(asked: ReadRequest) -> list[ReadPart]:
     """The parts of a request, after their way to an executor."""
     with connected(asked.options.url, asked.options.access) as session:
-        parts: list[Part] = pickle.loads(
+        parts: list[ReadPart] = pickle.loads(
             pickle.dumps(list(session.run(plan(session.store, asked))))
         )
     return parts
 
 
-def batches(asked: Request, parts: Iterable[Part]) -> list[pa.RecordBatch]:
+def batches(asked: ReadRequest, parts: Iterable[ReadPart]) -> list[pa.RecordBatch]:
     """What the parts yield; each batch has the schema that Spark insists on."""
     with connected(asked.options.url, asked.options.access) as session:
-        task = Task(asked, session)
+        task = ReadTask(asked, session)
         found = [batch for part in parts for batch in part.read(task)]
     assert all(batch.schema == schema(asked.columns) for batch in found)
     for batch in found:
@@ -45,7 +45,7 @@ def batches(asked: Request, parts: Iterable[Part]) -> list[pa.RecordBatch]:
     return found
 
 
-def rows_of(asked: Request, parts: Iterable[Part]) -> list[Row]:
+def rows_of(asked: ReadRequest, parts: Iterable[ReadPart]) -> list[Row]:
     return [row for batch in batches(asked, parts) for row in batch.to_pylist()]
 
 

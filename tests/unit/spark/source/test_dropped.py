@@ -16,11 +16,11 @@ from tests.unit.verify.stores import needed_by, small
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.spark.source.datasource import read_part
 from tidelog.spark.source.job.listings import plan_objects
-from tidelog.spark.source.parts import Listing, Request
+from tidelog.spark.source.parts import Listing, ReadRequest
 from tidelog.storage.memory import MemoryStore
 
 
-def read_after(location: Path, asked: Request, *gone: str) -> None:
+def read_after(location: Path, asked: ReadRequest, *gone: str) -> None:
     """Plan, delete, read: as Spark does when the job goes on in between."""
     parts = planned(asked)
     for name in gone:

@@ -39,7 +39,7 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
-from tidelog.spark.source.parts import Task
+from tidelog.spark.source.parts import ReadTask
 from tidelog.spark.source.planning import bundled
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -322,7 +322,7 @@ class Sized:
 
     size: int
 
-    def read(self, task: Task) -> Iterator[Any]:
+    def read(self, task: ReadTask) -> Iterator[Any]:
         raise NotImplementedError
 
 

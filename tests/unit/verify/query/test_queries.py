@@ -25,7 +25,7 @@ from tidelog.spark.format.changelog import Record
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo
 from tidelog.verify.fingerprint import fingerprint
-from tidelog.verify.report import Report
+from tidelog.verify.report import VerifyReport
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def query(tmp_path: Path) -> SparkStore:
 ALL = set(range(8))
 
 
-def unusable(report: Report) -> set[int]:
+def unusable(report: VerifyReport) -> set[int]:
     return {number for number, verdict in verdicts(report).items() if verdict == "unusable"}
 
 
-def doubtful(report: Report) -> set[int]:
+def doubtful(report: VerifyReport) -> set[int]:
     return {number for number, verdict in verdicts(report).items() if verdict == "doubtful"}
 
 

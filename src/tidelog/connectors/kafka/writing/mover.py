@@ -22,7 +22,7 @@ from tidelog.connectors.kafka.writing.staging import (
     Commits,
     Refusal,
     StagedRange,
-    Start,
+    StagingStart,
     fenced,
     first_left,
     taken_over,
@@ -62,7 +62,7 @@ class Mover:
         cluster: Cluster,
         topics: StagingTopics,
         partition: int,
-        me: Start,
+        me: StagingStart,
         on_refused: OnError,
     ) -> None:
         self._cluster = cluster
@@ -80,7 +80,7 @@ class Mover:
         """Records of a transaction: the most, and how many the last one had."""
         self._refusal: Refusal | None = None
         """The record for which the last transaction failed; None if another reason failed it."""
-        self._left_out: dict[tuple[Start, int], Refusal] = {}
+        self._left_out: dict[tuple[StagingStart, int], Refusal] = {}
         """Records that are not moved to their topics, by the number in their start."""
 
     def begin(self) -> None:
@@ -98,7 +98,7 @@ class Mover:
             raise transactions.moved(str(staged), f"a sink whose staging is {staged.topic!r}", here)
         self._until_done(lambda: self._move(staged))
 
-    def forget_all_but(self, starts: Iterable[Start]) -> None:
+    def forget_all_but(self, starts: Iterable[StagingStart]) -> None:
         """Forget how many records of other starts were moved."""
         kept = list(starts)
 

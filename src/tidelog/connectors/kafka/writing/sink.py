@@ -13,7 +13,7 @@ from tidelog.connectors.kafka.client import Cluster, DeadLetterTopic, OnError, c
 from tidelog.connectors.kafka.writing.messages import Format, Headers, Messages
 from tidelog.connectors.kafka.writing.mover import Mover
 from tidelog.connectors.kafka.writing.producing import Outbox
-from tidelog.connectors.kafka.writing.staging import StagedRange, Start, own_ranges, wrapped
+from tidelog.connectors.kafka.writing.staging import StagedRange, StagingStart, own_ranges, wrapped
 from tidelog.connectors.kafka.writing.staging_topics import StagingTopics
 from tidelog.connectors.kafka.writing.topics import Targets
 from tidelog.errors import require
@@ -88,10 +88,10 @@ class KafkaSink(Sink):
             targets.add(self._on_refused.topic)
         targets.check()
 
-        def staging() -> StagingWriter:
+        def staging() -> KafkaStagingWriter:
             largest = max(self._largest_message, targets.largest())
             topics = StagingTopics(cluster, self._prefix, context, largest)
-            return StagingWriter(messages, targets, topics, cluster, context, self._on_refused)
+            return KafkaStagingWriter(messages, targets, topics, cluster, context, self._on_refused)
 
         return staging() if self._exactly_once else DirectWriter(cluster, messages, staging)
 
@@ -118,7 +118,7 @@ class DirectWriter(_OutboxWriter):
     """Sends records to their topics at once; a checkpoint waits until they were delivered."""
 
     def __init__(
-        self, cluster: Cluster, messages: Messages, staging: Callable[[], "StagingWriter"]
+        self, cluster: Cluster, messages: Messages, staging: Callable[[], "KafkaStagingWriter"]
     ) -> None:
         super().__init__(cluster, messages)
         self._staging = staging
@@ -141,7 +141,7 @@ class DirectWriter(_OutboxWriter):
         self._outbox.flush()
 
 
-class StagingWriter(_OutboxWriter):
+class KafkaStagingWriter(_OutboxWriter):
     """Stages records and moves them; raises errors of `tidelog.errors`."""
 
     def __init__(
@@ -157,7 +157,7 @@ class StagingWriter(_OutboxWriter):
         self._targets = targets
         self._context = me
         self._on_refused = on_refused
-        self._start = Start(me.generation, me.attempt)
+        self._start = StagingStart(me.generation, me.attempt)
         self._topics = topics
         self._partitions = topics.make(me.parallelism)
         self._movers: dict[int, Mover] = {}

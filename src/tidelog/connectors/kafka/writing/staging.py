@@ -28,7 +28,7 @@ _LASTING: Final = frozenset(
 """Names of errors that are the record's own, and stay."""
 
 
-class Start(NamedTuple):
+class StagingStart(NamedTuple):
     """One start of a job."""
 
     generation: int
@@ -44,7 +44,7 @@ class StagedRange(msgspec.Struct, frozen=True, array_like=True, tag="kafka"):
     topic: str
     """The staging topic."""
     partition: int
-    start: Start
+    start: StagingStart
     first: int
     """Number of the first record; a start counts its records in a partition from 0."""
     records: int
@@ -85,7 +85,9 @@ _encode_envelope = msgspec.msgpack.Encoder().encode
 _decode_envelope = msgspec.msgpack.Decoder(Envelope).decode
 
 
-def wrapped(message: Message, start: Start, number: int, topic: str, partition: int) -> Message:
+def wrapped(
+    message: Message, start: StagingStart, number: int, topic: str, partition: int
+) -> Message:
     """A record as it waits in a partition of the staging topic."""
     envelope = Envelope(
         *start, number, message.topic, message.key, message.partition, message.timestamp
@@ -94,7 +96,7 @@ def wrapped(message: Message, start: Start, number: int, topic: str, partition: 
     return Message(topic, None, message.value, headers, partition, 0)
 
 
-def unwrapped(staged: Any, start: Start) -> tuple[int, Message] | None:
+def unwrapped(staged: Any, start: StagingStart) -> tuple[int, Message] | None:
     """Number and record of a staged message; None when it is not of this start."""
     headers = staged.headers()
     if not headers or headers[0][0] != _HEADER:
@@ -118,16 +120,16 @@ def unwrapped(staged: Any, start: Start) -> tuple[int, Message] | None:
 class Commits(msgspec.Struct, frozen=True):
     """The last message of a partition of the topic of commits."""
 
-    owner: Start
+    owner: StagingStart
     """The newest start that may move records."""
     moved: dict[str, int]
     """How many records were moved, for each start that a checkpoint may ask for."""
 
-    def after(self, start: Start, moved: int) -> "Commits":
+    def after(self, start: StagingStart, moved: int) -> "Commits":
         """With so many records of a start moved."""
         return Commits(self.owner, {**self.moved, str(start): moved})
 
-    def only(self, starts: Iterable[Start]) -> "Commits":
+    def only(self, starts: Iterable[StagingStart]) -> "Commits":
         """Without the starts that nobody asks for any more; the owner's stays."""
         kept = {str(start) for start in (*starts, self.owner)}
         return Commits(self.owner, {name: n for name, n in self.moved.items() if name in kept})
@@ -147,7 +149,7 @@ def decode_commits(value: bytes | None, where: str) -> Commits:
         ) from error
 
 
-def taken_over(commits: Commits | None, me: Start, transactional_id: str) -> Commits:
+def taken_over(commits: Commits | None, me: StagingStart, transactional_id: str) -> Commits:
     """The commits with this start as their owner; raises FencedError when a newer one has begun."""
     if commits is None:
         return Commits(me, {str(me): 0})
@@ -156,7 +158,7 @@ def taken_over(commits: Commits | None, me: Start, transactional_id: str) -> Com
     return Commits(me, {str(me): 0, **commits.moved})
 
 
-def fenced(me: Start, owner: Start, transactional_id: str) -> FencedError:
+def fenced(me: StagingStart, owner: StagingStart, transactional_id: str) -> FencedError:
     """The error of a start that finds another one in its place."""
     return FencedError(
         f"start {me} of the Kafka sink with the transactional id {transactional_id!r}",

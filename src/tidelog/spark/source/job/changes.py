@@ -19,7 +19,7 @@ from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
 from tidelog.spark.source import frames
 from tidelog.spark.source.job.rows import StoredRows, chosen
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
@@ -31,7 +31,7 @@ _BATCH_BYTES: Final = 2 << 20
 """Raw bytes of neighbouring blocks that become one batch."""
 
 
-async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per object that holds changes wanted; raises as `chosen` and `ranges_of`."""
     by_object: dict[str, list[ChangeRange]] = defaultdict(list)
     for checkpoint in await chosen(store, request):
@@ -98,7 +98,7 @@ def _pieces(state: SubtaskState, what: str) -> list[tuple[SeqNo, SeqNo, LogRange
     return sorted(pieces, key=lambda piece: piece[:2])
 
 
-def _is_wanted(change_range: ChangeRange, request: Request) -> bool:
+def _is_wanted(change_range: ChangeRange, request: ReadRequest) -> bool:
     if not any(request.options.filter.of("seqno").within(change_range.start, change_range.end)):
         return False
     if isinstance(change_range.log, bytes):
@@ -120,7 +120,7 @@ class LogPart:
         """Bytes of the log ranges that are read; inline blocks have been."""
         return sum(log_range.length for log_range in self._stored())
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The changes wanted, in batches of neighbouring blocks."""
         stored = self._stored()
         reader = SegmentReader(task.session.store, cache_bytes=0)
@@ -141,7 +141,7 @@ class LogPart:
         return list(dict.fromkeys(log for log in logs if isinstance(log, LogRange)))
 
 
-def _has_wanted(request: Request, change_range: ChangeRange, block: Block) -> bool:
+def _has_wanted(request: ReadRequest, change_range: ChangeRange, block: Block) -> bool:
     start, end = max(change_range.start, block.first), min(change_range.end, block.end)
     if block.kind != BlockKind.CHANGES or start >= end:
         return False
@@ -166,7 +166,7 @@ def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 
 def _changes(
-    request: Request, change_range: ChangeRange, run: Sequence[Block]
+    request: ReadRequest, change_range: ChangeRange, run: Sequence[Block]
 ) -> Iterator["pa.RecordBatch"]:
     """The wanted changes of a run of blocks that lie in the range."""
     begin = run[0].first
@@ -183,7 +183,7 @@ def _changes(
 
 
 def _batch(
-    request: Request, change_range: ChangeRange, part: "pa.RecordBatch", first: int
+    request: ReadRequest, change_range: ChangeRange, part: "pa.RecordBatch", first: int
 ) -> "pa.RecordBatch":
     """Columns of a block as columns of the view; `first` is the number of the first change."""
     import numpy as np  # noqa: PLC0415

@@ -24,12 +24,12 @@ from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoun
 from tidelog.ids import Slot
 from tidelog.spark.format.segment import stored_entries
 from tidelog.spark.source.frames import Row
-from tidelog.spark.source.parts import Listing, Part, Request
+from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
 
-async def plan_checkpoints(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan_checkpoints(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per slot; raises what the store raises."""
     sizes = await list_slots(store)
     return [
@@ -78,7 +78,7 @@ _OBJECT_KINDS: Final = {
 }
 
 
-async def plan_objects(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan_objects(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """One part with a row per object, by name."""
     return [Listing(_object_rows)]
 
@@ -157,7 +157,7 @@ _Reader = Callable[[ObjectStore, str, int], Coroutine[Any, Any, list[Row]]]
 """Reads what a segment says of its blocks, by its name and size."""
 
 
-async def plan_blocks(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per segment, and per manifest with inline blocks; raises what a damaged slot raises,
     and what the store raises.
     """

@@ -18,7 +18,7 @@ from tidelog.checkpoint.manifest import Checkpoint, StateInfo
 from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.source.frames import Arrays
-from tidelog.spark.source.parts import Request
+from tidelog.spark.source.parts import ReadRequest
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
 from tidelog.storage.port import ObjectStore
 
@@ -31,7 +31,7 @@ _TO_THE_END: Final = MAX_PAYLOAD_BYTES
 _encode = msgspec.json.Encoder().encode
 
 
-async def chosen(store: ObjectStore, request: Request) -> list[Checkpoint]:
+async def chosen(store: ObjectStore, request: ReadRequest) -> list[Checkpoint]:
     """The checkpoints that option slot chose.
 
     Raises as `find_checkpoint`, and ObjectNotFoundError when it chose none of those there are.

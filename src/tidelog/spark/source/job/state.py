@@ -16,7 +16,7 @@ from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.errors import ConfigError
 from tidelog.spark.source import frames
 from tidelog.spark.source.job.rows import StoredRows, chosen
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
 from tidelog.state.config import RestoreConfig
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
@@ -32,7 +32,7 @@ _BOUNDS: Final = RestoreConfig(read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MI
 """Less memory than a job takes: a table is scanned once, while an executor runs other tasks."""
 
 
-async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per subtask that may have rows wanted; raises as `chosen`."""
     return [
         StatePart(checkpoint.slot, operator, state)
@@ -43,7 +43,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     ]
 
 
-def _spans(request: Request, state: SubtaskState) -> Iterator[tuple[int, int]]:
+def _spans(request: ReadRequest, state: SubtaskState) -> Iterator[tuple[int, int]]:
     """The subtask's key groups that are wanted, as spans with their end excluded."""
     return request.options.filter.of("key_group").within(
         state.first_key_group, state.last_key_group + 1
@@ -63,7 +63,7 @@ class StatePart:
         """Bytes of its table and its log."""
         return sum(map(layer_bytes, self.state.layers))
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The restored rows, in the order of key groups."""
         with tempfile.TemporaryDirectory(
             prefix="tidelog-", dir=_work_dir(task.request.options.work_dir)
@@ -75,7 +75,7 @@ class StatePart:
             finally:
                 table.close()
 
-    def _restored(self, task: Task, directory: Path) -> Table:
+    def _restored(self, task: ReadTask, directory: Path) -> Table:
         session = task.session
         progress = RestoreProgress.of(session.effects.clock, [self.state])
         factory = reading_factory(self.state.table, f"subtask {self.state.index}")
@@ -84,7 +84,7 @@ class StatePart:
         return session.run(restorer.restore(self.state, directory, what)).table
 
     def _rows(
-        self, request: Request, table: Table, start: int, end: int
+        self, request: ReadRequest, table: Table, start: int, end: int
     ) -> Iterator["pa.RecordBatch"]:
         import pyarrow as pa  # noqa: PLC0415
 

@@ -15,7 +15,7 @@ from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
     SEGMENTS,
     STATE,
-    Checkpoint,
+    QueryCheckpoint,
     read_checkpoint,
     require_checkpoint,
 )
@@ -26,7 +26,7 @@ from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.source import frames
-from tidelog.spark.source.parts import Part, Request, Task
+from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
 from tidelog.spark.source.query.listings import damaged_commits
 from tidelog.spark.source.views import VIEWS
 from tidelog.storage.port import ObjectStore
@@ -45,7 +45,7 @@ _OPS: Final = {
 }
 
 
-async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per segment and per real file that holds something wanted.
 
     Raises ObjectNotFoundError where there is no checkpoint, or no batch that was chosen,
@@ -72,7 +72,7 @@ async def plan(store: ObjectStore, request: Request) -> Sequence[Part]:
     ]
 
 
-def _is_wanted(name: ChangelogName, request: Request) -> bool:
+def _is_wanted(name: ChangelogName, request: ReadRequest) -> bool:
     wanted = request.options.filter
     return not wanted.narrows("key_group") and wanted.accepts(
         slot=name.version - 1,
@@ -82,7 +82,7 @@ def _is_wanted(name: ChangelogName, request: Request) -> bool:
     )
 
 
-def _refuse_decoding(request: Request) -> None:
+def _refuse_decoding(request: ReadRequest) -> None:
     """Raise ConfigError when columns are asked for that only tidelog's own stores can fill."""
     decoded = [column.name for column in VIEWS["changes"].decoded]
     if request.asks_for(*decoded):
@@ -95,7 +95,7 @@ def _refuse_decoding(request: Request) -> None:
         )
 
 
-def _check_format(checkpoint: Checkpoint) -> None:
+def _check_format(checkpoint: QueryCheckpoint) -> None:
     newest = checkpoint.newest
     if newest is not None and checkpoint.commits[newest].format < WITH_IDS:
         raise ConfigError(
@@ -107,7 +107,7 @@ def _check_format(checkpoint: Checkpoint) -> None:
         )
 
 
-def _check_chosen(checkpoint: Checkpoint, request: Request) -> None:
+def _check_chosen(checkpoint: QueryCheckpoint, request: ReadRequest) -> None:
     """Raise ObjectNotFoundError when none of the batches that were asked for is retained."""
     chosen, retained = request.options.filter.of("slot"), checkpoint.retained
     if request.options.slots == "these" and not any(batch in chosen for batch in retained):
@@ -120,7 +120,9 @@ def _check_chosen(checkpoint: Checkpoint, request: Request) -> None:
         )
 
 
-def _check_complete(checkpoint: Checkpoint, assessment: Assessment, request: Request) -> None:
+def _check_complete(
+    checkpoint: QueryCheckpoint, assessment: Assessment, request: ReadRequest
+) -> None:
     """Raise the error of a damaged commit of a batch that is wanted, and RestoreError for a
     changelog of one that is lost.
     """
@@ -151,7 +153,7 @@ class SegmentPart:
         """Bytes of the changelogs in segments."""
         return sum(map(stored_bytes, self.entries))
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The records of all these changelogs."""
         reader = ChangelogReader(task.session.store)
         try:
@@ -169,14 +171,16 @@ class FilePart:
     name: ChangelogName
     size: int
 
-    def read(self, task: Task) -> Iterator["pa.RecordBatch"]:
+    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The records of the changelog."""
         path = STATE + self.name.path
         data = task.session.run(task.session.store.get(path))
         yield from _records(task.request, self.name, data, path)
 
 
-def _files(checkpoint: Checkpoint, in_segments: Collection[ChangelogName]) -> Iterator[FilePart]:
+def _files(
+    checkpoint: QueryCheckpoint, in_segments: Collection[ChangelogName]
+) -> Iterator[FilePart]:
     """The real files that retained batches have committed."""
     retained = checkpoint.retained
     for name, size in sorted(checkpoint.changelogs.items(), key=lambda file: file[0].sort_key):
@@ -187,7 +191,7 @@ def _files(checkpoint: Checkpoint, in_segments: Collection[ChangelogName]) -> It
 
 
 def _records(
-    request: Request, name: ChangelogName, data: bytes, stored_in: str
+    request: ReadRequest, name: ChangelogName, data: bytes, stored_in: str
 ) -> Iterator["pa.RecordBatch"]:
     records = read_changelog(data, f"changelog {STATE}{name.path}").records
     for at in range(0, len(records), frames.ROWS):
@@ -195,7 +199,7 @@ def _records(
 
 
 def _batch(
-    request: Request, name: ChangelogName, at: int, records: Sequence[Record], stored_in: str
+    request: ReadRequest, name: ChangelogName, at: int, records: Sequence[Record], stored_in: str
 ) -> "pa.RecordBatch":
     import numpy as np  # noqa: PLC0415  (comes with Spark's side of tidelog only)
     import pyarrow as pa  # noqa: PLC0415

@@ -21,18 +21,18 @@ from tidelog.spark.checkpoint.checkpoint import (
     OFFSETS,
     SEGMENTS,
     STATE,
-    Checkpoint,
+    QueryCheckpoint,
     is_sidecar,
     read_checkpoint,
 )
 from tidelog.spark.checkpoint.inspection import BatchSummary, summarize_batches
 from tidelog.spark.format.segment import FooterEntry, read_footer_at
 from tidelog.spark.source.frames import Row
-from tidelog.spark.source.parts import Listing, Part, Request
+from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
 
-async def plan_checkpoints(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan_checkpoints(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """One part: a batch's figures stand in its commit, its offsets, and the index of others."""
     return [Listing(_batch_rows)]
 
@@ -48,7 +48,7 @@ async def _batch_rows(store: ObjectStore) -> list[Row]:
     return [*batches, *unreadable]
 
 
-def _batch_row(checkpoint: Checkpoint, summary: BatchSummary) -> Row:
+def _batch_row(checkpoint: QueryCheckpoint, summary: BatchSummary) -> Row:
     error = checkpoint.damaged.get(f"{COMMITS}{summary.batch}")
     return {
         "slot": summary.batch,
@@ -66,7 +66,7 @@ def _microseconds(ms: int | None) -> int | None:
     return None if ms is None else ms * 1000
 
 
-def damaged_commits(checkpoint: Checkpoint) -> dict[int, TidelogError]:
+def damaged_commits(checkpoint: QueryCheckpoint) -> dict[int, TidelogError]:
     """The batches whose commit cannot be read, and why."""
     batches = {name.removeprefix(COMMITS): name for name in checkpoint.damaged}
     return {
@@ -86,7 +86,7 @@ _KINDS: Final = {
 _VERSIONED: Final = re.compile(r"(\d+)(?:_[^/]+)?\.(zip|changelog)")
 
 
-async def plan_objects(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan_objects(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """One part with a row per object, by name."""
     return [Listing(_object_rows)]
 
@@ -102,7 +102,7 @@ _Batches = Mapping[int, int]
 """The number of the batch by the offset of a committed block in its segment."""
 
 
-def _indexed_batches(checkpoint: Checkpoint) -> Mapping[str, _Batches]:
+def _indexed_batches(checkpoint: QueryCheckpoint) -> Mapping[str, _Batches]:
     """What the index names, by segment."""
     batches: dict[str, dict[int, int]] = defaultdict(dict)
     for name, entry in checkpoint.indexed.items():
@@ -111,7 +111,9 @@ def _indexed_batches(checkpoint: Checkpoint) -> Mapping[str, _Batches]:
     return batches
 
 
-def _object_row(checkpoint: Checkpoint, batches: Mapping[str, _Batches], info: ObjectInfo) -> Row:
+def _object_row(
+    checkpoint: QueryCheckpoint, batches: Mapping[str, _Batches], info: ObjectInfo
+) -> Row:
     kind, orphan = kind_of(info.name), None
     if kind == "segment":
         used_by: Iterable[int] = set(batches.get(info.name, {}).values())
@@ -137,7 +139,7 @@ def kind_of(name: str) -> str:
     return {"zip": "snapshot", "changelog": "changelog"}[match[2]] if match else kind
 
 
-def _batches_of(checkpoint: Checkpoint, name: str, kind: str) -> set[int]:
+def _batches_of(checkpoint: QueryCheckpoint, name: str, kind: str) -> set[int]:
     """The batches that an object is of."""
     leaf = name.rpartition("/")[2]
     if kind in ("commit", "offsets") and leaf.isdecimal():
@@ -152,7 +154,7 @@ def _batches_of(checkpoint: Checkpoint, name: str, kind: str) -> set[int]:
     return set()
 
 
-async def plan_blocks(store: ObjectStore, request: Request) -> Sequence[Part]:
+async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     """A part per segment.
 
     Raises the error of a commit or index that is damaged, for what it refers to is unknown, and
