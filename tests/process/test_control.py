@@ -16,7 +16,7 @@ import pytest
 from tests.process.harness import GIVE_UP_S, ROOT, Run, killed_at_last, wait_until
 from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
-from tidelog.runtime.control.address import socket_of
+from tidelog.runtime.control.protocol import socket_of
 
 
 def copying(tmp_path: Path, *options: str) -> tuple[Run, list[str]]:

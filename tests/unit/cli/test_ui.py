@@ -21,7 +21,7 @@ from tests.support.jobs import filled
 from tests.support.running import running_job
 from tidelog.cli.store.ui import has_screen
 from tidelog.effects import Effects
-from tidelog.runtime.control.address import DIRECTORY_VARIABLE
+from tidelog.runtime.control.protocol import DIRECTORY_VARIABLE
 from tidelog.storage.open import open_store
 
 

@@ -24,7 +24,7 @@ from tests.unit.ui.test_query import document_of as query_document
 from tests.unit.ui.test_watch import STATUS, completed
 from tidelog.effects import Effects, loop_thread
 from tidelog.ids import Slot
-from tidelog.runtime.control.address import DIRECTORY_VARIABLE
+from tidelog.runtime.control.protocol import DIRECTORY_VARIABLE
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
 from tidelog.ui.document import Document

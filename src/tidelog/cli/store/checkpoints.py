@@ -6,7 +6,6 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from tidelog.catalog.drop import plan_drop
 from tidelog.catalog.inventory import find_checkpoint, read_inventory, read_slots
 from tidelog.catalog.locate import parse_place
 from tidelog.catalog.summary import (
@@ -17,6 +16,7 @@ from tidelog.catalog.summary import (
     checkpoint_summary,
     slot_summary,
 )
+from tidelog.catalog.sweep import plan_drop
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 
 from tidelog.errors import AccessDeniedError, ControlError
-from tidelog.runtime.control.address import socket_of, sockets_of_others
 from tidelog.runtime.control.protocol import (
     ANSWER_LIMIT_BYTES,
     Done,
@@ -21,6 +20,8 @@ from tidelog.runtime.control.protocol import (
     Request,
     decode_line,
     encode,
+    socket_of,
+    sockets_of_others,
 )
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -18,7 +18,6 @@ from typing import Any, Final, assert_never
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.errors import ConfigError, StorageError, TidelogError
 from tidelog.events import Event
-from tidelog.runtime.control.address import prepare_directory, socket_of
 from tidelog.runtime.control.protocol import (
     LIMIT_BYTES,
     Done,
@@ -28,6 +27,8 @@ from tidelog.runtime.control.protocol import (
     Request,
     decode_request,
     encode,
+    prepare_directory,
+    socket_of,
 )
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of

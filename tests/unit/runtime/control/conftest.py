@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.runtime.control.address import DIRECTORY_VARIABLE
+from tidelog.runtime.control.protocol import DIRECTORY_VARIABLE
 
 
 @pytest.fixture(autouse=True)

@@ -21,7 +21,6 @@ from tidelog.errors import (
     StorageError,
 )
 from tidelog.runtime.control import server
-from tidelog.runtime.control.address import socket_of
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
     LIMIT_BYTES,
@@ -31,6 +30,7 @@ from tidelog.runtime.control.protocol import (
     decode_line,
     decode_request,
     encode,
+    socket_of,
 )
 from tidelog.runtime.control.server import serve_control
 from tidelog.runtime.runner import JobRunner
