@@ -20,7 +20,7 @@ from tidelog.ids import Generation, SeqNo, SubtaskId
 from tidelog.storage import object_names
 from tidelog.verify.fingerprint import Fingerprint, fingerprint
 from tidelog.verify.job.paths import PathStep, RestorePath
-from tidelog.verify.job.replay import BaseTable, PartitionUnit
+from tidelog.verify.job.replay import PartitionUnit, PathBase
 from tidelog.verify.results import PathResult
 
 Batch = dict[bytes, bytes | None]
@@ -68,7 +68,7 @@ class Log:
 
 def replayed(paths: Sequence[RestorePath], objects: dict[str, bytes]) -> list[PathResult]:
     state = SubtaskState(0, 0, GROUPS - 1, SeqNo(0), "memory")
-    base = BaseTable("op", state, {}, GROUPS, (StateInfo(3, "state", "value", ()),), tuple(paths))
+    base = PathBase("op", state, {}, GROUPS, (StateInfo(3, "state", "value", ()),), tuple(paths))
     with tempfile.TemporaryDirectory() as directory:
         workspace = Workspace(store_of(objects), virtual_effects(), Path(directory))
         found = asyncio.run(PartitionUnit(SubtaskId("op", 0), (base,)).run(workspace)).paths

@@ -14,7 +14,7 @@ import msgspec
 
 from tidelog.cost.model.estimate import Estimate, Strategy
 from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.tables import MEMTABLE_ROW_BYTES, SnapshotFiles, TableRules, snapshot
+from tidelog.cost.model.tables import MEMTABLE_ROW_BYTES, TableRules, TableUpload, snapshot
 from tidelog.cost.model.usage import MONTH_S, Flow, Reads, Usage
 from tidelog.cost.model.workload import Workload
 
@@ -161,11 +161,11 @@ class _Query:
             "query-batch": 1 / self.batch_s,
         }[file.per]
 
-    def table(self) -> SnapshotFiles:
+    def table(self) -> TableUpload:
         """A snapshot of one state store."""
         if self.strategy is Strategy.SPARK_HDFS:
             size = self.workload.table_bytes / self.state_stores
-            return SnapshotFiles(size, 1, size, 1)
+            return TableUpload(size, 1, size, 1)
         # A batch writes each of its keys once.
         per_s = self.workload.distinct(self.batch_s) / self.batch_s
         row = self.workload.row_bytes + MEMTABLE_ROW_BYTES

@@ -51,7 +51,7 @@ class TableRules:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotFiles:
+class TableUpload:
     """One upload of the table of one subtask, on average."""
 
     new_bytes: float
@@ -73,7 +73,7 @@ def snapshot(
     rules: TableRules,
     changes_per_s: float,
     interval_s: float,
-) -> SnapshotFiles:
+) -> TableUpload:
     """Uploads every `interval_s` seconds of a table that holds 1 / `subtasks` of the keys.
 
     `changes_per_s` are those of all tables, as the write buffer lets them through.
@@ -93,7 +93,7 @@ def snapshot(
     rewritten = _rewritten(rules, merges, merged, filled, filled * full_bytes + rest_bytes)
     rewritten_files = rewritten / merged * base_files
     stored_files = base_files + full + rests * flushed
-    return SnapshotFiles(
+    return TableUpload(
         new_bytes=new_full * full_bytes + rest_bytes + rewritten,
         new_files=new_full + flushed + rewritten_files,
         stored_bytes=merged + full * full_bytes + rests * rest_bytes,
@@ -148,7 +148,7 @@ class MaterializationTrigger(StrEnum):
 class TableUploads:
     """The uploads of the table of one subtask with keyed state; times in seconds."""
 
-    table: SnapshotFiles
+    table: TableUpload
     period: float
     """Between two uploads, on average."""
     longest: float
@@ -199,7 +199,7 @@ def _first_trigger(
     return trigger, found[trigger]
 
 
-def _upload_s(settings: Settings, table: SnapshotFiles, log_bytes_per_s: float) -> float:
+def _upload_s(settings: Settings, table: TableUpload, log_bytes_per_s: float) -> float:
     """Some files at a time, in what the log leaves of the link, then the descriptor."""
     link = settings.link
     free = max(link.bytes_per_s - log_bytes_per_s, _LEAST_SHARE * link.bytes_per_s)

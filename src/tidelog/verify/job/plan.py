@@ -28,7 +28,7 @@ from tidelog.verify.job.paths import (
     direct_path,
     table_of,
 )
-from tidelog.verify.job.replay import BaseTable, PartitionUnit
+from tidelog.verify.job.replay import PartitionUnit, PathBase
 from tidelog.verify.results import UnitResult
 from tidelog.verify.segments import SegmentUnit, check_job_segment
 
@@ -166,7 +166,7 @@ def _partition_units(partitions: Sequence[Partition], workers: int) -> list[Part
     """A unit per subtask, so that what its tables share is read once; where that would leave
     workers without work, one per table.
     """
-    kin: dict[_Kin, list[BaseTable]] = defaultdict(list)
+    kin: dict[_Kin, list[PathBase]] = defaultdict(list)
     for base in _bases(partitions):
         kin[SubtaskId(base.operator, base.state.index), base.state.table].append(base)
     whole = [PartitionUnit(subtask, tuple(bases)) for (subtask, _), bases in kin.items()]
@@ -183,10 +183,10 @@ def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
     return max(loads)
 
 
-def _bases(partitions: Iterable[Partition]) -> list[BaseTable]:
+def _bases(partitions: Iterable[Partition]) -> list[PathBase]:
     """The tables that paths begin at, each with all its paths."""
     paths: dict[tuple[object, ...], list[RestorePath]] = defaultdict(list)
-    begun: dict[tuple[object, ...], BaseTable] = {}
+    begun: dict[tuple[object, ...], PathBase] = {}
 
     def add(
         partition: Partition, state: SubtaskState, files: Mapping[str, str], path: RestorePath
@@ -194,7 +194,7 @@ def _bases(partitions: Iterable[Partition]) -> list[BaseTable]:
         state = base_of(state)
         key = partition.operator, partition.key_groups, partition.states, state
         paths[key].append(path)
-        begun[key] = BaseTable(partition.operator, state, files, *key[1:3], ())
+        begun[key] = PathBase(partition.operator, state, files, *key[1:3], ())
 
     for number, each in enumerate(partitions):
         add(each, each.state, each.files, direct_path(number, each.state))

@@ -26,7 +26,7 @@ from tidelog.verify.results import PathResult, UnitResult
 
 
 @dataclass(frozen=True, slots=True)
-class BaseTable:
+class PathBase:
     """The state of one subtask below its own log, and the paths that begin there."""
 
     operator: str
@@ -55,7 +55,7 @@ class PartitionUnit:
     """Paths to states of one subtask; a file that several of the tables need is read once."""
 
     subtask: SubtaskId
-    bases: tuple[BaseTable, ...]
+    bases: tuple[PathBase, ...]
 
     @property
     def weight(self) -> int:
@@ -79,7 +79,7 @@ class PartitionUnit:
         return UnitResult(paths=tuple(found))
 
 
-async def _replay(base: BaseTable, restoring: Restoring) -> list[PathResult]:
+async def _replay(base: PathBase, restoring: Restoring) -> list[PathResult]:
     """What the paths from one table make."""
     workspace = restoring.workspace
     reader = SegmentReader(workspace.store, 0, BOUNDS.concurrency)
