@@ -18,6 +18,8 @@ from tidelog.runtime.status.series import SERIES
 from tidelog.settings.declared import OPTIONS
 from tidelog.settings.resolve import resolve
 
+PROOFS = ROOT / "docs" / "internals" / "proofs.md"
+
 
 def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
@@ -34,6 +36,17 @@ def test_the_site_is_built_without_a_broken_link(tmp_path: Path) -> None:
 def test_every_document_the_readme_links_to_exists() -> None:
     links = re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / "README.md").read_text())
     assert links and [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_test_that_proves_a_promise_exists() -> None:
+    proofs = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PROOFS.read_text())
+    assert len(proofs) > 50
+    missing = [
+        (path, name)
+        for path, name in proofs
+        if not (ROOT / path).exists() or f"def {name}" not in (ROOT / path).read_text()
+    ]
+    assert missing == []
 
 
 @pytest.mark.parametrize("block", BLOCKS.values(), ids=BLOCKS)
