@@ -29,6 +29,7 @@ IN_EVERY_RUN = (
     "bench/test_counted_file_system.py",
     "bench/test_one_query.py",
     "faults/",
+    "kills/test_executors.py",
     "test_documented_blocks.py",
     "test_metrics.py",
     "test_notebook.py",

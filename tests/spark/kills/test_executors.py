@@ -1,22 +1,40 @@
-"""Executors in JVMs of their own are lost, or their tasks fail, at chosen moments."""
+"""Executors in JVMs of their own are lost, and tasks fail, while a query runs: it goes on."""
 
 import os
+import random
 import signal
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.spark.support.application import CLUSTER, Application, Job, settings
 from tests.spark.support.census import assert_complete
-from tests.spark.support.faults import Faults, Rule, commit
+from tests.spark.support.faults import SEGMENT, Faults, Rule, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.query import events, single
+from tests.support.depth import more_in_depth, only_in_depth
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
-OF_ANY_EXECUTOR = r"-\d+-\d{8}\.seg$"
+OF_AN_EXECUTOR = r"-\d+-\d{8}\.seg$"
+KILLS = more_in_depth(5, 30)
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "10ms",
+    "spark.speculation.minTaskRuntime": "50ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.1",
+}
+
+
+def kill_all(application: Application) -> None:
+    for pid in application.await_executors(1).values():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def writer_of(rule: Rule) -> str:
@@ -25,35 +43,78 @@ def writer_of(rule: Rule) -> str:
     return Path(marker.read_text()).name.split("-")[1]
 
 
-def test_executors_lost_around_a_commit_cost_no_batch_and_no_record(
+def test_executors_lost_in_any_phase_of_a_batch_do_not_end_the_running_query(
     place: Place, faulty_apart: Faults
 ) -> None:
+    query = QUERIES["clumsy_totals"]
     batches = single(events(seed=61, batches=12, per_batch=20))
     add(place, batches)
-    job = Job(place, "totals", scheme="faulty")
+    given = settings(faulty_apart.control) | SPECULATION
 
-    with Application((job,), settings(faulty_apart.control), CLUSTER, restarts=5) as application:
-        uploading = faulty_apart.add("hold", "put", OF_ANY_EXECUTOR)
-        uploading.await_fired()
-        before = place.committed()
-        os.kill(application.executors()[writer_of(uploading)], signal.SIGKILL)
-        assert place.committed() == before, "what was not durable must not be committed"
-        uploading.release()
-        application.await_batches(3)
-
-        # All of the batch is durable: this loss must not cost it.
-        committing = faulty_apart.add("hold", "put", commit(r"\d+"), times=1)
-        committing.await_fired()
-        for pid in application.await_executors(1).values():
-            os.kill(pid, signal.SIGKILL)
-        committing.release()
+    with Application((Job(place, query.name, scheme="faulty"),), given, CLUSTER) as application:
+        for phase, path in {
+            "tasks have ended, nothing is durable": SEGMENT,
+            "all is durable, nothing committed": commit(r"\d+"),
+            "the next batch is planned": r"/checkpoint/offsets/\d+$",
+        }.items():
+            moment = faulty_apart.add("hold", "put", path, times=1)
+            moment.await_fired()
+            before = place.committed()
+            kill_all(application)
+            assert place.committed() == before, f"committed while {phase}"
+            moment.release()
         application.finish()
 
-    query = QUERIES["totals"]
+    assert "this task fails once" in application.log()
     assert query.result(place.rows()) == query.expected(batches)
     assert_complete(place.checkpoint)
 
 
+def test_an_executor_lost_while_it_stores_large_changelogs_costs_its_tasks_alone(
+    place: Place, faulty_apart: Faults
+) -> None:
+    query = QUERIES["totals"]
+    batches = single(events(seed=62, batches=6, per_batch=20))
+    add(place, batches)
+    all_are_large = settings(faulty_apart.control) | {"spark.tidelog.part.bytes": "1"}
+    job = Job(place, query.name, scheme="faulty")
+
+    with Application((job,), all_are_large, CLUSTER) as application:
+        uploading = faulty_apart.add("hold", "put", OF_AN_EXECUTOR)
+        uploading.await_fired()
+        os.kill(application.executors()[writer_of(uploading)], signal.SIGKILL)
+        uploading.release()
+        application.finish()
+
+    assert query.result(place.rows()) == query.expected(batches)
+    assert_complete(place.checkpoint)
+
+
+def test_executors_killed_at_random_moments_do_not_end_the_running_query(
+    place: Place, tmp_path: Path
+) -> None:
+    seed = int(os.environ.get("TIDELOG_SPARK_SEED", "20"))
+    rng = random.Random(seed)
+    query = QUERIES["totals"]
+    batches = single(events(seed, batches=2 * KILLS + 2, per_batch=20))
+    given = settings(tmp_path / "faults") | SPECULATION
+    follow = Job(place, query.name, scheme="faulty", follow=True)
+
+    with Application((follow,), given, CLUSTER) as application:
+        for kill in range(KILLS):
+            add(place, batches[2 * kill : 2 * kill + 2])
+            executors = application.await_executors(1)
+            time.sleep(rng.uniform(0, 1))
+            with suppress(ProcessLookupError):
+                os.kill(rng.choice(sorted(executors.values())), signal.SIGKILL)
+        add(place, batches[2 * KILLS :])
+        application.await_batches(len(batches))
+
+    assert query.result(place.rows()) == query.expected(batches), f"seed {seed}"
+    assert_complete(place.checkpoint)
+
+
+@only_in_depth("tests/spark/test_zoo.py shows queries in one process")
 def test_state_moves_between_executors_and_goes_on_in_another_application(
     tmp_path: Path, faulty_apart: Faults
 ) -> None:
@@ -71,20 +132,3 @@ def test_state_moves_between_executors_and_goes_on_in_another_application(
         query = QUERIES[job.query]
         assert query.result(job.place.rows()) == query.expected(inputs[job.query])
         assert_complete(job.place.checkpoint)
-
-
-def test_a_failed_task_is_repeated_and_what_it_wrote_first_is_forgotten(
-    place: Place, faulty_apart: Faults
-) -> None:
-    query = QUERIES["clumsy_totals"]
-    batches = query.batches()
-    add(place, batches)
-
-    with Application(
-        (Job(place, "clumsy_totals"),), settings(faulty_apart.control), "local[2,4]"
-    ) as application:
-        application.finish()
-
-    assert "this task fails once" in application.log()
-    assert query.result(place.rows()) == query.expected(batches)
-    assert_complete(place.checkpoint)

@@ -1,5 +1,5 @@
-"""Drivers and executors are killed at random moments, thirty times; the result is what one
-computation over all input gives.
+"""Drivers are killed at random moments; the result is what one computation over all
+input gives.
 
 The moments are drawn from a seed that a failure shows: `TIDELOG_SPARK_SEED` repeats them as far as
 the machine's speed allows. `TIDELOG_SPARK_KILLS=3` kills three times as often.
@@ -7,21 +7,19 @@ the machine's speed allows. `TIDELOG_SPARK_KILLS=3` kills three times as often.
 
 import os
 import random
-import signal
 import time
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.spark.support.application import CLUSTER, Application, Job, settings
+from tests.spark.support.application import Application, Job, settings
 from tests.spark.support.census import assert_complete
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.session import TEST_S
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.joins import batches_of
-from tests.spark.support.zoo.query import Batch, events, single
+from tests.spark.support.zoo.query import Batch
 
 MANY = int(os.environ.get("TIDELOG_SPARK_KILLS", "1"))
 pytestmark = [
@@ -31,7 +29,6 @@ pytestmark = [
 ]
 
 SEED = int(os.environ.get("TIDELOG_SPARK_SEED", "20"))
-EXECUTOR_KILLS = 22 * MANY
 DRIVER_KILLS = 8 * MANY
 
 
@@ -42,25 +39,6 @@ def finished(place: Place, name: str, batches: list[Batch], given: dict[str, str
     query = QUERIES[name]
     assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
     assert_complete(place.checkpoint)
-
-
-def test_executors_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:
-    rng = random.Random(SEED)
-    batches = single(events(SEED, batches=2 * EXECUTOR_KILLS + 2, per_batch=20))
-    given = settings(tmp_path / "faults")
-    follow = Job(place, "totals", scheme="faulty", follow=True)
-
-    with Application((follow,), given, CLUSTER, restarts=10_000) as application:
-        for kill in range(EXECUTOR_KILLS):
-            add(place, batches[2 * kill : 2 * kill + 2])
-            executors = application.await_executors(1)
-            time.sleep(rng.uniform(0, 1))
-            with suppress(ProcessLookupError):
-                os.kill(rng.choice(sorted(executors.values())), signal.SIGKILL)
-        application.kill()
-
-    add(place, batches[2 * EXECUTOR_KILLS :])
-    finished(place, "totals", batches, given)
 
 
 def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def of_panels() -> dict[str, set[str]]:
 def test_the_page_has_the_options_and_metrics_of_driver_and_executors() -> None:
     assert PAGE.read_text() == with_options(PAGE.read_text()), "run `just spark-settings`"
     assert {"batches", "barrier.time", "executors.alive"} < set(documented("driver"))
-    assert {"upload.time", "segment.bytes", "inFlight.bytes"} < set(documented("executor"))
+    assert {"upload.time", "segment.bytes", "cache.bytes"} < set(documented("executor"))
     assert parts().keys() == {"counter", "gauge", "timer", "histogram"}
 
 
@@ -70,7 +70,8 @@ HEALTHY = {
     "barrier_failures_Count": "0x120",
     "executors_upload_failures_Value": "0x120",
     "barrier_time_99thPercentile": "30000000x120",
-    "executors_inFlight_waited_Value": "0+100x120",
+    "parts_upload_failures_Count": "0x120",
+    "parts_refused_Count": "0+1x120",
     "houseKeeping_failures_Count": "0x120",
     "executors_changelogs_Value": "0+600x120",
     "batches_Count": "0+10x120",
@@ -79,9 +80,9 @@ HEALTHY = {
 
 TROUBLE = {
     "TidelogSparkBarrierFailed": {"barrier_failures_Count": "0+1x120"},
-    "TidelogSparkUploadsGivenUp": {"executors_upload_failures_Value": "0+1x120"},
+    "TidelogSparkUploadsGivenUp": {"parts_upload_failures_Count": "0+1x120"},
     "TidelogSparkBarrierSlow": {"barrier_time_99thPercentile": "61000000000x120"},
-    "TidelogSparkTasksWait": {"executors_inFlight_waited_Value": "0+90000x120"},
+    "TidelogSparkDriverFull": {"parts_refused_Count": "0+90x120"},
     "TidelogSparkHouseKeepingFails": {"houseKeeping_failures_Count": "0+1x120"},
     "TidelogSparkNothingCommitted": {"batches_Count": "10x120"},
 }

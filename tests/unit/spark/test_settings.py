@@ -72,7 +72,7 @@ def test_every_default_is_a_value_of_its_option_and_the_one_in_scala(option: Any
             ({argument: value}, f"option spark.tidelog.{name}", f"found {value!r}")
             for argument, name, values in (
                 ("segment_bytes", "segment.bytes", ["0", "8 apples", -1, "8.5m"]),
-                ("segment_max_age", "segment.maxAge", ["1", "0s"]),
+                ("barrier_timeout", "barrier.timeout", ["1", "0s"]),
                 ("upload_threads", "upload.threads", ["0", "four"]),
                 ("upload_deadline", "upload.deadline", ["a minute"]),
                 ("snapshot_stagger", "snapshot.stagger", ["yes"]),
@@ -87,8 +87,8 @@ def test_every_default_is_a_value_of_its_option_and_the_one_in_scala(option: Any
         ({"segmentBytes": "8m"}, "option 'segmentBytes' of the Spark plug-in", "segment_bytes"),
         ({"in_flight_bytes": "4m"}, "option spark.tidelog.inFlight.bytes", "segment.bytes, 8m"),
         (
-            {"in_flight_bytes": "8m", "changelog_piece_bytes": "9m"},
-            *("option spark.tidelog.inFlight.bytes", "changelog.pieceBytes, 9m"),
+            {"segment_bytes": "2m", "part_bytes": "3m"},
+            *("option spark.tidelog.segment.bytes", "part.bytes, 3m"),
         ),
         (
             {"barrier_timeout": "30s"},

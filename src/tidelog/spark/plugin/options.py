@@ -46,7 +46,7 @@ class PluginOption:
 
     @property
     def argument(self) -> str:
-        """The name in Python, such as `segment_max_age` for `segment.maxAge`."""
+        """The name in Python, such as `part_bytes` for `part.bytes`."""
         return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", self.name).replace(".", "_")
 
 
@@ -96,27 +96,16 @@ OPTIONS: Final = (
         "A segment that has grown to this is uploaded while the batch still runs.",
     ),
     PluginOption(
-        *("segment.linger", "100ms", milliseconds_of),
-        *(
-            "a time with its unit, such as 10ms",
-            "How long an executor without tasks of the query waits before it uploads.",
-        ),
+        *("part.bytes", "1m", *_BYTES),
+        "Changelogs up to this size go to the driver, which packs those of all executors.",
     ),
     PluginOption(
-        *("segment.maxAge", "10s", *_TIME),
-        "Bytes never wait longer than this for their upload to start.",
-    ),
-    PluginOption(
-        *("changelog.pieceBytes", "4m", *_BYTES),
-        "Changelogs larger than this are uploaded in pieces while they grow.",
-    ),
-    PluginOption(
-        *("inFlight.bytes", "256m", *_BYTES),
-        "Bytes an executor holds that are not durable yet; more makes its tasks wait.",
+        *("inFlight.bytes", "64m", *_BYTES),
+        "Bytes of changelogs that the driver holds; executors upload the rest themselves.",
     ),
     PluginOption(
         *("upload.threads", "4", _positive(_integer), "a number, 1 or more"),
-        "Uploads an executor runs at once.",
+        "Uploads at once: of the driver for a query, of an executor for a large changelog.",
     ),
     PluginOption(
         *("upload.deadline", "60s", *_TIME),
@@ -176,7 +165,7 @@ def check_together(given: Mapping[str, str]) -> None:
 
 _ORDERS: Final = (
     ("inFlight.bytes", "segment.bytes"),
-    ("inFlight.bytes", "changelog.pieceBytes"),
+    ("segment.bytes", "part.bytes"),
     ("barrier.timeout", "upload.deadline"),
 )
 

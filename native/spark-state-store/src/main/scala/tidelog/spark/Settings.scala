@@ -6,13 +6,11 @@ import org.apache.spark.SparkConf
   *
   * Invariant: read once per JVM from the application's SparkConf, so driver and executors agree.
   *
-  * @param segmentBytes a segment that has grown to this is uploaded while the batch still runs
-  * @param lingerMs how long an executor without open changelogs waits for the next task; a barrier
-  *   ends the wait, so this only decides how soon bytes leave while the batch goes on elsewhere
-  * @param maxAgeMs bytes never wait longer than this for their upload to start
-  * @param pieceBytes a changelog is handed over in pieces of this size while it grows
-  * @param inFlightBytes bound of bytes handed over and not yet durable, per executor
-  * @param uploadThreads uploads an executor runs at once
+  * @param segmentBytes parts that have grown to this are uploaded while the batch still runs; a
+  *   changelog that an executor stores itself is cut into segments of this size
+  * @param partBytes a changelog up to this size goes to the driver, which packs those of all executors
+  * @param inFlightBytes bound of bytes of parts that the driver holds; executors store the rest
+  * @param uploadThreads uploads at once: of the driver for a query, of an executor for a changelog
   * @param uploadDeadlineMs an upload is retried for this long before it counts as failed
   * @param barrierTimeoutMs how long the driver waits for a batch's changelogs to be durable
   * @param snapshotIntervalMs stores that commit often take a snapshot no more often than about this
@@ -21,9 +19,7 @@ import org.apache.spark.SparkConf
   */
 final case class Settings(
     segmentBytes: Long,
-    lingerMs: Long,
-    maxAgeMs: Long,
-    pieceBytes: Int,
+    partBytes: Long,
     inFlightBytes: Long,
     uploadThreads: Int,
     uploadDeadlineMs: Long,
@@ -38,10 +34,8 @@ object Settings {
     def ms(key: String, default: String): Long = positive(key, conf.getTimeAsMs(key, default))
     Settings(
       segmentBytes = bytes("spark.tidelog.segment.bytes", "8m"),
-      lingerMs = conf.getTimeAsMs("spark.tidelog.segment.linger", "100ms"),
-      maxAgeMs = ms("spark.tidelog.segment.maxAge", "10s"),
-      pieceBytes = bytes("spark.tidelog.changelog.pieceBytes", "4m").min(Int.MaxValue / 2).toInt,
-      inFlightBytes = bytes("spark.tidelog.inFlight.bytes", "256m"),
+      partBytes = bytes("spark.tidelog.part.bytes", "1m"),
+      inFlightBytes = bytes("spark.tidelog.inFlight.bytes", "64m"),
       uploadThreads = positive("spark.tidelog.upload.threads", conf.getInt(
         "spark.tidelog.upload.threads", 4).toLong).toInt,
       uploadDeadlineMs = ms("spark.tidelog.upload.deadline", "60s"),

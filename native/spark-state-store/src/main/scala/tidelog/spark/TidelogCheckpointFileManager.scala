@@ -15,7 +15,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
 
 import tidelog.spark.driver.{CommitStream, DriverSide}
-import tidelog.spark.executor.{ExecutorSide, RunningTasks, Writer}
+import tidelog.spark.executor.ExecutorSide
 import tidelog.spark.format.{ChangelogName, IndexEntry}
 import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, MadeChecksum, SegmentCache}
 import tidelog.spark.layout.{CheckpointRoot, PathKind}
@@ -104,7 +104,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       if (side.settings.stagger) {
         SnapshotScheduler.schedule(file, name, run, side.settings.snapshotIntervalMs)
       } else SnapshotTurn.NotYet
-    side.log(root, writer, files).create(name, turn)
+    side.create(root, run, files, name, turn)
   }
 
   private def createCommit(file: Path, root: CheckpointRoot, batch: Long, overwrite: Boolean) = {
@@ -142,7 +142,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
     ExecutorSide.current.filter(_ => index(root).find(name, fresh = false).isDefined) match {
       case Some(side) =>
         index(root).delete(name)
-        side.delete(root, writer, name)
+        side.delete(root, run, name)
       case None => files.manager.delete(file)
     }
 
@@ -164,9 +164,6 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   // Spark gives the managers of its state stores a configuration with the run of the query, or of
   // the scan, that they serve; any other manager is a reader of its own.
   private val run = conf.get("sql.streaming.runId", UUID.randomUUID.toString)
-
-  // Known here only: Spark opens changelogs in threads of its own, which have no task.
-  private val writer = Writer(run, Option(TaskContext.get()).flatMap(RunningTasks.query))
 
   private val indexes = TrieMap.empty[CheckpointRoot, IndexReader]
 

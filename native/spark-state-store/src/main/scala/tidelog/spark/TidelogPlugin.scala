@@ -1,21 +1,19 @@
 package tidelog.spark
 
-import java.util.{Map => JMap, UUID}
+import java.util.{Map => JMap}
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
-import org.apache.spark.scheduler.{SparkListener, SparkListenerExecutorRemoved}
+import org.apache.spark.scheduler.{SparkListener, SparkListenerEvent, SparkListenerExecutorRemoved}
+import org.apache.spark.sql.streaming.StreamingQueryListener.QueryTerminatedEvent
 
-import tidelog.spark.driver.DriverSide
-import tidelog.spark.executor.{Author, ExecutorSide, RunningTasks}
+import tidelog.spark.driver.{DriverSide, QueryRun}
+import tidelog.spark.executor.ExecutorSide
 import tidelog.spark.index.SegmentCache
 import tidelog.spark.rpc.Message
+import tidelog.spark.upload.SegmentNames
 
-/** The plug-in's two sides; set it in `spark.plugins`.
-  *
-  * Invariant: a driver process has one `run`, eight random hexadecimal digits that its executors
-  * put into the names of their segments, so no two processes ever write one object.
-  */
+/** The plug-in's two sides; set it in `spark.plugins`. */
 class TidelogPlugin extends SparkPlugin {
   override def driverPlugin(): DriverPlugin = new TidelogDriver
   override def executorPlugin(): ExecutorPlugin = new TidelogExecutor
@@ -25,17 +23,24 @@ private final class TidelogDriver extends DriverPlugin {
   private var side: Option[DriverSide] = None
 
   override def init(spark: SparkContext, context: PluginContext): JMap[String, String] = {
-    val run = UUID.randomUUID.toString.take(8)
-    def query = Option(spark.getLocalProperty(RunningTasks.QueryProperty))
-    val settings = Settings.of(context.conf)
-    val driver = new DriverSide(run, settings, context.metricRegistry, () => query)
+    // Properties that Spark sets in the thread of a streaming query.
+    def property(name: String) = Option(spark.getLocalProperty(name))
+    def calling = QueryRun(property("sql.streaming.queryId"), property("spark.jobGroup.id"))
+    val startMs = System.currentTimeMillis()
+    val driver =
+      new DriverSide(startMs, Settings.of(context.conf), context.metricRegistry, () => calling)
     side = Some(driver)
     DriverSide.set(side)
     spark.addSparkListener(new SparkListener {
       override def onExecutorRemoved(event: SparkListenerExecutorRemoved): Unit =
         driver.executorRemoved(event.executorId)
+
+      override def onOtherEvent(event: SparkListenerEvent): Unit = event match {
+        case ended: QueryTerminatedEvent => driver.runEnded(ended.runId.toString)
+        case _ => ()
+      }
     })
-    JMap.of("run", run, "startMs", System.currentTimeMillis().toString)
+    JMap.of("startMs", startMs.toString)
   }
 
   override def receive(message: Object): Object = (message, side) match {
@@ -55,14 +60,12 @@ private final class TidelogExecutor extends ExecutorPlugin {
   override def init(context: PluginContext, extra: JMap[String, String]): Unit = {
     val settings = Settings.of(context.conf)
     SegmentCache.resize(settings.cacheBytes)
-    val author = Author(extra.get("run"), extra.get("startMs").toLong, context.executorID)
-    val executor = new ExecutorSide(author, settings, context)
+    val names = SegmentNames(context.executorID, extra.get("startMs").toLong)
+    val executor = new ExecutorSide(names, settings, context)
     executor.start()
     side = Some(executor)
     ExecutorSide.set(side)
   }
-
-  override def onTaskStart(): Unit = side.foreach(_.taskStarted())
 
   override def shutdown(): Unit = {
     ExecutorSide.set(None)

@@ -5,16 +5,14 @@ package tidelog.spark.driver
   * @param awaited ids the commit names
   * @param durable ids whose changelog is durable
   * @param failed ids whose upload has failed for good, with the reason
-  * @param executors executors that are alive
-  * @param acknowledged those of them for which nothing from before this barrier is under way
+  * @param underWay ids whose changelog the driver is uploading
   * @param waitedMs how long the barrier has waited
   */
 final case class BarrierFacts(
     awaited: Set[String],
     durable: Set[String],
     failed: Map[String, String],
-    executors: Set[String],
-    acknowledged: Set[String],
+    underWay: Set[String],
     waitedMs: Long)
 
 sealed trait BarrierDecision
@@ -23,7 +21,7 @@ object BarrierDecision {
   case object Publish extends BarrierDecision
   case object Wait extends BarrierDecision
 
-  /** No executor has these ids on its way: they are real files, old ones, or lost. */
+  /** The log does not have these ids: they are real files, old ones, or lost. */
   final case class LookElsewhere(missing: Set[String]) extends BarrierDecision
   final case class Fail(reason: String) extends BarrierDecision
 }
@@ -38,15 +36,14 @@ object Barrier {
   def decide(facts: BarrierFacts, timeoutMs: Long): BarrierDecision = {
     val missing = facts.awaited -- facts.durable
     val lost = missing.flatMap(facts.failed.get)
+    val unknown = missing -- facts.underWay
     if (missing.isEmpty) Publish
     else if (lost.nonEmpty) Fail(s"an upload has failed: ${lost.head}")
-    else if (facts.executors.subsetOf(facts.acknowledged)) LookElsewhere(missing)
+    else if (unknown.nonEmpty) LookElsewhere(unknown)
     else if (facts.waitedMs >= timeoutMs) {
-      val silent = facts.executors -- facts.acknowledged
       Fail(
         s"${missing.size} of ${facts.awaited.size} changelogs are not durable after " +
-          s"$timeoutMs ms (spark.tidelog.barrier.timeout); still uploading or silent: executors " +
-          silent.toSeq.sorted.mkString(", "))
+          s"$timeoutMs ms (spark.tidelog.barrier.timeout): the store is slow or does not answer")
     } else Wait
   }
 }

@@ -3,6 +3,7 @@ package tidelog.spark.driver
 import com.fasterxml.jackson.databind.ObjectMapper
 
 import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.snapshot.SnapshotTurn
 
 /** What one committed batch of a query was made of.
   *
@@ -20,8 +21,9 @@ final case class BatchReport(
 
   /** One line of JSON; docs/reference/spark-plugin.md has its fields. */
   def json: String = {
-    val (index, uploads) = (gathered.index, gathered.uploads)
+    val (index, uploads) = (gathered.index, gathered.segments)
     val times = uploads.map(upload => math.round(upload.elapsedNs / 1e3) / 1e3).sorted
+    def turns(kind: SnapshotTurn) = gathered.turns.count(_ == kind)
     val node = BatchReport.mapper.createObjectNode()
     node.put("query", query.orNull)
     node.put("checkpoint", root.uri)
@@ -37,8 +39,8 @@ final case class BatchReport(
     node.put("upload_ms_p50", times.lift((times.length - 1) / 2).map(Double.box).orNull)
     node.put("upload_ms_max", times.lastOption.map(Double.box).orNull)
     node.put("upload_attempts", uploads.map(_.attempts).sum)
-    node.put("snapshots", uploads.map(_.snapshots).sum)
-    node.put("snapshots_put_off", uploads.map(_.snapshotsPutOff).sum)
+    node.put("snapshots", turns(SnapshotTurn.Taken))
+    node.put("snapshots_put_off", turns(SnapshotTurn.PutOff))
     node.put("roll_ups", kept.rollUps)
     node.put("segments_deleted", kept.deleted)
     node.put("house_keeping_failures", kept.failed)

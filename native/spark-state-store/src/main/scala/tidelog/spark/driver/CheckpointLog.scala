@@ -1,82 +1,109 @@
 package tidelog.spark.driver
 
 import java.io.IOException
-import java.util.concurrent.{Callable, ExecutionException, ExecutorService, TimeUnit}
+import java.util.concurrent.{
+  Callable,
+  ExecutionException,
+  ExecutorService,
+  RejectedExecutionException,
+  TimeoutException,
+  TimeUnit
+}
 
 import scala.collection.immutable.HashMap
 
 import org.apache.spark.internal.Logging
 
+import tidelog.spark.DaemonThreads
 import tidelog.spark.format.{IndexDocument, IndexEntry}
-import tidelog.spark.index.{IndexFiles, NamedId}
+import tidelog.spark.index.{IndexFiles, IndexReaders, NamedId}
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{SegmentDurable, Upload, UploadFailed}
+import tidelog.spark.rpc.{Deleted, Part, Stored, StoredSegment}
+import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.storage.AtomicFiles
 
-/** What a barrier has gathered: the batch's index, how its segments were stored, and how long the
-  * barrier has waited.
+/** What a barrier has gathered: the batch's index, how its segments were stored, which of its
+  * versions come with a snapshot, and how long the barrier has waited.
   */
-final case class Gathered(index: IndexDocument, uploads: Vector[Upload], waitedMs: Long)
+final case class Gathered(
+    index: IndexDocument,
+    segments: Vector[StoredSegment],
+    turns: Vector[SnapshotTurn],
+    waitedMs: Long)
 
-/** One checkpoint as the driver sees it: what executors have made durable since the last commit,
+/** One checkpoint as the driver sees it: the changelogs that have arrived since the last commit,
   * and the barrier of the commit that is being written.
   *
-  * Invariant: `gather` returns only when every id is durable (in a segment whose entry it returns,
-  * or elsewhere, as `elsewhere` has found); else it throws and the batch is not committed.
+  * Invariants: `gather` returns only when every id is durable (in a segment whose entry it returns,
+  * or elsewhere, as `elsewhere` has found); else it throws and the batch is not committed. Its
+  * threads serve this checkpoint alone, so a store that hangs keeps no other query waiting.
   *
-  * @param driver who is alive
-  * @param tickets numbers barriers, ever higher: executors remember the highest they have seen
-  * @param firstCollector runs the checkpoint's house-keeping, in order
+  * @param firstFiles those of the run that opens it
+  * @param before the house-keeping of an earlier log of the directory, which has to end first
   */
 final class CheckpointLog(
     root: CheckpointRoot,
     timeoutMs: Long,
-    driver: DriverSide,
-    tickets: () => Long,
-    firstCollector: Collector,
-    housekeeping: ExecutorService)
+    uploadThreads: Int,
+    services: PackerServices,
+    figures: HouseKeeping,
+    firstFiles: AtomicFiles,
+    before: Option[ExecutorService])
     extends Logging {
-  private var arrived = HashMap.empty[String, IndexEntry]
-  private var failed = HashMap.empty[String, String]
-  private var segments = HashMap.empty[String, SegmentDurable]
-  private var acknowledged = Map.empty[String, Long]
-  private var waiting: Option[Long] = None
+  private case class Arrived(entry: IndexEntry, turn: SnapshotTurn, run: String)
 
+  private val uploads = DaemonThreads.pool("tidelog-upload", uploadThreads)
+  private val housekeeping = DaemonThreads.pool("tidelog-housekeeping", most = 1)
+  private var arrived = HashMap.empty[String, Arrived]
+  private var failed = HashMap.empty[String, String]
+  private var segments = HashMap.empty[String, StoredSegment]
+  private var deletions = Vector.empty[Deleted]
+  private var run = Option.empty[String]
+  @volatile private var files = firstFiles
   // Whether the run's first commit is still to come.
   @volatile private var first = true
   // Used on the house-keeping thread only.
-  private var collector = firstCollector
+  private var collector = new Collector(new IndexFiles(root, firstFiles), figures)
 
-  /** Another run of a query begins on the directory, whose files may be other ones now. */
-  def restarted(stored: IndexFiles): Unit = {
-    first = true
-    later { collector = collector.restarted(stored) }
-  }
-
-  def durable(message: SegmentDurable): Unit = {
-    synchronized {
-      segments = segments.updated(message.segment, message)
-      arrived ++= message.complete.map(entry => entry.name.id -> entry)
-      notifyAll()
+  private val packer = new Packer(root, () => files, services, uploads, new PackerListener {
+    override def stored(parts: Vector[(Part, IndexEntry)], segment: StoredSegment): Unit = {
+      parts.foreach { case (_, entry) => IndexReaders.learn(root, entry, Vector(segment)) }
+      arrive(
+        parts.map { case (part, entry) => Arrived(entry, part.turn, part.run) }, Vector(segment))
     }
-    later(collector.segmentStored(message.segment, message.bytes, message.newest))
+
+    override def failed(parts: Vector[Part], error: Throwable): Unit =
+      CheckpointLog.this.synchronized {
+        CheckpointLog.this.failed ++= parts.map(_.name.id -> error.toString)
+        CheckpointLog.this.notifyAll()
+      }
+  })
+
+  /** Another run of the query begins on the directory, whose files may be other ones now. */
+  def restarted(now: AtomicFiles): Unit = {
+    files = now
+    first = true
+    synchronized {
+      run = None
+    }
+    later { collector = new Collector(new IndexFiles(root, now), figures) }
   }
 
-  def failed(message: UploadFailed): Unit = synchronized {
-    failed ++= message.names.map(_.id -> s"on executor ${message.executor}: ${message.reason}")
-    notifyAll()
+  /** Takes a part, whose bytes have their room. */
+  def add(part: Part): Unit = packer.add(part)
+
+  def stored(message: Stored): Unit =
+    arrive(Vector(Arrived(message.entry, message.turn, message.run)), message.segments)
+
+  /** Spark's maintenance has deleted changelogs. That of an earlier run knows nothing of the
+    * checkpoint that is there now; which run this is shows at its first commit.
+    */
+  def deleted(message: Deleted): Unit = synchronized {
+    deletions :+= message
+    if (run.isDefined) reportDeletions()
   }
 
-  /** An executor has said so in a poll. */
-  def acknowledge(executor: String, ticket: Long): Unit = synchronized {
-    acknowledged = acknowledged.updated(executor, ticket)
-    notifyAll()
-  }
-
-  /** Executors came or went. */
-  def reconsider(): Unit = synchronized(notifyAll())
-
-  /** The ticket of the barrier that waits now. */
-  def barrier: Option[Long] = synchronized(waiting)
+  def deleteCommit(batch: Long): Unit = later(collector.deleteCommit(batch))
 
   /** Waits until everything the commit names is durable.
     *
@@ -84,44 +111,66 @@ final class CheckpointLog(
     */
   def gather(batch: Long, ids: Vector[NamedId], elsewhere: Elsewhere): Gathered = {
     val start = System.nanoTime()
-    val ticket = tickets()
+    def waitedMs = (System.nanoTime() - start) / 1000000
+    packer.flush(ids.map(_.id).toSet, version = batch + 1)
     undo(batch)
-    synchronized { waiting = Some(ticket) }
-    try {
-      driver.hurry(root, ticket)
-      await(batch, ids, elsewhere, ticket, start)
-      gathered(batch, ids, (System.nanoTime() - start) / 1000000)
-    } finally synchronized {
-      waiting = None
-    }
+    await(batch, ids, elsewhere, waitedMs)
+    gathered(batch, ids, waitedMs)
   }
 
   /** The batch's commit is published. */
-  def committed(batch: Long, index: IndexDocument): Unit = {
-    synchronized {
-      // Versions up to batch + 1 are settled; whatever else arrived of them lost to a retry.
-      arrived = arrived.filter { case (_, entry) => entry.name.version > batch + 1 }
-      failed = HashMap.empty
-      segments = segments.filter { case (name, _) =>
-        arrived.valuesIterator.exists(_.pieces.exists(_.segment == name))
-      }
-    }
-    later(collector.committed(index))
+  def committed(batch: Long, index: IndexDocument): Unit = synchronized {
+    // Versions up to batch + 1 are settled; whatever else arrived of them lost to a retry.
+    arrived = arrived.filter { case (_, one) => one.entry.name.version > batch + 1 }
+    failed = HashMap.empty
+    val needed = arrived.valuesIterator.flatMap(_.entry.pieces).map(_.segment).toSet
+    segments = segments.filter { case (name, _) => needed(name) }
+    val now = run
+    later(collector.committed(index, now))
+    reportDeletions()
   }
 
-  def deleted(names: Vector[tidelog.spark.format.ChangelogName]): Unit =
-    later(collector.deleted(names))
+  /** Nothing follows; what was committed is kept in order still. Returns what ends then. */
+  def close(): ExecutorService = {
+    packer.close()
+    uploads.shutdown()
+    housekeeping.shutdown()
+    housekeeping
+  }
 
-  def deleteCommit(batch: Long): Unit =
-    later(collector.deleteCommit(batch))
+  private def arrive(changelogs: Vector[Arrived], stored: Vector[StoredSegment]): Unit = {
+    synchronized {
+      segments ++= stored.map(one => one.name -> one)
+      arrived ++= changelogs.map(one => one.entry.name.id -> one)
+      notifyAll()
+    }
+    val newest = changelogs.map(_.entry.name.version).max
+    later(stored.foreach(one => collector.segmentStored(one.name, one.bytes, newest)))
+  }
+
+  private def reportDeletions(): Unit = {
+    val names = deletions.filter(one => run.contains(one.run)).flatMap(_.names)
+    deletions = Vector.empty
+    if (names.nonEmpty) later(collector.deleted(names))
+  }
 
   /** Takes back what the stored index says of batches that are committed again; only the first
     * batch of a run waits for it.
     */
   private def undo(batch: Long): Unit = if (first) {
-    val undone: Callable[Unit] = () => collector.undo(batch)
-    try housekeeping.submit(undone).get()
-    catch { case error: ExecutionException => throw error.getCause }
+    val undone: Callable[Unit] = () => {
+      before.foreach(_.awaitTermination(timeoutMs, TimeUnit.MILLISECONDS))
+      collector.undo(batch)
+    }
+    try housekeeping.submit(undone).get(timeoutMs, TimeUnit.MILLISECONDS)
+    catch {
+      case error: ExecutionException => throw error.getCause
+      case _: TimeoutException =>
+        fail(
+          batch,
+          s"the house-keeping of the run before has not ended after $timeoutMs ms " +
+            "(spark.tidelog.barrier.timeout): the store is slow or does not answer")
+    }
     first = false
   }
 
@@ -129,16 +178,15 @@ final class CheckpointLog(
       batch: Long,
       ids: Vector[NamedId],
       elsewhere: Elsewhere,
-      ticket: Long,
-      startNs: Long): Unit = {
+      waitedMs: => Long): Unit = {
     var known = Set.empty[String]
     var decision: BarrierDecision = BarrierDecision.Wait
     while (decision != BarrierDecision.Publish) {
       decision = synchronized {
-        val first = Barrier.decide(facts(ids, known, ticket, startNs), timeoutMs)
+        val first = Barrier.decide(facts(ids, known, waitedMs), timeoutMs)
         if (first == BarrierDecision.Wait) {
           TimeUnit.MILLISECONDS.timedWait(this, CheckpointLog.LookMs)
-          Barrier.decide(facts(ids, known, ticket, startNs), timeoutMs)
+          Barrier.decide(facts(ids, known, waitedMs), timeoutMs)
         } else first
       }
       decision match {
@@ -152,26 +200,25 @@ final class CheckpointLog(
     }
   }
 
-  private def facts(ids: Vector[NamedId], known: Set[String], ticket: Long, startNs: Long) =
-    BarrierFacts(
-      awaited = ids.map(_.id).toSet,
-      durable = known ++ arrived.keySet,
-      failed = failed,
-      executors = driver.executors,
-      acknowledged = acknowledged.filter { case (_, seen) => seen >= ticket }.keySet,
-      waitedMs = (System.nanoTime() - startNs) / 1000000)
+  private def facts(ids: Vector[NamedId], known: Set[String], waitedMs: Long) = {
+    // Before what is durable: a part is the one until it is the other.
+    val underWay = packer.underWay
+    BarrierFacts(ids.map(_.id).toSet, known ++ arrived.keySet, failed, underWay, waitedMs)
+  }
 
   private def gathered(batch: Long, ids: Vector[NamedId], waitedMs: Long) = synchronized {
-    val entries = ids.flatMap(named => arrived.get(named.id))
+    val found = ids.flatMap(named => arrived.get(named.id))
+    val entries = found.map(_.entry)
     val stored = entries.flatMap(_.pieces.map(_.segment)).distinct.map(segments)
-    val lengths = stored.map(one => one.segment -> one.bytes).toMap
-    Gathered(IndexDocument(batch, batch, lengths, entries), stored.map(_.upload), waitedMs)
+    run = found.headOption.map(_.run).orElse(run)
+    val lengths = stored.map(one => one.name -> one.bytes).toMap
+    Gathered(
+      IndexDocument(batch, batch, lengths, entries), stored, found.map(_.turn), waitedMs)
   }
 
   private def lost(missing: Set[String], of: Int): String =
-    s"${missing.size} of $of changelogs are nowhere, neither on an executor that is alive nor in " +
-      s"the store (${missing.toSeq.sorted.take(3).mkString(", ")} among them): an executor was " +
-      "lost before it had uploaded them"
+    s"${missing.size} of $of changelogs are nowhere, neither with the driver nor in the store " +
+      s"(${missing.toSeq.sorted.take(3).mkString(", ")} among them)"
 
   private def fail(batch: Long, reason: String): Nothing =
     throw new IOException(
@@ -179,9 +226,13 @@ final class CheckpointLog(
         s"found that $reason. Next: restart the query, the batch runs again (a retry is safe).")
 
   private def later(work: => Unit): Unit =
-    housekeeping.execute { () =>
-      try work
-      catch { case error: IOException => logWarning(s"tidelog: house-keeping of $root", error) }
+    try
+      housekeeping.execute { () =>
+        try work
+        catch { case error: IOException => logWarning(s"tidelog: house-keeping of $root", error) }
+      }
+    catch {
+      case _: RejectedExecutionException => logDebug(s"tidelog: the query of $root has ended")
     }
 }
 

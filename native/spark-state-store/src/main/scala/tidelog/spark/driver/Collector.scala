@@ -8,6 +8,7 @@ import org.apache.spark.internal.Logging
 
 import tidelog.spark.format.{ChangelogName, CorruptObjectException, IndexDocument, ObjectNames}
 import tidelog.spark.index.{FooterSearch, IndexFiles}
+import tidelog.spark.upload.SegmentNames
 
 /** Keeps the stored log of one checkpoint small: rolls the index up, removes segments and roll-ups
   * that nothing needs, and sweeps what a crash has left.
@@ -17,26 +18,14 @@ import tidelog.spark.index.{FooterSearch, IndexFiles}
   * failed removal is tried again after the next commit; a roll-up is written only when all its
   * batches are known, because the next driver believes it.
   *
-  * @param run the token in the names of this driver's own segments
-  * @param own names of segments that this driver's executors have stored in earlier runs of the query
+  * One collector serves one run of a query.
   */
-final class Collector(
-    stored: IndexFiles,
-    run: String,
-    figures: HouseKeeping,
-    own: Set[String] = Set.empty)
-    extends Logging {
+final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging {
   private var index = LiveIndex()
   private var loaded = false
   private var known = Set.empty[Long]
   private var deferredCommits = Set.empty[Long]
   private var unreported = Vector.empty[ChangelogName]
-
-  /** The collector of the next run of a query on this directory. It remembers of this one only the
-    * names of segments: its sweep leaves alone what this driver stores meanwhile.
-    */
-  def restarted(next: IndexFiles): Collector =
-    new Collector(next, run, figures, own ++ index.segments.keySet.filter(_.startsWith(run)))
 
   /** Called before the commit of a batch: a query that was set back commits batches again of which
     * a roll-up still has the old changelogs. A crash must not leave both.
@@ -58,14 +47,15 @@ final class Collector(
   def segmentStored(segment: String, bytes: Long, newest: Long): Unit =
     index = index.stored(segment, bytes, newest)
 
-  def committed(document: IndexDocument): Unit = {
+  /** A batch is committed; `run` is the query's run, if a changelog of the batch shows it. */
+  def committed(document: IndexDocument, run: Option[String]): Unit = {
     val (batch, first) = (document.last, !loaded)
     if (first) load(batch)
     document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
     index = index.publish(batch, document.entries)
     known += batch
     if (first) {
-      attempt("sweep")(sweep())
+      run.foreach(one => attempt("sweep")(sweep(SegmentNames.token(one))))
       index = index.delete(unreported)
       unreported = Vector.empty
     }
@@ -133,11 +123,13 @@ final class Collector(
     }
   }
 
-  /** Removes what crashes have left; finds the batches whose roll-up is lost or old on the way. */
-  private def sweep(): Unit = {
+  /** Removes what crashes have left, not what this run stores meanwhile; finds the batches whose
+    * roll-up is lost or old on the way.
+    */
+  private def sweep(token: String): Unit = {
     val listed = stored.segments()
     val unnamed = listed.filterNot { case (name, _) =>
-      name.startsWith(run) && !own(name) || index.segments.get(name).exists(_.live > 0)
+      name.startsWith(token) || index.segments.get(name).exists(_.live > 0)
     }
     val footers = unnamed.map { case (name, bytes) => name -> stored.footer(name, bytes) }
     val batches = footers.flatMap(_._2).map(_.name.batch).filter(_ < index.committed).toSet
@@ -150,7 +142,7 @@ final class Collector(
       case (name, footer) if Sweep.isGarbage(footer, index, known) => name
     }
     garbage.foreach(stored.deleteSegment)
-    stored.removeTemporaryFiles(run)
+    stored.removeTemporaryFiles(token)
     index = index.withoutSegments(garbage.toSet)
     if (garbage.nonEmpty) logInfo(s"tidelog: swept ${garbage.size} segments of earlier runs")
     figures.swept(garbage.size.toLong)

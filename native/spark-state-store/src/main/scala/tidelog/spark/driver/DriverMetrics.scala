@@ -6,6 +6,7 @@ import java.util.concurrent.atomic.AtomicLong
 import com.codahale.metrics.{Gauge, MetricRegistry}
 
 import tidelog.spark.executor.ExecutorMetrics
+import tidelog.spark.upload.UploadFigures
 
 /** The driver's figures in Spark's metrics system, under the plug-in's name; the table in
   * docs/reference/spark-plugin.md has all names.
@@ -15,7 +16,15 @@ import tidelog.spark.executor.ExecutorMetrics
   *
   * @param executors sums of the executors' own figures, for sinks that only the driver has
   */
-final class DriverMetrics(registry: MetricRegistry, executors: ExecutorSums = new ExecutorSums) {
+final class DriverMetrics(
+    registry: MetricRegistry,
+    executors: ExecutorSums = new ExecutorSums,
+    heldBytes: () => Long = () => 0) {
+
+  /** The segments that the driver makes of parts. */
+  val uploads = new UploadFigures(registry, name => registry.counter(s"parts.$name"), name => s"parts.$name")
+  val parts = registry.counter("parts")
+  val partsRefused = registry.counter("parts.refused")
   val barrierFailures = registry.counter("barrier.failures")
   val rollUps = registry.counter("rollUps")
   val segmentsDeleted = registry.counter("segments.deleted")
@@ -27,12 +36,12 @@ final class DriverMetrics(registry: MetricRegistry, executors: ExecutorSums = ne
   private val committedSegments = registry.counter("committed.segments")
   private val indexBytes = registry.counter("index.bytes")
   private val barrierTime = registry.timer("barrier.time")
-  private val uploadTime = registry.timer("uploads.time")
   private val liveSegments = new AtomicLong
   private val liveBytes = new AtomicLong
 
   gauge("segments.live")(liveSegments.get)
   gauge("segments.bytes")(liveBytes.get)
+  gauge("parts.bytes")(heldBytes())
   gauge("executors.alive")(executors.alive.toLong)
   ExecutorMetrics.Names.foreach(name => gauge(s"executors.$name")(executors.sum(name)))
 
@@ -44,9 +53,6 @@ final class DriverMetrics(registry: MetricRegistry, executors: ExecutorSums = ne
     indexBytes.inc(indexLine)
     barrierTime.update(gathered.waitedMs, TimeUnit.MILLISECONDS)
   }
-
-  /** An executor has stored a segment. */
-  def stored(elapsedNs: Long): Unit = uploadTime.update(elapsedNs, TimeUnit.NANOSECONDS)
 
   /** The checkpoint that committed last. */
   def live(segments: Long, bytes: Long): Unit = {

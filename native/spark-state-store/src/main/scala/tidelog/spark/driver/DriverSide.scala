@@ -1,79 +1,81 @@
 package tidelog.spark.driver
 
-import java.util.concurrent.{ConcurrentHashMap, Executors, TimeUnit}
-import java.util.concurrent.atomic.AtomicLong
-
-import scala.jdk.CollectionConverters._
+import java.util.concurrent.{ExecutorService, TimeUnit}
 
 import com.codahale.metrics.MetricRegistry
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.{DaemonThreads, Settings}
-import tidelog.spark.executor.ExecutorSide
-import tidelog.spark.index.{IndexFiles, NamedId}
+import tidelog.spark.Settings
+import tidelog.spark.index.NamedId
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{Answer, Deleted, Message, Poll, SegmentDurable, UploadFailed}
+import tidelog.spark.rpc.{Answer, Figures, Message, OfRun, Part}
 import tidelog.spark.storage.AtomicFiles
+import tidelog.spark.upload.{SegmentNames, SegmentUpload}
+
+/** A run of a streaming query, as the thread that runs it knows it.
+  *
+  * @param query Spark's id of the query
+  * @param run Spark's id of the run
+  */
+final case class QueryRun(query: Option[String], run: Option[String])
 
 /** The plug-in in the driver: receives from executors and keeps the barriers.
   *
   * Invariants: `receive` never blocks on a store, because all executors wait in one line for it;
-  * an executor counts as alive from its first message until Spark has removed it; nothing that
-  * concerns stored files is remembered of a checkpoint from one run of its query to the next.
+  * nothing that concerns stored files is remembered of a checkpoint from one run of its query to
+  * the next, and nothing at all when the last run that is known to use it has ended.
   *
-  * @param query Spark's id of the query that the calling thread runs
+  * @param calling the run whose thread calls
   */
 final class DriverSide(
-    val run: String,
+    startMs: Long,
     settings: Settings,
     registry: MetricRegistry,
-    query: () => Option[String])
+    calling: () => QueryRun)
     extends Logging {
+  private val held = new HeldBytes(settings.inFlightBytes)
   private val sums = new ExecutorSums
-  private val metrics = new DriverMetrics(registry, sums)
-  private val kept = new ConcurrentHashMap[String, HouseKeeping]
+  private val metrics = new DriverMetrics(registry, sums, () => held.bytes)
+  private val services = PackerServices(
+    SegmentNames("driver", startMs), settings.segmentBytes, held,
+    new SegmentUpload(settings.uploadDeadlineMs, metrics.uploads))
 
   /** What the committed batches were made of. */
   val reports = new BatchReports
 
-  private val checkpoints = new ConcurrentHashMap[String, CheckpointLog]
-  private val alive = ConcurrentHashMap.newKeySet[String]()
-  private val gone = ConcurrentHashMap.newKeySet[String]()
-  private val housekeeping =
-    Executors.newSingleThreadExecutor(DaemonThreads("tidelog-housekeeping"))
-  // What arrives before the first commit of a checkpoint is opened waits here.
-  private val early = new ConcurrentHashMap[String, Vector[Message]]
-  private val earlyDeletions = new ConcurrentHashMap[String, Vector[Long]]
-  private val stateless = ConcurrentHashMap.newKeySet[String]()
-  private val committers = new ConcurrentHashMap[String, AtomicFiles]
-  private val tickets = new AtomicLong
+  private var checkpoints = Map.empty[CheckpointRoot, CheckpointState]
+  // House-keeping that goes on after its run; the next one waits for it.
+  private var closing = Map.empty[CheckpointRoot, ExecutorService]
+  private var ended = Vector.empty[String]
 
-  def executors: Set[String] = alive.asScala.toSet
-
-  def receive(message: Message): AnyRef = {
-    if (!gone.contains(message.executor)) alive.add(message.executor)
-    message match {
-      case durable: SegmentDurable =>
-        metrics.stored(durable.upload.elapsedNs)
-        to(durable.root, durable)
-      case failed: UploadFailed => to(failed.root, failed)
-      case deleted: Deleted => to(deleted.root, deleted)
-      case poll: Poll => answer(poll)
-    }
+  def receive(message: Message): AnyRef = message match {
+    case Figures(executor, figures) =>
+      sums.report(executor, figures)
+      Answer.Received
+    case message: OfRun => synchronized(of(message))
   }
 
-  /** Spark has removed an executor: what it had not uploaded is lost. */
-  def executorRemoved(executor: String): Unit = {
-    gone.add(executor)
-    alive.remove(executor)
-    sums.removed(executor)
-    checkpoints.values.asScala.foreach(_.reconsider())
+  /** Spark has removed an executor. */
+  def executorRemoved(executor: String): Unit = sums.removed(executor)
+
+  /** A run has ended: what is known of its checkpoints goes, if no other run uses them. */
+  def runEnded(run: String): Unit = synchronized {
+    ended = (ended :+ run).takeRight(DriverSide.EndedKept)
+    val over = checkpoints.filter { case (_, state) => state.runs == Set(run) }
+    checkpoints.values.foreach(_.runs -= run)
+    checkpoints --= over.keys
+    closing = closing.filterNot(_._2.isTerminated) ++ over.flatMap { case (root, state) =>
+      state.close(held).map(root -> _)
+    }
   }
 
   /** The barrier of one batch of a checkpoint. */
   def barrier(root: CheckpointRoot, batch: Long, files: AtomicFiles): CommitBarrier =
     new CommitBarrier {
-      private val log = open(root, files)
+      private val (log, keeping) = synchronized {
+        val state = begin(root, files)
+        (open(root, state, files), state.keeping)
+      }
 
       override def gather(ids: Vector[NamedId]): Gathered =
         try log.gather(batch, ids, new StoredElsewhere(root, files))
@@ -85,7 +87,7 @@ final class DriverSide(
 
       override def published(gathered: Gathered, indexBytes: Long): Unit = {
         metrics.committed(gathered, indexBytes)
-        reports.add(BatchReport(query(), root, gathered, indexBytes, houseKeeping(root).take()))
+        reports.add(BatchReport(calling().query, root, gathered, indexBytes, keeping.take()))
         logInfo(describe(root, batch, gathered))
         log.committed(batch, gathered.index)
       }
@@ -95,90 +97,77 @@ final class DriverSide(
     * this driver's first commit nobody knows whether the file holds the only index of its batch.
     */
   def takesDeletion(root: CheckpointRoot, batch: Long, files: AtomicFiles): Boolean = synchronized {
-    begin(root, files)
-    val takes = !stateless.contains(root.uri)
-    if (takes) {
-      checkpoint(root) match {
-        case Some(log) => log.deleteCommit(batch)
-        case None => earlyDeletions.merge(root.uri, Vector(batch), (before, now) => before ++ now)
-      }
+    val state = begin(root, files)
+    state.log match {
+      case _ if state.stateless => ()
+      case Some(log) => log.deleteCommit(batch)
+      case None => state.deletions :+= batch
     }
-    takes
+    !state.stateless
   }
 
   /** A query without state has committed: the commits whose deletion has waited for this. */
   def committedWithoutState(root: CheckpointRoot, files: AtomicFiles): Vector[Long] = synchronized {
-    begin(root, files)
-    if (checkpoint(root).isEmpty) stateless.add(root.uri)
-    Option(earlyDeletions.remove(root.uri)).getOrElse(Vector.empty)
+    val state = begin(root, files)
+    state.stateless = state.log.isEmpty
+    val waiting = state.deletions
+    state.deletions = Vector.empty
+    waiting
   }
-
-  /** Lets an executor in this JVM know of the barrier at once; the others ask for it. */
-  def hurry(root: CheckpointRoot, ticket: Long): Unit =
-    ExecutorSide.current.foreach(_.flush(root.uri, ticket))
 
   /** Ends when the house-keeping of all published commits is done, or after half a minute. */
   def shutdown(): Unit = {
-    housekeeping.shutdown()
-    housekeeping.awaitTermination(DriverSide.HousekeepingSeconds, TimeUnit.SECONDS)
+    val open = synchronized(checkpoints.values.flatMap(_.close(held)) ++ closing.values)
+    val deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(DriverSide.HousekeepingSeconds)
+    open.foreach { housekeeping =>
+      housekeeping.awaitTermination(deadline - System.nanoTime(), TimeUnit.NANOSECONDS)
+    }
   }
 
-  private def houseKeeping(root: CheckpointRoot): HouseKeeping =
-    kept.computeIfAbsent(root.uri, _ => new HouseKeeping(metrics))
+  private def of(message: OfRun): AnyRef =
+    // A task or a maintenance that outlives its run: nobody will commit what it says.
+    if (ended.contains(message.run)) Answer.Received
+    else {
+      val state = known(CheckpointRoot(message.root))
+      state.runs += message.run
+      message match {
+        case part: Part if !held.take(part.bytes.length.toLong) =>
+          metrics.partsRefused.inc()
+          Answer.Full
+        case other =>
+          if (other.isInstanceOf[Part]) metrics.parts.inc()
+          state.deliver(other)
+          Answer.Received
+      }
+    }
 
-  private def checkpoint(root: CheckpointRoot): Option[CheckpointLog] =
-    Option(checkpoints.get(root.uri))
+  private def known(root: CheckpointRoot): CheckpointState = checkpoints.getOrElse(root, {
+    val state = new CheckpointState(new HouseKeeping(metrics))
+    checkpoints += root -> state
+    state
+  })
 
   /** Starts afresh when a run of a query begins. Every run has a commit log of its own, with a file
     * manager of its own; the directory may be another checkpoint's since the last one.
     */
-  private def begin(root: CheckpointRoot, files: AtomicFiles): Unit = {
-    val before = Option(committers.put(root.uri, files))
-    if (before.exists(_ ne files)) {
-      stateless.remove(root.uri)
-      earlyDeletions.remove(root.uri)
-      checkpoint(root).foreach(_.restarted(new IndexFiles(root, files)))
+  private def begin(root: CheckpointRoot, files: AtomicFiles): CheckpointState = {
+    val state = known(root)
+    if (!state.files.exists(_ eq files)) {
+      if (state.files.isDefined) state.restarted(files)
+      state.files = Some(files)
+      calling().run.foreach(run => state.runs += run)
     }
+    state
   }
 
-  private def open(root: CheckpointRoot, files: AtomicFiles): CheckpointLog = synchronized {
-    begin(root, files)
-    checkpoints.computeIfAbsent(root.uri, _ => {
-      val collector = new Collector(new IndexFiles(root, files), run, houseKeeping(root))
+  private def open(root: CheckpointRoot, state: CheckpointState, files: AtomicFiles) =
+    state.log.getOrElse {
       val log = new CheckpointLog(
-        root, settings.barrierTimeoutMs, this, () => tickets.incrementAndGet(), collector,
-        housekeeping)
-      Option(early.remove(root.uri)).foreach(_.foreach(deliver(log, _)))
-      Option(earlyDeletions.remove(root.uri)).foreach(_.foreach(log.deleteCommit))
+        root, settings.barrierTimeoutMs, settings.uploadThreads, services, state.keeping, files,
+        closing.get(root))
+      state.open(log)
       log
-    })
-  }
-
-  private def to(root: String, message: Message): AnyRef = synchronized {
-    checkpoint(CheckpointRoot(root)) match {
-      case Some(log) => deliver(log, message)
-      case None => early.merge(root, Vector(message), (before, now) => before ++ now)
     }
-    Answer.Received
-  }
-
-  private def deliver(log: CheckpointLog, message: Message): Unit = message match {
-    case durable: SegmentDurable => log.durable(durable)
-    case failed: UploadFailed => log.failed(failed)
-    case deleted: Deleted => log.deleted(deleted.names)
-    case _: Poll =>
-  }
-
-  private def answer(poll: Poll): AnyRef = {
-    if (poll.figures.nonEmpty && !gone.contains(poll.executor)) {
-      sums.report(poll.executor, poll.figures)
-    }
-    poll.acknowledged.foreach { case (root, ticket) =>
-      checkpoint(CheckpointRoot(root)).foreach(_.acknowledge(poll.executor, ticket))
-    }
-    val waiting = checkpoints.asScala.flatMap { case (root, log) => log.barrier.map(root -> _) }
-    Answer.waiting(waiting.toMap)
-  }
 
   private def describe(root: CheckpointRoot, batch: Long, gathered: Gathered): String = {
     val index = gathered.index
@@ -190,6 +179,9 @@ final class DriverSide(
 
 object DriverSide {
   private val HousekeepingSeconds = 30L
+
+  /** Late messages of a run come within seconds. */
+  private val EndedKept = 1000
   @volatile private var side: Option[DriverSide] = None
 
   /** The plug-in of this JVM, if it is the driver of an application that has it. */

@@ -1,11 +1,10 @@
 package tidelog.spark.executor
 
-import java.util.concurrent.TimeUnit
-
 import com.codahale.metrics.{Counter, Gauge, MetricRegistry}
 
 import tidelog.spark.index.SegmentCache
 import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.upload.UploadFigures
 
 /** An executor's figures in Spark's metrics system, under the plug-in's name; the table in
   * docs/reference/spark-plugin.md has all names.
@@ -15,44 +14,26 @@ import tidelog.spark.snapshot.SnapshotTurn
 final class ExecutorMetrics(registry: MetricRegistry) {
   private var read = Map.empty[String, () => Long]
 
-  val attempts = counter("upload.attempts")
-  val retries = counter("upload.retries")
-  val failures = counter("upload.failures")
-  val changelogBytes = counter("changelog.bytes")
+  /** The segments of changelogs that are too large for the driver. */
+  val uploads = new UploadFigures(registry, counter, identity)
   private val changelogs = counter("changelogs")
-  private val segments = counter("segments")
-  private val blocks = counter("blocks")
-  private val uploadBytes = counter("upload.bytes")
+  private val changelogBytes = counter("changelog.bytes")
   private val snapshots = counter("snapshots")
   private val putOff = counter("snapshots.putOff")
-  private val segmentBytes = registry.histogram("segment.bytes")
-  private val uploadTime = registry.timer("upload.time")
 
   gauge("cache.hits")(SegmentCache.shared.hits)
   gauge("cache.misses")(SegmentCache.shared.misses)
   gauge("cache.bytes")(SegmentCache.shared.bytes)
 
   /** A changelog was handed over to its end. */
-  def completed(turn: SnapshotTurn): Unit = {
+  def completed(bytes: Long, turn: SnapshotTurn): Unit = {
     changelogs.inc()
+    changelogBytes.inc(bytes)
     turn match {
       case SnapshotTurn.Taken => snapshots.inc()
       case SnapshotTurn.PutOff => putOff.inc()
       case SnapshotTurn.NotYet => ()
     }
-  }
-
-  def uploaded(blocksStored: Int, stored: Stored): Unit = {
-    segments.inc()
-    blocks.inc(blocksStored.toLong)
-    uploadBytes.inc(stored.bytes)
-    segmentBytes.update(stored.bytes)
-    uploadTime.update(stored.elapsedNs, TimeUnit.NANOSECONDS)
-  }
-
-  def watch(inFlight: InFlightBytes): Unit = {
-    gauge("inFlight.bytes")(inFlight.bytes)
-    gauge("inFlight.waited")(inFlight.waitedMs)
   }
 
   /** What the driver sums up over its executors: the values of `ExecutorMetrics.Names`. */
@@ -75,12 +56,12 @@ object ExecutorMetrics {
 
   /** Figures that only grow while an executor lives. */
   val Totals: Vector[String] = Vector(
-    "changelogs", "changelog.bytes", "segments", "blocks", "upload.bytes", "upload.attempts",
-    "upload.retries", "upload.failures", "inFlight.waited", "cache.hits", "cache.misses",
-    "snapshots", "snapshots.putOff")
+    "changelogs", "changelog.bytes", "segments", "upload.bytes", "upload.attempts",
+    "upload.retries", "upload.failures", "cache.hits", "cache.misses", "snapshots",
+    "snapshots.putOff")
 
   /** What an executor holds now. */
-  val Levels: Vector[String] = Vector("inFlight.bytes", "cache.bytes")
+  val Levels: Vector[String] = Vector("cache.bytes")
 
   val Names: Vector[String] = Totals ++ Levels
 }

@@ -57,11 +57,11 @@ final class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
       .map(status => (status.getPath.getName, status.getLen))
 
   /** Removes what writers of other runs have left half-written. */
-  def removeTemporaryFiles(run: String): Unit =
+  def removeTemporaryFiles(token: String): Unit =
     list(root.segments)
       .map(_.getPath)
       .filter(file => file.getName.startsWith(".") && file.getName.endsWith(".tmp"))
-      .filterNot(_.getName.startsWith(s".$run"))
+      .filterNot(_.getName.startsWith(s".$token"))
       .foreach(files.manager.delete)
 
   def footer(segment: String, bytes: Long): Seq[FooterEntry] = {

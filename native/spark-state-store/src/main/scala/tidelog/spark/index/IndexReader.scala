@@ -16,7 +16,7 @@ import tidelog.spark.format.{
   ObjectNames
 }
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.SegmentDurable
+import tidelog.spark.rpc.StoredSegment
 import tidelog.spark.storage.AtomicFiles
 
 /** Where changelogs lie: the index, read on demand and remembered.
@@ -79,7 +79,7 @@ final class IndexReader(
   }
 
   /** Remembers what this JVM has stored itself; never waits for a request. */
-  def learn(durable: SegmentDurable): Unit = own.add(durable)
+  def learn(entry: IndexEntry, segments: Vector[StoredSegment]): Unit = own.add(entry, segments)
 
   /** Length of a segment's object in bytes, where the index has said it. */
   def length(segment: String): Option[Long] = own.length(segment).orElse(lengths.get(segment))
@@ -228,8 +228,8 @@ object IndexReaders {
   }
 
   /** Tells the readers of a checkpoint what this JVM has stored; never waits for a request. */
-  def learn(root: CheckpointRoot)(durable: SegmentDurable): Unit =
+  def learn(root: CheckpointRoot, entry: IndexEntry, segments: Vector[StoredSegment]): Unit =
     readers.asScala.foreach { case ((one, _), known) =>
-      if (one == root) Option(known.get).foreach(_.learn(durable))
+      if (one == root) Option(known.get).foreach(_.learn(entry, segments))
     }
 }

@@ -3,7 +3,7 @@ package tidelog.spark.index
 import scala.collection.immutable.TreeMap
 
 import tidelog.spark.format.{ChangelogName, IndexEntry}
-import tidelog.spark.rpc.SegmentDurable
+import tidelog.spark.rpc.StoredSegment
 
 /** What this JVM has stored itself, before any index says so.
   *
@@ -14,15 +14,12 @@ private[index] final class OwnEntries(limit: Int) {
   private var batches = TreeMap.empty[Long, Map[ChangelogName, IndexEntry]]
   private var lengths = TreeMap.empty[Long, Map[String, Long]]
 
-  def add(durable: SegmentDurable): Unit = synchronized {
-    durable.complete.groupBy(_.name.batch).foreach { case (batch, entries) =>
-      val known = batches.getOrElse(batch, Map.empty)
-      batches = batches.updated(batch, known ++ entries.map(entry => entry.name -> entry))
-    }
-    val newest = durable.newest - 1
-    val segments = lengths.getOrElse(newest, Map.empty)
-    lengths = lengths.updated(newest, segments.updated(durable.segment, durable.bytes))
-    batches = batches.takeRight(limit)
+  def add(entry: IndexEntry, segments: Vector[StoredSegment]): Unit = synchronized {
+    val batch = entry.name.batch
+    val known = batches.getOrElse(batch, Map.empty[ChangelogName, IndexEntry])
+    batches = batches.updated(batch, known.updated(entry.name, entry)).takeRight(limit)
+    val sizes = lengths.getOrElse(batch, Map.empty[String, Long])
+    lengths = lengths.updated(batch, sizes ++ segments.map(one => one.name -> one.bytes))
     lengths = lengths.takeRight(limit)
   }
 

@@ -1,84 +1,60 @@
 package tidelog.spark.rpc
 
-import scala.jdk.CollectionConverters._
-
 import tidelog.spark.format.{ChangelogName, IndexEntry}
+import tidelog.spark.snapshot.SnapshotTurn
 
-/** What executors and the driver tell each other; `root` is a CheckpointRoot's uri.
+/** What executors tell the driver; `root` is a CheckpointRoot's uri, `run` Spark's id of the run of
+  * the query that the task or the maintenance belongs to.
   *
-  * Invariant: Spark carries plug-in messages from executors to the driver only, so the driver
-  * speaks in the answers to `Poll`.
+  * Invariant: Spark carries plug-in messages from executors to the driver only.
   */
-sealed trait Message extends Serializable {
-  def executor: String
+sealed trait Message extends Serializable
+
+/** Of one checkpoint and one run of its query. */
+sealed trait OfRun extends Message {
+  def root: String
+  def run: String
 }
+
+/** A whole changelog, sent before its task ends: what the driver takes no executor can lose.
+  *
+  * @param turn whether its version comes with a snapshot
+  */
+final case class Part(
+    root: String,
+    run: String,
+    name: ChangelogName,
+    bytes: Array[Byte],
+    turn: SnapshotTurn)
+    extends OfRun
+
+/** A changelog that its executor has stored itself, in these segments. */
+final case class Stored(
+    root: String,
+    run: String,
+    entry: IndexEntry,
+    turn: SnapshotTurn,
+    segments: Vector[StoredSegment])
+    extends OfRun
 
 /** How a segment was stored.
   *
-  * @param elapsedNs from the first attempt to the end of the last
-  * @param snapshots changelogs it completed whose version comes with a snapshot
-  * @param snapshotsPutOff those whose snapshot Spark alone would have taken with that version
+  * @param elapsedNs from the first attempt to the end of the last, pauses between them included
   */
-final case class Upload(elapsedNs: Long, attempts: Int, snapshots: Int, snapshotsPutOff: Int)
-
-/** A segment is stored; `complete` are the changelogs all of whose pieces are durable by now,
-  * `newest` is the highest state version of which the segment holds a piece.
-  */
-final case class SegmentDurable(
-    executor: String,
-    root: String,
-    segment: String,
-    bytes: Long,
-    newest: Long,
-    complete: Vector[IndexEntry],
-    upload: Upload)
-    extends Message
-
-/** These changelogs will never be durable: the upload's retries are used up. */
-final case class UploadFailed(
-    executor: String,
-    root: String,
-    names: Vector[ChangelogName],
-    reason: String)
-    extends Message
+final case class StoredSegment(name: String, bytes: Long, elapsedNs: Long, attempts: Int)
 
 /** Spark's maintenance has deleted these changelogs. */
-final case class Deleted(executor: String, root: String, names: Vector[ChangelogName])
-    extends Message
+final case class Deleted(root: String, run: String, names: Vector[ChangelogName]) extends OfRun
 
-/** Sent all the time; `acknowledged` names, per checkpoint, the newest barrier before which
-  * everything handed to this executor is durable or reported as failed. `figures` are the values
-  * of `ExecutorMetrics.Names`, or empty: they are sent every few seconds only.
-  */
-final case class Poll(
-    executor: String,
-    acknowledged: Map[String, Long],
-    figures: Map[String, Long] = Map.empty)
-    extends Message
+/** Sent every few seconds; `figures` are the values of `ExecutorMetrics.Names`. */
+final case class Figures(executor: String, figures: Map[String, Long]) extends Message
 
 /** The driver's answers, made of the JDK's classes only: an executor decodes them with a class
   * loader from before `spark.jars` were fetched.
   */
 object Answer {
-
-  /** The answer to a `Poll`: the barriers that wait now, per checkpoint. Bytes for them should
-    * leave at once.
-    */
-  def waiting(barriers: Map[String, Long]): AnyRef = {
-    val answer = new java.util.HashMap[String, java.lang.Long]
-    barriers.foreach { case (root, ticket) => answer.put(root, ticket) }
-    answer
-  }
-
-  /** The barriers in an answer to a `Poll`. */
-  def barriers(answer: AnyRef): Map[String, Long] = answer match {
-    case waiting: java.util.Map[_, _] =>
-      waiting.asScala.map { case (root, ticket) =>
-        root.asInstanceOf[String] -> ticket.asInstanceOf[java.lang.Long].longValue
-      }.toMap
-    case other => throw new IllegalStateException(s"the driver answered $other to a poll")
-  }
-
-  /** The answer to every other message. */
   val Received: AnyRef = java.lang.Boolean.TRUE
+
+  /** The driver holds as many parts as it may: the executor stores this one itself. */
+  val Full: AnyRef = java.lang.Boolean.FALSE
 }

@@ -11,38 +11,34 @@ final class BarrierChecks(checks: Checks) {
     awaited = Set("a", "b"),
     durable = Set("a", "b", "other"),
     failed = Map.empty,
-    executors = Set("1", "2"),
-    acknowledged = Set.empty,
+    underWay = Set.empty,
     waitedMs = 0)
 
   def run(): Unit = {
-    checks.check("a batch is published when all its ids are durable, even if an executor is silent") {
+    checks.check("a batch is published when all its ids are durable") {
       equal(decide(facts), Publish)
       equal(decide(facts.copy(waitedMs = timeoutMs * 2)), Publish)
     }
     checks.check("the failure of an attempt that the commit does not name is no failure") {
       equal(decide(facts.copy(failed = Map("other" -> "disk full"))), Publish)
     }
-    checks.check("a batch waits while an executor may still have what is missing") {
-      equal(decide(missing.copy(acknowledged = Set("1"))), Wait)
+    checks.check("a batch waits while what is missing is being uploaded") {
+      equal(decide(missing.copy(underWay = Set("b"))), Wait)
     }
     checks.check("a failed upload of a named id fails the batch at once") {
-      failsWith(missing.copy(failed = Map("b" -> "disk full")), "disk full")
+      failsWith(missing.copy(failed = Map("b" -> "disk full"), underWay = Set("b")), "disk full")
     }
-    checks.check("what no executor has is looked for elsewhere") {
-      equal(decide(missing.copy(acknowledged = Set("1", "2"))), LookElsewhere(Set("b")))
-      equal(decide(missing.copy(executors = Set.empty)), LookElsewhere(Set("b")))
+    checks.check("what the driver does not have is looked for elsewhere") {
+      equal(decide(missing), LookElsewhere(Set("b")))
+      val neither = missing.copy(durable = Set.empty, underWay = Set("a"))
+      equal(decide(neither), LookElsewhere(Set("b")))
     }
-    checks.check("an executor that is gone is not waited for") {
-      val survivor = missing.copy(executors = Set("2"), acknowledged = Set("1", "2"))
-      equal(decide(survivor), LookElsewhere(Set("b")))
-    }
-    checks.check("a batch that waited too long fails and names who is silent") {
-      failsWith(missing.copy(acknowledged = Set("1"), waitedMs = timeoutMs), "executors 2")
+    checks.check("a batch that waited too long fails and says for what") {
+      failsWith(missing.copy(underWay = Set("b"), waitedMs = timeoutMs), "1 of 2 changelogs")
     }
     checks.check("no facts publish a batch with an id that is not durable") {
-      for (some <- facts.awaited.subsets(); seen <- facts.executors.subsets()) {
-        val lacking = facts.copy(durable = some, acknowledged = seen, waitedMs = timeoutMs)
+      for (some <- facts.awaited.subsets(); uploading <- facts.awaited.subsets()) {
+        val lacking = facts.copy(durable = some, underWay = uploading, waitedMs = timeoutMs)
         equal(decide(lacking) == Publish, some == facts.awaited)
       }
     }

@@ -127,7 +127,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   private val stored = new IndexFiles(root, files)
   private var model = Map.empty[ChangelogName, Vector[Byte]]
   private var batch = 0L
-  private var driver = 0
+  private var runs = 0
   private var segments = 0L
   private var collector: Collector = _
   private val retained = if (random.nextBoolean()) 12 else 3
@@ -166,10 +166,14 @@ private final class RandomLog(directory: LocalPath, random: Random) {
 
   def restart(): Unit = {
     history :+= s"restart@$batch"
-    driver += 1
+    start()
+  }
+
+  private def start(): Unit = {
+    runs += 1
     first = true
     val figures = new HouseKeeping(new DriverMetrics(new MetricRegistry))
-    collector = new Collector(stored, f"run$driver%05d", figures)
+    collector = new Collector(stored, figures)
   }
 
   def newReader(): IndexReader = new IndexReader(root, files, listingAgeMs = 0)
@@ -177,8 +181,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   /** The next run of the query in the same driver. */
   private def restartQuery(): Unit = {
     history :+= s"query@$batch"
-    first = true
-    collector = collector.restarted(stored)
+    start()
   }
 
   /** Somebody removes the newest commits, and the query starts again. */
@@ -218,7 +221,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     val ids = entries.map { case (entry, _) => s"""["${entry.name.id}"]""" }.mkString(",")
     val commit = s"""v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[$ids]}}""".getBytes
     files.write(root.commit(batch), CommitFile.withIndex(commit, index), overwrite = false)
-    collector.committed(index)
+    collector.committed(index, Some(f"run$runs%05d"))
     batch += 1
     collector.deleteCommit(batch - retained / 2)
   }
@@ -237,7 +240,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   }
 
   private def put(partition: Int, kind: String): (IndexEntry, Array[Byte], Seq[(String, Long)]) = {
-    val name = ChangelogName(0, partition, "default", batch + 1, s"$kind$driver-$segments")
+    val name = ChangelogName(0, partition, "default", batch + 1, s"$kind$runs-$segments")
     val content = random.nextBytes(random.nextInt(200))
     val cut = random.nextInt(content.length + 1)
     val parts = if (random.nextBoolean()) Seq(content) else Seq(content.take(cut), content.drop(cut))
@@ -248,7 +251,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   }
 
   private def write(name: ChangelogName, bytes: Array[Byte], number: Int, pieces: Int) = {
-    val segment = ObjectNames.segment(f"run$driver%05d", "1", segments)
+    val segment = ObjectNames.segment(f"run$runs%05d", "1", segments)
     segments += 1
     val builder = new SegmentBuilder(SegmentAuthor(1, "x", segments), segment)
     val piece = builder.add(name, number, pieces, bytes)

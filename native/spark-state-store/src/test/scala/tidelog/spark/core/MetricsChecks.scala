@@ -16,34 +16,35 @@ import tidelog.spark.driver.{
   HouseKeeping,
   HouseKept
 }
-import tidelog.spark.executor.{ExecutorMetrics, InFlightBytes}
+import tidelog.spark.executor.ExecutorMetrics
 import tidelog.spark.format.{ChangelogName, IndexDocument, IndexEntry, Piece}
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.Upload
+import tidelog.spark.rpc.StoredSegment
 import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.snapshot.SnapshotTurn.{NotYet, PutOff, Taken}
 
 /** What the plug-in says of itself: metrics of driver and executors, and reports of batches. */
 final class MetricsChecks(checks: Checks) {
   def run(): Unit = {
     checks.check("an executor tells the driver every figure that the driver sums up") {
-      equal(executor(new MetricRegistry).figures.keySet, ExecutorMetrics.Names.toSet)
+      equal(new ExecutorMetrics(new MetricRegistry).figures.keySet, ExecutorMetrics.Names.toSet)
     }
     checks.check("driver and executor have no metric of one name") {
       val (one, other) = (new MetricRegistry, new MetricRegistry)
       new DriverMetrics(one)
-      executor(other)
+      new ExecutorMetrics(other)
       equal(one.getNames.asScala.toSet.intersect(other.getNames.asScala.toSet), Set.empty[String])
     }
     checks.check("totals keep what executors had counted that are gone, levels do not") {
       val sums = new ExecutorSums
-      sums.report("1", Map("changelogs" -> 5L, "inFlight.bytes" -> 7L))
-      sums.report("2", Map("changelogs" -> 1L, "inFlight.bytes" -> 2L))
-      sums.report("1", Map("changelogs" -> 6L, "inFlight.bytes" -> 9L))
-      equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (2, 7L, 11L))
+      sums.report("1", Map("changelogs" -> 5L, "cache.bytes" -> 7L))
+      sums.report("2", Map("changelogs" -> 1L, "cache.bytes" -> 2L))
+      sums.report("1", Map("changelogs" -> 6L, "cache.bytes" -> 9L))
+      equal((sums.alive, sums.sum("changelogs"), sums.sum("cache.bytes")), (2, 7L, 11L))
       sums.removed("1")
-      equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (1, 7L, 2L))
+      equal((sums.alive, sums.sum("changelogs"), sums.sum("cache.bytes")), (1, 7L, 2L))
       sums.removed("2")
-      equal((sums.alive, sums.sum("changelogs"), sums.sum("inFlight.bytes")), (0, 7L, 0L))
+      equal((sums.alive, sums.sum("changelogs"), sums.sum("cache.bytes")), (0, 7L, 0L))
     }
     checks.check("a snapshot is put off where Spark alone would have taken it") {
       val turns = (1L to 12L).map(version => SnapshotTurn.of(version, 3, due = version % 6 == 2))
@@ -56,8 +57,9 @@ final class MetricsChecks(checks: Checks) {
 
   private def reports(): Unit = {
     checks.check("the report of a batch adds up its segments and the house-keeping") {
-      val uploads = Vector(Upload(9000000, 3, 1, 0), Upload(2500000, 1, 0, 2), Upload(4000000, 1, 1, 0))
-      val found = read(report(7, uploads, HouseKept(1, 2, 3, 4, 500)))
+      val uploads = Vector(stored(9000000, 3), stored(2500000, 1), stored(4000000, 1))
+      val turns = Vector(Taken, PutOff, NotYet, PutOff, Taken)
+      val found = read(report(7, uploads, HouseKept(1, 2, 3, 4, 500), turns))
       equal(found.path("query").asText, "q")
       equal(found.path("batch").asLong, 7L)
       equal(figures(found), Map(
@@ -74,9 +76,9 @@ final class MetricsChecks(checks: Checks) {
     checks.check("the newest thousand reports are kept, a batch that ran again among them") {
       val kept = new BatchReports
       (0L until 1000L).foreach(batch => kept.add(report(batch, Vector.empty, HouseKept())))
-      kept.add(report(0, Vector(Upload(1, 1, 0, 0)), HouseKept()))
+      kept.add(report(0, Vector(stored(1, 1)), HouseKept()))
       kept.add(report(1000, Vector.empty, HouseKept()))
-      equal(kept.find("q", 0).map(_.gathered.uploads.length), Some(1))
+      equal(kept.find("q", 0).map(_.gathered.segments.length), Some(1))
       equal(Seq(1L, 2L, 1000L).map(kept.find("q", _).isDefined), Seq(false, true, true))
       equal(kept.find("other", 2), None)
     }
@@ -92,20 +94,21 @@ final class MetricsChecks(checks: Checks) {
     }
   }
 
-  private def executor(registry: MetricRegistry): ExecutorMetrics = {
-    val metrics = new ExecutorMetrics(registry)
-    metrics.watch(new InFlightBytes(10))
-    metrics
-  }
+  private def stored(elapsedNs: Long, attempts: Int) = StoredSegment("a", 200, elapsedNs, attempts)
 
-  private def report(batch: Long, uploads: Vector[Upload], kept: HouseKept): BatchReport = {
+  private def report(
+      batch: Long,
+      segments: Vector[StoredSegment],
+      kept: HouseKept,
+      turns: Vector[SnapshotTurn] = Vector.empty): BatchReport = {
     def entry(partition: Int, bytes: Long, pieces: Piece*) =
       IndexEntry(ChangelogName(0, partition, "default", batch + 1, "id"), bytes, pieces.toVector)
     val entries = Vector(
       entry(0, 10, Piece("a", 0, 50)),
       entry(1, 20, Piece("a", 50, 50), Piece("b", 0, 50)))
     val index = IndexDocument(batch, batch, Map("a" -> 200L, "b" -> 100L), entries)
-    BatchReport(Some("q"), CheckpointRoot("file:/c"), Gathered(index, uploads, 31), 77, kept)
+    val gathered = Gathered(index, segments, turns, 31)
+    BatchReport(Some("q"), CheckpointRoot("file:/c"), gathered, 77, kept)
   }
 
   private def read(report: BatchReport): JsonNode = new ObjectMapper().readTree(report.json)

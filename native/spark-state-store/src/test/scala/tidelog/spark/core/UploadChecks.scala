@@ -2,7 +2,9 @@ package tidelog.spark.core
 
 import java.io.FileNotFoundException
 import java.nio.file.Files
-import java.util.concurrent.{CompletableFuture, TimeUnit}
+import java.util.concurrent.TimeUnit
+
+import scala.util.{Success, Try}
 
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
@@ -11,8 +13,9 @@ import com.codahale.metrics.MetricRegistry
 
 import tidelog.spark.Checks
 import tidelog.spark.Checks.equal
-import tidelog.spark.executor.{ExecutorMetrics, Stored, Uploads}
+import tidelog.spark.executor.ExecutorMetrics
 import tidelog.spark.storage.AtomicFiles
+import tidelog.spark.upload.SegmentUpload
 
 /** Uploads of segments to a local directory. */
 final class UploadChecks(checks: Checks) {
@@ -23,13 +26,11 @@ final class UploadChecks(checks: Checks) {
       val files = AtomicFiles.open(path, new Configuration)
       Files.delete(removed)
       val metrics = new ExecutorMetrics(new MetricRegistry)
-      val uploads = new Uploads(threads = 1, deadlineMs = TimeUnit.DAYS.toMillis(1), metrics)
-      val result = new CompletableFuture[Either[Throwable, Stored]]
-      uploads.submit(files, new Path(path, "a.seg"), () => Array[Byte](1))(result.complete(_))
-      equal(result.get().left.map(_.isInstanceOf[FileNotFoundException]), Left(true))
-      equal((metrics.attempts.getCount, metrics.retries.getCount), (1L, 0L))
-      equal(metrics.failures.getCount, 1L)
+      val upload = new SegmentUpload(deadlineMs = TimeUnit.DAYS.toMillis(1), metrics.uploads)
+      val stored = Try(upload.store(files, new Path(path, "a.seg"), Array[Byte](1)))
+      equal(stored.failed.map(_.isInstanceOf[FileNotFoundException]), Success(true))
+      equal((metrics.uploads.attempts.getCount, metrics.uploads.retries.getCount), (1L, 0L))
+      equal(metrics.uploads.failures.getCount, 1L)
       equal(Files.exists(removed), false)
-      uploads.shutdown()
     }
 }

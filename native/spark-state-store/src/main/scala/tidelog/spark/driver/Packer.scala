@@ -1,0 +1,119 @@
+package tidelog.spark.driver
+
+import java.util.concurrent.ExecutorService
+
+import scala.util.control.NonFatal
+
+import org.apache.spark.internal.Logging
+
+import tidelog.spark.format.IndexEntry
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.rpc.{Part, StoredSegment}
+import tidelog.spark.storage.AtomicFiles
+import tidelog.spark.upload.{SegmentNames, SegmentUpload}
+
+/** What all packers of a driver share.
+  *
+  * @param segmentBytes parts of this many bytes leave while their batch still runs
+  * @param held room that every part has taken and gives back when it is stored or dropped
+  */
+final case class PackerServices(
+    names: SegmentNames,
+    segmentBytes: Long,
+    held: HeldBytes,
+    uploads: SegmentUpload)
+
+/** Gets to know what became of parts. */
+trait PackerListener {
+  def stored(parts: Vector[(Part, IndexEntry)], segment: StoredSegment): Unit
+  def failed(parts: Vector[Part], error: Throwable): Unit
+}
+
+/** Packs the parts of one checkpoint, of all executors, into segments and uploads these.
+  *
+  * Invariants: a part is in exactly one segment, or dropped because no commit will name it; of
+  * every segment the listener gets to know whether it is durable. Thread-safe.
+  *
+  * @param files of the query's newest run
+  */
+final class Packer(
+    root: CheckpointRoot,
+    files: () => AtomicFiles,
+    services: PackerServices,
+    threads: ExecutorService,
+    listener: PackerListener)
+    extends Logging {
+  private var waiting = Vector.empty[Part]
+  private var waitingBytes = 0L
+  private var uploading = Set.empty[String]
+  @volatile private var preparedBy: AtomicFiles = _
+
+  /** Takes a part, whose bytes have their room. */
+  def add(part: Part): Unit = synchronized {
+    waiting :+= part
+    waitingBytes += bytesOf(part)
+    if (waitingBytes >= services.segmentBytes) {
+      seal(waiting)
+      setWaiting(Vector.empty)
+    }
+  }
+
+  /** Uploads the parts that a commit names, and drops the others of its version. */
+  def flush(ids: Set[String], version: Long): Unit = synchronized {
+    val (settled, later) = waiting.partition(_.name.version <= version)
+    val (named, lost) = settled.partition(part => ids(part.name.id))
+    setWaiting(later)
+    lost.foreach(release)
+    named.groupBy(_.run).values.foreach(seal)
+  }
+
+  /** Ids of parts that wait or are on their way. */
+  def underWay: Set[String] = synchronized(uploading ++ waiting.map(_.name.id))
+
+  /** Drops what waits. */
+  def close(): Unit = synchronized {
+    waiting.foreach(release)
+    setWaiting(Vector.empty)
+  }
+
+  private def setWaiting(parts: Vector[Part]): Unit = {
+    waiting = parts
+    waitingBytes = parts.map(bytesOf).sum
+  }
+
+  private def seal(parts: Vector[Part]): Unit = if (parts.nonEmpty) {
+    uploading ++= parts.map(_.name.id)
+    threads.execute(() => upload(parts))
+  }
+
+  private def upload(parts: Vector[Part]): Unit = {
+    try {
+      val (name, builder) = services.names.next(parts.head.run)
+      val entries = parts.map { part =>
+        val piece = builder.add(part.name, 0, 1, part.bytes)
+        part -> IndexEntry(part.name, bytesOf(part), Vector(piece))
+      }
+      val segment = services.uploads.store(prepared(), root.segment(name), builder.result())
+      listener.stored(entries, segment)
+    } catch {
+      case error @ (NonFatal(_) | _: InterruptedException) =>
+        logError(s"tidelog: a segment of $root could not be stored", error)
+        listener.failed(parts, error)
+    } finally synchronized {
+      parts.foreach(release)
+      uploading --= parts.map(_.name.id)
+    }
+  }
+
+  /** The files of the newest run; somebody may have removed the directory since the last one. */
+  private def prepared(): AtomicFiles = {
+    val now = files()
+    if (preparedBy ne now) now.prepare(root.segments)
+    preparedBy = now
+    now
+  }
+
+  private def release(part: Part): Unit = services.held.release(bytesOf(part))
+
+  private def bytesOf(part: Part): Long = part.bytes.length.toLong
+}

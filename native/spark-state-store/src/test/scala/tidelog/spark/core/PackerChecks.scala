@@ -1,0 +1,111 @@
+package tidelog.spark.core
+
+import java.io.IOException
+import java.nio.file.Files
+import java.util.concurrent.{AbstractExecutorService, TimeUnit}
+
+import scala.jdk.CollectionConverters._
+
+import org.apache.hadoop.fs.Path
+
+import com.codahale.metrics.MetricRegistry
+
+import tidelog.spark.Checks
+import tidelog.spark.Checks.equal
+import tidelog.spark.driver.{DriverMetrics, HeldBytes, Packer, PackerListener, PackerServices}
+import tidelog.spark.faults.LightLocalFs
+import tidelog.spark.format.{ChangelogName, IndexEntry}
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.rpc.{Part, StoredSegment}
+import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.storage.AtomicFiles
+import tidelog.spark.upload.{SegmentNames, SegmentUpload}
+
+/** Parts on their way into segments in a local directory. */
+final class PackerChecks(checks: Checks) {
+  def run(): Unit = {
+    checks.check("the parts of a commit share a segment, and what it does not name is dropped") {
+      val packed = new Packed
+      Seq("a", "b", "lost").foreach(id => equal(packed.add(id, version = 8), true))
+      equal(packed.add("later", version = 9), true)
+      equal(packed.stored, Vector.empty)
+      packed.packer.flush(Set("a", "b"), version = 8)
+      equal(packed.stored, Vector(Set("a", "b")))
+      equal(packed.packer.underWay, Set("later"))
+      equal(packed.held.bytes, 10L)
+      packed.packer.flush(Set("later"), version = 9)
+      equal(packed.stored, Vector(Set("a", "b"), Set("later")))
+      equal((packed.held.bytes, packed.packer.underWay), (0L, Set.empty[String]))
+    }
+    checks.check("parts that fill a segment leave before the commit") {
+      val packed = new Packed
+      (1 to 7).foreach(number => packed.add(s"p$number", version = 8))
+      equal(packed.stored.map(_.size), Vector(5))
+      equal(packed.held.bytes, 20L)
+    }
+    checks.check("a part without room is refused") {
+      val held = new HeldBytes(limit = 10)
+      equal(Seq(held.take(7), held.take(4), held.take(3)), Seq(true, false, true))
+      held.release(7)
+      equal(held.take(7), true)
+    }
+    checks.check("parts that cannot be stored have failed and give their room back") {
+      val packed = new Packed(deadlineMs = 0, broken = true)
+      packed.add("a", version = 8)
+      packed.packer.flush(Set("a"), version = 8)
+      equal((packed.failed, packed.held.bytes), (Set("a"), 0L))
+      equal(packed.packer.underWay, Set.empty[String])
+    }
+    checks.check("a packer that is closed holds nothing") {
+      val packed = new Packed
+      packed.add("a", version = 8)
+      packed.packer.close()
+      equal((packed.held.bytes, packed.stored), (0L, Vector.empty[Set[String]]))
+    }
+  }
+}
+
+/** A packer whose segments take five parts of ten bytes, and which uploads in the calling thread. */
+private final class Packed(deadlineMs: Long = 1000, broken: Boolean = false)
+    extends PackerListener {
+  val held = new HeldBytes(limit = 1000)
+  var stored = Vector.empty[Set[String]]
+  var failed = Set.empty[String]
+
+  private val path = new Path(Files.createTempDirectory("tidelog-packer").toUri)
+  private val root = CheckpointRoot(path.toString.stripSuffix("/"))
+  private val files = AtomicFiles.open(path, LightLocalFs.configuration())
+  private val uploads =
+    new SegmentUpload(deadlineMs, new DriverMetrics(new MetricRegistry).uploads)
+
+  val packer = new Packer(
+    root,
+    () => if (broken) throw new IOException("disk full") else files,
+    PackerServices(SegmentNames("driver", startMs = 1), segmentBytes = 50, held, uploads),
+    Inline,
+    this)
+
+  def add(id: String, version: Long): Boolean = {
+    val part = Part(
+      root.uri, "0123456789", ChangelogName(0, 1, "default", version, id), new Array[Byte](10),
+      SnapshotTurn.NotYet)
+    val room = held.take(10)
+    packer.add(part)
+    room
+  }
+
+  override def stored(parts: Vector[(Part, IndexEntry)], segment: StoredSegment): Unit =
+    stored :+= parts.map(_._2.name.id).toSet
+
+  override def failed(parts: Vector[Part], error: Throwable): Unit =
+    failed ++= parts.map(_.name.id)
+}
+
+private object Inline extends AbstractExecutorService {
+  override def execute(work: Runnable): Unit = work.run()
+  override def shutdown(): Unit = ()
+  override def shutdownNow(): java.util.List[Runnable] = Seq.empty[Runnable].asJava
+  override def isShutdown: Boolean = false
+  override def isTerminated: Boolean = false
+  override def awaitTermination(timeout: Long, unit: TimeUnit): Boolean = true
+}
