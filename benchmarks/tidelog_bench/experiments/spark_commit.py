@@ -5,7 +5,7 @@ Invariants: the stores run the same queries over the same input, one after the o
 application of their own each. Of the bill only counts of requests are read, never durations: one
 executor's share of the partitions is run with a fixed trigger, and with a maintenance interval of
 sixty batches, as many as Spark's default minute has at a batch a second (in a quick session of
-six). Of its requests those that an executor makes (changelogs, segments, snapshots, state
+six). Of its requests those that an executor makes (changelogs, snapshots, state
 directories) are counted for every executor, and those of the query once.
 """
 
@@ -54,8 +54,9 @@ TITLES: Final = {
 }
 """All queries; the rows of the last one make changelogs of 10 MB in two partitions."""
 _OF_ANY_PARTITIONS: Final = ("aggregation", "window", "join", "transform")
-_PER_QUERY: Final = ("commits", "offsets", "roll-up", "other")
-"""Classes of files that the query writes once, whatever number of executors it has."""
+_PER_QUERY: Final = ("commits", "offsets", "roll-up", "segment", "other")
+"""Classes of files that the query writes once, whatever number of executors it has: their small
+changelogs are one segment of the driver."""
 _MAINTENANCE_BATCHES: Final = 60
 _QUICK_BATCHES: Final = 6
 
