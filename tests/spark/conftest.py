@@ -33,6 +33,7 @@ IN_EVERY_RUN = (
     "test_documented_blocks.py",
     "test_metrics.py",
     "test_notebook.py",
+    "test_queries_apart.py",
     "test_segments.py",
     "test_sinks.py",
     "test_zoo.py",

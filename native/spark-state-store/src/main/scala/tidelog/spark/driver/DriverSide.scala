@@ -69,6 +69,9 @@ final class DriverSide(
     }
   }
 
+  /** The checkpoints of which something is known. */
+  def known: Set[CheckpointRoot] = synchronized(checkpoints.keySet)
+
   /** The barrier of one batch of a checkpoint. */
   def barrier(root: CheckpointRoot, batch: Long, files: AtomicFiles): CommitBarrier =
     new CommitBarrier {
@@ -128,7 +131,7 @@ final class DriverSide(
     // A task or a maintenance that outlives its run: nobody will commit what it says.
     if (ended.contains(message.run)) Answer.Received
     else {
-      val state = known(CheckpointRoot(message.root))
+      val state = stateOf(CheckpointRoot(message.root))
       state.runs += message.run
       message match {
         case part: Part if !held.take(part.bytes.length.toLong) =>
@@ -141,7 +144,7 @@ final class DriverSide(
       }
     }
 
-  private def known(root: CheckpointRoot): CheckpointState = checkpoints.getOrElse(root, {
+  private def stateOf(root: CheckpointRoot): CheckpointState = checkpoints.getOrElse(root, {
     val state = new CheckpointState(new HouseKeeping(metrics))
     checkpoints += root -> state
     state
@@ -151,7 +154,7 @@ final class DriverSide(
     * manager of its own; the directory may be another checkpoint's since the last one.
     */
   private def begin(root: CheckpointRoot, files: AtomicFiles): CheckpointState = {
-    val state = known(root)
+    val state = stateOf(root)
     if (!state.files.exists(_ eq files)) {
       if (state.files.isDefined) state.restarted(files)
       state.files = Some(files)

@@ -9,6 +9,7 @@ object CoreChecks {
   def run(checks: Checks): Unit = {
     new BarrierChecks(checks).run()
     new PackerChecks(checks).run()
+    new DriverChecks(checks).run()
     new ChangelogStreamChecks(checks).run()
     new LiveIndexChecks(checks).run()
     new PhaseChecks(checks).run()

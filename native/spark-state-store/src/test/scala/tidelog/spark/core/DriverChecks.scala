@@ -1,0 +1,94 @@
+package tidelog.spark.core
+
+import java.nio.file.{Files, Path => LocalPath}
+
+import org.apache.hadoop.fs.Path
+
+import com.codahale.metrics.MetricRegistry
+
+import org.apache.spark.SparkConf
+
+import tidelog.spark.{Checks, Settings}
+import tidelog.spark.Checks.equal
+import tidelog.spark.driver.{DriverSide, QueryRun}
+import tidelog.spark.faults.LightLocalFs
+import tidelog.spark.format.ChangelogName
+import tidelog.spark.index.NamedId
+import tidelog.spark.layout.CheckpointRoot
+import tidelog.spark.rpc.{Answer, Deleted, Part}
+import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.storage.AtomicFiles
+
+/** The driver's side of queries that come and go, over local directories. */
+final class DriverChecks(checks: Checks) {
+  def run(): Unit = {
+    checks.check("queries that have ended leave nothing behind, whatever arrives late") {
+      val driver = new Driver
+      (0 until 200).foreach { number =>
+        val run = s"run-$number"
+        driver.commit(run, batch = 0)
+        driver.part(run, version = 2, "of a batch that is not committed")
+        driver.side.runEnded(run)
+        equal(driver.part(run, version = 2, "late"), Answer.Received)
+        driver.side.receive(Deleted(driver.root(run).uri, run, Vector.empty))
+      }
+      equal(driver.side.known, Set.empty[CheckpointRoot])
+      equal(driver.gauge("parts.bytes"), 0L)
+    }
+    checks.check("a directory is known until the last run that uses it has ended") {
+      val driver = new Driver
+      driver.commit("first", batch = 0)
+      driver.commit("second", batch = 1, directory = "first")
+      driver.side.runEnded("first")
+      equal(driver.side.known, Set(driver.root("first")))
+      driver.commit("second", batch = 2, directory = "first")
+      driver.side.runEnded("second")
+      equal(driver.side.known, Set.empty[CheckpointRoot])
+    }
+    checks.check("parts that no commit of their run will name give their room back") {
+      val driver = new Driver
+      driver.part("run", version = 1, "of an attempt that has lost")
+      driver.commit("run", batch = 0)
+      equal(driver.gauge("parts.bytes"), 0L)
+    }
+  }
+}
+
+/** A driver of queries with one state store each. */
+private final class Driver {
+  private val registry = new MetricRegistry
+  private val directory: LocalPath = Files.createTempDirectory("tidelog-driver")
+  private var calling = QueryRun(None, None)
+  private var files = Map.empty[String, AtomicFiles]
+
+  val side = new DriverSide(startMs = 1, Settings.of(new SparkConf(false)), registry, () => calling)
+
+  def root(name: String): CheckpointRoot =
+    CheckpointRoot(new Path(directory.resolve(name).toUri).toString.stripSuffix("/"))
+
+  def part(run: String, version: Long, id: String, directory: String = ""): AnyRef = {
+    val name = ChangelogName(0, 0, "default", version, id)
+    val at = root(if (directory.isEmpty) run else directory)
+    side.receive(Part(at.uri, run, name, new Array[Byte](10), SnapshotTurn.NotYet))
+  }
+
+  /** A batch whose only part arrives and is committed. */
+  def commit(run: String, batch: Long, directory: String = ""): Unit = {
+    val at = root(if (directory.isEmpty) run else directory)
+    calling = QueryRun(Some("query"), Some(run))
+    val manager = files.getOrElse(run, {
+      val opened = AtomicFiles.open(new Path(at.uri), LightLocalFs.configuration())
+      opened.prepare(at.commits)
+      opened
+    })
+    files += run -> manager
+    val id = s"$run-$batch"
+    equal(part(run, batch + 1, id, directory), Answer.Received)
+    val barrier = side.barrier(at, batch, manager)
+    val gathered = barrier.gather(Vector(NamedId(0, 0, id)))
+    equal(gathered.index.entries.map(_.name.id), Vector(id))
+    barrier.published(gathered, indexBytes = 1)
+  }
+
+  def gauge(name: String): Any = registry.getGauges.get(name).getValue
+}
