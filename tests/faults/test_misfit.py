@@ -13,6 +13,7 @@ from tests.faults.counting import (
     finish,
     manifest,
     newest,
+    newest_without,
     refuse_poison,
     settings,
     source,
@@ -77,7 +78,7 @@ def newer_block(objects: Objects) -> tuple[str, Damage]:
 
 
 @pytest.mark.parametrize("part", [newer_descriptor, newer_block])
-def test_what_a_newer_release_stored_is_refused_at_the_restore(
+def test_what_a_newer_release_stored_is_refused_and_an_older_slot_restored(
     part: Callable[[Objects], tuple[str, Damage]],
 ) -> None:
     objects = usual()
@@ -87,6 +88,8 @@ def test_what_a_newer_release_stored_is_refused_at_the_restore(
     with pytest.raises(FormatVersionError, match=name):
         finish(store)
     assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, hurt))
+    older = newest_without(objects, name)
+    assert finish(store, restore_slot=older).restored_slot == older
     finish(store_of(objects))
 
 

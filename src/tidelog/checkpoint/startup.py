@@ -14,7 +14,13 @@ from tidelog.checkpoint.manifest import Checkpoint, Entry, decode_descriptor
 from tidelog.checkpoint.retention import counted
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.concurrency import AT_ONCE, together
-from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.errors import (
+    CorruptObjectError,
+    FormatVersionError,
+    ObjectNotFoundError,
+    RestoreError,
+    TidelogError,
+)
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, Generation, Slot
 from tidelog.storage import object_names
@@ -148,7 +154,7 @@ async def _describe(store: ObjectStore, name: str, ledger: Ledger) -> bool:
     """Tell the ledger a descriptor's files; False when the descriptor cannot be read."""
     try:
         descriptor = decode_descriptor(await store.get(name), name)
-    except (CorruptObjectError, ObjectNotFoundError) as error:
+    except (CorruptObjectError, FormatVersionError, ObjectNotFoundError) as error:
         Event.DESCRIPTOR_UNREADABLE.log(logger, object=name, error=error)
         # The restore that needs it says so; a job that resumes elsewhere goes on without.
         return False
