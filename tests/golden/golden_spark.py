@@ -4,10 +4,10 @@ The changelogs were written by Spark 4.3.0 itself: version 3 by an aggregation (
 version 4 by a join of two streams with virtual column families, both over four batches.
 """
 
-from tests.support.spark_segments import NewPiece, pack_pieces
+from tests.support.spark_segments import NewPiece, pack_pieces, write_index
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
-from tidelog.spark.format.index import ChangelogPiece, IndexDocument, IndexEntry, write_index
+from tidelog.spark.format.index import ChangelogPiece, IndexDocument, IndexEntry
 from tidelog.spark.format.names import ChangelogName, segment_name
 
 AUTHOR = SegmentAuthor(Generation(1_700_000_000_000), "0a1b2c3d-1", 7)

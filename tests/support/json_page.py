@@ -12,8 +12,8 @@ import msgspec
 
 from tests.support.documentation import ROOT
 from tidelog.catalog.summary import CheckpointSummary, OperatorSummary, SlotSummary, SubtaskSummary
+from tidelog.spark.checkpoint.export import ExportReport
 from tidelog.spark.checkpoint.inspection import BatchSummary, LogSummary
-from tidelog.spark.checkpoint.rewrite import ExportReport
 
 PAGE = ROOT / "docs" / "reference" / "cli-json.md"
 TABLES: dict[str, type] = {

@@ -7,14 +7,17 @@ import struct
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tidelog.changelog import segment as container
 from tidelog.changelog.block import BlockKind, SealedBlock, seal_opaque
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.errors import InvariantError
 from tidelog.ids import SeqNo
-from tidelog.spark.format.index import ChangelogPiece
+from tidelog.spark.format.index import ChangelogPiece, IndexDocument
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import SparkEntry
+from tidelog.storage.document import checksum
 
 _NAME_LENGTH: Final = struct.Struct("<H")
 _NUMBERS: Final = struct.Struct("<II")
@@ -85,3 +88,25 @@ def _entry(new: NewPiece, block: SealedBlock, offset: int) -> SparkEntry:
         piece=new.piece,
         pieces=new.pieces,
     )
+
+
+def write_index(document: IndexDocument) -> str:
+    """An index document as the plug-in stores it: one line, without the end of line."""
+    segments = sorted(document.segments)
+    entries = sorted(document.entries, key=lambda entry: entry.name.sort_key)
+    body = {
+        "changelogs": [
+            (
+                *(entry.name.directory, entry.name.version, entry.name.id, entry.bytes),
+                [(segments.index(p.segment), p.offset, p.length) for p in entry.pieces],
+            )
+            for entry in entries
+        ],
+        "first": document.first,
+        "format": 1,
+        "kind": "spark-index",
+        "last": document.last,
+        "segments": [(name, document.segments[name]) for name in segments],
+    }
+    text = msgspec.json.encode(body)
+    return f'{{"body":{text.decode()},"crc32c":"{checksum(text)}"}}'

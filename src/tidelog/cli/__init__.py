@@ -65,11 +65,6 @@ _SPARK: Final = _commands(
         "Turn a checkpoint back into one of Spark alone.",
     ),
     ("jar", ".spark.conf:jar_command", "Compile the plug-in and say where its jar is."),
-    (
-        "rebuild-index",
-        ".spark.checkpoints:rebuild_index_command",
-        "Write the lost parts of a checkpoint's index again.",
-    ),
 )
 
 

@@ -20,6 +20,7 @@ from tests.spark.support.running import finish
 from tests.spark.support.stored import BATCHES, BEFORE, session
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.support.depth import more_in_depth, one_by_one
+from tidelog.spark.format.index import read_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,7 +162,7 @@ USUAL_DAMAGE = more_in_depth(["missing", "changed", "stale"], list(ROLL_UP_DAMAG
     damage={name: ROLL_UP_DAMAGE[name] for name in USUAL_DAMAGE},
     commits_are_there={"": True, "and its commits purged": False},
 )
-def test_a_damaged_roll_up_is_made_up_for_by_commits_and_segments(
+def test_a_damaged_roll_up_is_made_up_for_by_commits_and_segments_and_written_again(
     spark: "SparkSession", copy: Place, damage: Callable[[Path], None], commits_are_there: bool
 ) -> None:
     damage(roll_up(copy))
@@ -170,3 +171,6 @@ def test_a_damaged_roll_up_is_made_up_for_by_commits_and_segments(
             remove(copy.checkpoint / "commits" / str(batch))
 
     goes_on(spark, copy)
+    written = read_index(roll_up(copy).read_text().strip(), "the roll-up")
+    assert {entry.name.version for entry in written.entries} <= set(range(1, 11))
+    assert written.entries

@@ -7,10 +7,10 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tests.support.spark_segments import NewPiece, pack_pieces
+from tests.support.spark_segments import NewPiece, pack_pieces, write_index
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
-from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
+from tidelog.spark.format.index import IndexDocument, IndexEntry
 from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
 
 RUN = "0a1b2c3d"

@@ -16,7 +16,7 @@ from tidelog.cli import spark_group
 from tidelog.spark.plugin.options import OPTIONS
 
 COMMANDS = spark_group.lazy_commands  # type: ignore[attr-defined]
-ON_CHECKPOINTS = ["checkpoints", "doctor", "export", "rebuild-index"]
+ON_CHECKPOINTS = ["checkpoints", "doctor", "export"]
 
 
 def loaded(script: str) -> set[str]:
@@ -69,7 +69,6 @@ def test_wrong_usage_exits_with_2(command: list[str]) -> None:
         ("checkpoints", []),
         ("doctor", ["--deep"]),
         ("export", ["--dry-run", "--remove-log"]),
-        ("rebuild-index", ["--dry-run"]),
     ],
 )
 def test_every_field_is_documented(command: str, options: list[str], tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`tidelog spark checkpoints`, `export`, `rebuild-index`: the stored checkpoint of a query."""
+"""`tidelog spark checkpoints`, `export`: the stored checkpoint of a query."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +6,12 @@ from typing import Any
 import click
 
 from tidelog.cli.output import Rows, fields_of
-from tidelog.cli.spark.options import on_checkpoint, read_stopped
+from tidelog.cli.spark.options import on_checkpoint
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.cli.values import age, size
 from tidelog.errors import TidelogError, error_fields
 from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.export import ExportReport, export
 from tidelog.spark.checkpoint.inspection import (
     BatchSummary,
     LogSummary,
@@ -18,8 +19,7 @@ from tidelog.spark.checkpoint.inspection import (
     summarize_log,
 )
 from tidelog.spark.checkpoint.liveness import assess
-from tidelog.spark.checkpoint.rewrite import ExportReport, export, plan_rebuild, write_index_again
-from tidelog.spark.format.index import IndexDocument
+from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PLUGINS, PROVIDER
 
 
@@ -92,7 +92,15 @@ async def export_command(invocation: StoreCommand, dry_run: bool, remove_log: bo
     continue from the checkpoint, too.
     """
     output, store = invocation.output, invocation.store
-    checkpoint, located = await read_stopped(invocation)
+    click.echo(
+        "The query that writes this checkpoint must be stopped: whether it is cannot be seen "
+        "from here.",
+        err=True,
+    )
+    with output.progress("reading the checkpoint") as progress:
+        checkpoint = await read_checkpoint(store, progress)
+        require_checkpoint(checkpoint)
+        located = await locate(store, checkpoint, all_footers=True, progress=progress)
     with output.progress("exporting") as progress:
         report = await export(
             *(store, checkpoint, located),
@@ -122,61 +130,3 @@ def _exported(report: ExportReport, *, dry_run: bool, removed: bool) -> Iterator
             f"Spark alone can go on: leave {PLUGINS} and {FILE_MANAGER} out, keep {PROVIDER}, "
             f"{CHANGELOG}=true and {FORMAT}=2"
         )
-
-
-@click.command("rebuild-index")
-@on_checkpoint
-@click.option("--dry-run", is_flag=True, help="Only say what would be written.")
-async def rebuild_index_command(invocation: StoreCommand, dry_run: bool) -> int:
-    """Write missing and damaged parts of the index of the checkpoint at URL again.
-
-    The query must be stopped. Reads the footers of all segments; what can be read of the index
-    stays as it is. Exits with 1 when something that a retained batch needs is nowhere.
-    """
-    checkpoint, located = await read_stopped(invocation)
-    plan = plan_rebuild(checkpoint, located)
-    if not dry_run:
-        await write_index_again(invocation.store, checkpoint, plan)
-    footers = located.footers.damaged if located.footers else {}
-    errors = {**checkpoint.damaged, **footers}
-    damaged = [(name, error) for name, error in sorted(errors.items()) if name not in plan.names]
-    documents = [
-        *(("commit line", document) for document in plan.lines.values()),
-        *(("roll-up", document) for document in plan.roll_ups.values()),
-    ]
-    parts: list[str | Rows] = []
-    if documents:
-        object_ = ("object", lambda each: each[0])
-        first, last = ("first batch", lambda d: d[1].first), ("last batch", lambda d: d[1].last)
-        changelogs = ("changelogs", lambda each: len(each[1].entries))
-        parts = [Rows(documents, object_, first, last, changelogs), ""]
-    would = "would be " if dry_run else ""
-    parts.append(f"{len(documents)} parts of the index {would}written")
-    if plan.useless:
-        parts.append(f"{len(plan.useless)} damaged roll-ups that nothing needs {would}deleted")
-    parts += [f"lost: {lost.what}, of batch {lost.batch}" for lost in located.assessment.lost]
-    for _, error in damaged:
-        parts.append(f"damaged: {error.what}: expected {error.expected}; {error.found}")
-        parts.append(f"  next: {error.action}")
-    invocation.output.show(
-        {
-            "url": invocation.url,
-            "dry_run": dry_run,
-            "lines": [_written(document) for document in plan.lines.values()],
-            "roll_ups": [_written(document) for document in plan.roll_ups.values()],
-            "deleted": plan.useless,
-            "lost": located.assessment.lost,
-            "damaged": [_damage(*each) for each in damaged],
-        },
-        *parts,
-    )
-    return EXIT_PROBLEM if damaged or located.assessment.lost else EXIT_OK
-
-
-def _written(document: IndexDocument) -> dict[str, int]:
-    return {
-        "first": document.first,
-        "last": document.last,
-        "changelogs": len(document.entries),
-        "segments": len(document.segments),
-    }

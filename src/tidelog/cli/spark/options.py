@@ -10,8 +10,6 @@ from typing import Concatenate, ParamSpec
 import click
 
 from tidelog.cli.store.options import StoreCommand, on_store
-from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint, require_checkpoint
-from tidelog.spark.checkpoint.locate import Located, locate
 from tidelog.spark.checkpoint.location import store_url
 
 P = ParamSpec("P")
@@ -37,22 +35,6 @@ def on_store_or_checkpoint(
 ) -> Callable[..., None]:
     """Like `on_checkpoint`, for the store of a job as well; adds --encryption-key for it."""
     return on_store(function, store_url)
-
-
-async def read_stopped(invocation: StoreCommand) -> tuple[QueryCheckpoint, Located]:
-    """All of a checkpoint that a command will write to, with the footers of its segments; raises
-    ObjectNotFoundError where no query has planned a batch.
-    """
-    click.echo(
-        "The query that writes this checkpoint must be stopped: whether it is cannot be seen "
-        "from here.",
-        err=True,
-    )
-    with invocation.output.progress("reading the checkpoint") as progress:
-        checkpoint = await read_checkpoint(invocation.store, progress)
-        require_checkpoint(checkpoint)
-        located = await locate(invocation.store, checkpoint, all_footers=True, progress=progress)
-    return checkpoint, located
 
 
 def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:

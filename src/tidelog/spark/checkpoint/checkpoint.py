@@ -19,7 +19,7 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.spark.checkpoint.commits import Commit, NamedId, read_commit
-from tidelog.spark.format.damage import damaged
+from tidelog.spark.format.damage import INDEX_LOST, damaged
 from tidelog.spark.format.index import IndexDocument, IndexEntry, read_index
 from tidelog.spark.format.names import ChangelogName, roll_up_name
 from tidelog.storage.port import ObjectStore
@@ -220,5 +220,5 @@ async def _read(store: ObjectStore, name: str) -> Read:
         f"object {name}",
         "the index of the batches in its name",
         f"that of batches {document.first} to {document.last}",
-        "write it again with `tidelog spark rebuild-index`",
+        INDEX_LOST,
     )

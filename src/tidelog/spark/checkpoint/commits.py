@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.errors import CorruptObjectError, TidelogError
 from tidelog.spark.format.damage import damaged
-from tidelog.spark.format.index import IndexDocument, read_index, write_index
+from tidelog.spark.format.index import IndexDocument, read_index
 
 
 class NamedId(NamedTuple):
@@ -105,11 +105,6 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
         damage=damage,
         size=len(data),
     )
-
-
-def with_index(commit: Commit, index: IndexDocument) -> bytes:
-    """The stored bytes of a commit with this index."""
-    return commit.spark + b"\n" + write_index(index).encode()
 
 
 def _index(line: bytes, batch: int, where: str) -> tuple[IndexDocument | None, TidelogError | None]:

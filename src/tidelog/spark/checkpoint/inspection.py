@@ -24,13 +24,12 @@ from tidelog.spark.checkpoint.checkpoint import (
 from tidelog.spark.checkpoint.commits import read_offsets
 from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import ChangelogReader, Located, locate
-from tidelog.spark.format.damage import BRING_BACK
+from tidelog.spark.format.damage import BRING_BACK, INDEX_LOST
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.plugin.doctor import CheckResult, fail, ok, warn
 from tidelog.spark.plugin.settings import FORMAT, PROVIDER, PROVIDER_CLASS
 from tidelog.storage.port import ObjectStore
 
-_REBUILD: Final = "stop the query and run `tidelog spark rebuild-index`"
 _SHOWN: Final = 5
 
 
@@ -200,7 +199,7 @@ def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResu
     commits = {f"{COMMITS}{batch}" for batch in checkpoint.commits}
     for name, error in sorted(checkpoint.damaged.items()):
         is_index = name.startswith(INDEX) or name in commits
-        yield fail("damage", _described(error), _REBUILD if is_index else error.action)
+        yield fail("damage", _described(error), INDEX_LOST if is_index else error.action)
     if located.footers is not None:
         for _, error in sorted(located.footers.damaged.items()):
             yield fail("damage", _described(error), BRING_BACK)
@@ -213,7 +212,7 @@ def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResu
             )
             yield fail("damage", found, BRING_BACK)
     if located.footers is not None and not (located.assessment.lost or checkpoint.damaged):
-        yield warn("index", "something needed stands only in the segments' footers", _REBUILD)
+        yield warn("index", "something needed stands only in the segments' footers", INDEX_LOST)
 
 
 def _lost(assessment: Assessment) -> Iterator[CheckResult]:
@@ -231,10 +230,7 @@ def _orphans(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckRes
     if orphans:
         size = sum(checkpoint.segments[name] for name in orphans)
         found = f"{len(orphans)} segments of {size} bytes that no index names"
-        action = (
-            f"the query's next start sweeps garbage; if parts of the index are lost, {_REBUILD}"
-        )
-        yield warn("orphans", found, action)
+        yield warn("orphans", found, "nothing: the query's next start sweeps garbage")
 
 
 async def _contents(

@@ -188,7 +188,7 @@ async def content_of(
             f"changelog {entry.name.path} in {', '.join(map(_where, entry.pieces))}",
             expected=f"{entry.bytes} bytes, as its index entry says",
             found=f"{len(content)}",
-            action="run `tidelog spark rebuild-index`",
+            action=BRING_BACK,
             retry_safe=False,
         )
     return content

@@ -12,9 +12,9 @@ from tidelog.errors import CorruptObjectError, FormatVersionError
 BRING_BACK: Final = (
     "bring the object back from a backup, or restart the query from a batch that does not need it"
 )
-REBUILD_INDEX: Final = (
-    "nothing has to be done, the segments' footers say the same; to make reading fast again, stop "
-    "the query, run `tidelog spark rebuild-index`, and restart the query"
+INDEX_LOST: Final = (
+    "nothing has to be done, the segments' footers say the same; a restarted query writes the "
+    "roll-up of these batches again, and one that stays damaged is needed by none: delete it"
 )
 
 

@@ -8,7 +8,7 @@ is named here.
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
@@ -22,7 +22,7 @@ from tidelog.spark.checkpoint.checkpoint import (
 )
 from tidelog.spark.checkpoint.commits import NamedId
 from tidelog.spark.checkpoint.locate import Located
-from tidelog.spark.format.damage import BRING_BACK
+from tidelog.spark.format.damage import BRING_BACK, INDEX_LOST
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
 from tidelog.verify.results import CheckName, finding_of
 
@@ -63,9 +63,6 @@ def key_of(batch: int, named: NamedId) -> VersionKey:
     return named.operator, named.partition, batch + 1, named.id
 
 
-_REBUILD: Final = "stop the query and run `tidelog spark rebuild-index`"
-
-
 def first_sight(
     checkpoint: QueryCheckpoint,
     located: Located,
@@ -88,7 +85,7 @@ def _damaged(checkpoint: QueryCheckpoint, chosen: Collection[int]) -> Iterator[F
             action = None if error.action == BRING_BACK else error.action
             yield replace(finding_of(error, [name], unusable=(batch,)), action=action)
         else:
-            yield replace(finding_of(error, [name]), action=_REBUILD)
+            yield replace(finding_of(error, [name]), action=INDEX_LOST)
 
 
 def _missing(
@@ -136,7 +133,7 @@ def _index(checkpoint: QueryCheckpoint, located: Located) -> Iterator[Finding]:
         if name not in checkpoint.damaged:
             said = f"{count} that only the footers of segments name"
             yield Finding(
-                CheckName.INDEX, name, "the index of its changelogs", said, action=_REBUILD
+                CheckName.INDEX, name, "the index of its changelogs", said, action=INDEX_LOST
             )
 
 

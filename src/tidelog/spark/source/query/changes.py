@@ -136,8 +136,8 @@ def _check_complete(
                 f"changelog {lost.what}",
                 expected="in a segment or a file of the checkpoint",
                 found="nowhere",
-                action="see what `tidelog spark doctor` says of the checkpoint, run "
-                "`tidelog spark rebuild-index`, or read other batches (option slot)",
+                action="see what `tidelog spark doctor` says of the checkpoint, "
+                "or read other batches (option slot)",
             )
 
 

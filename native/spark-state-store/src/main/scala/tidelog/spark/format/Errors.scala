@@ -31,8 +31,8 @@ object CorruptObjectException {
       s"$where is damaged",
       expected,
       found,
-      "nothing has to be done, the segments' footers say the same; to make reading fast again, " +
-        "stop the query, run `tidelog spark rebuild-index`, and restart the query")
+      "nothing has to be done, the segments' footers say the same; a restarted query writes the " +
+        "roll-up of these batches again, and one that stays damaged is needed by none: delete it")
 }
 
 /** The bytes are in a format that only a newer release writes; nothing was read or changed. */

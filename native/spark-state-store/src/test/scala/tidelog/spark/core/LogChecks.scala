@@ -84,9 +84,9 @@ final class LogChecks(checks: Checks) {
       val commit = "v2\n{}\n{\"body\":{},\"crc32c\":\"00000000\"}".getBytes
       Checks.refused(
         "commits/7, line 3 is damaged; expected CRC32C 00000000; found 297bd0aa. Next: nothing " +
-          "has to be done, the segments' footers say the same; to make reading fast again, stop " +
-          "the query, run `tidelog spark rebuild-index`, and restart the query (a retry is " +
-          "safe).")(
+          "has to be done, the segments' footers say the same; a restarted query writes the " +
+          "roll-up of these batches again, and one that stays damaged is needed by none: delete " +
+          "it (a retry is safe).")(
         CommitFile.read(commit, "commits/7"))
     }
     checks.check("an index that points to other bytes is an error, not wrong state") {

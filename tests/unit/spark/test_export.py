@@ -1,5 +1,5 @@
 """`tidelog spark export` writes every live changelog as the file that Spark alone would have
-written, and `tidelog spark rebuild-index` the same index again, from what the segments say.
+written.
 """
 
 import json
@@ -12,15 +12,15 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import flipped, truncated
-from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
+from tests.unit.spark.synthetic import Synthetic, roll_up_object
 from tests.wire.servers import S3Server
 
 Objects = dict[str, bytes]
 
 
-def run(command: str, directory: Path, *options: str, exit_code: int = 0) -> dict[str, Any]:
-    result = tidelog("spark", command, directory, *options, "--json")
-    assert result.exit_code == exit_code, result.output
+def run(directory: Path, *options: str) -> dict[str, Any]:
+    result = tidelog("spark", "export", directory, *options, "--json")
+    assert result.exit_code == 0, result.output
     assert "must be stopped" in result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
     return found
@@ -84,7 +84,7 @@ def test_export_writes_what_a_retained_batch_needs_as_it_was_and_nothing_else(
 ) -> None:
     directory = lay_out(tmp_path, synthetic.objects)
     before = state_files(directory)
-    report = run("export", directory)
+    report = run(directory)
     assert state_files(directory) == modelled(synthetic, since)
     made = [data for name, data in modelled(synthetic, since).items() if name not in before]
     assert (report["written"], report["written_bytes"]) == (len(made), sum(map(len, made)))
@@ -92,7 +92,7 @@ def test_export_writes_what_a_retained_batch_needs_as_it_was_and_nothing_else(
     done = files(directory)
     assert {name: done[name] for name in synthetic.objects} == synthetic.objects
 
-    again = run("export", directory)
+    again = run(directory)
     assert (again["written"], again["present"]) == (0, len(made) + present)
     assert files(directory) == done
 
@@ -100,7 +100,7 @@ def test_export_writes_what_a_retained_batch_needs_as_it_was_and_nothing_else(
 def test_a_dry_run_reads_everything_and_writes_nothing(tmp_path: Path) -> None:
     synthetic = Synthetic().virtual(3)
     directory = lay_out(tmp_path, synthetic.objects)
-    report = run("export", directory, "--dry-run", "--remove-log")
+    report = run(directory, "--dry-run", "--remove-log")
     assert (report["dry_run"], report["written"], report["stripped"]) == (True, 6, 3)
     assert report["removed"] == 6
     assert files(directory) == synthetic.objects
@@ -113,10 +113,10 @@ def test_with_remove_log_what_is_left_is_a_checkpoint_of_spark_alone(tmp_path: P
     folder, _, leaf = next(iter(synthetic.model)).path.rpartition("/")
     sidecars[f"state/{folder}/.{leaf}.crc"] = b"old"
     directory = lay_out(tmp_path, synthetic.objects | sidecars)
-    report = run("export", directory, "--remove-log")
+    report = run(directory, "--remove-log")
     assert files(directory) == Synthetic().stock(13).objects
     assert (report["stripped"], report["removed"]) == (13, 13 * 2 + 2 + 1)
-    again = run("export", directory, "--remove-log")
+    again = run(directory, "--remove-log")
     assert (again["written"], again["stripped"], again["removed"]) == (0, 0, 0)
 
 
@@ -194,7 +194,7 @@ def test_damage_is_named_and_nothing_is_removed_overwritten_or_wrong(
 def test_a_segment_that_nothing_needs_may_be_damaged_while_the_log_stays(tmp_path: Path) -> None:
     synthetic, _ = damaged_orphan()
     directory = lay_out(tmp_path, synthetic.objects)
-    run("export", directory)
+    run(directory)
     assert state_files(directory) == modelled(synthetic)
 
 
@@ -216,109 +216,3 @@ def test_export_reads_and_writes_s3(moto: S3Server, monkeypatch: pytest.MonkeyPa
         listing = client.list_objects_v2(Bucket=moto.bucket, Prefix="spark-export/")
         found = {entry["Key"].removeprefix("spark-export/") for entry in listing["Contents"]}
     assert found == Synthetic().stock(12).objects.keys()
-
-
-def hurt(
-    synthetic: Synthetic,
-    line: Callable[[bytes], bytes] | None = None,
-    roll_up: Callable[[bytes], bytes] | None = lambda data: data,
-) -> tuple[Objects, Objects]:
-    """What a checkpoint is like before and after: some objects are changed, or gone with None."""
-    objects = dict(synthetic.objects)
-    if line:
-        objects["commits/1"] = line(objects["commits/1"])
-    for name in [name for name in objects if name.startswith("_tidelog/index/")][-1:]:
-        if roll_up:
-            objects[name] = roll_up(objects[name])
-        else:
-            del objects[name]
-    return objects, synthetic.objects
-
-
-def without_any_index() -> tuple[Objects, Objects]:
-    synthetic = Synthetic(operators=2).virtual(13)
-    kept = {
-        name: without_line(data) if name.startswith("commits/") else data
-        for name, data in synthetic.objects.items()
-        if not name.startswith("_tidelog/index/")
-    }
-    return kept, synthetic.objects
-
-
-def with_lost_attempts() -> tuple[Objects, Objects]:
-    synthetic = Synthetic().virtual(12)
-    for batch in (3, 11, 12):
-        synthetic.write_segments(list(synthetic.names(batch, attempt="f")), model=False)
-    return hurt(synthetic, without_line, None)
-
-
-def with_sidecars() -> tuple[Objects, Objects]:
-    """Checksum files of rewritten objects go."""
-    lost, whole = hurt(Synthetic().virtual(10), without_line, None)
-    folder, _, leaf = roll_up_object(0).rpartition("/")
-    return lost | {"commits/.1.crc": b"old", f"{folder}/.{leaf}.crc": b"old"}, whole
-
-
-TWENTY_THREE = Synthetic().virtual(23).purge(until=15)
-
-
-@pytest.mark.parametrize(
-    ("case", "lines", "roll_ups"),
-    [
-        (hurt(Synthetic().virtual(13)), [], []),
-        (hurt(Synthetic(stores=("default", "left")).virtual(3), without_line), [1], []),
-        (hurt(Synthetic(piece_bytes=10).virtual(3), without_line), [1], []),
-        (hurt(Synthetic().virtual(3), lambda data: data[:-9]), [1], []),
-        (hurt(Synthetic().virtual(3), lambda d: without_line(d) + b"\nnonsense"), [1], []),
-        (hurt(Synthetic().virtual(23), roll_up=None), [], [10]),
-        (hurt(TWENTY_THREE, roll_up=None), [], [10]),
-        (hurt(TWENTY_THREE, roll_up=flipped), [], [10]),
-        (hurt(TWENTY_THREE, roll_up=truncated), [], [10]),
-        (without_any_index(), list(range(13)), [0]),
-        (hurt(Synthetic().virtual(9)), [], []),
-        (with_lost_attempts(), [1], [0]),
-        (hurt(Synthetic().stock(4).virtual(4)), [], []),
-        (with_sidecars(), [1], [0]),
-    ],
-    ids=[
-        *("whole", "lost line", "lost line of pieces", "cut line", "line of nonsense"),
-        *("lost roll-up", "lost roll-up of purged batches", "flipped roll-up", "cut roll-up"),
-        *("no index", "window that is not complete", "lost attempts", "stock commits"),
-        "checksum files",
-    ],
-)
-def test_what_the_index_has_lost_is_written_as_it_was(
-    case: tuple[Objects, Objects], lines: list[int], roll_ups: list[int], tmp_path: Path
-) -> None:
-    lost, whole = case
-    directory = lay_out(tmp_path, lost)
-    planned = run("rebuild-index", directory, "--dry-run")
-    assert files(directory) == lost
-    report = run("rebuild-index", directory)
-    assert planned == {**report, "dry_run": True}
-    assert [part["first"] for part in report["lines"]] == lines
-    assert [part["first"] for part in report["roll_ups"]] == roll_ups
-    assert files(directory) == whole
-
-
-def test_a_damaged_roll_up_that_nothing_needs_goes(tmp_path: Path) -> None:
-    synthetic = Synthetic().virtual(35).snapshots(20).snapshots(30).purge(until=25)
-    objects = {**synthetic.objects, roll_up_object(0): b"nonsense"}
-    directory = lay_out(tmp_path, objects)
-    assert run("rebuild-index", directory)["deleted"] == [roll_up_object(0)]
-    del objects[roll_up_object(0)]
-    assert files(directory) == objects
-
-
-def test_what_cannot_be_mended_is_named_and_the_rest_is_mended(tmp_path: Path) -> None:
-    synthetic = Synthetic(executors=1).virtual(3)
-    objects = dict(synthetic.objects)
-    objects |= {f"commits/{batch}": without_line(objects[f"commits/{batch}"]) for batch in (1, 2)}
-    segment = synthetic.segments()[2]
-    objects[segment] = truncated(objects[segment])
-    directory = lay_out(tmp_path, objects)
-    report = run("rebuild-index", directory, exit_code=1)
-    assert report["lines"] == [{"first": 1, "last": 1, "changelogs": 2, "segments": 1}]
-    assert {lost["batch"] for lost in report["lost"]} == {2}
-    assert [problem["object"] for problem in report["damaged"]] == [segment]
-    assert files(directory) == {**objects, "commits/1": synthetic.objects["commits/1"]}

@@ -1,13 +1,10 @@
-"""What the commands write into a checkpoint: changelogs as files of their own, and the index again.
+"""What `tidelog spark export` writes into a checkpoint: changelogs as files of their own.
 
 Invariants: a changelog is written only where there is no file; one that is there must hold the same
-bytes. Nothing of the log is removed before every live changelog is a file. What can be read of the
-index stays as it is; an entry is written only if the segments' own footers or another part of the
-index have it; a committed id is never replaced by another. Repeating it does no harm.
+bytes. Nothing of the log is removed before every live changelog is a file. Repeating it does no
+harm.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,19 +12,14 @@ from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ConditionalPutError, ObjectExistsError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
-    INDEX,
     LOG,
     STATE,
-    Entries,
     QueryCheckpoint,
     by_segment,
     sidecar,
 )
-from tidelog.spark.checkpoint.commits import NamedId, with_index
-from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import ChangelogReader, Located
-from tidelog.spark.format.index import IndexDocument, IndexEntry, write_index
-from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
+from tidelog.spark.format.index import IndexEntry
 from tidelog.storage.port import ObjectStore, create_once
 
 
@@ -167,84 +159,3 @@ async def _replace(store: ObjectStore, checkpoint: QueryCheckpoint, name: str, d
 async def _remove_sidecar(store: ObjectStore, checkpoint: QueryCheckpoint, name: str) -> None:
     if sidecar(name) in checkpoint.objects:
         await store.delete(sidecar(name))
-
-
-@dataclass(frozen=True, slots=True)
-class RebuildPlan:
-    """What of the index is missing or damaged, and what belongs there."""
-
-    lines: dict[int, IndexDocument]
-    """Index lines to write, by batch."""
-    roll_ups: dict[int, IndexDocument]
-    """Roll-ups to write, by first batch."""
-    useless: tuple[str, ...]
-    """Damaged roll-ups of which nothing is needed any more: to delete."""
-
-    @property
-    def names(self) -> set[str]:
-        """The objects that are written or deleted."""
-        lines = {f"{COMMITS}{batch}" for batch in self.lines}
-        return lines | {INDEX + roll_up_name(first) for first in self.roll_ups} | {*self.useless}
-
-
-def plan_rebuild(checkpoint: QueryCheckpoint, located: Located) -> RebuildPlan:
-    """Decide what to write; `located` is with all footers. Raises nothing."""
-    lines = _lines(checkpoint, located.known)
-    roll_ups = _roll_ups(checkpoint, located.assessment)
-    written = {INDEX + roll_up_name(first) for first in roll_ups}
-    damaged = {name for name in checkpoint.damaged if name.startswith(INDEX)}
-    return RebuildPlan(lines, roll_ups, tuple(sorted(damaged - written)))
-
-
-def _lines(checkpoint: QueryCheckpoint, known: Entries) -> dict[int, IndexDocument]:
-    by_batch: dict[int, list[IndexEntry]] = defaultdict(list)
-    for entry in known.values():
-        if all(piece.segment in checkpoint.segments for piece in entry.pieces):
-            by_batch[entry.name.version - 1].append(entry)
-    lines = {}
-    for batch, commit in checkpoint.commits.items():
-        if commit.index is None:
-            named = [
-                entry
-                for name, entry in ((each.name, each) for each in by_batch[batch])
-                if NamedId(name.operator, name.partition, name.id) in commit.named
-            ]
-            if named or commit.damage is not None:
-                lines[batch] = _document(checkpoint, batch, batch, named)
-    return lines
-
-
-def _roll_ups(checkpoint: QueryCheckpoint, assessment: Assessment) -> dict[int, IndexDocument]:
-    live_by_window: dict[int, list[IndexEntry]] = defaultdict(list)
-    for entry in assessment.live:
-        batch = entry.name.version - 1
-        live_by_window[batch - batch % BATCHES_PER_ROLL_UP].append(entry)
-    roll_ups = {}
-    for first, entries in sorted(live_by_window.items()):
-        last = first + BATCHES_PER_ROLL_UP - 1
-        complete = checkpoint.newest is not None and last <= checkpoint.newest
-        if complete and first not in checkpoint.roll_ups:
-            roll_ups[first] = _document(checkpoint, first, last, entries)
-    return roll_ups
-
-
-async def write_index_again(
-    store: ObjectStore, checkpoint: QueryCheckpoint, plan: RebuildPlan
-) -> None:
-    """Write what a plan says: roll-ups first, as the plug-in does; raises what the store raises."""
-    for first, document in plan.roll_ups.items():
-        name = INDEX + roll_up_name(first)
-        await _replace(store, checkpoint, name, write_index(document).encode())
-    for batch, document in plan.lines.items():
-        line = with_index(checkpoint.commits[batch], document)
-        await _replace(store, checkpoint, f"{COMMITS}{batch}", line)
-    for name in plan.useless:
-        await store.delete(name)
-
-
-def _document(
-    checkpoint: QueryCheckpoint, first: int, last: int, entries: Iterable[IndexEntry]
-) -> IndexDocument:
-    kept = tuple(entries)
-    names = {piece.segment for entry in kept for piece in entry.pieces}
-    return IndexDocument(first, last, {name: checkpoint.segments[name] for name in names}, kept)
