@@ -1,9 +1,8 @@
-"""Plans: the settings that reach targets at the least cost, for every provider.
+"""Plans: the settings that reach targets at the least cost.
 
-Invariants: every candidate could be run as it stands, with options of `tidelog run`; candidates are
-the same for all providers, only prices differ, and amounts are compared within one currency. A
-recommendation meets every target; of those it is the cheapest, and of equally cheap ones the
-fastest to restore. Without one, the obstacle and the nearest candidate are named.
+Invariants: every candidate could be run as it stands, with options of `tidelog run`; amounts are
+compared within one currency. What is chosen meets every target if anything does; of that it is the
+cheapest, and of equally cheap ones the fastest to restore.
 """
 
 from collections.abc import Sequence
@@ -106,59 +105,39 @@ class PlanTargets:
         return found
 
     def distance(self, candidate: Candidate) -> float:
-        """The share by which the target that is missed most is missed."""
+        """The share by which the target that is missed most is missed; 0 or less: all are met."""
         return max(self.missed_by(candidate).values())
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A target that keeps the recommendation from being cheaper."""
-
-    target: PlanTarget
-    instead: Candidate
-    """What would be taken without it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """A target that no candidate meets, alone or together with the others."""
-
-    target: PlanTarget
-    alone: bool
-    """No candidate meets it, whatever the other targets; else they exclude each other."""
-    best: Candidate
-    """The candidate that comes closest to it; else the one that meets it and misses the others
-    by the least."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckpointPlan:
-    """What to choose at one provider."""
-
-    book: PriceBook
-    candidates: Sequence[Candidate]
-    met: bool
-    nearest: Candidate
-    """The recommendation when the targets are met, else what misses them by the least."""
-    bindings: tuple[Binding, ...] = ()
-    obstacles: tuple[Obstacle, ...] = ()
-
-
-def make_plans(
+def candidates(
     workload: Workload,
     settings: Settings,
     books: Sequence[PriceBook],
-    targets: PlanTargets,
     *,
     egress: bool = False,
-) -> list[CheckpointPlan]:
-    """A plan for each provider."""
+) -> list[Candidate]:
+    """All settings that are tried, at each provider in turn."""
     found = estimates(workload, settings)
-    priced = (
-        [Candidate(on, each, bill(book, each.usage, egress=egress)) for on, each in found]
+    return [
+        Candidate(on, each, bill(book, each.usage, egress=egress))
         for book in books
-    )
-    return [decide(book, each, targets) for book, each in zip(books, priced, strict=True)]
+        for on, each in found
+    ]
+
+
+def choose(found: Sequence[Candidate], targets: PlanTargets) -> Candidate:
+    """The recommendation if anything meets the targets, else what misses them by the least.
+
+    Costs are compared in the currency that most candidates have.
+    """
+    currency = mode(each.cost.currency for each in found)
+    comparable = [each for each in found if each.cost.currency == currency]
+    meeting = [each for each in comparable if targets.distance(each) <= 0]
+    if not meeting:
+        return min(comparable, key=targets.distance)
+    least = min(each.bill.total for each in meeting)
+    equal = [each for each in meeting if each.bill.total <= least * _EQUAL]
+    return min(equal, key=lambda each: each.estimate.restore_s)
 
 
 def estimates(workload: Workload, settings: Settings) -> list[tuple[Settings, Estimate]]:
@@ -186,57 +165,6 @@ def _with_interval(workload: Workload, settings: Settings, interval: float) -> S
     return settings.with_materialization(interval, target)
 
 
-def decide(book: PriceBook, found: Sequence[Candidate], targets: PlanTargets) -> CheckpointPlan:
-    """Choose among candidates, of which there is at least one."""
-    meeting = [each for each in found if targets.distance(each) <= 0]
-    if meeting:
-        chosen = _cheapest(meeting)
-        return CheckpointPlan(book, found, True, chosen, bindings=_bindings(found, targets, chosen))
-    nearest = min(found, key=targets.distance)
-    return CheckpointPlan(book, found, False, nearest, obstacles=_obstacles(found, targets))
-
-
-def _cheapest(found: Sequence[Candidate]) -> Candidate:
-    least = min(each.bill.total for each in found)
-    equal = [each for each in found if each.bill.total <= least * _EQUAL]
-    return min(equal, key=lambda each: each.estimate.restore_s)
-
-
-def _bindings(
-    found: Sequence[Candidate], targets: PlanTargets, chosen: Candidate
-) -> tuple[Binding, ...]:
-    """Targets without which a cheaper candidate would be chosen."""
-    without = {
-        target: [c for c in found if max({**targets.missed_by(c), target: 0.0}.values()) <= 0]
-        for target in PlanTarget
-    }
-    instead = {target: _cheapest(free) for target, free in without.items()}
-    return tuple(
-        Binding(target, cheaper)
-        for target, cheaper in instead.items()
-        if cheaper.bill.total * _EQUAL < chosen.bill.total
-    )
-
-
-def _obstacles(found: Sequence[Candidate], targets: PlanTargets) -> tuple[Obstacle, ...]:
-    """The targets that no candidate meets; if there are none, those that exclude each other."""
-    meeting = {
-        target: [each for each in found if targets.missed_by(each)[target] <= 0]
-        for target in targets.missed_by(found[0])
-    }
-    alone = [target for target, meet in meeting.items() if not meet]
-    if alone:
-        return tuple(
-            Obstacle(target, True, min(found, key=lambda each: targets.missed_by(each)[target]))
-            for target in alone
-        )
-    return tuple(
-        Obstacle(target, False, min(meet, key=targets.distance))
-        for target, meet in meeting.items()
-        if len(meet) < len(found)
-    )
-
-
 def in_currency(
     books: Sequence[PriceBook], budget: Money | None
 ) -> tuple[list[PriceBook], list[str]]:
@@ -257,16 +185,3 @@ def in_currency(
     others = [f"{b.provider} ({b.currency})" for b in books if b.currency != budget.currency]
     said = f"left out, because the budget is in {budget.currency}: {', '.join(others)}"
     return fitting, [said] if others else []
-
-
-def focus(plans: Sequence[CheckpointPlan], targets: PlanTargets) -> CheckpointPlan:
-    """The plan to look at: the cheapest that meets the targets, else what comes nearest.
-
-    Costs are compared in the currency that most providers have.
-    """
-    currency = mode(plan.book.currency for plan in plans)
-    comparable = [plan for plan in plans if plan.book.currency == currency]
-    meeting = [plan for plan in comparable if plan.met]
-    if meeting:
-        return min(meeting, key=lambda plan: plan.nearest.bill.total)
-    return min(comparable, key=lambda plan: targets.distance(plan.nearest))

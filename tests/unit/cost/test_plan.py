@@ -1,7 +1,7 @@
-"""Plans: what is recommended, what binds it, and what is said when nothing will do."""
+"""Plans: what is tried, and what is chosen."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,10 +14,9 @@ from tidelog.cost.plan import (
     Money,
     PlanTarget,
     PlanTargets,
-    decide,
-    focus,
+    candidates,
+    choose,
     in_currency,
-    make_plans,
 )
 from tidelog.cost.prices import Bill, built_in_books, choose_books
 from tidelog.errors import ConfigError
@@ -38,63 +37,41 @@ BASE = estimate_changelog(WORKLOAD, SETTINGS)
 FOUND = [candidate(10, 5, 100), candidate(60, 10, 50), candidate(600, 60, 20)]
 
 
-def candidates(workload: Workload, settings: Settings) -> Sequence[Candidate]:
-    (plan,) = make_plans(workload, settings, [S3], PlanTargets(settings.checkpoint_interval))
-    return plan.candidates
-
-
 def usd(amount: float) -> Money:
     return Money(amount, "USD")
 
 
-def test_without_targets_the_cheapest_is_recommended() -> None:
-    plan = decide(S3, FOUND, PlanTargets(1.0))
-    assert plan.nearest is FOUND[2]
-    assert plan.bindings == ()
-
-
-def test_the_cheapest_that_meets_the_targets_is_recommended_and_the_binding_one_named() -> None:
-    plan = decide(S3, FOUND, PlanTargets(1.0, restore_s=30, budget=usd(70)))
-    assert plan.nearest is FOUND[1]
-    (binding,) = plan.bindings
-    assert (binding.target, binding.instead) == (PlanTarget.RESTORE, FOUND[2])
+@pytest.mark.parametrize(
+    ("asked", "chosen"),
+    [
+        ({}, 2),
+        ({"restore_s": 30, "budget": usd(70)}, 1),
+        # Twice the budget and twice the time are nearer than five times one of them.
+        ({"restore_s": 30, "budget": usd(10)}, 2),
+        ({"restore_s": 9, "budget": usd(45)}, 1),
+        ({"budget": Money(1, "CNY")}, 2),
+    ],
+    ids=["no targets", "met", "out of reach", "exclude each other", "of another currency"],
+)
+def test_the_cheapest_that_meets_the_targets_is_chosen_or_what_comes_nearest(
+    asked: dict[str, Any], chosen: int
+) -> None:
+    assert choose(FOUND, PlanTargets(1.0, **asked)) is FOUND[chosen]
 
 
 def test_of_equally_cheap_ones_the_fastest_restore_is_recommended() -> None:
     flat = [candidate(600, 60, 20.0), candidate(300, 30, 20.1), candidate(60, 10, 30)]
-    assert decide(S3, flat, PlanTargets(1.0)).nearest is flat[1]
+    assert choose(flat, PlanTargets(1.0)) is flat[1]
 
 
-def test_a_target_that_nothing_meets_is_the_obstacle() -> None:
-    plan = decide(S3, FOUND, PlanTargets(1.0, restore_s=30, budget=usd(10)))
-    assert not plan.met
-    (obstacle,) = plan.obstacles
-    assert (obstacle.target, obstacle.alone, obstacle.best) == (PlanTarget.BUDGET, True, FOUND[2])
-    assert plan.nearest is FOUND[2]  # twice the budget and twice the time, not five times one
-
-
-def test_targets_that_exclude_each_other_are_named_with_what_each_takes() -> None:
-    plan = decide(S3, FOUND, PlanTargets(1.0, restore_s=9, budget=usd(45)))
-    assert not plan.met
-    assert plan.nearest is FOUND[1]
-    assert [(o.target, o.alone, o.best) for o in plan.obstacles] == [
-        (PlanTarget.RESTORE, False, FOUND[0]),
-        (PlanTarget.BUDGET, False, FOUND[2]),
-    ]
-
-
-def test_checkpoints_that_take_longer_than_asked_are_an_obstacle() -> None:
+def test_checkpoints_that_take_longer_than_asked_are_missed() -> None:
     slow = [
         replace(one, estimate=replace(one.estimate, cycle_s=cycle))
         for one, cycle in zip(FOUND, (3.0, 2.0, 4.0), strict=True)
     ]
-    plan = decide(S3, slow, PlanTargets(1.0))
-    assert not plan.met
-    assert [(o.target, o.best) for o in plan.obstacles] == [(PlanTarget.CHECKPOINT, slow[1])]
-
-
-def test_a_budget_in_another_currency_is_no_target() -> None:
-    assert decide(S3, FOUND, PlanTargets(1.0, budget=Money(1, "CNY"))).nearest is FOUND[2]
+    targets = PlanTargets(1.0)
+    assert choose(slow, targets) is slow[1]
+    assert targets.missed_by(slow[1]) == {PlanTarget.CHECKPOINT: 1.0}
 
 
 @pytest.mark.parametrize("targets", [{"restore_s": 0.0}, {"budget": Money(0, "USD")}])
@@ -104,7 +81,7 @@ def test_targets_that_mean_nothing_are_refused(targets: dict[str, object]) -> No
 
 
 def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
-    found = candidates(WORKLOAD, SETTINGS)
+    found = candidates(WORKLOAD, SETTINGS, [S3])
     intervals = [one.interval_s for one in found]
     assert intervals[-1] is None and set(intervals[:-1]) <= set(INTERVALS)
     for one in found[:-1]:
@@ -115,30 +92,31 @@ def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
 
 def test_a_job_whose_tables_never_keep_up_still_has_candidates() -> None:
     heavy = Workload(2_000_000, 10**9)
-    found = candidates(heavy, SETTINGS)
+    found = candidates(heavy, SETTINGS, [S3])
     assert len(found) > 2
     assert {one.estimate.trigger for one in found[:-1]} <= {"bandwidth", "log size"}
 
 
 def test_intervals_are_not_shorter_than_those_of_checkpoints() -> None:
     rare = replace(SETTINGS, checkpoint_interval=30.0)
-    found = candidates(WORKLOAD, rare)
+    found = candidates(WORKLOAD, rare, [S3])
     assert min(one.interval_s for one in found if one.interval_s is not None) == 30.0
 
 
 def test_costs_fall_and_restores_grow_with_the_interval() -> None:
-    found = [one for one in candidates(WORKLOAD, SETTINGS) if one.interval_s]
+    found = [one for one in candidates(WORKLOAD, SETTINGS, [S3]) if one.interval_s]
     restores = [one.estimate.restore_s for one in found]
     assert restores == sorted(restores)
     assert found[0].bill.total > 3 * found[-1].bill.total
 
 
-def test_the_cheapest_provider_that_meets_the_targets_is_looked_at() -> None:
+def test_the_cheapest_provider_that_meets_the_targets_is_chosen() -> None:
     targets = PlanTargets(1.0, restore_s=30, budget=usd(60))
-    plans = make_plans(WORKLOAD, SETTINGS, choose_books([], []), targets)
-    shown = focus(plans, targets)
-    usd_plans = [plan for plan in plans if plan.book.currency == "USD"]
-    assert shown.nearest.bill.total == min(plan.nearest.bill.total for plan in usd_plans)
+    found = candidates(WORKLOAD, SETTINGS, choose_books([], []))
+    chosen = choose(found, targets)
+    meeting = [c for c in found if c.cost.currency == "USD" and targets.distance(c) <= 0]
+    assert {c.bill.provider for c in meeting} > {chosen.bill.provider}
+    assert chosen.bill.total <= 1.01 * min(c.bill.total for c in meeting)
 
 
 def test_a_budget_leaves_other_currencies_out_and_says_so() -> None:
