@@ -43,19 +43,13 @@ def _operator(operator: OperatorReport) -> Fields:
         "compared_subtasks": operator.compared,
         **_peak(operator.peak),
         "log_share": operator.log_share,
-        "windows": None if operator.windows is None else _windows(operator.windows),
+        "windows": _windows(operator.windows),
         "subtasks": [_subtask(each) for each in operator.subtasks],
     }
 
 
-def _windows(windows: WindowReport) -> Fields:
-    return {
-        **fields_of(windows, "peak", "shared"),
-        "windows_per_record": windows.windows_per_record,
-        "slices_per_record": windows.slices_per_record,
-        "bytes_per_record": windows.bytes_per_record,
-        **_peak(windows.peak),
-    }
+def _windows(windows: WindowReport | None) -> Fields | None:
+    return None if windows is None else {**fields_of(windows, "peak"), **_peak(windows.peak)}
 
 
 def _subtask(subtask: SubtaskReport) -> Fields:
@@ -107,7 +101,7 @@ def show_report(output: Output, report: Fields) -> None:
     output.line()
     show_table(output, _OPERATORS, report["operators"], none=None)
     for operator in report["operators"]:
-        if operator["windows"] is not None and operator["windows"]["ratio"] is not None:
+        if operator["windows"] is not None:
             _show_windows(output, operator["id"], operator["windows"])
     _show_reasons(output, report["operators"])
     _show_store(output, report)
@@ -148,39 +142,22 @@ _BILLS: Final[Sequence[Column]] = (
 
 
 def _show_windows(output: Output, operator: str, windows: Fields) -> None:
-    def some(key: str) -> str | None:
-        return None if windows[key] is None else short(windows[key])
-
-    spans, per_record = "windows of unknown size", windows["bytes_per_record"]
-    if windows["windows_per_record"] is not None:
-        spans = (
-            f"windows of {span(windows['size_ms'] / 1000)}, one every "
-            f"{span(windows['slide_ms'] / 1000)}, {windows['windows_per_record']:g} per record"
-        )
-    record = "" if per_record is None else f"; a record that opens all of its: {per_record:.0f} B"
     output.line()
     output.line(
-        f"{operator}: {spans}; {some('slices_per_s')} slices/s of {some('slice_bytes')} B, "
-        f"{some('timers_per_s')} timers/s of {some('timer_bytes')} B"
-    )
-    output.line(
-        "  2 x (slices + timers) x bytes x interval = "
+        f"{operator}: 2 x (slices + timers) x bytes x interval = "
         f"{_size(windows['predicted_peak_bytes'])}, measured "
-        f"{_size(windows['measured_peak_bytes'])}, ratio {_ratio(windows['ratio'])}"
-    )
-    output.line(
-        f"  a slice is written {windows['writes_per_slice'] or 0:.2f} times before it goes (the "
-        f"rule supposes 1){record}"
+        f"{_size(windows['measured_peak_bytes'])}, ratio {_ratio(windows['ratio'])}; "
+        f"{short(windows['deletes_per_s'])} rows/s go, written "
+        f"{windows['writes_per_row']:.2f} times before (the rule supposes 1)"
     )
 
 
 def _show_reasons(output: Output, operators: Sequence[Fields]) -> None:
     reasons: dict[str, list[str]] = defaultdict(list)
     for operator in operators:
-        windows, compared = operator["windows"], operator["compared_subtasks"]
-        missing = operator["missing"] or (windows and windows["missing"])
-        if missing:
-            reasons[missing].append(operator["id"])
+        compared = operator["compared_subtasks"]
+        if operator["missing"]:
+            reasons[operator["missing"]].append(operator["id"])
         if 0 < compared < len(operator["subtasks"]):
             partly = f"{compared} of {len(operator['subtasks'])} subtasks compared"
             reasons[partly].append(operator["id"])

@@ -11,15 +11,13 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Final
 
-from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.concurrency import Progress, no_progress
-from tidelog.cost.measured.facts import JobHistory, MeasuredLog, MeasuredSnapshot, StoredBytes
+from tidelog.cost.measured.facts import JobHistory, MeasuredSnapshot, StoredBytes
 from tidelog.cost.measured.history import read_history, read_stored, without_dropped
 from tidelog.cost.measured.intervals import contiguous_runs, seconds
-from tidelog.cost.measured.log import block_facts, read_log, subtasks_of, written
-from tidelog.cost.measured.operators import combine_of, report_operators
+from tidelog.cost.measured.log import block_facts, read_log, subtasks_of
+from tidelog.cost.measured.operators import combine_of, has_windows, report_operators
 from tidelog.cost.measured.report import OperatorReport, OverheadReport
-from tidelog.cost.measured.windows import Span, fullest_logs, window_states, with_windows
 from tidelog.cost.model.usage import Flow, Reads, Usage
 from tidelog.engines import Engine
 from tidelog.errors import ConfigError
@@ -32,10 +30,9 @@ _COARSE: Final = 0.1
 async def measure(
     store: ObjectStore,
     engine: Engine,
-    span: Span | None = None,
     progress: Progress = no_progress,
 ) -> OverheadReport:
-    """Measure the overhead of the job in a store; `span` are windows that its states do not say.
+    """Measure the overhead of the job in a store.
 
     Raises ConfigError (the checkpoint of a Spark query), ObjectNotFoundError (no job), RestoreError
     (no checkpoint, or a Spark job that failed), CorruptObjectError and FormatVersionError, and what
@@ -45,10 +42,10 @@ async def measure(
     history, checkpoints = await read_history(store)
     stored = await read_stored(store)
     states = subtasks_of(checkpoints)
-    blocks = block_facts(await read_log(engine, states, progress))
+    windowed = [operator for operator, own in history.states.items() if has_windows(own)]
+    blocks = block_facts(await read_log(engine, states, progress, windowed))
     history, dropped = await without_dropped(store, history, blocks)
     operators = report_operators(history, blocks)
-    operators = await _windows(engine, span, history, states, operators, progress)
     return _report(store.url, engine.name, history, stored, operators, dropped)
 
 
@@ -60,30 +57,6 @@ async def _require_job(store: ObjectStore) -> None:
             found="the checkpoint of a Spark query, which has no materializations",
             action="use `tidelog spark checkpoints URL` for what its log holds",
         )
-
-
-async def _windows(
-    engine: Engine,
-    span: Span | None,
-    history: JobHistory,
-    states: Mapping[MeasuredLog, SubtaskState],
-    operators: Sequence[OperatorReport],
-    progress: Progress,
-) -> list[OperatorReport]:
-    """The operators, those with windows compared with the rule for windows."""
-    kept = {id: window_states(infos, span) for id, infos in history.states.items()}
-    logs = {
-        interval.peak_log: states[interval.peak_log]
-        for operator in operators
-        if kept[operator.id] is not None
-        for interval in fullest_logs(operator)
-    }
-    rows = written(logs, await read_log(engine, logs, progress, by_state=True)) if logs else {}
-    return [
-        operator if windows is None else with_windows(operator, windows, rows)
-        for operator in operators
-        for windows in [kept[operator.id]]
-    ]
 
 
 def _report(

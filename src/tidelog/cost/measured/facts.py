@@ -74,6 +74,8 @@ class Tally:
     changes: int = 0
     raw_bytes: int = 0
     stored_bytes: int = 0
+    deletes: int = 0
+    """Changes that delete a row, where they are counted."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
@@ -81,6 +83,7 @@ class Tally:
             self.changes + other.changes,
             self.raw_bytes + other.raw_bytes,
             self.stored_bytes + other.stored_bytes,
+            self.deletes + other.deletes,
         )
 
 
@@ -92,14 +95,6 @@ class BlockFacts:
     """The blocks of each subtask in each checkpoint."""
     distinct: Mapping[SubtaskId, Tally] = field(default_factory=dict)
     """The blocks of each subtask, each counted once, however many checkpoints name it."""
-
-
-class Written(NamedTuple):
-    """Changes of one state of one subtask in the log of one checkpoint."""
-
-    log: MeasuredLog
-    state_id: int
-    deletes: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from operator import add
 from statistics import fmean
 from typing import Final
 
+from tidelog.checkpoint.manifest import StateInfo
 from tidelog.cost.measured.facts import BlockFacts, JobHistory, MeasuredSnapshot, Point, Tally
 from tidelog.cost.measured.intervals import (
     Interval,
@@ -29,8 +30,9 @@ from tidelog.cost.measured.report import (
     Comparison,
     OperatorReport,
     SubtaskReport,
+    WindowReport,
 )
-from tidelog.cost.model.formulas import log_peak_bytes
+from tidelog.cost.model.formulas import log_peak_bytes, window_log_peak_bytes
 from tidelog.cost.model.settings import Settings
 from tidelog.ids import SubtaskId
 
@@ -119,9 +121,7 @@ def _too_few(materializations: int, seconds: float, checkpoint_s: float) -> str:
 
 
 def report_operators(history: JobHistory, blocks: BlockFacts) -> list[OperatorReport]:
-    """Every operator with state of the newest checkpoint; what is special about windows is left
-    out.
-    """
+    """Every operator with state of the newest checkpoint."""
     found = contiguous_runs(history.snapshots)
     newest = history.snapshots[-1]
     # Subtasks of another parallelism are others, even if they have the same number.
@@ -144,6 +144,7 @@ def _report(
     rates = [each.changes_per_s for each in subtasks if each.changes_per_s is not None]
     spans = [each.interval_s for each in compared if each.interval_s is not None]
     logs, tables = _sizes(whos, found)
+    peak = _sum(each.peak for each in compared)
     return OperatorReport(
         id=operator,
         subtasks=subtasks,
@@ -153,12 +154,40 @@ def _report(
         ),
         interval_s=fmean(spans) if spans else None,
         compared=len(compared),
-        peak=_sum(each.peak for each in compared),
+        peak=peak,
         log_bytes=fmean(logs),
         most_log_bytes=max(logs),
         table_bytes=fmean(tables),
-        windows=None,
+        windows=_windows(compared, blocks, sum(rates), fmean(spans), peak) if peak else None,
         missing=None if compared else _reason_of(subtasks),
+    )
+
+
+def has_windows(states: Iterable[StateInfo]) -> bool:
+    """Whether an operator with these states keeps windows."""
+    return any(info.kind.startswith("window-") for info in states)
+
+
+def _windows(
+    compared: Sequence[SubtaskReport],
+    blocks: BlockFacts,
+    changes_per_s: float,
+    interval_s: float,
+    peak: Comparison,
+) -> WindowReport | None:
+    """The rule for windows, from the fullest logs; None where no deletes were counted in them."""
+    logs = (blocks.by_log[each.peak_log] for subtask in compared for each in subtask.intervals)
+    tally = reduce(add, logs, Tally())
+    if not tally.deletes:
+        return None
+    deletes_per_s = changes_per_s * tally.deletes / tally.changes
+    row_bytes = tally.stored_bytes / tally.changes
+    return WindowReport(
+        deletes_per_s=deletes_per_s,
+        writes_per_row=tally.changes / tally.deletes - 1,
+        peak=Comparison(
+            window_log_peak_bytes(deletes_per_s, row_bytes, interval_s), peak.measured_bytes
+        ),
     )
 
 

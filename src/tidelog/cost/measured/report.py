@@ -51,47 +51,13 @@ class SubtaskReport:
 
 @dataclass(frozen=True, slots=True)
 class WindowReport:
-    """The rule for windows: 2 x (slice + timer) rate x bytes x interval.
+    """The rule for windows: 2 x (slice + timer) rate x bytes x interval."""
 
-    A slice is what is stored of windows as one: where they share no slices, a window.
-    """
-
-    size_ms: int | None
-    """Length of the windows; None when no state and no option says it."""
-    slide_ms: int | None
-    shared: bool = False
-    """Windows share slices, so a record is in one."""
-    slices_per_s: float | None = None
-    """Slices a second that the last of their windows fired: rows deleted."""
-    timers_per_s: float | None = None
-    slice_bytes: float | None = None
-    """Bytes of a change of a slice's row, as stored."""
-    timer_bytes: float | None = None
-    """Bytes of a change of a timer, both of its rows, as stored."""
-    writes_per_slice: float | None = None
-    """Times that a slice's row is written before it is deleted; the rule supposes 1."""
-    peak: Comparison | None = None
-    missing: str | None = None
-
-    @property
-    def windows_per_record(self) -> float | None:
-        """Windows that hold one record: size / slide."""
-        return self.size_ms / self.slide_ms if self.size_ms and self.slide_ms else None
-
-    @property
-    def slices_per_record(self) -> float | None:
-        """Slices that keep one record."""
-        return 1.0 if self.shared else self.windows_per_record
-
-    @property
-    def bytes_per_record(self) -> float | None:
-        """Log for a record that opens all of its windows, until they have fired."""
-        windows, slices = self.windows_per_record, self.slices_per_record
-        if windows is None or slices is None:
-            return None
-        if self.slice_bytes is None or self.timer_bytes is None:
-            return None
-        return 2 * (slices * self.slice_bytes + windows * self.timer_bytes)
+    deletes_per_s: float
+    """Rows of slices and timers deleted a second."""
+    writes_per_row: float
+    """Times that a row is written before it is deleted; the rule supposes 1."""
+    peak: Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +80,7 @@ class OperatorReport:
     table_bytes: float
     """Materializations in a retained checkpoint, on average."""
     windows: WindowReport | None
+    """None without windows, and before one has fired."""
     missing: str | None
 
     @property

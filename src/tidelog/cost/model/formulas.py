@@ -18,21 +18,14 @@ def log_peak_bytes(writes_per_s: float, bytes_per_write: float, interval_s: floa
     return writes_per_s * bytes_per_write * interval_s
 
 
-def window_log_peak_bytes(
-    slices_per_s: float,
-    timers_per_s: float,
-    slice_bytes: float,
-    timer_bytes: float,
-    interval_s: float,
-) -> float:
+def window_log_peak_bytes(rows_per_s: float, row_bytes: float, interval_s: float) -> float:
     """The same for windows: 2 x (slice + timer) rate x bytes x interval.
 
-    Every slice and every timer is written once and deleted once, hence the 2; each counts with
-    its own rate and its own bytes. A slice that is updated while it is open adds ordinary writes.
+    Every slice and every timer is a row that is written once and deleted once, hence the 2;
+    `row_bytes` is the mean of both. A slice that is updated while it is open adds ordinary writes.
     Windows that share no slices, as those of Flink's window operator, are a slice each.
     """
-    per_s = slices_per_s * slice_bytes + timers_per_s * timer_bytes
-    return 2 * log_peak_bytes(1, per_s, interval_s)
+    return 2 * log_peak_bytes(rows_per_s, row_bytes, interval_s)
 
 
 _BASE64: Final = 4 / 3

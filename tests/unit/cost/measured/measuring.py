@@ -7,16 +7,13 @@ from tests.support.jobs import store_of
 from tests.unit.verify.stores import engine_on
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.report import OperatorReport, OverheadReport
-from tidelog.cost.measured.windows import Span
 from tidelog.storage.port import ObjectStore
 
 
-def measured(
-    objects: Mapping[str, bytes] | ObjectStore, span: Span | None = None
-) -> OverheadReport:
+def measured(objects: Mapping[str, bytes] | ObjectStore) -> OverheadReport:
     """The report on a store with these objects."""
     store = store_of(objects) if isinstance(objects, Mapping) else objects
-    return asyncio.run(measure(store, engine_on(store), span))
+    return asyncio.run(measure(store, engine_on(store)))
 
 
 def operator(report: OverheadReport, id: str) -> OperatorReport:

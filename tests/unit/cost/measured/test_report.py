@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.support.damage import last_segment
-from tests.support.jobs import contents, every_kind, filled, store_of, virtual_effects, word_count
-from tests.support.jobs import run as run_words
+from tests.support.jobs import filled, store_of, virtual_effects
 from tests.unit.cost.measured.facts import WHO, blocks, history, snapshot, steady
 from tests.unit.cost.measured.jobs import aggregate, aggregated, run, windowed
 from tests.unit.cost.measured.measuring import measured, operator
@@ -20,12 +19,10 @@ from tidelog.cost.measured.history import read_history
 from tidelog.cost.measured.intervals import contiguous_runs
 from tidelog.cost.measured.operators import report_operators
 from tidelog.cost.measured.report import OverheadReport
-from tidelog.cost.measured.windows import Span
 from tidelog.engines import LocalEngine, WorkerConfig
 from tidelog.errors import CorruptObjectError, RestoreError
 from tidelog.ids import Slot
 from tidelog.storage import object_names
-from tidelog.storage.memory import MemoryStore
 
 
 def test_figures_of_a_steady_log_are_exact() -> None:
@@ -145,24 +142,6 @@ def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
     assert f"left out: {len(dropped)} checkpoints" in report.notes[0]
     with pytest.raises(RestoreError, match="retain"):
         measured_while_dropping(*log)
-
-
-def test_windows_that_a_processor_keeps_need_the_options() -> None:
-    job = every_kind([f"word-{n % 40}" for n in range(2_000)])
-    store = MemoryStore()
-    run_words(store, job)
-    assert operator(measured(contents(store)), "process").windows is None
-    found = operator(measured(contents(store), Span(10_000, 2_000)), "process").windows
-    assert found is not None
-    assert (found.size_ms, found.slide_ms, found.windows_per_record) == (10_000, 2_000, 5)
-    assert found.peak is None and found.missing is not None
-
-
-def test_an_operator_without_timers_has_no_windows() -> None:
-    store = MemoryStore()
-    run_words(store, word_count())
-    report = measured(contents(store), Span(10_000, 2_000))
-    assert all(each.windows is None for each in report.operators)
 
 
 def test_objects_of_the_log_are_counted_where_none_is_missed() -> None:

@@ -143,7 +143,7 @@ def test_every_change_is_uploaded_once(
 def test_the_rules_of_thumb_are_their_formulas() -> None:
     assert log_peak_bytes(10_000, 50, 600) == 300e6
     # 100 windows a second of 60 bytes, each with a timer of 30, cut every 10 minutes.
-    assert window_log_peak_bytes(100, 100, 60, 30, 600) == 2 * 100 * (60 + 30) * 600
+    assert window_log_peak_bytes(100 + 100, (60 + 30) / 2, 600) == 2 * 100 * (60 + 30) * 600
 
 
 def test_a_segment_lives_until_its_last_subtask_has_materialized_and_no_checkpoint_names_it() -> (
