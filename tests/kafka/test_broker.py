@@ -1,4 +1,4 @@
-"""The broker of tests and examples: what it needs, and that it leaves nothing running."""
+"""The broker of the tests: what it needs, and that it leaves nothing running."""
 
 import os
 import stat
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.kafka import reason_without
+from tests.support.kafka_broker import Broker, kafka_jars
 from tidelog.errors import ConfigError, StoreUnreachableError
-from tidelog.examples.kafka_broker import Broker, kafka_jars
 from tidelog.spark.plugin import toolchain
 
 
@@ -22,7 +22,7 @@ def test_a_broker_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = """
         import os, sys
         from pathlib import Path
-        from tidelog.examples.kafka_broker import Broker
+        from tests.support.kafka_broker import Broker
         directory = Path(sys.argv[1])
         (directory / "server.properties").touch()  # it was started before
         broker = Broker(directory)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.kafka.jobs import read, values
 from tests.support.kafka import Topics, reason_without
+from tests.support.kafka_broker import Broker
 from tidelog import (
     CorruptObjectError,
     DeadLetterTopic,
@@ -17,7 +18,6 @@ from tidelog import (
     StoreUnreachableError,
 )
 from tidelog.connectors.kafka.client import library
-from tidelog.examples.kafka_broker import Broker
 
 
 def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:

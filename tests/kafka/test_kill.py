@@ -15,8 +15,8 @@ import pytest
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.support.depth import more_in_depth
 from tests.support.kafka import Topics, reason_without
+from tests.support.kafka_broker import Broker
 from tidelog.connectors.kafka.client import library
-from tidelog.examples.kafka_broker import Broker
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
 WHAT = more_in_depth(("job", "job", "both"), (*["job"] * 8, "broker", "both"))

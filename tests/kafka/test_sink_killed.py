@@ -13,8 +13,8 @@ from tests.kafka.killed_job import SPLITS, TOTAL
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.support.depth import more_in_depth
 from tests.support.kafka import Topics, reason_without
+from tests.support.kafka_broker import Broker
 from tidelog.connectors.kafka.client import library
-from tidelog.examples.kafka_broker import Broker
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
 ROUNDS = more_in_depth(4, 10)

@@ -9,9 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from tests.support.kafka_broker import Broker, admin_client, kafka_jars
 from tidelog.connectors.kafka.client import library
 from tidelog.errors import ConfigError
-from tidelog.examples.kafka_broker import Broker, admin_client, kafka_jars
 
 _GIVE_UP_S = 60
 _numbers = count()

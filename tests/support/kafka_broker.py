@@ -1,4 +1,4 @@
-"""A broker of Apache Kafka for tests and examples: one process on the loopback interface.
+"""A broker of Apache Kafka for tests: one process on the loopback interface.
 
 Invariants: it may be killed at any moment and started again on the same data and the same ports;
 it does not outlive the process that started it. Its jars are those of KAFKA_HOME, else fetched once
