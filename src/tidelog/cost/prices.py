@@ -165,7 +165,7 @@ def bill(book: PriceBook, usage: Usage, *, egress: bool = False) -> Bill:
         put=usage.puts_per_s * thousands * book.put_per_1000,
         list=usage.reads.lists * thousands * book.list_per_1000,
         get=usage.reads.gets * thousands * book.get_per_1000,
-        delete=usage.deletes_per_s * thousands * book.delete_per_1000,
+        delete=usage.puts_per_s * thousands * book.delete_per_1000,
         transfer=(usage.uploaded_per_s * book.upload_gb + usage.reads.bytes * read) * gigabytes,
     )
 

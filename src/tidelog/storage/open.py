@@ -105,8 +105,6 @@ class Connections:
         above = url.removesuffix(f"/{path}")
         if above not in self._made:
             self._made[above] = connect(above)
-        from tidelog.storage.open import StoreBelow  # noqa: PLC0415  # for partitions
-
         return StoreBelow(self._made[above], path)
 
     async def close(self) -> None:

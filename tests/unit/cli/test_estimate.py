@@ -19,14 +19,7 @@ from tidelog.cli.values import count, duration_text, latency, short, span, to_by
 from tidelog.cost.plan import Money
 
 JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")
-STRATEGIES = [
-    "changelog",
-    "incremental",
-    "spark-hdfs",
-    "spark-rocksdb",
-    "spark-changelog",
-    "spark-tidelog",
-]
+STRATEGIES = ["changelog", "incremental"]
 
 
 @pytest.fixture(autouse=True)
@@ -47,11 +40,11 @@ def test_all_strategies_stand_side_by_side_with_all_providers() -> None:
     assert result.exit_code == 0
     usage, cost = result.stdout.split("\n\n")[:2]
     assert [line.split()[0] for line in usage.splitlines()[1:]] == STRATEGIES
-    assert cost.splitlines()[0].split()[-6:] == STRATEGIES
+    assert cost.splitlines()[0].split()[-2:] == STRATEGIES
     rows = {line.split()[0]: line.split()[1:] for line in cost.splitlines()[1:]}
     assert rows["aliyun-oss-standard"][0] == "CNY"
     assert rows["aws-s3-standard"][0] == "USD"
-    assert len(rows) == 5 and all(len(row) == 7 for row in rows.values())
+    assert len(rows) == 5 and all(len(row) == 3 for row in rows.values())
 
 
 def test_prices_that_are_out_of_date_are_said_to_be() -> None:
@@ -74,7 +67,7 @@ def test_json_has_the_figures_of_the_table_and_their_parts() -> None:
             strategy["stored_bytes"]
         )
         assert sum(kind["per_day"] for kind in strategy["objects"]) == pytest.approx(
-            strategy["objects_per_day"]
+            strategy["puts_per_day"]
         )
         (bill,) = strategy["bills"]
         lines = ("storage", "put", "list", "get", "delete", "transfer")
@@ -94,13 +87,13 @@ def test_every_field_is_documented(command: str) -> None:
     if command == "plan":
         section += DOCUMENT[DOCUMENT.index("## tidelog estimate\n") :]
     found = set(keys(json.loads(result.stdout)))
-    assert len(found) > 30
+    assert len(found) > 25
     assert {key for key in found if f"`{key}`" not in section} == set()
 
 
 def test_settings_change_the_figures() -> None:
     def total(*options: str) -> float:
-        arguments = ("--strategy", "changelog", "--provider", "aws-s3-standard", "--json")
+        arguments = ("--provider", "aws-s3-standard", "--json")
         document = json.loads(tidelog("estimate", *JOB, *arguments, *options).stdout)
         found: float = document["strategies"][0]["bills"][0]["total"]
         return found
@@ -108,14 +101,6 @@ def test_settings_change_the_figures() -> None:
     assert total("--checkpoint-interval", "10s") < 0.7 * total()
     assert total("--materialize-interval", "5m", "--replay-target", "1m") < total()
     assert total("--egress", "--restores-per-month", "100") > total()
-
-
-def test_chosen_strategies_come_in_the_order_asked_for() -> None:
-    result = tidelog("estimate", *JOB, "--strategy", "spark-hdfs", "--strategy", "changelog")
-    assert [line.split()[0] for line in result.stdout.splitlines()[1:3]] == [
-        "spark-hdfs",
-        "changelog",
-    ]
 
 
 def test_the_state_s_size_stands_for_the_number_of_keys() -> None:

@@ -175,9 +175,6 @@ def book(**changes: float) -> PriceBook:
         ({"delete_per_1000": 13.0}, Flow("a", 1.0, 1, 1), {}, "delete", 2_628 * 13),
         ({"list_per_1000": 7.0}, Flow("a", 1.0, 1, 1), {"lists": 2.0}, "list", 2_628 * 14),
         ({"get_per_1000": 11.0}, Flow("a", 1.0, 1, 1), {"gets": 3.0}, "get", 2_628 * 33),
-        # A rename is a copy and a DELETE more.
-        ({"put_per_1000": 1.0}, Flow("a", 1.0, 1, 1, 2.0), {}, "put", 2_628 * 2),
-        ({"delete_per_1000": 1.0}, Flow("a", 1.0, 1, 1, 2.0), {}, "delete", 2_628 * 2),
         ({"upload_gb": 0.5}, Flow("a", MONTHLY, 10 * GB, 1), {}, "transfer", 5.0),
         (
             {"retrieval_gb": 0.25, "egress_gb": 2.0},

@@ -13,14 +13,11 @@ from tidelog.cli.output import Output
 from tidelog.cli.store.options import EXIT_OK
 from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
-from tidelog.cost.model.estimate import Strategy
-from tidelog.cost.model.spark import SparkOptions, estimate_spark
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.options.units import show_duration
 
 _COLUMNS: Final[Sequence[Column]] = (
     ("a day", "strategy", str),
-    ("objects", "objects_per_day", short),
     ("PUT", "puts_per_day", short),
     ("LIST", "lists_per_day", short),
     ("GET", "gets_per_day", short),
@@ -45,48 +42,29 @@ _COLUMNS: Final[Sequence[Column]] = (
     default=show_duration(MaterializeConfig().replay_target),
     help="A table is uploaded early when a restart would replay its log for longer.",
 )
-@click.option(
-    "--strategy",
-    "strategies",
-    type=click.Choice([strategy.value for strategy in Strategy]),
-    multiple=True,
-    help="What to compare; may be repeated.  [default: all]",
-)
-@option(
-    "--stores",
-    type=click.IntRange(min=1),
-    default=1,
-    help="Spark: state stores per partition; 4 for a stream-stream join.",
-)
-@click.option(
-    "--rename", is_flag=True, help="Spark: files are written by rename, a copy on object stores."
-)
 def command(
     output: Output,
     job: DescribedJob,
     materialize_interval: float,
     replay_target: float,
-    strategies: tuple[str, ...],
-    stores: int,
-    rename: bool,
 ) -> int:
     """Estimate storage, requests, traffic, restore time and monthly cost; needs no store.
 
-    Compares ways to make the same state durable: tidelog with and without changelog, Spark's own
-    state stores, and Spark with tidelog's plug-in. What the figures mean, and how good they are:
-    docs/guides/estimate.md.
+    Compares two ways to make the same state durable: with the changelog and without. What the
+    figures mean, and how good they are: docs/guides/estimate.md.
     """
     settings = job.settings.with_materialization(materialize_interval, replay_target)
     job = replace(job, settings=settings)
-    spark = SparkOptions(stores, rename)
-    found = [_estimated(Strategy(name), job, spark) for name in strategies or Strategy]
+    found = [
+        estimate_fields(each) | {"bills": job.prices.bills(each.usage, egress=job.egress)}
+        for estimate in (estimate_changelog, estimate_incremental)
+        for each in [estimate(job.workload, settings)]
+    ]
     if output.as_json:
         fields = job.fields()
         fields["settings"] |= {
             "materialize_interval_s": materialize_interval,
             "replay_target_s": replay_target,
-            "stores": stores,
-            "rename": rename,
         }
         output.document(fields | {"strategies": found})
     else:
@@ -94,17 +72,6 @@ def command(
         own = [f"{each['strategy']}: {warning}" for each in found for warning in each["warnings"]]
         job.prices.show(output, *own)
     return EXIT_OK
-
-
-def _estimated(strategy: Strategy, job: DescribedJob, spark: SparkOptions) -> dict[str, Any]:
-    """One strategy with its bills."""
-    if strategy is Strategy.CHANGELOG:
-        found = estimate_changelog(job.workload, job.settings)
-    elif strategy is Strategy.INCREMENTAL:
-        found = estimate_incremental(job.workload, job.settings)
-    else:
-        found = estimate_spark(strategy, job.workload, job.settings, spark)
-    return estimate_fields(found) | {"bills": job.prices.bills(found.usage, egress=job.egress)}
 
 
 def _show(output: Output, job: DescribedJob, found: Sequence[dict[str, Any]]) -> None:
@@ -121,9 +88,6 @@ def _show(output: Output, job: DescribedJob, found: Sequence[dict[str, Any]]) ->
         if each["log"] is not None:
             output.line()
             output.line(_log(each["log"], each["materialize_s"]))
-    if any(not each["replay_counted"] for each in found):
-        output.line()
-        output.line("restore: when the log is longest; of Spark requests and bytes, without replay")
 
 
 def _log(log: dict[str, float], materialize_s: float) -> str:

@@ -97,7 +97,7 @@ def _show(
             [
                 _interval(each),
                 "-" if each.replay_target_s is None else duration_text(each.replay_target_s),
-                "-" if each.estimate.checkpoint_s is None else span(each.estimate.checkpoint_s),
+                span(each.estimate.checkpoint_s),
                 span(each.estimate.restore_s),
                 "-" if each.estimate.log is None else size(int(each.estimate.log.peak_bytes)),
                 short(each.estimate.usage.puts_per_s * DAY_S),

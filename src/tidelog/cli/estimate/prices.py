@@ -101,7 +101,7 @@ def object_fields(usage: Usage) -> list[dict[str, Any]]:
     """The kinds of objects that are written, as JSON."""
     return [
         {
-            **fields_of(flow, "per_s", "requests"),
+            **fields_of(flow, "per_s"),
             "per_day": flow.per_s * DAY_S,
             "stored_bytes": flow.stored_bytes,
         }

@@ -23,7 +23,6 @@ from tidelog.cost.model.restoring import Fetch, Objects, reads, restore_s, side_
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.tables import (
     MaterializationTrigger,
-    TableRules,
     TableUploads,
     materializing,
     snapshot,
@@ -189,12 +188,11 @@ def estimate_changelog(workload: Workload, settings: Settings) -> Estimate:
 
 def estimate_incremental(workload: Workload, settings: Settings) -> Estimate:
     """Estimate a job without changelog."""
-    # No row is written between the two flushes of such a snapshot, so there is one.
-    rules = TableRules(flushes_per_snapshot=1)
 
     def at(cycle_s: float) -> _Job:
         rows = flushes(workload, settings.parallelism, settings.flush, cycle_s).all_rows
-        table = snapshot(workload, settings.parallelism, rules, rows / cycle_s, cycle_s)
+        # No row is written between the two flushes of such a snapshot, so there is one.
+        table = snapshot(workload, settings.parallelism, rows / cycle_s, cycle_s, flushes=1)
         return _Job(settings, cycle_s, TableUploads(table, cycle_s, cycle_s, 0.0), None)
 
     return _estimate(Strategy.INCREMENTAL, _keeping_up(at, settings))
@@ -219,7 +217,6 @@ def _estimate(strategy: Strategy, job: _Job) -> Estimate:
         cycle_s=job.lasting_s,
         checkpoint_s=job.checkpoint_s(),
         restore_s=restore_s(fetch, settings),
-        replay_counted=True,
         warnings=tuple(_warnings(job, usage.uploaded_per_s / settings.processes)),
     )
 

@@ -1,7 +1,7 @@
 """What an estimate says of one way to make state durable.
 
 Invariant: strategies answer the same questions, so they can stand side by side; what a strategy
-does not have, or was not measured, is None.
+does not have is None.
 """
 
 from dataclasses import dataclass
@@ -17,14 +17,6 @@ class Strategy(StrEnum):
     """tidelog with its changelog on."""
     INCREMENTAL = "incremental"
     """tidelog with its changelog off: RocksDB's new files at every checkpoint."""
-    SPARK_HDFS = "spark-hdfs"
-    """Spark's default store."""
-    SPARK_ROCKSDB = "spark-rocksdb"
-    """Spark's RocksDB store without changelog."""
-    SPARK_CHANGELOG = "spark-changelog"
-    """Spark's RocksDB store with changelog."""
-    SPARK_TIDELOG = "spark-tidelog"
-    """The same with tidelog's plug-in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +43,9 @@ class Estimate:
     usage: Usage
     cycle_s: float
     """Seconds between two checkpoints: longer than asked for when one takes longer."""
-    checkpoint_s: float | None
+    checkpoint_s: float
     restore_s: float
     """Seconds of a restore when the log is longest, without the start of the process."""
-    replay_counted: bool
-    """The restore contains the time to replay changes."""
     materialize_s: float | None = None
     """Seconds between two materializations of a subtask."""
     trigger: str | None = None

@@ -1,8 +1,7 @@
 """How a job is run: what an estimate varies and a plan searches.
 
 Invariants: settings of the runtime have the runtime's own types and defaults; a process is one job
-with one store, as the embedded runtime has it, or one executor of Spark, and processes share the
-work evenly.
+with one store, as the embedded runtime has it, and processes share the work evenly.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,12 +30,11 @@ class Settings:
     """The settings of a job and what is around it; times in seconds."""
 
     parallelism: int = 1
-    """Subtasks with keyed state, over all processes; partitions of Spark."""
+    """Subtasks with keyed state, over all processes."""
     processes: int = 1
     checkpoint_interval: float = Schedule().interval
-    """Seconds between checkpoints; on Spark, between two batches."""
     retain: int = 3
-    """Checkpoints kept; Spark keeps `minBatchesToRetain` instead."""
+    """Checkpoints kept."""
     restores_per_month: float = 30.0
     sources: int | None = None
     """Subtasks of sources, over all processes; None: as many as have keyed state."""

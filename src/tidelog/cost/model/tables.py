@@ -22,7 +22,8 @@ from tidelog.materialize.materializer import LOOK_S
 from tidelog.materialize.pacing import TRANSFERS
 from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, RocksOptions
 
-MEMTABLE_ROW_BYTES: Final = 20
+_ROCKS: Final = RocksOptions()
+_MEMTABLE_ROW_BYTES: Final = 20
 """What a row takes in a memtable besides key and value: number, lengths, skip list; estimated from
 when RocksDB flushes."""
 _LEVEL_BYTES: Final = 256 << 20
@@ -36,18 +37,6 @@ _ROUNDS: Final = 8
 them."""
 _LEAST_SHARE: Final = 0.1
 """Share of the bandwidth that tables get when the log leaves them nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class TableRules:
-    """How a table turns changes into files; sizes in bytes."""
-
-    memtable_bytes: int = LARGEST_MEMTABLE
-    level0_files: int = RocksOptions().level0_files
-    """Files of level 0 that start a merge."""
-    file_bytes: int = RocksOptions().target_file_bytes
-    flushes_per_snapshot: int = 2
-    """Once ahead, while the job runs, and once when the snapshot is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +59,32 @@ class TableUpload:
 def snapshot(
     workload: Workload,
     subtasks: float,
-    rules: TableRules,
     changes_per_s: float,
     interval_s: float,
+    flushes: int = 2,
 ) -> TableUpload:
     """Uploads every `interval_s` seconds of a table that holds 1 / `subtasks` of the keys.
 
-    `changes_per_s` are those of all tables, as the write buffer lets them through.
+    `changes_per_s` are those of all tables, as the write buffer lets them through. A table is
+    flushed once ahead of a snapshot, while the job runs, and once when it is taken: `flushes`.
     """
     # Rows that are overwritten take room in a memtable, too.
-    row = workload.row_bytes + MEMTABLE_ROW_BYTES
-    fill_s = rules.memtable_bytes / (changes_per_s / subtasks * row)
+    row = workload.row_bytes + _MEMTABLE_ROW_BYTES
+    fill_s = LARGEST_MEMTABLE / (changes_per_s / subtasks * row)
     filled = int(interval_s // fill_s)
     full_bytes = workload.distinct(fill_s) / subtasks * workload.table_row_bytes
     # What is flushed ahead of a snapshot; the flush at the snapshot itself adds a few rows.
     rest_s = interval_s - filled * fill_s
     rest_bytes = workload.distinct(rest_s) / subtasks * workload.table_row_bytes
-    flushed = rules.flushes_per_snapshot
-    merges, rests, full, new_full = _level0(filled, flushed, rules.level0_files)
+    merges, rests, full, new_full = _level0(filled, flushes)
     merged = workload.table_bytes / subtasks
-    base_files = ceil(merged / rules.file_bytes)
-    rewritten = _rewritten(rules, merges, merged, filled, filled * full_bytes + rest_bytes)
+    base_files = ceil(merged / _ROCKS.target_file_bytes)
+    rewritten = _rewritten(merges, merged, filled + flushes, filled * full_bytes + rest_bytes)
     rewritten_files = rewritten / merged * base_files
-    stored_files = base_files + full + rests * flushed
+    stored_files = base_files + full + rests * flushes
     return TableUpload(
         new_bytes=new_full * full_bytes + rest_bytes + rewritten,
-        new_files=new_full + flushed + rewritten_files,
+        new_files=new_full + flushes + rewritten_files,
         stored_bytes=merged + full * full_bytes + rests * rest_bytes,
         stored_files=stored_files,
         descriptor_bytes=descriptor_bytes(stored_files, _PRIVATE_BYTES),
@@ -105,12 +94,12 @@ def snapshot(
     )
 
 
-def _level0(filled: int, at_snapshot: int, most: int) -> tuple[float, float, float, float]:
+def _level0(filled: int, at_snapshot: int) -> tuple[float, float, float, float]:
     """Level 0 with `filled` files of full memtables between two snapshots, on average: (merges
     between them, snapshots whose own flushes lie there, files of full memtables that lie there,
     those of them that are new).
     """
-    files = filled + at_snapshot
+    files, most = filled + at_snapshot, _ROCKS.level0_files
     merges = min(1.0, files / most) if filled else 1 / ceil(most / at_snapshot)
     rests = (1 / merges + 1) / 2
     # Before a snapshot's own flushes there are 0 to `most` - 1, in steps of the common divisor.
@@ -119,13 +108,11 @@ def _level0(filled: int, at_snapshot: int, most: int) -> tuple[float, float, flo
     return merges, rests, full, min(full, filled * (1 - merges / 2))
 
 
-def _rewritten(
-    rules: TableRules, merges: float, table_bytes: float, filled: int, flushed_bytes: float
-) -> float:
-    """Bytes below level 0 that merges renew between two snapshots."""
+def _rewritten(merges: float, table_bytes: float, files: int, flushed_bytes: float) -> float:
+    """Bytes below level 0 that merges renew between two snapshots, which flush so many files."""
     deep = table_bytes > _LEVEL_BYTES
     below = table_bytes / _LEVEL_RATIO if deep else table_bytes
-    gathered = rules.level0_files / (filled + rules.flushes_per_snapshot) * flushed_bytes
+    gathered = _ROCKS.level0_files / files * flushed_bytes
     # Where level 0 is smaller than its share, its files are merged with each other until it is not.
     small = gathered * _LEVEL_RATIO < below
     rewritten = _LEVEL_RATIO * flushed_bytes if small else merges * below
@@ -166,14 +153,14 @@ def materializing(
     changes_per_s = log.changes / cycle_s * settings.processes
     log_per_s = log.segment_bytes / cycle_s
     of_subtask = 1 / settings.keyed_per_process
-    table = snapshot(workload, subtasks, TableRules(), changes_per_s, interval)
+    table = snapshot(workload, subtasks, changes_per_s, interval)
     trigger, early = _first_trigger(
         settings, table.stored_bytes, changes_per_s / subtasks, log_per_s * of_subtask
     )
     period = interval if early >= interval else interval / ceil(interval / early)
     longest, upload = min(interval, early), 0.0
     for _ in range(_ROUNDS):
-        table = snapshot(workload, subtasks, TableRules(), changes_per_s, period)
+        table = snapshot(workload, subtasks, changes_per_s, period)
         upload = _upload_s(settings, table, log_per_s)
         taken = upload * settings.keyed_per_process
         if taken > period:

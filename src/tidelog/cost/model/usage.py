@@ -20,8 +20,6 @@ class Flow:
     per_s: float
     bytes: float
     life_s: float
-    requests: float = 1.0
-    """PUT-class requests per object: 2 where a rename is a copy."""
 
     @property
     def stored(self) -> float:
@@ -57,23 +55,13 @@ class Usage:
     reads: Reads
 
     @property
-    def objects_per_s(self) -> float:
-        """Objects written."""
+    def puts_per_s(self) -> float:
+        """PUT requests: objects written, and as many are deleted."""
         return sum(flow.per_s for flow in self.flows)
 
     @property
-    def puts_per_s(self) -> float:
-        """PUT and COPY requests."""
-        return sum(flow.per_s * flow.requests for flow in self.flows)
-
-    @property
-    def deletes_per_s(self) -> float:
-        """DELETE requests; a rename deletes what it copied."""
-        return self.puts_per_s
-
-    @property
     def uploaded_per_s(self) -> float:
-        """Bytes uploaded; a copy within the store moves none."""
+        """Bytes uploaded."""
         return sum(flow.bytes_per_s for flow in self.flows)
 
     @property

@@ -2,13 +2,13 @@
 
 import pytest
 
-from tidelog.cost.model.tables import TableRules, snapshot
+from tidelog.cost.model.tables import snapshot
 from tidelog.cost.model.workload import Workload
 
 
 def test_the_subtasks_share_the_table() -> None:
     workload = Workload(10_000, 10_000_000)
-    eight = snapshot(workload, 8, TableRules(), 10_000, 60.0)
+    eight = snapshot(workload, 8, 10_000, 60.0)
     assert workload.table_bytes <= 8 * eight.stored_bytes <= 1.5 * workload.table_bytes
 
 
@@ -36,6 +36,5 @@ def test_recorded_uploads_of_rocksdb_are_estimated_within_a_factor_of_two(
     workload = Workload(
         changes, keys, key_bytes=key_bytes, value_bytes=9, state_bytes=int(table_bytes)
     )
-    rules = TableRules(flushes_per_snapshot=flushes)
-    estimated = snapshot(workload, 1, rules, changes, 1.0)
+    estimated = snapshot(workload, 1, changes, 1.0, flushes)
     assert recorded / 2 <= estimated.new_bytes <= recorded * 2
