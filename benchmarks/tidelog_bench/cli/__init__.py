@@ -1,4 +1,4 @@
-"""`tidelog bench`: experiments, sessions, comparisons, reports."""
+"""`tidelog bench`: experiments, sessions, reports."""
 
 from typing import Final
 
@@ -6,14 +6,11 @@ import click
 
 from tidelog.cli.lazy import LazyCommand, LazyGroup
 
-COMMAND: Final = LazyCommand(
-    "tidelog_bench.cli", "Run the benchmarks, compare sessions, write a report."
-)
+COMMAND: Final = LazyCommand("tidelog_bench.cli", "Run the benchmarks and write a report.")
 """`tidelog bench`, found through the entry point `tidelog.commands`."""
 _COMMANDS: Final = {
     name: LazyCommand(f"tidelog_bench.cli.{module}", about)
     for name, module, about in (
-        ("compare", "results:compare", "Show what moved beyond noise between two sessions."),
         ("list", "run:list_experiments", "List the experiments and how long each takes."),
         ("report", "results:report", "Write an HTML page of a session, or print its summary."),
         ("run", "run:run", "Run experiments and record every trial."),
@@ -26,5 +23,5 @@ _COMMANDS: Final = {
 def command() -> None:
     """Run the benchmarks: pairs of runs that alternate, recorded as JSON lines, and their report.
 
-    Begin with `tidelog bench run all --quick`; it takes ten minutes at most.
+    Begin with `tidelog bench run all --quick`; it takes some ten minutes.
     """

@@ -1,4 +1,4 @@
-"""`tidelog bench`: sessions run, are recorded, go on after an interruption, and are compared."""
+"""`tidelog bench`: sessions run, are recorded, and go on after an interruption."""
 
 import contextlib
 import io
@@ -76,7 +76,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The registry holds the toys alone."""
     found = {experiment.name: experiment for experiment in bench_toy.EXPERIMENTS}
     monkeypatch.setattr(registry, "experiments", lambda: found)
-    for module in ("cli.run", "cli.results", "report.answer"):
+    for module in ("cli.run", "report.answer"):
         monkeypatch.setattr(f"tidelog_bench.{module}.experiments", lambda: found)
     yield
 
@@ -346,47 +346,16 @@ def test_list_says_what_is_compared_and_what_is_missing(tmp_path: Path) -> None:
     assert "All together: standard 0:27, quick 0:03; a quick session ends after 9:30" in listed
 
 
-def test_compare_tells_what_moved_from_what_is_noise(tmp_path: Path) -> None:
-    for seed in ("1", "101", "3"):
-        bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "4", "--seed", seed)
-    first, second, third = sorted((tmp_path / "results").glob("*.jsonl"))
-    moved = bench(tmp_path, "compare", first.stem, second.stem, "--json")
-    document = json.loads(moved.stdout)
-    verdicts = {(c["of"], c["figure"]): c["verdict"] for c in document["changes"]}
-    assert verdicts == {
-        ("on", "value_ms"): "worse",
-        ("off", "value_ms"): "worse",
-        ("on / off", "value_ms"): "same",
-    }
-    # Seeds 1 to 4 against 3 to 6: the ranges overlap.
-    noise = bench(tmp_path, "compare", first.stem, third.stem, "--json")
-    assert {c["verdict"] for c in json.loads(noise.stdout)["changes"]} == {"same"}
-    failing = bench(tmp_path, "compare", first.stem, second.stem, "--fail-on-worse")
-    assert failing.exit_code == 1
-    assert "2 of 3 figures moved beyond noise" in failing.stdout
-
-
-def test_two_machines_are_compared_by_ratios_alone(tmp_path: Path) -> None:
-    bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "4")
-    here = only_session(tmp_path)
-    text = here.read_text().replace(f'"cores":{os.cpu_count()}', '"cores":999')
-    here.with_name("20990101T000000Z-quick.jsonl").write_text(text)
-    result = bench(tmp_path, "compare", "latest~1", "latest", "--json")
-    document = json.loads(result.stdout)
-    assert document["one_machine"] is False
-    assert {change["of"] for change in document["changes"]} == {"on / off"}
-
-
 def test_sessions_are_listed_and_an_ambiguous_name_is_refused(tmp_path: Path) -> None:
     bench(tmp_path, "run", "toy-value", "--quick")
     path = only_session(tmp_path)
     path.with_name(path.stem + "-again.jsonl").write_text(path.read_text())
     rows = json.loads(bench(tmp_path, "sessions", "--json").stdout)
     assert [row["trials"] for row in rows] == [2, 2]
-    result = bench(tmp_path, "compare", path.stem[:-1], "latest")
+    result = bench(tmp_path, "report", path.stem[:-1], "--terminal")
     assert result.exit_code == 2 and "2 of 2 sessions" in result.stderr
     # A whole name is meant, though another one begins with it.
-    assert bench(tmp_path, "compare", path.stem, "latest").exit_code == 0
+    assert bench(tmp_path, "report", path.stem, "--terminal").exit_code == 0
 
 
 FREE = {"settings", "figures", "series", "notes", "machine", "versions", "ratios"}
@@ -411,7 +380,6 @@ def test_every_field_of_the_json_output_is_documented(tmp_path: Path, broken: Pa
     printed = [
         *ran.splitlines(),
         tidelog("bench", "list", "--json").stdout,
-        bench(tmp_path, "compare", "latest", "latest", "--json").stdout,
         bench(tmp_path, "sessions", "--json").stdout,
     ]
     found = {key for document in printed for key in keys(json.loads(document))}
