@@ -85,8 +85,9 @@ def test_what_a_newer_release_stored_is_refused_and_an_older_slot_restored(
     name, newer = part(objects)
     hurt = damaged(objects, name, newer)
     store = store_of(hurt)
-    with pytest.raises(FormatVersionError, match=name):
+    with pytest.raises(FormatVersionError, match=name) as refused:
         finish(store)
+    assert "or restore an older slot" in refused.value.action
     assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, hurt))
     older = newest_without(objects, name)
     assert finish(store, restore_slot=older).restored_slot == older

@@ -311,7 +311,8 @@ def newer(name: str, offset: int, expected: str, found: str) -> FormatVersionErr
         f"object {name}, byte {offset}",
         expected=expected,
         found=found,
-        action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+        action="use the tidelog release that wrote it, or a newer one, or restore an older slot "
+        "(`tidelog checkpoints list URL` shows them); nothing in it was changed",
     )
 
 

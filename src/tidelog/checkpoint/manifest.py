@@ -352,4 +352,5 @@ def encode_descriptor(descriptor: Descriptor) -> bytes:
 
 def decode_descriptor(data: bytes, name: str) -> Descriptor:
     """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
-    return open_document(data, name, Descriptor)
+    older = ", or restore an older slot (`tidelog checkpoints list URL` shows them)"
+    return open_document(data, name, Descriptor, older)

@@ -47,8 +47,9 @@ def seal_document(body: msgspec.Struct) -> bytes:
     return b'{"body":' + raw + b',"crc32c":"' + checksum(raw).encode() + b'"}\n'
 
 
-def open_document(data: bytes, name: str, kind: type[T]) -> T:
-    """Check and decode the document stored as `name`.
+def open_document(data: bytes, name: str, kind: type[T], otherwise: str = "") -> T:
+    """Check and decode the document stored as `name`; `otherwise` is what else may be done about
+    one that a newer release has written.
 
     Raises CorruptObjectError (not a document, wrong checksum, wrong shape),
     FormatVersionError (written by a newer release) and ConfigError (encrypted: the store was
@@ -73,7 +74,8 @@ def open_document(data: bytes, name: str, kind: type[T]) -> T:
         f"object {name}",
         expected=f"document format <= {FORMAT_VERSION}",
         found=f"format {version}",
-        action="use the tidelog release that wrote it, or a newer one; nothing was changed",
+        action=f"use the tidelog release that wrote it, or a newer one{otherwise}; nothing in it "
+        "was changed",
     )
 
 

@@ -39,8 +39,9 @@ def spark_action(action: str = BRING_BACK, place: str | None = None) -> Iterator
             action=action,
         ) from error
     except FormatVersionError as error:
-        if place is None:
-            raise
         raise FormatVersionError(
-            f"object {place}", expected=error.expected, found=error.found, action=error.action
+            f"object {place}" if place else error.what,
+            expected=error.expected,
+            found=error.found,
+            action="use the tidelog release that wrote it, or a newer one",
         ) from error
