@@ -9,7 +9,7 @@ import compileall
 import statistics
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -120,6 +120,8 @@ def _compare(
 ) -> Comparison:
     """All pairs of one workload."""
     workload = WORKLOADS[name]
+    jobs = {"base": workload.base_job or workload.job, "today": workload.job}
+    workloads = {side: replace(workload, job=job) for side, job in jobs.items()}
     inputs = cached(f"{name}-{share}", lambda to: workload.draw(to, share))
     runs: dict[str, list[Run]] = {side: [] for side in sources}
     stores: dict[str, Path | None] = dict.fromkeys(sources)
@@ -131,7 +133,7 @@ def _compare(
                 prepare(source, workload, inputs, store)
         for pair in range(pairs):
             for side in list(sources) if pair % 2 == 0 else reversed(list(sources)):
-                runs[side].append(run(sources[side], workload, inputs, stores[side]))
+                runs[side].append(run(sources[side], workloads[side], inputs, stores[side]))
                 seconds = runs[side][-1].cpu_s
                 click.echo(f"{name}: pair {pair + 1} of {pairs}, {side} {seconds:.2f} s", err=True)
     base, today = Figures.of(runs["base"]), Figures.of(runs["today"])

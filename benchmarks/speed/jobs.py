@@ -1,6 +1,6 @@
 """The jobs that are compared, besides the built-in word count.
 
-Invariant: they use only what the revision in `base` has as well.
+Invariant: but for `sessions`, they use only what the revision in `base` has as well.
 """
 
 from collections.abc import Iterator
@@ -38,6 +38,22 @@ def windows(arguments: JobArguments) -> Job:
         .key_by(lambda row: row.user)
         .window(60_000, value_of=lambda row: row.amount, combine=lambda a, b: a + b)
         .sink(Files(arguments.output or "", fields=("user", "window", "amount")))
+    )
+    return job
+
+
+def sessions(arguments: JobArguments) -> Job:
+    """Rows of JSON lines, summed in sessions of some twenty rows by key."""
+    from tidelog import Session  # noqa: PLC0415  # not in the base
+
+    job = Job("sessions")
+    (
+        job.source(JsonLines(arguments.required_input()))
+        .event_time(lambda row: row.ms)
+        .key_by(lambda row: row.user)
+        .window(Session("10m"))
+        .sum(lambda row: row.amount)
+        .sink(Files(arguments.output or "", fields=("user", "start", "end", "amount")))
     )
     return job
 

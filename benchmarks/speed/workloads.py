@@ -28,6 +28,8 @@ class Workload:
     parallelism: int = 1
     restored_from: int | None = None
     """The parallelism of an earlier run which this one restores and which has read everything."""
+    base_job: str | None = None
+    """What the base runs on the same input, where it has not what the job needs."""
 
 
 def _words(folder: Path, count: float, size: int, distinct: float) -> None:
@@ -77,6 +79,9 @@ WORKLOADS: Final[dict[str, Workload]] = {
     "files": Workload("wordcount", _library),
     "rows": Workload("jobs:revenue", lambda to, share: _rows(to, 240_000 * share)),
     "windows": Workload("jobs:windows", lambda to, share: _rows(to, 160_000 * share)),
+    "sessions": Workload(
+        "jobs:sessions", lambda to, share: _rows(to, 500_000 * share), base_job="jobs:windows"
+    ),
     "restore": Workload("jobs:visits", _users, parallelism=2, restored_from=2),
     "rescale": Workload("jobs:visits", _users, parallelism=3, restored_from=2),
 }

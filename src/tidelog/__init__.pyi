@@ -62,8 +62,12 @@ from .runtime.config import UnalignedConfig as UnalignedConfig
 from .runtime.control.server import serve_control as serve_control
 from .runtime.graph import Job as Job
 from .runtime.graph import KeyedStream as KeyedStream
-from .runtime.graph import OutputTag as OutputTag
 from .runtime.graph import Stream as Stream
+from .runtime.node import OutputTag as OutputTag
+from .runtime.operators.window_kinds import Count as Count
+from .runtime.operators.window_kinds import Session as Session
+from .runtime.operators.window_kinds import Sliding as Sliding
+from .runtime.operators.window_kinds import Tumbling as Tumbling
 from .runtime.restore.choose import RestoreFrom as RestoreFrom
 from .runtime.runner import JobResult as JobResult
 from .runtime.runner import JobRunner as JobRunner
@@ -76,6 +80,7 @@ from .runtime.status.observe import status_of as status_of
 from .runtime.status.opentelemetry import export_metrics as export_metrics
 from .runtime.status.prometheus import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
+from .runtime.windowed_stream import WindowedStream as WindowedStream
 from .settings.resolve import load_config as load_config
 from .state.config import FlushConfig as FlushConfig
 from .state.config import RestoreConfig as RestoreConfig

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sqlite3
 import sys
+from ast import literal_eval
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -161,6 +162,86 @@ def test_windows_count_by_event_time(here: Path, capsys: pytest.CaptureFixture[s
     add_rows(here / "logs" / "1.jsonl", requests(1, 2, 11))
     run(names_of("event-time 0")["job"], here / "store")
     assert capsys.readouterr().out.splitlines() == ["('a', 0, 2)", "('a', 600000, 1)"]
+
+
+TRAFFIC = [(0, 5), (20, 7), (70, 1), (301, 9), (310, 9), (900, 4)]
+"""Seconds and bytes of requests."""
+
+
+def printed(capsys: pytest.CaptureFixture[str], job: Job, here: Path) -> list[Any]:
+    """What a job prints of the traffic of one server."""
+    rows = [{"server": "a", "time_ms": at * 1000, "bytes": n} for at, n in TRAFFIC]
+    add_rows(here / "logs" / "1.jsonl", rows)
+    run(job, here / "store")
+    return list(map(literal_eval, capsys.readouterr().out.splitlines()))
+
+
+def test_a_mean_is_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, names_of("windows 0")["job"], here)
+    assert found == [("a", 35 / 6)]
+
+
+def test_tumbling_windows_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, names_of("windows 1")["job"], here)
+    assert found == [("a", 0, 31), ("a", 600_000, 4)]
+
+
+def test_sliding_windows_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, names_of("windows 2")["job"], here)
+    assert found == [
+        *[("a", -300_000, 7), ("a", 0, 9), ("a", 300_000, 9)],
+        *[("a", 600_000, 4), ("a", 900_000, 4)],
+    ]
+
+
+def test_sessions_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, names_of("windows 3")["job"], here)
+    assert found == [
+        *[("a", 0, 50_000, 2), ("a", 70_000, 100_000, 1)],
+        *[("a", 301_000, 340_000, 2), ("a", 900_000, 930_000, 1)],
+    ]
+
+
+def test_windows_of_a_hundred_records_are_printed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"server": "a", "bytes": n} for n in range(250)]
+    add_rows(here / "logs" / "1.jsonl", rows)
+    run(names_of("windows 4")["job"], here / "store")
+    assert capsys.readouterr().out.splitlines() == ["('a', 49.5)", "('a', 149.5)"]
+
+
+def test_windows_take_late_records_for_an_hour(here: Path) -> None:
+    late = [(60, 50), (80, 2), (10, 8)]
+    rows = [
+        {"server": "a", "time_ms": minute * MINUTE_MS, "bytes": n}
+        for minute, n in [(0, 1), (30, 3), *[(30, 0)] * 20_000, *late, *[(80, 0)] * 20_000, (1, 6)]
+    ]
+    add_rows(here / "logs" / "1.jsonl", rows)
+    run(names_of("windows 5")["job"], here / "store")
+    sums = [tuple(row) for row in rows_of(here / "sums")]
+    assert [value for _, start, value in sums if start == 0] == [1]
+    assert [value for _, start, value in sums if start == 10 * MINUTE_MS] == [8]
+    assert rows_of(here / "late") == [{"server": "a", "time_ms": MINUTE_MS, "bytes": 6}]
+
+
+def test_the_records_of_sessions_are_printed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = printed(capsys, names_of("windows 6")["job"], here)
+    assert found == [("a", [5, 7]), ("a", [1]), ("a", [9, 9]), ("a", [4])]
+
+
+def test_the_largest_requests_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = printed(capsys, names_of("windows 7")["job"], here)
+    assert found == [("a", 0, [9, 9]), ("a", 600_000, [4])]
+
+
+def test_the_first_request_of_each_size_is_printed(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = printed(capsys, names_of("windows 8")["job"], here)
+    assert found == [0, 20_000, 70_000, 301_000, 900_000]
 
 
 def test_late_records_go_to_their_side_output(here: Path) -> None:

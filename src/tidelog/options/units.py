@@ -5,7 +5,13 @@ read back as the same number.
 """
 
 import re
+from datetime import timedelta
 from typing import Final
+
+from tidelog.errors import ConfigError
+
+Length = int | timedelta | str
+"""A length of time: milliseconds, a `timedelta`, or a text such as `30s` or `1m`."""
 
 _SECONDS: Final = {
     **{"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0},
@@ -33,6 +39,26 @@ def parse_duration(text: str) -> float | None:
         return 0.0
     match = _DURATION.fullmatch(text)
     return None if match is None else float(match[1]) * _SECONDS[match[2]]
+
+
+def milliseconds(what: str, length: Length) -> int:
+    """Whole milliseconds of a length of time; raises ConfigError for `what` that is none."""
+    found: float | None = None
+    if isinstance(length, timedelta):
+        found = length / timedelta(milliseconds=1)
+    elif isinstance(length, str):
+        seconds = parse_duration(length.strip())
+        found = None if seconds is None else round(seconds * 1000, 6)
+    elif isinstance(length, int) and not isinstance(length, bool):
+        found = length
+    if found is None or found < 0 or found != int(found):
+        raise ConfigError(
+            what,
+            expected="whole milliseconds: an int, a timedelta, or a text such as 30s or 1m",
+            found=repr(length),
+            action="correct it",
+        )
+    return int(found)
 
 
 def parse_count(text: str) -> float | None:

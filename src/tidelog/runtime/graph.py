@@ -6,16 +6,18 @@ names of the calls that built it, so the same program finds its state again.
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.errors import ConfigError
-from tidelog.runtime.node import Edge, Node
+from tidelog.options.units import Length, milliseconds
+from tidelog.runtime.node import Edge, Node, OutputTag, name_of
 from tidelog.runtime.operators.aggregate import Aggregate
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.operators.stateless import FilterRecords, FlatMap, MapBatches, MapRecords
+from tidelog.runtime.reductions import Keyed, Reductions
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
+from tidelog.runtime.windowed_stream import Windowing
 from tidelog.state.schema.types import declared
 from tidelog.storage import object_names
 
@@ -25,13 +27,6 @@ if TYPE_CHECKING:
     from tidelog.state.processor import StatefulProcessor, TimeMode
 
 # Operators that not every job has are imported where a job asks for one.
-
-
-@dataclass(frozen=True, slots=True)
-class OutputTag:
-    """The name of a side output, as in Flink: who emits there and who reads there pass the same."""
-
-    name: str
 
 
 class Job:
@@ -222,107 +217,30 @@ class Stream:
         **fields: Any,
     ) -> "Stream":
         node = self._job._add(
-            name, self._edges, operator=operator, side_output=_name_of(late), **fields
+            name, self._edges, operator=operator, side_output=name_of(late), **fields
         )
         return Stream(self._job, [Edge(node, "forward")])
 
 
-class KeyedStream(Stream):
+class KeyedStream(Stream, Reductions[Stream], Windowing[Stream]):
     """A stream partitioned by key; operators here have state per key."""
 
-    def aggregate(
+    def deduplicate(
         self,
-        value_of: Callable[[Any], Any],
-        combine: Callable[[Any, Any], Any],
+        id_of: Callable[[Any], Any] | None = None,
         *,
-        emit_updates: bool = False,
-        value_type: Any = None,
-        migrate: Callable[[Any], Any] | None = None,
-        name: str = "aggregate",
+        ttl: Length,
+        name: str = "deduplicate",
     ) -> Stream:
-        """Combine a value of every record per key.
+        """Let the first record of each key and id pass; without `id_of` that of each key.
 
-        Emits (key, value) for every key at the end of the data, or after every buffer for the
-        keys it changed when `emit_updates` is set. Values are of any type that state keeps
-        (docs/reference/values.md): what was put is what `combine` gets.
-
-        After a restart a value of a type that the checkpoint does not have is refused; numbers go
-        for one type. `value_type`, an annotation such as `int | str`, declares all that there may
-        be; `migrate` makes one of these of a stored value that is not.
+        An id, which is of a type of keys, is forgotten when its first record was handled `ttl` ago:
+        milliseconds, a `timedelta` or a text such as `10m`.
         """
-        return self._then(
-            name,
-            lambda: Aggregate(value_of, combine, emit_updates=emit_updates),
-            keyed=True,
-            value_types=declared(value_type, Aggregate.value_option, migrate, keys=False),
-            state=Aggregate.state,
-        )
+        from tidelog.runtime.operators.deduplicate import Deduplicate  # noqa: PLC0415
 
-    def window(
-        self,
-        size_ms: int,
-        slide_ms: int | None = None,
-        *,
-        value_of: Callable[[Any], Any],
-        combine: Callable[[Any, Any], Any],
-        value_type: Any = None,
-        migrate: Callable[[Any], Any] | None = None,
-        late: OutputTag | None = None,
-        name: str = "window",
-    ) -> Stream:
-        """Combine a value of every record per key and event-time window.
-
-        Emits (key, window start, value) when the watermark passes the window's end. Tumbling
-        without a slide. `value_type` and `migrate` are those of `aggregate`.
-
-        `combine` is associative. Sliding windows combine each value once, with those of its slice,
-        and the slices of a window when it fires: oldest slice first, and in a slice in the order
-        in which records came. A slice whose value is None counts as empty.
-
-        A record all of whose windows have fired is late: it is counted, and dropped or, as it is,
-        emitted to the side output `late`, which `side_output(late)` of the result gives.
-        """
-        from tidelog.runtime.operators.tumbling_window import aggregate_window  # noqa: PLC0415
-        from tidelog.runtime.operators.window import AggregateWindow, WindowSpan  # noqa: PLC0415
-
-        span = WindowSpan(size_ms, slide_ms or size_ms)
-        return self._then(
-            name,
-            lambda: aggregate_window(span, value_of, combine, _name_of(late)),
-            keyed=True,
-            late=late,
-            value_types=declared(value_type, AggregateWindow.value_option, migrate, keys=False),
-            state=AggregateWindow.state(span),
-        )
-
-    def window_records(
-        self,
-        size_ms: int,
-        slide_ms: int | None = None,
-        *,
-        function: Callable[[Any, int, list[Any]], Any],
-        record_type: Any = None,
-        migrate: Callable[[Any], Any] | None = None,
-        late: OutputTag | None = None,
-        name: str = "window",
-    ) -> Stream:
-        """Like `window`, but keeps the records until the window fires.
-
-        Emits what the function makes of (key, window start, records). Sliding windows keep a record
-        once and give it by slice, oldest first. `record_type` and `migrate` are for a record what
-        those of `aggregate` are for a value.
-        """
-        from tidelog.runtime.operators.window import RecordsWindow, WindowSpan  # noqa: PLC0415
-
-        span = WindowSpan(size_ms, slide_ms or size_ms)
-        return self._then(
-            name,
-            lambda: RecordsWindow(span, function, _name_of(late)),
-            keyed=True,
-            late=late,
-            value_types=declared(record_type, RecordsWindow.value_option, migrate, keys=False),
-            state=RecordsWindow.state(span),
-        )
+        ttl_ms = milliseconds("ttl= of deduplicate", ttl)
+        return self._then(name, lambda: Deduplicate(id_of, ttl_ms), keyed=True)
 
     def transform_with_state(
         self,
@@ -340,9 +258,10 @@ class KeyedStream(Stream):
         from tidelog.runtime.operators.process import Process  # noqa: PLC0415
 
         return self._then(
-            name, lambda: Process(processor(), time_mode, _name_of(late)), keyed=True, late=late
+            name, lambda: Process(processor(), time_mode, name_of(late)), keyed=True, late=late
         )
 
-
-def _name_of(tag: OutputTag | None) -> str | None:
-    return None if tag is None else tag.name
+    def _combining(
+        self, value_of: Callable[[Any], Any], combine: Callable[[Any, Any], Any], *, updates: bool
+    ) -> Keyed:
+        return lambda: Aggregate(value_of, combine, emit_updates=updates), Aggregate.state

@@ -1,6 +1,7 @@
 """The nodes of the logical graph: operators, and the edges along which records flow to them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -15,6 +16,17 @@ if TYPE_CHECKING:
     from tidelog.runtime.tasks.caller_task import Caller
 
 Routing = Literal["forward", "rebalance", "broadcast", "key"]
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTag:
+    """The name of a side output, as in Flink: who emits there and who reads there pass the same."""
+
+    name: str
+
+
+def name_of(tag: OutputTag | None) -> str | None:
+    return None if tag is None else tag.name
 
 
 class Node(msgspec.Struct, eq=False):

@@ -57,6 +57,10 @@ class StateRegistry:
         self._states[name] = info
         return info
 
+    def stores(self, name: str) -> bool:
+        """Whether the checkpoint has a state of this name."""
+        return name in self._stored
+
     def check_renamed(self, allowed: Collection[str]) -> tuple[str, ...]:
         """The stored states that the operator no longer has, once it has registered all it has.
 

@@ -9,6 +9,7 @@ in flight over a restart, it is not late.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from operator import itemgetter
 from random import Random
 from typing import Any, Final
 
@@ -22,11 +23,15 @@ from tests.simulator.jobs.stages import (
     event_time,
     first_field,
     key_of,
+    record_sessions,
     record_windows,
+    sessions,
     windows,
 )
 from tests.simulator.machine.process import work
-from tidelog.runtime.graph import OutputTag, Stream
+from tidelog.runtime.graph import Stream
+from tidelog.runtime.node import OutputTag
+from tidelog.runtime.operators.window_kinds import Session
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
 from tidelog.state.schema.row import Row
 
@@ -108,7 +113,9 @@ def _log(rng: Random, first: int, *, at_once: bool) -> Split:
 def _log_branch(rng: Random, number: int) -> Branch:
     size = rng.choice((400, 1500))
     slide = rng.choice((size, size // 2))
-    stages = [rng.choice((BUCKETS, windows(size, slide), record_windows(size, slide)))]
+    gap = rng.choice((40, 150))
+    of_windows = (windows(size, slide), record_windows(size, slide))
+    stages = [rng.choice((BUCKETS, *of_windows, sessions(gap), record_sessions(gap)))]
     if rng.random() < 0.3:
         stages.append(RECOUNT)
     return Branch(tuple(stages), f"sink-{number}")
@@ -126,7 +133,10 @@ def latecomers(rng: Random) -> Plan:
     stages = (event_time(_DISORDER_MS),)
     source = SourcePlan("records", Arrivals({"only": split}, chunk, 0.03), stages, parallelism=1)
     kind = rng.choice(
-        (_fast_windows, _slow_windows, _slow_windows, _slow_timers, _slow_timers, _accounts)
+        (
+            *(_fast_windows, _slow_windows, _slow_windows, _slow_timers, _slow_timers),
+            *(_accounts, _accounts_of_sessions),
+        )
     )
     parallelism = rng.choice((2, 3, 4))
     # Half a size: what is late for a window is late for all that hold it.
@@ -204,6 +214,22 @@ def _accounts(slide_ms: int) -> Stage:
         rows = stream.map(tuple).key_by(first_field)
         fired = rows.window_records(_SIZE_MS, slide_ms, function=numbers, late=late)
         return fired.flat_map(list).union(fired.side_output(late).map(number))
+
+    return Stage("accounts", apply, lambda records: [record.number for record in records])
+
+
+def _accounts_of_sessions(slide_ms: int) -> Stage:
+    """Every record once: in its session, or late."""
+
+    def numbers(key: str, start: int, end: int, rows: list[Any]) -> list[int]:
+        work(_FIRING_S)
+        return [row[1] for row in rows]
+
+    def apply(stream: Stream) -> Stream:
+        late = OutputTag("late")
+        keyed = stream.map(tuple).key_by(first_field)
+        fired = keyed.window(Session(slide_ms // 4), late=late).records(numbers)
+        return fired.flat_map(list).union(fired.side_output(late).map(itemgetter(1)))
 
     return Stage("accounts", apply, lambda records: [record.number for record in records])
 

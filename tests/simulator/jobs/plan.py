@@ -15,17 +15,22 @@ from tests.simulator.jobs.job_plan import JobPlan, Records, Sinks
 from tests.simulator.jobs.source import STREAM_S, Arrivals, Record, Split, Splits, records_of
 from tests.simulator.jobs.stages import (
     BUCKETS,
+    DISTINCT,
     DOUBLE,
     EVERYWHERE,
+    MEANS,
     RAISE,
     RECOUNT,
     SPREAD,
     THIN,
     TOTALS,
+    TRIPLES,
     Stage,
     event_time,
     numbering,
+    record_sessions,
     record_windows,
+    sessions,
     through,
     windows,
 )
@@ -192,9 +197,10 @@ def _branch(rng: Random, number: int, timed: bool) -> Branch:
     size = rng.choice((500, 1000))
     # Of the two slides one ends windows where others start, and one between their starts.
     slide = rng.choice((size, {500: 200, 1000: 500}[size]))
-    keyed = [TOTALS, numbering(rng.choice((0, 0, 4000)))]
+    keyed = [TOTALS, numbering(rng.choice((0, 0, 4000))), rng.choice((MEANS, TRIPLES, DISTINCT))]
     if timed:
         keyed += [BUCKETS, windows(size, slide), record_windows(size, slide)] * 2
+        keyed += [sessions(size // 5), record_sessions(size // 2)] * 2
     stages = [rng.choice(keyed)]
     if rng.random() < 0.3:
         stages.append(RECOUNT)

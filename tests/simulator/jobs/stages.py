@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tests.simulator.jobs.source import Record
 from tidelog.runtime.graph import Stream
+from tidelog.runtime.operators.window_kinds import Count, Session
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
 
 BUCKET_MS: Final = 700
@@ -160,6 +161,80 @@ def record_windows(size_ms: int, slide_ms: int) -> Stage:
         within(size_ms, slide_ms),
         lambda group, rows: [(*group, numbers(rows))],
     )
+
+
+def sessions(gap_ms: int) -> Stage:
+    """Event-time sessions: how many records, and what they add up to."""
+
+    def apply(stream: Stream) -> Stream:
+        return stream.key_by(key_of).window(Session(gap_ms)).aggregate(_one_and_value, _both)
+
+    return Stage("sessions", apply, _of_sessions(gap_ms, lambda rows: (len(rows), total(rows))))
+
+
+def _one_and_value(record: Any) -> tuple[int, int]:
+    return 1, record.value
+
+
+def _both(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
+    return left[0] + right[0], left[1] + right[1]
+
+
+def record_sessions(gap_ms: int) -> Stage:
+    """Event-time sessions that keep their records."""
+
+    def contents(key: Any, start: int, end: int, rows: list[Any]) -> Any:
+        return key, start, end, tuple(sorted(row[1] for row in rows))
+
+    def apply(stream: Stream) -> Stream:
+        return stream.map(tuple).key_by(first_field).window(Session(gap_ms)).records(contents)
+
+    return Stage("record sessions", apply, _of_sessions(gap_ms, numbers))
+
+
+def _of_sessions(
+    gap_ms: int, result: Callable[[list[Any]], Any]
+) -> Callable[[list[Any]], list[Any]]:
+    def evaluate(records: list[Any]) -> list[Any]:
+        found: list[list[Any]] = []
+        for record in sorted(records, key=attrgetter("key", "time")):
+            last = found[-1][-1] if found else None
+            if last and last.key == record.key and record.time - last.time <= gap_ms:
+                found[-1].append(record)
+            else:
+                found.append([record])
+        return [(s[0].key, s[0].time, s[-1].time + gap_ms, result(s)) for s in found]
+
+    return evaluate
+
+
+MEANS = grouping(
+    "means",
+    lambda stream: stream.key_by(key_of).mean(value_of),
+    lambda record: [(record.key,)],
+    lambda group, rows: [(*group, total(rows) / len(rows))],
+)
+"""The mean of values per key, at the end."""
+
+TRIPLES = grouping(
+    "triples",
+    lambda stream: stream.key_by(key_of).window(Count(3)).count(),
+    lambda record: [(record.key,)],
+    lambda group, rows: [(*group, 3)] * (len(rows) // 3),
+)
+"""Windows of three records."""
+
+DISTINCT = grouping(
+    "distinct",
+    lambda stream: stream.key_by(key_of).deduplicate(value_of, ttl="1d").map(_key_and_value),
+    lambda record: [(record.key, record.value)],
+    lambda group, rows: [group],
+)
+"""Each value of a key once."""
+
+
+def _key_and_value(record: Any) -> tuple[Any, int]:
+    return record.key, record.value
 
 
 def within(size_ms: int, slide_ms: int) -> Callable[[Any], Iterable[Group]]:

@@ -6,7 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.depth import more_in_depth
-from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule, open_store
+from tidelog import (
+    Callback,
+    Effects,
+    Job,
+    JobConfig,
+    JobRunner,
+    Rate,
+    Schedule,
+    Session,
+    open_store,
+)
 from tidelog.errors import ConfigError
 from tidelog.options.units import show_size
 from tidelog.runtime.memory import LEAST_MEMORY, MemoryParts
@@ -91,6 +101,25 @@ def test_records_between_many_tasks_share_a_part_of_the_budget(tmp_path: Path) -
     seen = run(job, tmp_path, config)
     assert lengths == [40 * 4096] * 50
     assert 0 < max(status.channels_bytes for status in seen) <= LEAST_MEMORY / 16
+
+
+@pytest.mark.parametrize("pause_ms", [100, 5], ids=["many-sessions", "a-long-session"])
+def test_sessions_of_one_key_stay_within_the_budget(tmp_path: Path, pause_ms: int) -> None:
+    """As many sessions as records, or one that keeps them all; open until the data ends."""
+    records, fired = more_in_depth(60_000, 400_000), list[tuple[int, int]]()
+    job = Job("one-key")
+    source = job.source(Rate(None, limit=records, make=lambda n: n * pause_ms))
+    timed = source.event_time(lambda time: time, max_delay_ms=pause_ms * records)
+    windows = timed.key_by(lambda _: "key").window(Session(10))
+    if pause_ms > 10:
+        sizes = windows.count().map(lambda session: (session[2] - session[1], session[3]))
+    else:
+        sizes = windows.records(lambda key, start, end, times: (end - start, len(times)))
+    sizes.sink(Callback(fired.append))
+    seen = run(job, tmp_path, JobConfig(parallelism=1, memory=LEAST_MEMORY, work_dir=tmp_path))
+    whole = (records - 1) * pause_ms + 10
+    assert fired == ([(10, 1)] * records if pause_ms > 10 else [(whole, records)])
+    assert max(status.rows_bytes for status in seen) <= LEAST_MEMORY / 4 + MIB
 
 
 def test_the_parts_of_any_budget_fit_into_it() -> None:

@@ -18,8 +18,9 @@ from tidelog.effects import SystemClock
 from tidelog.ids import KeyGroup
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
-from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
 from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState

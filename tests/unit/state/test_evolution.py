@@ -6,7 +6,8 @@ import pytest
 
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow, WindowSpan
+from tidelog.runtime.operators.spans import WindowSpan
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.evolution import objection
 from tidelog.state.schema.schema import parse_schema

@@ -14,8 +14,9 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
-from tidelog.runtime.operators.window import RecordsWindow, WindowSpan
+from tidelog.runtime.operators.window import RecordsWindow
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.storage.memory import MemoryStore
 

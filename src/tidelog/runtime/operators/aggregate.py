@@ -55,8 +55,7 @@ class Aggregate(Operator):
         self._prefixes = {group: group + self._state for group in groups}
         """What the row keys of each key group begin with."""
         self._values = UntypedValues(backend.registry.value_types(info, self.value_option))
-        encode, decode = self._values.encode, self._values.decode
-        self._rows = backend.rows(info, encode, decode, encode_many=self._values.encode_many)
+        self._rows = self._values.rows(backend, info)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)

@@ -12,8 +12,9 @@ from typing import Any, Final, cast
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.turn import PAUSE
-from tidelog.runtime.operators.window import AggregateWindow, Combine, WindowSpan
+from tidelog.runtime.operators.window import AggregateWindow, Combine
 from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import EventTime
 from tidelog.state.handles.timers import KEY, NONE_AHEAD, TIME, decode_time
@@ -25,11 +26,14 @@ _ROWS_AT_ONCE: Final = 128
 
 
 def aggregate_window(
-    span: WindowSpan, value_of: Callable[[Any], Any], combine: Combine, late: str | None = None
+    span: WindowSpan,
+    value_of: Callable[[Any], Any],
+    combine: Combine,
+    firing: Firing = ONCE,
 ) -> AggregateWindow:
     """The operator of windows with this span."""
-    kind = TumblingWindow if span.tumbling else AggregateWindow
-    return kind(span, value_of, combine, late)
+    kind = TumblingWindow if span.tumbling and firing.once else AggregateWindow
+    return kind(span, value_of, combine, firing)
 
 
 class TumblingWindow(AggregateWindow):

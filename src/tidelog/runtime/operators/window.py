@@ -10,23 +10,28 @@ at the end of the first unfired window of each of its slices, so its windows fir
 time, each once, when the watermark passes its end. Records of which all windows fired are late:
 dropped, or sent to a side output. A kept record is appended blindly: one small row, never a
 rewrite.
+
+With an allowed lateness a slice stays for so long after the last window that has it has fired, by
+a timer of its own; until then its windows that have fired do so again for a record that they get.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, cast
+from itertools import chain, islice
+from typing import Any, Final, cast
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.errors import ConfigError
+from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.user_code import map_all, user_code
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.list import append
-from tidelog.state.handles.timers import Timers, decode_time, encode_time
+from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
@@ -36,49 +41,10 @@ _START = slice(-8, None)
 """Where the row of a slice has its start, encoded."""
 _SLICED_KEY = slice(ROW_PREFIX_BYTES, -8)
 """Where it has the encoded key."""
+_FIRED: Final = "fired-windows"
+"""The timers at the ends of windows that have fired and are still there."""
 
 Combine = Callable[[Any, Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSpan:
-    """Size and slide in milliseconds; tumbling when they are equal."""
-
-    size_ms: int
-    slide_ms: int
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for spans that cannot work."""
-        if not 0 < self.slide_ms <= self.size_ms:
-            raise ConfigError(
-                "window",
-                expected="0 < slide <= size",
-                found=f"size {self.size_ms} ms, slide {self.slide_ms} ms",
-                action="change one of them",
-            )
-
-    @property
-    def tumbling(self) -> bool:
-        """Whether each window is one slice, which no other window has."""
-        return self.slide_ms == self.size_ms
-
-    def slice_of(self, time_ms: int) -> int:
-        """Start of the slice that holds a time: no window starts or ends between the two."""
-        into_slide, last_end = time_ms % self.slide_ms, self.size_ms % self.slide_ms
-        return time_ms - into_slide + (last_end if into_slide >= last_end else 0)
-
-    def last_end(self, time_ms: int) -> int:
-        """The last time of the last window that has this time."""
-        return time_ms - time_ms % self.slide_ms + self.size_ms - 1
-
-    def next_end(self, passed_ms: int) -> int:
-        """The last time of the first window that ends after `passed_ms`."""
-        return self.first_after(passed_ms, passed_ms) + self.size_ms - 1
-
-    def first_after(self, slice_ms: int, passed_ms: int) -> int:
-        """Start of the first window with this slice that ends after `passed_ms`."""
-        too_early = max(slice_ms, passed_ms + 1) - self.size_ms
-        return too_early - too_early % self.slide_ms + self.slide_ms
 
 
 class _Window(Operator):
@@ -90,12 +56,12 @@ class _Window(Operator):
     """The option that declares the types of the stored values."""
     scanned: bool = True
     """What a window has is found by a scan."""
-    keeps_records: bool = False
-    """A row is a list of records."""
+    elements: slice | None = None
+    """What of a row's list the user has made; None: it is no list."""
 
-    def __init__(self, span: WindowSpan, late: str | None) -> None:
+    def __init__(self, span: WindowSpan, firing: Firing) -> None:
         self._span = span
-        self._late = late
+        self._firing = firing
         self._next_end = UNKNOWN
         """Before this time no window ends."""
         self.late_records = 0
@@ -112,17 +78,14 @@ class _Window(Operator):
         self._turn = context.turn
         self._timers = Timers(context.backend, "windows", listed=False)
         registry = context.backend.registry
+        # Also where the lateness was taken away: windows that have fired are still stored.
+        lasting = self._firing.lateness_ms or registry.stores(f"${_FIRED}-by-time")
+        self._fired = Timers(context.backend, _FIRED, listed=False) if lasting else None
         info = registry.register(*self.state(self._span))
         self._state = info.id.to_bytes(2, "big")
         known = registry.value_types(info, self.value_option)
-        self._values = UntypedValues(known, lists=self.keeps_records)
-        self._rows = context.backend.rows(
-            info,
-            self._values.encode,
-            self._values.decode,
-            scanned=self.scanned,
-            encode_many=self._values.encode_many,
-        )
+        self._values = UntypedValues(known, elements=self.elements)
+        self._rows = self._values.rows(context.backend, info, scanned=self.scanned)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
@@ -134,51 +97,82 @@ class _Window(Operator):
         kept, late = self._divided(keyed)
         if kept.records:
             self._add(kept)
+        changed = () if self._firing.once else self._changed(kept)
         if late is None:
-            return ()
+            return changed
         self.late_records += len(late.records)
-        return () if self._late is None else (late,)
+        return changed if self._firing.late is None else chain((late,), changed)
 
     def _divided(self, batch: KeyedBatch) -> tuple[KeyedBatch, SideBatch | None]:
-        """(records with a window that has not fired; late ones)."""
+        """(records with a window that is not over; late ones)."""
         times, event_time = cast("list[int]", batch.times), self._backend.event_time
-        last_end, passed = self._span.last_end, event_time.watermark
-        if not event_time.ahead and last_end(min(times)) > passed:
+        last_end, lateness = self._span.last_end, self._firing.lateness_ms
+        if not event_time.ahead and last_end(min(times)) + lateness > event_time.watermark:
             return batch, None
         fields = zip(times, batch.groups, strict=True)
-        on_time = [last_end(time) > event_time.of(group) for time, group in fields]
-        return batch.divided(on_time, self._late)
+        on_time = [last_end(time) + lateness > event_time.of(group) for time, group in fields]
+        return batch.divided(on_time, self._firing.late)
 
     def _add(self, batch: KeyedBatch) -> None:
-        """Add each record to its slice, and the slice a timer at the end of its first window."""
+        """Add each record to its slice, and a timer at the end of the first window with a slice."""
         state, slices = self._state, map(self._span.slice_of, cast("list[int]", batch.times))
         fields = zip(batch.groups, batch.keys, slices, strict=True)
         rows = [group + state + key + encode_time(start) for group, key, start in fields]
         timers: dict[int, list[bytes]] = defaultdict(list)
         for row in self._add_rows(rows, batch.records):
-            passed = self._backend.event_time.of(row[:2])
-            first = self._span.first_after(decode_time(row[_START]), passed)
-            timers[first + self._span.size_ms - 1].append(row[:2] + row[_SLICED_KEY])
+            passed, start = self._backend.event_time.of(row[:2]), decode_time(row[_START])
+            first, key = self._span.first_after(start, passed), row[:2] + row[_SLICED_KEY]
+            if first <= start:
+                timers[first + self._span.size_ms - 1].append(key)
+            elif self._fired is not None:  # all its windows have fired
+                self._fired.register_many(self._span.last_end(start), [key])
         for time, keys in timers.items():
             self._timers.register_many(time, keys)
+
+    def _changed(self, batch: KeyedBatch) -> Iterator[Batch]:
+        """Emit the windows that these records have changed: those that have fired, or all."""
+        size, firing, event_time = self._span.size_ms, self._firing, self._backend.event_time
+        newest = max([event_time.watermark, *event_time.ahead.values()])
+        if not firing.updates and min(batch.times or (), default=newest + 1) > newest:
+            return  # no window with these times has ended
+        windows: dict[tuple[bytes, bytes, int], None] = {}
+        for time, group, key in zip(batch.times or (), batch.groups, batch.keys, strict=True):
+            passed = event_time.of(group)
+            for start in self._span.starts(time, passed - firing.lateness_ms):
+                if firing.updates or start + size - 1 <= passed:
+                    windows[group, key, start] = None
+        outputs = Outputs(self._turn)
+        for group, key, start in windows:
+            self._backend.key, self._backend.key_prefix = key, group
+            held, _ = yield from self._held(start, stays=True)
+            yield from self._emit(decode_key(key), start, held, outputs)
+            if outputs.due:
+                yield outputs.cut()
+        if outputs.records:
+            yield outputs.cut()
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
         event_time.advance(time)
-        if event_time.watermark < self._next_end:
-            return ()
-        self._next_end = self._span.next_end(event_time.watermark)
-        return self._fire(event_time)
+        fired: Iterable[Batch] = ()
+        if event_time.watermark >= self._next_end:
+            self._next_end = self._span.next_end(event_time.watermark)
+            fired = self._fire(event_time)
+        return fired if self._fired is None else chain(fired, self._drop(self._fired, event_time))
 
     def _fire(self, event_time: EventTime) -> Iterator[Batch]:
-        outputs = Outputs(self._turn)
+        outputs, firing = Outputs(self._turn), self._firing
         fired = 0
         for time, key in self._timers.expired_in_turn(event_time.watermark, event_time.ahead):
             self._backend.use_encoded_key(key)
             start = time - self._span.size_ms + 1
-            stays = yield from self._take(decode_key(key), start, outputs)
-            if stays:
+            held, last = yield from self._held(start, stays=firing.lateness_ms > 0)
+            if held and not firing.updates:
+                yield from self._emit(decode_key(key), start, held, outputs)
+            if last < len(held):
                 self._timers.register(time + self._span.slide_ms)
+            if self._fired is not None and firing.lateness_ms and last:
+                self._fired.register(time)
             self._timers.delete(time)
             fired += 1
             if fired == TIMERS_PER_STEP or outputs.due:
@@ -188,10 +182,24 @@ class _Window(Operator):
         if outputs.records:
             yield outputs.cut()
 
-    def _held(self, start: int) -> Generator[Batch, None, tuple[list[Any], bool]]:
-        """What the rows of a window of the current key have, by slice, and whether some stay.
+    def _drop(self, fired: Timers, event_time: EventTime) -> Iterator[Batch]:
+        """Delete slices of which the allowed lateness of the last window is over."""
+        lateness = self._firing.lateness_ms
+        ahead = {group: at - lateness for group, at in event_time.ahead.items()}
+        timers = chain.from_iterable(fired.expired_rows(event_time.watermark - lateness, ahead))
+        while some := list(islice(timers, TIMERS_PER_STEP)):
+            for timer in some:
+                start = decode_time(timer[TIME]) - self._span.size_ms + 1
+                prefix = timer[:2] + self._state + timer[KEY]
+                self._rows.delete_many(self._only_in(prefix, start))
+            fired.delete_many(some)
+            if len(some) == TIMERS_PER_STEP:
+                yield REST  # what is deleted is memory, too, until it is flushed
+                yield PAUSE
 
-        Those that no later window has are deleted. Yields only `REST`.
+    def _held(self, start: int, *, stays: bool) -> Generator[Batch, None, tuple[list[Any], int]]:
+        """What the rows of a window of the current key have, by slice, and in how many of them it
+        is the last window. Those are deleted, unless all `stays`. Yields only `REST`.
         """
         prefix = self._backend.key_prefix + self._state + self._backend.key
         lower, upper = prefix + encode_time(start), prefix + encode_time(start + self._span.size_ms)
@@ -199,22 +207,27 @@ class _Window(Operator):
         held: list[Any] = []
         gone: list[bytes] = []
         # What the user's functions get they may change, and later windows are to have it as it was.
-        for row, value in self._rows.scan(lower, upper, copied=not self._span.tumbling):
+        copied = stays or not self._span.tumbling
+        for row, value in self._rows.scan(lower, upper, copied=copied):
             held.append(value)
             if row < kept:
                 gone.append(row)
             if self._turn.ended():
                 yield REST
-        for row in gone:
+        for row in () if stays else gone:
             self._rows.delete(row)
-        return held, len(gone) < len(held)
+        return held, len(gone)
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         """Add each record to the slice of its row; the rows that may have no timer yet."""
         raise NotImplementedError
 
-    def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
-        """Emit a window of the current key; whether slices of it stay. Yields only `REST`."""
+    def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:
+        """Emit a window of the current key by what its rows have. Yields only `REST`."""
+        raise NotImplementedError
+
+    def _only_in(self, prefix: bytes, start: int) -> Iterable[bytes]:
+        """The rows of the slices that no window after this one has."""
         raise NotImplementedError
 
 
@@ -229,11 +242,15 @@ class AggregateWindow(_Window):
         span: WindowSpan,
         value_of: Callable[[Any], Any],
         combine: Combine,
-        late: str | None = None,
+        firing: Firing = ONCE,
     ) -> None:
-        super().__init__(span, late)
+        super().__init__(span, firing)
         self._value_of = value_of
         self._combine = combine
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._combined = self._values.combining(self._combine)
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         values = map_all(self._value_of, records)
@@ -249,6 +266,15 @@ class AggregateWindow(_Window):
         self._rows.put_many(added)
         return new
 
+    def _held(self, start: int, *, stays: bool) -> Generator[Batch, None, tuple[list[Any], int]]:
+        if not self._span.tumbling:
+            return (yield from super()._held(start, stays=stays))
+        row = self._backend.key_prefix + self._state + self._backend.key + encode_time(start)
+        value = self._rows.get(row)
+        if not stays:
+            self._rows.delete(row)
+        return ([], 0) if value is None else (copies_of([value]), 1)
+
     def _reduced(self, rows: list[bytes], values: list[Any]) -> dict[bytes, Any]:
         combine = self._combine
         reduced: dict[bytes, Any] = {}
@@ -256,40 +282,34 @@ class AggregateWindow(_Window):
             reduced[row] = combine(reduced[row], value) if row in reduced else value
         return reduced
 
-    def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
-        values, stays = yield from self._held(start)
+    def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:
         combined = None
-        for value in values:
+        for value in held:
             combined = self._combined(combined, value)
             if self._turn.ended():
                 yield REST
-        if values:
+        if held:
             outputs.records.append((key, start, combined))
-        return stays
 
-    def _combined(self, before: Any, value: Any) -> Any:
-        try:
-            return value if before is None else self._combine(before, value)
-        except Exception:
-            # A value of a changed type often cannot be combined with one that is stored.
-            self._values.check_combined([value])
-            raise
+    def _only_in(self, prefix: bytes, start: int) -> Iterable[bytes]:
+        # Not by a scan: the rows of tumbling windows are not scanned.
+        return [prefix + encode_time(each) for each in self._span.slices_before_next(start)]
 
 
 class RecordsWindow(_Window):
     """Keeps the records; emits what a function makes of (key, window start, records)."""
 
     kind = "window-records"
-    keeps_records = True
+    elements = slice(None)
     value_option = "window_records(..., record_type=...)"
 
     def __init__(
         self,
         span: WindowSpan,
         function: Callable[[Any, int, list[Any]], Any],
-        late: str | None = None,
+        firing: Firing = ONCE,
     ) -> None:
-        super().__init__(span, late)
+        super().__init__(span, firing)
         self._function = function
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
@@ -300,9 +320,12 @@ class RecordsWindow(_Window):
         fields = held.items()
         return [row for row, some in fields if append(self._backend, self._rows, row, some)]
 
-    def _take(self, key: Any, start: int, outputs: Outputs) -> Generator[Batch, None, bool]:
-        parts, stays = yield from self._held(start)
-        records = [record for part in parts for record in part]
+    def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:
+        records = [record for part in held for record in part]
         with user_code("window function"):
             outputs.records.append(self._function(key, start, records))
-        return stays
+        return iter(())
+
+    def _only_in(self, prefix: bytes, start: int) -> Iterable[bytes]:
+        upper = prefix + encode_time(start + self._span.slide_ms)
+        return [row for row, _ in self._rows.scan(prefix + encode_time(start), upper)]

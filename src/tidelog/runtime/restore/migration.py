@@ -23,6 +23,7 @@ from tidelog.state.key_groups import decode_key, first_value
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
 from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
+from tidelog.state.sessions import SESSION_VALUES
 from tidelog.table.port import Table
 
 logger = logging.getLogger(__name__)
@@ -221,9 +222,22 @@ def _each(records: Any, convert: Callable[[Any], Any]) -> Any:
     return map_all(convert, records)
 
 
+def _at(elements: slice) -> Callable[[Any, Callable[[Any], Any]], Any]:
+    """Of a list that the operator has made, with values of the user's among its elements."""
+
+    def change(row: list[Any], convert: Callable[[Any], Any]) -> Any:
+        row[elements] = map_all(convert, row[elements])
+        return row
+
+    return change
+
+
 _UNTYPED_VALUES: Final[Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]]] = {
     "aggregate": _whole,
     "window-aggregate": _whole,
     "window-records": _each,
+    "sessions": _at(SESSION_VALUES),
+    "earlier-sessions": _at(slice(0, 1)),
+    "count-window": _at(slice(0, 1)),
 }
 """For each kind of state without a schema: applies a conversion to each value of a decoded row."""

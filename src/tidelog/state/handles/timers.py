@@ -8,12 +8,14 @@ Invariants:
 """
 
 from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
-from tidelog.changelog.state_rows import StateRows
+from tidelog.changelog.row_memory import RowSize
+from tidelog.changelog.state_rows import SAMPLE_EVERY, StateRows
 from tidelog.errors import UserFunctionError
 from tidelog.state.backend import KeyedBackend
 
@@ -186,6 +188,48 @@ class Timers:
             # A handler that ran since the rows were read may have deleted this one.
             if self._by_time.get(row) is not None:
                 yield decode_time(row[TIME]), row[KEY]
+
+
+class UnflushedTimers:
+    """Timers in memory, which a flush makes rows: most of them fire between two flushes."""
+
+    def __init__(self, backend: KeyedBackend, timers: Timers) -> None:
+        self._timers = timers
+        self._heap: list[tuple[int, bytes]] = []
+        self._size = RowSize()
+        self.updates = 0
+        backend.add_unflushed(self)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(len(self._heap) * self._size.bytes)
+
+    def register(self, time_ms: int, key: bytes) -> None:
+        """Add a timer for a key, given after its key group."""
+        heappush(self._heap, (time_ms, key))
+        if self.updates % SAMPLE_EVERY == 0:
+            self._size.sample(key, None)
+        self.updates += 1
+
+    def take_expired(self, limit_ms: int, most: int) -> list[tuple[int, bytes]]:
+        """Remove at most so many timers with time <= `limit_ms`, in the order of time.
+
+        The caller fires them before a barrier may pass.
+        """
+        heap, taken = self._heap, list[tuple[int, bytes]]()
+        while heap and heap[0][0] <= limit_ms and len(taken) < most:
+            taken.append(heappop(heap))
+        return taken
+
+    def spill(self, most: int) -> None:
+        """Turn at most so many timers into rows: a flush takes them."""
+        first = max(0, len(self._heap) - most)
+        for time, key in self._heap[first:]:
+            self._timers.register_many(time, [key])
+        del self._heap[first:]  # the last elements of a heap may go
 
 
 def encode_time(time_ms: int) -> bytes:

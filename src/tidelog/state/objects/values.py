@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from tidelog.changelog.state_rows import StateRows
+from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError, TidelogError, UnstorableError
+from tidelog.state.backend import KeyedBackend
 from tidelog.state.schema.types import KnownTypes, ValueTypes, types_of_value
 
 if TYPE_CHECKING:
@@ -115,20 +118,36 @@ class ObjectEncoding:
 class UntypedValues(ObjectEncoding):
     """The values of a state without a schema: encoded, and their types checked and remembered.
 
-    With `lists` each value is a list of records, and the types are those of the records.
+    With `elements` each value is a list, and the types are those of these elements of it.
     """
 
-    def __init__(self, known: KnownTypes, *, lists: bool = False) -> None:
+    def __init__(self, known: KnownTypes, *, elements: slice | None = None) -> None:
         super().__init__(known.what)
         self._types = ValueTypes(known)
-        self._lists = lists
+        self._elements = elements
         self._tried: set[type] = set()
         """Types of which a value has been encoded."""
 
     def encode_many(self, values: list[Any]) -> list[bytes]:
         """As in `ObjectEncoding`; raises StateSchemaError also for types that were not declared."""
-        self._types.observe([each for value in values for each in value] if self._lists else values)
+        elements = self._elements
+        self._types.observe(
+            values if elements is None else [each for value in values for each in value[elements]]
+        )
         return super().encode_many(values)
+
+    def rows(
+        self, backend: KeyedBackend, info: StateInfo, *, scanned: bool = False, cached: bool = True
+    ) -> StateRows:
+        """The rows of a state that has such values."""
+        return backend.rows(
+            info,
+            self.encode,
+            self.decode,
+            scanned=scanned,
+            cached=cached,
+            encode_many=self.encode_many,
+        )
 
     def check_combined(self, values: list[Any]) -> None:
         """Raises StateSchemaError for values that failed because what is stored has another type.
@@ -137,6 +156,20 @@ class UntypedValues(ObjectEncoding):
         """
         for value in values:
             self._types.known.check(types_of_value(value))
+
+    def combining(self, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+        """`combine` for a value before, or None, and a new one; raises as `check_combined` where a
+        value of a changed type cannot be combined with one that is stored.
+        """
+
+        def combined(before: Any, value: Any) -> Any:
+            try:
+                return value if before is None else combine(before, value)
+            except Exception:
+                self.check_combined([value])
+                raise
+
+        return combined
 
     def check_first(self, values: list[Any]) -> None:
         """As `check_new`, for the first values alone: a job fails at its first batch."""

@@ -199,7 +199,13 @@ def _window_records_key(own: bytes) -> tuple[Any, dict[str, int]]:
     return key, {**window, "position": int.from_bytes(own[-_NUMBER_BYTES:], "big")}
 
 
-_WINDOWS: Final = {"window-aggregate": _window_key, "window-records": _window_records_key}
+_WINDOWS: Final = {
+    "window-aggregate": _window_key,
+    "window-records": _window_records_key,
+    "sessions": _whole_key,
+    "earlier-sessions": _numbered_key(lambda number: {"last_ms": number - _TIME_BIAS}),
+    "count-window": _whole_key,
+}
 
 
 def _map_key(keys: TupleCodec) -> Callable[[bytes], tuple[Any, Any]]:

@@ -143,9 +143,9 @@ _AFTER_NUMBER: Final = itemgetter(slice(_NUMBER_BYTES, None))
 def _user_key(info: StateInfo) -> Callable[[bytes], bytes] | None:
     """How to cut the user's key out of a state's own key; None for kinds of a newer release."""
     match info.kind:
-        case "value" | "aggregate" | "splits":
+        case "value" | "aggregate" | "splits" | "sessions" | "count-window":
             return _WHOLE
-        case "list" | "window-aggregate":
+        case "list" | "window-aggregate" | "earlier-sessions":
             return _WITHOUT_NUMBER
         case "window-records":
             return _WITHOUT_TWO_NUMBERS

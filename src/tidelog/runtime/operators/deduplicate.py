@@ -1,0 +1,53 @@
+"""The first record of each key and id within a time to live.
+
+Invariant: an id is forgotten a time to live after its first record, by processing time; later
+records of it change nothing, so they do not keep it.
+"""
+
+from collections.abc import Callable, Iterable
+from itertools import compress
+from typing import Any, cast
+
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.user_code import map_all
+from tidelog.state.handles.map import MapState
+from tidelog.state.key_groups import checked_key
+
+
+class Deduplicate(Operator):
+    """Lets the first record of each key and id pass."""
+
+    def __init__(self, id_of: Callable[[Any], Any] | None, ttl_ms: int) -> None:
+        self._id_of = id_of
+        self._ttl_ms = ttl_ms
+
+    def open(self, context: OperatorContext) -> None:
+        self._seen = MapState(context.backend, "seen", "id binary", "seen boolean", self._ttl_ms)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keyed, entries = cast(KeyedBatch, batch), self._seen
+        ids: list[Any] = [None] * len(keyed.records)
+        if self._id_of is not None:
+            ids = map_all(self._id_of, keyed.records)
+        rows = [
+            entries.keyed.row_of(group, key)
+            + entries.user_key.store((checked_key("the id", each),))
+            for group, key, each in zip(keyed.groups, keyed.keys, ids, strict=True)
+        ]
+        codec = entries.keyed.codec
+        known = {
+            row
+            for row, held in zip(rows, entries.keyed.rows.get_many(rows), strict=True)
+            if held is not None and codec.read(held) is not None
+        }
+        first: list[bool] = []
+        for row in rows:
+            first.append(row not in known)
+            known.add(row)
+        new = list(compress(rows, first))
+        if not new:
+            return ()
+        entries.keyed.rows.put_many({row: codec.hold((True,)) for row in new})
+        times = None if keyed.times is None else list(compress(keyed.times, first))
+        return (Batch(list(compress(keyed.records, first)), times),)

@@ -1,0 +1,89 @@
+"""Session windows that keep their records.
+
+Invariant: a record is appended blindly, to the slice of its time. Slices are as long as the gap, so
+all records of one belong to one session, and sessions that become one rewrite none.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.session_window import SessionWindow
+from tidelog.runtime.operators.spans import Firing
+from tidelog.runtime.operators.turn import REST
+from tidelog.runtime.user_code import user_code
+from tidelog.state.handles.list import append
+from tidelog.state.handles.timers import encode_time
+from tidelog.state.key_groups import decode_key
+from tidelog.state.objects.values import UntypedValues
+from tidelog.state.sessions import Session
+
+
+def _nothing(before: Any, value: Any) -> None:
+    """Sessions have no value where their records are kept."""
+
+
+class RecordsSessions(SessionWindow):
+    """Keeps the records; emits what a function makes of (key, start, end, records)."""
+
+    of = "records"
+    value_option = "records(..., record_type=...)"
+    keys_at_once = 1
+
+    def __init__(
+        self, gap_ms: int, function: Callable[[Any, int, int, list[Any]], Any], firing: Firing
+    ) -> None:
+        super().__init__(gap_ms, firing)
+        self._function = function
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        registry, schema = context.backend.registry, ("msgpack", f"gap {self._gap_ms} ms")
+        info = registry.register("session-records", "window-records", schema)
+        self._state = info.id.to_bytes(2, "big")
+        self._values = UntypedValues(
+            registry.value_types(info, self.value_option), elements=slice(None)
+        )
+        self._rows = self._values.rows(context.backend, info, scanned=True, cached=False)
+        self._combined = _nothing
+
+    def _values_of(self, records: list[Any]) -> list[Any]:
+        self._values.check_first(records)
+        return [None] * len(records)
+
+    def _keep(self, batch: KeyedBatch) -> None:
+        gap, state = self._gap_ms, self._state
+        held: dict[bytes, list[Any]] = defaultdict(list)
+        fields = zip(batch.groups, batch.keys, batch.times or (), batch.records, strict=True)
+        for group, key, time, record in fields:
+            held[group + state + key + encode_time(time - time % gap)].append(record)
+        for row, some in held.items():
+            append(self._backend, self._rows, row, some)
+
+    def _emit(
+        self, row: bytes, session: Session, outputs: Outputs, *, stays: bool
+    ) -> Iterator[Batch]:
+        records: list[Any] = []
+        for _, some in self._rows.scan(*self._range(row, session), copied=stays):
+            records += some
+            if self._turn.ended():
+                yield REST
+        key, end = decode_key(row[ROW_PREFIX_BYTES:]), session.last + self._gap_ms
+        with user_code("window function"):
+            outputs.records.append(self._function(key, session.start, end, records))
+
+    def _forget(self, row: bytes, session: Session) -> Iterator[Batch]:
+        for kept, _ in self._rows.scan(*self._range(row, session)):
+            self._rows.delete(kept)
+            if self._turn.ended():
+                yield REST
+
+    def _range(self, row: bytes, session: Session) -> tuple[bytes, bytes]:
+        """The first of the rows of a session's records, and the end of the last."""
+        prefix, gap = row[:2] + self._state + row[ROW_PREFIX_BYTES:], self._gap_ms
+        first, last = (prefix + encode_time(t - t % gap) for t in (session.start, session.last))
+        return first, prefix_end(last)

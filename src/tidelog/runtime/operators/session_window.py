@@ -1,0 +1,330 @@
+"""Session windows: the records of a key without a pause longer than the gap.
+
+As in Flink, a session ends a gap after its last record, and a record that comes between two
+sessions makes them one.
+
+Invariants: a session fires when the watermark passes its end, those of a key in the order of time;
+a key has a timer at or before the first time at which one of its sessions is to fire or to go, and
+none is moved when a session grows; between two buffers all sessions that have ended have fired.
+A record is late where it joins no session, and a session of its own would be over.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import chain, compress, islice
+from typing import Any, Final, cast
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.errors import ConfigError
+from tidelog.runtime.channels.copies import copies_of
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
+from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.spans import Firing
+from tidelog.runtime.operators.turn import PAUSE, REST
+from tidelog.runtime.operators.window import Combine
+from tidelog.runtime.user_code import map_all
+from tidelog.state.event_time import UNKNOWN, EventTime
+from tidelog.state.handles.timers import KEY, Timers, UnflushedTimers
+from tidelog.state.key_groups import decode_key
+from tidelog.state.sessions import BOUND, FIRED, Held, Session, SessionRows, held_sessions
+
+_VALUE, _START, _LAST = -5, -4, -3
+"""Where the row of a key has its newest session."""
+_FIRST_LAST: Final = 2
+"""Where it has the last time of its first session."""
+_EMPTY: Final = 2
+"""The length of such a row without sessions."""
+_Heads = dict[bytes, Held | None]
+"""Rows by key."""
+
+
+class SessionWindow(Operator):
+    """Puts records into sessions and fires them; subclasses have what sessions are made of."""
+
+    of: str
+    """What is kept of the records."""
+    value_option: str
+    """The option that declares the types of that."""
+    _combined: Combine
+    """Combines what a session has, or None, with another value."""
+    keys_at_once: int
+    """Keys of which sessions fire before the size of the output is looked at."""
+
+    def __init__(self, gap_ms: int, firing: Firing) -> None:
+        self._gap_ms = gap_ms
+        self._firing = firing
+        self.late_records = 0
+
+    def open(self, context: OperatorContext) -> None:
+        self._backend = context.backend
+        self._turn = context.turn
+        self._timers = Timers(context.backend, "sessions", listed=False)
+        self._unflushed = UnflushedTimers(context.backend, self._timers)
+        self._sessions = SessionRows(context.backend, self._gap_ms, self.of, self.value_option)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keyed = cast(KeyedBatch, batch)
+        if keyed.times is None:
+            raise ConfigError(
+                "session window on a stream without event time",
+                action="call .event_time(...) before .key_by(...)",
+            )
+        state = self._sessions.prefix
+        rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
+        heads = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))
+        again: list[tuple[bytes, int]] = []
+        on_time = self._add(rows, keyed, heads, again)
+        self._sessions.by_key.put_many({row: held for row, held in heads.items() if held})
+        if self._firing.updates:
+            again = list(compress(zip(rows, keyed.times, strict=True), on_time))
+        kept, late = keyed.divided(on_time, self._firing.late)
+        self._keep(kept)
+        changed = self._emit_changed(heads, again) if again else ()
+        if late is None:
+            return changed
+        self.late_records += len(late.records)
+        return changed if self._firing.late is None else chain((late,), changed)
+
+    def _add(
+        self, rows: list[bytes], batch: KeyedBatch, heads: _Heads, again: list[tuple[bytes, int]]
+    ) -> list[bool]:
+        """Add records to the sessions of their rows; for each whether it was on time.
+
+        `again` gets the row and the time of those whose session has fired.
+        """
+        gap, combine = self._gap_ms, self._combined
+        event_time = self._backend.event_time
+        # A session whose last record is later has not fired, whichever its key group.
+        open_from = max([event_time.watermark, *event_time.ahead.values()]) - gap + 1
+        values = self._values_of(batch.records)
+        on_time = [True] * len(rows)
+        fields = enumerate(zip(rows, cast("list[int]", batch.times), values, strict=True))
+        for at, (row, time, value) in fields:
+            held = heads[row]
+            if held and held[_START] <= time <= held[_LAST] + gap and held[_LAST] > open_from:
+                held[_VALUE] = combine(held[_VALUE], value)
+                held[_LAST] = max(held[_LAST], time)
+            else:
+                on_time[at] = self._place(heads, row, time, value, again)
+        return on_time
+
+    def _place(
+        self, heads: _Heads, row: bytes, time: int, value: Any, again: list[tuple[bytes, int]]
+    ) -> bool:
+        """Add a record that may begin, join or revive a session; whether it was on time."""
+        sessions, gap, lateness = self._sessions, self._gap_ms, self._firing.lateness_ms
+        passed = self._backend.event_time.of(row[:2])
+        held = heads[row]
+        joined = sessions.take(row, held, time) if held and time <= held[_LAST] + gap else []
+        if not joined and time + gap - 1 + lateness <= passed:
+            return False
+        if not held:
+            held = heads[row] = [passed, None]
+        start = last = time
+        combined = value
+        if joined:
+            start, last = min(time, joined[0].start), max(time, joined[-1].last)
+            combined = None
+            for part in (*[session.value for session in joined], value):
+                combined = self._combined(combined, part)
+        before = sessions.insert(row, held, Session(combined, start, last))
+        end = self._end(last)
+        if end <= passed:
+            held[FIRED] = passed
+            again.append((row, time))
+            self._register(row, end + lateness)
+        elif not any(at + gap - 1 > passed for at in (*before, *[each.last for each in joined])):
+            # Else one of those has a timer that is early enough.
+            self._register(row, end)
+        return True
+
+    def _end(self, last_ms: int) -> int:
+        """The last time of a session whose last record has this time."""
+        return last_ms + self._gap_ms - 1
+
+    def _register(self, row: bytes, time_ms: int) -> None:
+        self._unflushed.register(time_ms, row[:2] + row[ROW_PREFIX_BYTES:])
+
+    def _emit_changed(self, heads: _Heads, records: list[tuple[bytes, int]]) -> Iterator[Batch]:
+        """Emit the sessions of these records, each once."""
+        found: dict[tuple[bytes, int], Session] = {}
+        for row, time in records:
+            session = self._sessions.find(row, cast(Held, heads[row]), time)
+            # A later record may have moved its end.
+            ended = self._end(session.last) <= self._backend.event_time.of(row[:2])
+            if ended or self._firing.updates:
+                found[row, session.start] = session
+        outputs = Outputs(self._turn)
+        for (row, _), session in found.items():
+            yield from self._emit(row, session, outputs, stays=True)
+            if outputs.due:
+                yield outputs.cut()
+        if outputs.records:
+            yield outputs.cut()
+
+    def watermark(self, time: int) -> Iterable[Batch]:
+        event_time = self._backend.event_time
+        event_time.advance(time)
+        return self._fire(event_time)
+
+    def _fire(self, event_time: EventTime) -> Iterator[Batch]:
+        outputs, state = Outputs(self._turn), self._sessions.prefix
+        while timers := self._unflushed.take_expired(event_time.watermark, self.keys_at_once):
+            times = {key[:2] + state + key[2:]: time for time, key in timers}
+            for row in (yield from self._fire_rows([*times], outputs)):
+                # A barrier may pass while it fires, and has to find a timer.
+                self._timers.register_many(times[row], [row[:2] + row[ROW_PREFIX_BYTES:]])
+            yield from _cut(outputs)
+        expired = self._timers.expired_rows(event_time.watermark, event_time.ahead)
+        fired = chain.from_iterable(expired)
+        while some := list(islice(fired, self.keys_at_once)):
+            rows = dict.fromkeys(timer[:2] + state + timer[KEY] for timer in some)
+            for row in (yield from self._fire_rows([*rows], outputs)):
+                held = cast(Held, self._sessions.by_key.get(row))
+                due = yield from self._fire_earlier(row, held, outputs)
+                yield from self._fire_held(row, held, due, outputs)
+                self._sessions.by_key.put(row, held if len(held) > _EMPTY else None)
+            self._timers.delete_many(some)
+            yield from _cut(outputs)
+        if outputs.records:
+            yield outputs.cut()
+
+    def _fire_rows(
+        self, rows: list[bytes], outputs: Outputs
+    ) -> Generator[Batch, None, list[bytes]]:
+        """Fire sessions of the rows of keys; those of which earlier sessions have their own rows.
+
+        Yields only `REST`.
+        """
+        event_time, fired, others = self._backend.event_time, dict[bytes, Any](), list[bytes]()
+        for row, held in zip(rows, self._sessions.by_key.get_many(rows), strict=True):
+            if not held:
+                continue
+            if held[BOUND] is not None:
+                others.append(row)
+            elif (end := self._end(held[_FIRST_LAST])) > event_time.of(row[:2]):
+                self._register(row, end)  # it has grown since
+            else:
+                yield from self._fire_held(row, held, [], outputs)
+                fired[row] = held if len(held) > _EMPTY else None
+        self._sessions.by_key.put_many(fired)
+        return others
+
+    def _fire_earlier(
+        self, row: bytes, held: Held, outputs: Outputs
+    ) -> Generator[Batch, None, list[int]]:
+        """Fire and remove sessions with rows of their own; when others of them are due."""
+        sessions, passed = self._sessions, self._backend.event_time.of(row[:2])
+        ended, lateness = passed - self._gap_ms + 1, self._firing.lateness_ms
+        if not self._firing.updates:
+            first = held[FIRED] - self._gap_ms + 2
+            for count, session in enumerate(sessions.earlier(row, first, ended), 1):
+                yield from self._emit(row, session, outputs, stays=lateness > 0)
+                held[FIRED] = self._end(session.last)
+                if count % TIMERS_PER_STEP == 0 or outputs.due:
+                    yield from self._pause(row, held, outputs)
+        for count, session in enumerate(sessions.earlier(row, UNKNOWN, ended - lateness), 1):
+            yield from self._forget(row, session)
+            sessions.delete_earlier(row, session.last)
+            if count % TIMERS_PER_STEP == 0:
+                yield from self._pause(row, held, outputs)
+        left = [*islice(sessions.earlier(row, UNKNOWN), 1)]
+        if not left:
+            held[BOUND] = None
+        left += islice(sessions.earlier(row, ended + 1), 1)
+        return [self._due(session, passed) for session in left]
+
+    def _pause(self, row: bytes, held: Held, outputs: Outputs) -> Iterator[Batch]:
+        self._sessions.by_key.put(row, held)
+        # Either lets the state be flushed: what is deleted is memory, too.
+        yield outputs.cut() if outputs.records else REST
+        yield PAUSE
+
+    def _fire_held(
+        self, row: bytes, held: Held, due: list[int], outputs: Outputs
+    ) -> Iterator[Batch]:
+        """Fire and remove sessions of the row of a key, and register when the next ones are due.
+
+        Yields only `REST`.
+        """
+        passed, lateness = self._backend.event_time.of(row[:2]), self._firing.lateness_ms
+        kept: list[Any] = []
+        for session in held_sessions(held):
+            end = self._end(session.last)
+            stays = end + lateness > passed
+            if held[FIRED] < end <= passed and not self._firing.updates:
+                yield from self._emit(row, session, outputs, stays=stays)
+            if stays:
+                kept += session
+                due.append(self._due(session, passed))
+            else:
+                yield from self._forget(row, session)
+        held[:] = [*kept, max(held[FIRED], passed), held[BOUND]]
+        if due:
+            self._register(row, min(due))
+
+    def _due(self, session: Session, passed: int) -> int:
+        """When a session fires, or goes if it has fired."""
+        end = self._end(session.last)
+        return end if end > passed else end + self._firing.lateness_ms
+
+    def _values_of(self, records: list[Any]) -> list[Any]:
+        """What each record adds to its session."""
+        raise NotImplementedError
+
+    def _keep(self, batch: KeyedBatch) -> None:
+        """Keep records, whose sessions are known already."""
+
+    def _emit(
+        self, row: bytes, session: Session, outputs: Outputs, *, stays: bool
+    ) -> Iterator[Batch]:
+        """Emit a session, which `stays` in the state or does not. Yields only `REST`."""
+        raise NotImplementedError
+
+    def _forget(self, row: bytes, session: Session) -> Iterator[Batch]:
+        """Remove what was kept of a session. Yields only `REST`."""
+        return iter(())
+
+
+class AggregateSessions(SessionWindow):
+    """Combines a value of every record; emits (key, start, end, value)."""
+
+    of = "values"
+    value_option = "aggregate(..., value_type=...)"
+    keys_at_once = 256
+
+    def __init__(
+        self, gap_ms: int, value_of: Callable[[Any], Any], combine: Combine, firing: Firing
+    ) -> None:
+        super().__init__(gap_ms, firing)
+        self._value_of = value_of
+        self._combine = combine
+
+    def open(self, context: OperatorContext) -> None:
+        super().open(context)
+        self._combined = self._sessions.values.combining(self._combine)
+
+    def _values_of(self, records: list[Any]) -> list[Any]:
+        values = map_all(self._value_of, records)
+        self._sessions.values.check_first(values)
+        return values
+
+    def _emit(
+        self, row: bytes, session: Session, outputs: Outputs, *, stays: bool
+    ) -> Iterator[Batch]:
+        values = [session.value]
+        # What follows may change a value, and state stays as it is; one that goes may never have
+        # been written.
+        if stays:
+            values = copies_of(values)
+        else:
+            self._sessions.values.check_new(values)
+        key, end = decode_key(row[ROW_PREFIX_BYTES:]), session.last + self._gap_ms
+        outputs.records.append((key, session.start, end, *values))
+        return iter(())
+
+
+def _cut(outputs: Outputs) -> Iterator[Batch]:
+    if len(outputs.records) >= TIMERS_PER_STEP or outputs.due:
+        yield outputs.cut()
+        yield PAUSE

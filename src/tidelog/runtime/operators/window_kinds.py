@@ -1,0 +1,149 @@
+"""The kinds of windows: what a user passes to `window`, and the operators that they become."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from operator import iadd
+from typing import Any
+
+from tidelog.errors import ConfigError, require
+from tidelog.options.units import Length, milliseconds
+from tidelog.runtime.operators.finished import Finished
+from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
+from tidelog.runtime.operators.tumbling_window import aggregate_window
+from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
+from tidelog.runtime.reductions import Keyed
+from tidelog.runtime.user_code import user_code
+
+# Operators that few jobs have are imported where a job asks for one.
+
+
+class Windows(ABC):
+    """A kind of windows: Tumbling, Sliding, Session or Count."""
+
+    @abstractmethod
+    def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
+        """The operator that combines a value of every record; raises ConfigError where windows of
+        this kind cannot fire like this.
+        """
+
+    @abstractmethod
+    def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
+        """The operator that keeps the records for a function. Raises as `aggregate`."""
+
+
+class _Spans(Windows):
+    """Windows of a fixed span of event time."""
+
+    @property
+    @abstractmethod
+    def span(self) -> WindowSpan:
+        """Size and slide."""
+
+    def __post_init__(self) -> None:
+        self.span  # noqa: B018  # checks it
+
+    def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
+        made = partial(aggregate_window, self.span, value_of, combine, firing)
+        return made, AggregateWindow.state(self.span)
+
+    def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
+        made = partial(RecordsWindow, self.span, function, firing)
+        return made, RecordsWindow.state(self.span)
+
+
+@dataclass(frozen=True)
+class Tumbling(_Spans):
+    """Windows of event time, one after the other; they start at multiples of `size` since 1970.
+
+    A length of time is milliseconds, a `timedelta` or a text such as `30s` or `1m`. Emits
+    (key, window start, value). Raises ConfigError for lengths that cannot be.
+    """
+
+    size: Length
+
+    @property
+    def span(self) -> WindowSpan:
+        size_ms = milliseconds("the size of a window", self.size)
+        return WindowSpan(size_ms, size_ms)
+
+
+@dataclass(frozen=True)
+class Sliding(_Spans):
+    """Windows of event time that overlap: one of `size` starts at every multiple of `slide`.
+
+    Lengths and output are those of `Tumbling`.
+    """
+
+    size: Length
+    slide: Length
+
+    @property
+    def span(self) -> WindowSpan:
+        return WindowSpan(
+            milliseconds("the size of a window", self.size),
+            milliseconds("the slide of a window", self.slide),
+        )
+
+
+@dataclass(frozen=True)
+class Session(Windows):
+    """The records of a key without a pause in event time that is longer than `gap`.
+
+    Emits (key, start, end, value), where the end is the time of the last record plus the gap.
+    """
+
+    gap: Length
+
+    def __post_init__(self) -> None:
+        require("the gap of a session", self.gap, self.gap_ms > 0, "more than 0")
+
+    @property
+    def gap_ms(self) -> int:
+        return milliseconds("the gap of a session", self.gap)
+
+    def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
+        from tidelog.runtime.operators.session_window import AggregateSessions  # noqa: PLC0415
+
+        return partial(AggregateSessions, self.gap_ms, value_of, combine, firing), None
+
+    def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
+        from tidelog.runtime.operators.session_records import RecordsSessions  # noqa: PLC0415
+
+        return partial(RecordsSessions, self.gap_ms, function, firing), None
+
+
+@dataclass(frozen=True)
+class Count(Windows):
+    """Every `size` records of a key, in the order in which they come; event time is not needed.
+
+    Emits (key, value) with the last record of a window. As in Flink's `countWindow`, what is left
+    at the end of the data is never emitted.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        require("the size of a count window", self.size, self.size >= 1, "1 or more")
+
+    def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
+        from tidelog.runtime.operators.count_window import CountWindow  # noqa: PLC0415
+
+        if firing != ONCE:
+            raise ConfigError(
+                "a count window",
+                expected="neither allowed_lateness= nor late= nor emit=: it has no event time",
+                found=str(firing),
+                action="leave them out, or use Tumbling, Sliding or Session",
+            )
+        return partial(CountWindow, self.size, value_of, combine), CountWindow.state
+
+    def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
+        operator, state = self.aggregate(lambda record: [record], iadd, firing)
+
+        def emitted(window: tuple[Any, list[Any]]) -> Any:
+            with user_code("window function"):
+                return function(*window)
+
+        return lambda: Finished(operator(), emitted), state

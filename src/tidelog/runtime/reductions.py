@@ -1,0 +1,135 @@
+"""What records of a key can be reduced to, on a keyed stream and in its windows.
+
+Invariant: each reduction is a value of every record and a function that combines two values, so
+what it keeps is one value, however many records there are.
+"""
+
+import operator
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
+
+from tidelog.errors import require
+from tidelog.runtime.operators.finished import Finished
+from tidelog.runtime.operators.operator import Operator, OperatorFactory
+from tidelog.state.registry import Definition
+from tidelog.state.schema.types import declared
+
+S = TypeVar("S")
+Keyed = tuple[OperatorFactory, Definition | None]
+"""An operator with state by key, and the only state that it has, where that is known."""
+
+
+class Options(TypedDict, total=False):
+    """What every reduction takes besides."""
+
+    emit_updates: bool
+    value_type: Any
+    migrate: Callable[[Any], Any] | None
+    name: str
+
+
+class Reductions(ABC, Generic[S]):
+    """The reductions; each emits the fields of key and window, and the value after them.
+
+    On a keyed stream that is (key, value) for every key at the end of the data or, with
+    `emit_updates`, after every buffer for the keys that it changed. In windows it is when
+    `window(..., emit=...)` says, and `emit_updates` is its "updates".
+
+    Values are of any type that state keeps (docs/reference/values.md): what was put is what
+    `combine` gets. After a restart a value of a type that the checkpoint does not have is refused;
+    numbers go for one type. `value_type`, an annotation such as `int | str`, declares all that
+    there may be; `migrate` makes one of these of a stored value that is not. `name` is that of the
+    operator; without it, that of the function.
+    """
+
+    _default_name: str | None = None
+    """The name of the operator where none is given; None: that of the function."""
+
+    @abstractmethod
+    def _combining(
+        self, value_of: Callable[[Any], Any], combine: Callable[[Any, Any], Any], *, updates: bool
+    ) -> Keyed:
+        """The operator that combines values."""
+
+    @abstractmethod
+    def _then(self, name: str, operator: OperatorFactory, **fields: Any) -> S:
+        """The stream after one more operator."""
+
+    def aggregate(
+        self,
+        value_of: Callable[[Any], Any],
+        combine: Callable[[Any, Any], Any],
+        **options: Unpack[Options],
+    ) -> S:
+        """Combine a value of every record per key; `combine` is associative."""
+        return self._reduced("aggregate", value_of, combine, options)
+
+    def reduce(self, function: Callable[[Any, Any], Any], **options: Unpack[Options]) -> S:
+        """Combine the records of a key: two become one, of the same type."""
+        return self._reduced("reduce", lambda record: record, function, options)
+
+    def count(self, **options: Unpack[Options]) -> S:
+        """How many records there are."""
+        return self._reduced("count", lambda _: 1, operator.add, options)
+
+    def sum(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+        """The sum of the values."""
+        return self._reduced("sum", value_of, operator.add, options)
+
+    def min(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+        """The least of the values."""
+        return self._reduced("min", value_of, min, options)
+
+    def max(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+        """The greatest of the values."""
+        return self._reduced("max", value_of, max, options)
+
+    def mean(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+        """The mean of the values. A list of their sum and their number is kept, and is what
+        `value_type` and `migrate` are for.
+        """
+
+        def added(left: list[Any], right: list[Any]) -> list[Any]:
+            return [left[0] + right[0], left[1] + right[1]]
+
+        def quotient(value: list[Any]) -> Any:
+            return value[0] / value[1]
+
+        return self._reduced("mean", lambda r: [value_of(r), 1], added, options, quotient)
+
+    def top(self, n: int, *, by: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+        """The list of the `n` records that are greatest `by` a value, the greatest first.
+
+        Of equal ones that which came first goes first. `value_type` is that of the list.
+        """
+        require("the number of records in top(n)", n, n >= 1, "1 or more")
+
+        def merged(left: list[Any], right: list[Any]) -> list[Any]:
+            if len(left) == n and len(right) == 1 and not by(right[0]) > by(left[-1]):
+                return left
+            return sorted([*left, *right], key=by, reverse=True)[:n]
+
+        return self._reduced("top", lambda record: [record], merged, options)
+
+    def _reduced(
+        self,
+        function: str,
+        value_of: Callable[[Any], Any],
+        combine: Callable[[Any, Any], Any],
+        options: Options,
+        result: Callable[[Any], Any] | None = None,
+    ) -> S:
+        """What a function of this class makes of the records; emitted is the `result` of that."""
+        migrate, option = options.get("migrate"), f"{function}(..., value_type=...)"
+        types = declared(options.get("value_type"), option, migrate, keys=False)
+        updates = options.get("emit_updates", False)
+        made, state = self._combining(value_of, combine, updates=updates)
+        name = options.get("name", self._default_name or function)
+        operator = made if result is None else partial(_with_result, made, result)
+        return self._then(name, operator, keyed=True, value_types=types, state=state)
+
+
+def _with_result(made: OperatorFactory, result: Callable[[Any], Any]) -> Operator:
+    return Finished(made(), lambda fields: (*fields[:-1], result(fields[-1])))

@@ -1,0 +1,168 @@
+"""A keyed stream in windows: what `KeyedStream.window` returns, and that method."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+
+from tidelog.errors import ConfigError, require
+from tidelog.options.units import Length, milliseconds
+from tidelog.runtime.node import OutputTag, name_of
+from tidelog.runtime.operators.operator import OperatorFactory
+from tidelog.runtime.reductions import Keyed, Reductions
+from tidelog.state.schema.types import declared
+
+if TYPE_CHECKING:
+    from tidelog.runtime.operators.spans import Firing
+    from tidelog.runtime.operators.window_kinds import Windows
+
+# Most jobs have no windows: their operators are imported where a job asks for them.
+
+S = TypeVar("S")
+Emit = Literal["final", "updates"]
+
+
+class WindowedStream(Reductions[S]):
+    """The records of each key and window; reduced to a value, or all of them to a function."""
+
+    def __init__(
+        self, add: Callable[..., S], windows: "Windows", firing: "Firing", name: str
+    ) -> None:
+        """`add` adds an operator."""
+        self._add = add
+        self._windows = windows
+        self._firing = firing
+        self._default_name = name
+
+    def records(
+        self,
+        function: Callable[..., Any],
+        *,
+        record_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
+    ) -> S:
+        """Keep the records until the window fires.
+
+        Emits what the function makes of (key, window start, records), for sessions of (key, start,
+        end, records), and for count windows of (key, records). Records come by slice, the oldest
+        first, and in a slice in the order in which they came; a session has slices of its gap.
+        `record_type` and `migrate` are for a record what those of `aggregate` are for a value; in
+        count windows they are for the list of records.
+        """
+        types = declared(record_type, "records(..., record_type=...)", migrate, keys=False)
+        operator, state = self._windows.records(function, self._firing)
+        return self._add(self._default_name, operator, keyed=True, value_types=types, state=state)
+
+    def _combining(
+        self, value_of: Callable[[Any], Any], combine: Callable[[Any, Any], Any], *, updates: bool
+    ) -> Keyed:
+        firing = replace(self._firing, updates=updates or self._firing.updates)
+        return self._windows.aggregate(value_of, combine, firing)
+
+    def _then(self, name: str, operator: OperatorFactory, **fields: Any) -> S:
+        return self._add(name, operator, **fields)
+
+
+class Windowing(ABC, Generic[S]):
+    """The methods of a keyed stream that put its records into windows."""
+
+    @abstractmethod
+    def _then(self, name: str, operator: OperatorFactory, **fields: Any) -> S:
+        """The stream after one more operator."""
+
+    @overload
+    def window(
+        self,
+        size_ms: int,
+        slide_ms: int | None = None,
+        *,
+        value_of: Callable[[Any], Any],
+        combine: Callable[[Any, Any], Any],
+        value_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
+        late: OutputTag | None = None,
+        name: str = "window",
+    ) -> S: ...
+
+    @overload
+    def window(
+        self,
+        size_ms: "Windows",
+        *,
+        allowed_lateness: Length = 0,
+        emit: Emit = "final",
+        late: OutputTag | None = None,
+        name: str = "window",
+    ) -> "WindowedStream[S]": ...
+
+    def window(
+        self,
+        size_ms: "int | Windows",
+        slide_ms: int | None = None,
+        *,
+        value_of: Callable[[Any], Any] | None = None,
+        combine: Callable[[Any, Any], Any] | None = None,
+        value_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
+        allowed_lateness: Length = 0,
+        emit: Emit = "final",
+        late: OutputTag | None = None,
+        name: str = "window",
+    ) -> Any:
+        """Put the records of each key into windows: `Tumbling`, `Sliding`, `Session` or `Count`.
+
+        What is returned reduces them: `.sum(...)`, `.count()`, `.records(...)` and others. A window
+        is emitted when the watermark passes its end (`emit` is "final"), or after every buffer that
+        has changed it ("updates"). For `allowed_lateness` after its end a window still takes
+        records, and is emitted again after each buffer that has some. A record all of whose windows
+        are over is late: it is counted, and dropped or, as it is, emitted to the side output
+        `late`, which `side_output(late)` of the result gives.
+
+        With milliseconds, `window(size_ms, slide_ms, value_of=..., combine=...)` is `Tumbling`, or
+        `Sliding`, and `aggregate`. Sliding windows combine each value once, with those of its
+        slice, and the slices of a window when it fires: oldest slice first, and in a slice in the
+        order in which records came. A slice whose value is None counts as empty.
+        """
+        if not isinstance(size_ms, int):
+            return self._windowed(size_ms, allowed_lateness, emit, late, name)
+        if value_of is None or combine is None:
+            raise ConfigError(
+                f"window({size_ms})",
+                expected="value_of= and combine=",
+                found="neither or one",
+                action="pass both, or window(Tumbling(...)) and a function of what it returns",
+            )
+        windowed = self._windowed(_span(size_ms, slide_ms), allowed_lateness, emit, late, name)
+        return windowed.aggregate(value_of, combine, value_type=value_type, migrate=migrate)
+
+    def window_records(
+        self,
+        size_ms: int,
+        slide_ms: int | None = None,
+        *,
+        function: Callable[[Any, int, list[Any]], Any],
+        record_type: Any = None,
+        migrate: Callable[[Any], Any] | None = None,
+        late: OutputTag | None = None,
+        name: str = "window",
+    ) -> S:
+        """`window(...).records(function)` of `Tumbling` or, with a slide, `Sliding` windows."""
+        windowed = self._windowed(_span(size_ms, slide_ms), 0, "final", late, name)
+        return windowed.records(function, record_type=record_type, migrate=migrate)
+
+    def _windowed(
+        self, windows: "Windows", lateness: Length, emit: str, late: OutputTag | None, name: str
+    ) -> "WindowedStream[S]":
+        from tidelog.runtime.operators.spans import Firing  # noqa: PLC0415
+
+        require("emit= of a window", emit, emit in ("final", "updates"), "final or updates")
+        lateness_ms = milliseconds("allowed_lateness= of a window", lateness)
+        firing = Firing(name_of(late), lateness_ms, emit == "updates")
+        return WindowedStream(partial(self._then, late=late), windows, firing, name)
+
+
+def _span(size_ms: int, slide_ms: int | None) -> "Windows":
+    from tidelog.runtime.operators.window_kinds import Sliding  # noqa: PLC0415
+
+    return Sliding(size_ms, slide_ms or size_ms)

@@ -1,0 +1,134 @@
+"""The sessions of keys as rows.
+
+The newest sessions of a key are in one row, `[value, start, last, ..., fired, bound]`, the earliest
+first; earlier ones have a row each, ordered by the last time of the session. So a record of the
+newest session needs one look-up, one of an earlier session a scan of two rows, and nothing ever
+reads all sessions of a key.
+
+Invariants:
+- more than the gap lies between two sessions of a key, so a record joins two of them at most;
+- a session with a row of its own ends at `bound` or before, one of the row by key after it; None:
+  no session has a row of its own;
+- the row by key has the newest session, and goes with it;
+- sessions of which the end is at `fired` or before have been emitted.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final, NamedTuple
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
+from tidelog.state.handles.timers import decode_time, encode_time
+from tidelog.state.objects.values import UntypedValues
+
+MOST_HELD: Final = 8
+"""Sessions in the row of a key: all of them are written when one has changed."""
+FIRED: Final = -2
+"""Where the row of a key has its `fired` ..."""
+BOUND: Final = -1
+"""... and its `bound`."""
+_PARTS: Final = 3
+"""Elements of a row by key for each session."""
+_TIME_BYTES: Final = 8
+_GROUP_BYTES: Final = 2
+_last_time: Final = attrgetter("last")
+SESSION_VALUES: Final = slice(0, FIRED, _PARTS)
+"""Where it has the values of its sessions."""
+
+Held = list[Any]
+"""A row by key."""
+
+
+class Session(NamedTuple):
+    """The records of a key without a longer pause than the gap between two of them."""
+
+    value: Any
+    start: int
+    last: int
+    """The time of the last record."""
+
+
+def held_sessions(held: Held) -> list[Session]:
+    """The sessions of a row by key, the earliest first."""
+    return [Session(*held[at : at + _PARTS]) for at in range(0, len(held) + FIRED, _PARTS)]
+
+
+class SessionRows:
+    """The sessions of one operator and subtask."""
+
+    def __init__(self, backend: KeyedBackend, gap_ms: int, of: str, option: str) -> None:
+        """`of` is what sessions have as their value, `option` what declares its type."""
+        self._gap_ms = gap_ms
+        schema = ("msgpack", f"gap {gap_ms} ms", of)
+        registry = backend.registry
+        held = registry.register("sessions", "sessions", schema)
+        self.prefix = held.id.to_bytes(2, "big")
+        self.values = UntypedValues(registry.value_types(held, option), elements=SESSION_VALUES)
+        self.by_key = self.values.rows(backend, held)
+        earlier = registry.register("earlier-sessions", "earlier-sessions", schema)
+        self._earlier_prefix = earlier.id.to_bytes(2, "big")
+        values = UntypedValues(registry.value_types(earlier, option), elements=slice(0, 1))
+        self._earlier = values.rows(backend, earlier, scanned=True, cached=False)
+
+    def find(self, row: bytes, held: Held, time_ms: int) -> Session:
+        """The session that has a record of this time."""
+        sessions = chain(reversed(held_sessions(held)), self.earlier(row, time_ms))
+        found: Session = next(each for each in sessions if each.start <= time_ms <= each.last)
+        return found
+
+    def take(self, row: bytes, held: Held, time_ms: int) -> list[Session]:
+        """Remove the sessions that a record of this time joins, the earliest first."""
+        gap, found = self._gap_ms, list[Session]()
+        if held[BOUND] is not None and time_ms - gap <= held[BOUND]:
+            for session in self.earlier(row, time_ms - gap):
+                if session.start - gap > time_ms:
+                    break
+                found.append(session)
+            for session in found:
+                self.delete_earlier(row, session.last)
+        for at in reversed(range(0, len(held) + FIRED, _PARTS)):
+            session = Session(*held[at : at + _PARTS])
+            if session.start - gap <= time_ms <= session.last + gap:
+                found.append(session)
+                del held[at : at + _PARTS]
+        return sorted(found, key=_last_time)
+
+    def insert(self, row: bytes, held: Held, session: Session) -> list[int]:
+        """Add a session, which joins none; the last time of the one before it, if that is held."""
+        bound = held[BOUND]
+        if bound is not None and session.last <= bound:
+            self._put_earlier(row, session)
+            return []
+        at = len(held) + FIRED
+        while at > 0 and held[at - 1] > session.last:
+            at -= _PARTS
+        before = held[max(0, at - 1) : at]
+        held[at:at] = session
+        while len(held) + FIRED > MOST_HELD * _PARTS:
+            earliest = Session(*held[:_PARTS])
+            del held[:_PARTS]
+            self._put_earlier(row, earliest)
+            held[BOUND] = earliest.last
+        return before
+
+    def earlier(self, row: bytes, first_ms: int, last_ms: int | None = None) -> Iterator[Session]:
+        """Sessions with rows of their own whose last time is in a range, in its order."""
+        prefix = self._earlier_row(row)
+        last = prefix if last_ms is None else prefix + encode_time(last_ms)
+        first = prefix + encode_time(min(max(first_ms, UNKNOWN), MAX_WATERMARK))
+        for key, (value, start) in self._earlier.scan(first, prefix_end(last)):
+            yield Session(value, start, decode_time(key[-_TIME_BYTES:]))
+
+    def delete_earlier(self, row: bytes, last_ms: int) -> None:
+        """Remove a session with a row of its own."""
+        self._earlier.delete(self._earlier_row(row) + encode_time(last_ms))
+
+    def _put_earlier(self, row: bytes, session: Session) -> None:
+        key = self._earlier_row(row) + encode_time(session.last)
+        self._earlier.put(key, [session.value, session.start])
+
+    def _earlier_row(self, row: bytes) -> bytes:
+        return row[:_GROUP_BYTES] + self._earlier_prefix + row[ROW_PREFIX_BYTES:]

@@ -1,0 +1,199 @@
+"""What reductions and windows refuse, and how their state lives on in a changed job."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from operator import itemgetter
+from typing import Any
+
+import pytest
+
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside, Portions, acted_on, config, run
+from tests.unit.state.conftest import Bench
+from tidelog import Count, Job, KeyedStream, OutputTag, Replayable, Session, Sliding, Tumbling
+from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
+from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.channels.partition import ByKey
+from tidelog.runtime.graph import Stream
+from tidelog.runtime.operators.deduplicate import Deduplicate
+from tidelog.runtime.operators.operator import OperatorContext
+from tidelog.storage.memory import MemoryStore
+
+value_of = itemgetter(2)
+Build = Callable[[KeyedStream], Stream]
+
+
+def job(build: Build, sink: Outside, source: Any, value: Callable[[Any], Any] = int) -> Job:
+    made = Job("made")
+    valued = made.source(source).map(lambda r: (*r[:2], value(r[2])))
+    timed = valued.event_time(itemgetter(1), max_delay_ms=10_000)
+    build(timed.key_by(itemgetter(0))).sink(sink)
+    return made
+
+
+def portions() -> Portions:
+    """Times go back and forth by the end; a hundred records."""
+    records = [(f"k{n % 3}", n * 40, n) for n in range(100)]
+    return Portions({"only": records}, portion=5, pause=0.6)
+
+
+def changed(before: Build, after: Build, **values: Callable[[Any], Any]) -> list[Any]:
+    """What comes out of a job that is stopped and goes on with another operator."""
+    store, sink = MemoryStore(), Outside()
+    first, then = values.get("first", int), values.get("then", int)
+    acted_on(
+        job(before, sink, portions(), first),
+        store,
+        lambda runner: runner.stop("halt"),
+        at=5.2,
+        settings=config(parallelism=1),
+    )
+    run(job(after, sink, portions(), then), store, config(parallelism=3), seed=2)
+    return sink.records
+
+
+def sums(windows: Any, **options: Any) -> Build:
+    return lambda keyed: keyed.window(windows, name="sums", **options).sum(value_of)
+
+
+def old_sums(keyed: KeyedStream) -> Stream:
+    return keyed.window(1_000, value_of=value_of, combine=lambda a, b: a + b, name="sums")
+
+
+TOTALS = sorted(
+    (f"k{k}", start, sum(n for n in range(100) if n % 3 == k and n * 40 // 1000 * 1000 == start))
+    for k in range(3)
+    for start in range(0, 4_000, 1_000)
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (old_sums, sums(Tumbling("1s"))),
+        (sums(Tumbling(1_000)), old_sums),
+        (sums(Tumbling(1_000)), sums(Tumbling(1_000), allowed_lateness="5 s")),
+        (sums(Sliding(1_000, 1_000), allowed_lateness=5_000), sums(Tumbling(1_000))),
+    ],
+    ids=["new call", "old call", "late", "late no more"],
+)
+def test_windows_of_one_span_go_on_with_what_is_stored(before: Build, after: Build) -> None:
+    assert sorted(changed(before, after)) == TOTALS
+
+
+@pytest.mark.parametrize(
+    ("after", "reason"),
+    [
+        (sums(Session(2_000)), r"gap 1000 ms; values\) became"),
+        (
+            lambda k: k.window(Session(1_000), name="sums").records(lambda *window: window),
+            r"gap 1000 ms; values\) became",
+        ),
+    ],
+    ids=["gap", "records"],
+)
+def test_sessions_of_another_kind_are_refused(after: Build, reason: str) -> None:
+    with pytest.raises(StateSchemaError, match=reason):
+        changed(sums(Session(1_000)), after)
+
+
+@pytest.mark.parametrize("windows", [Session(1_000), Tumbling(60_000), Count(30)], ids=str)
+def test_values_of_another_type_are_refused_or_migrated(windows: Any) -> None:
+    def typed(**options: Any) -> Build:
+        return lambda k: k.window(windows, name="sums").sum(value_of, **options)
+
+    with pytest.raises((StateSchemaError, UserFunctionError), match=re.escape("int | str")):
+        changed(typed(), typed(), then=str)
+    values = [value for *_, value in changed(typed(), typed(value_type=str, migrate=str), then=str)]
+    assert values and set(map(type, values)) == {str}
+    # Of what has come before the change the sum is there, and then one number after the other.
+    digits = sum(map(len, map(str, range(100))))
+    assert isinstance(windows, Count) or digits / 2 < sum(map(len, values)) < digits
+
+
+def test_a_mean_goes_on_with_its_sum_and_its_number() -> None:
+    def mean(keyed: KeyedStream) -> Stream:
+        return keyed.mean(value_of)
+
+    found = dict(changed(mean, mean, then=float))
+    assert found == {f"k{k}": sum(range(k, 100, 3)) / len(range(k, 100, 3)) for k in range(3)}
+
+
+def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finished() -> None:
+    records = [("a", n * 10, n) for n in range(2048)] + [("a", 1, 7)]
+    sink, late, made, tag = Outside(), Outside(), Job("late"), OutputTag("late")
+    keyed = made.source(Replayable(records)).event_time(itemgetter(1)).key_by(itemgetter(0))
+    means = keyed.window(Tumbling(100), late=tag).mean(value_of)
+    means.sink(sink)
+    means.side_output(tag).sink(late, name="late")
+    run(made, MemoryStore())
+    assert late.records == [("a", 1, 7)] and ("a", 0, 4.5) in sink.records
+
+
+@pytest.mark.parametrize("length", [60_000, timedelta(minutes=1), "1m", "60 s", " 1 min"], ids=str)
+def test_a_length_of_time_is_a_number_a_timedelta_or_a_text(length: Any) -> None:
+    assert Tumbling(length).span.size_ms == Session(length).gap_ms == 60_000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "what"),
+    [
+        (lambda: Tumbling("soon"), "'soon'"),
+        (lambda: Tumbling(0), "size 0 ms"),
+        (lambda: Tumbling(timedelta(microseconds=1)), "microseconds=1"),
+        (lambda: Sliding("1m", "2m"), "slide 120000 ms"),
+        (lambda: Session(0), "more than 0"),
+        (lambda: Session(-5), "-5"),
+        (lambda: Count(0), "1 or more"),
+    ],
+)
+def test_windows_that_cannot_be_are_refused(wrong: Callable[[], Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=what):
+        wrong()
+
+
+@pytest.mark.parametrize(
+    ("build", "what"),
+    [
+        (lambda k: k.window(Count(3), allowed_lateness=5).count(), "has no event time"),
+        (lambda k: k.window(Count(3)).count(emit_updates=True), "has no event time"),
+        (lambda k: k.window(Tumbling(5), emit="often"), "final or updates"),
+        (lambda k: k.window(5), "both"),
+        (lambda k: k.top(0, by=value_of), "1 or more"),
+        (lambda k: k.deduplicate(ttl=1.5), "1.5"),
+    ],
+)
+def test_what_no_operator_can_do_is_refused_where_the_job_is_built(
+    build: Callable[[Any], Any], what: str
+) -> None:
+    with pytest.raises(ConfigError, match=what):
+        build(Job("wrong").source(Replayable([])).key_by(str))
+
+
+def test_an_id_is_forgotten_when_its_time_to_live_is_over() -> None:
+    bench = Bench()
+    operator = Deduplicate(itemgetter(1), 500)
+    operator.open(OperatorContext("deduplicate", 0, 1, VirtualClock(), bench.backend))
+
+    def passed(*ids: Any) -> list[Any]:
+        records = [("k", each) for each in ids]
+        ((_, batch),) = ByKey(itemgetter(0), 1, 4).route(Batch(records))
+        return [each for made in operator.process(batch) for _, each in made.records]
+
+    assert passed(1, 2, 1, None, "1", (1, 2), None) == [1, 2, None, "1", (1, 2)]
+    bench.now += 499
+    assert passed(1, 3) == [3]  # not kept any longer by that
+    bench.backend.flush()
+    bench.now += 1
+    assert passed(1, 3) == [1]
+    bench.backend.flush()
+    bench.now += 10_000
+    bench.sweep()
+    bench.backend.flush()
+    assert bench.stored == []
+
+
+def test_an_id_that_is_no_key_is_refused() -> None:
+    with pytest.raises(StateSchemaError, match="the id"):
+        run(job(lambda k: k.deduplicate(list, ttl=5), Outside(), portions()), MemoryStore())
