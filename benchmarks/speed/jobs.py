@@ -1,12 +1,13 @@
 """The jobs that are compared, besides the built-in word count.
 
-Invariant: but for `sessions`, they use only what the revision in `base` has as well.
+Invariant: but for `sessions` and `joins`, they use only what the revision in `base` has as well.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
 from tidelog import (
+    ExpiredTimerInfo,
     Files,
     Job,
     JobArguments,
@@ -15,6 +16,7 @@ from tidelog import (
     StatefulProcessorHandle,
     TimerValues,
 )
+from tidelog.runtime.graph import KeyedStream
 
 
 def revenue(arguments: JobArguments) -> Job:
@@ -55,6 +57,62 @@ def sessions(arguments: JobArguments) -> Job:
         .sum(lambda row: row.amount)
         .sink(Files(arguments.output or "", fields=("user", "start", "end", "amount")))
     )
+
+
+def _orders_and_payments(arguments: JobArguments) -> tuple[Job, list[KeyedStream]]:
+    job = Job("joins")
+    return job, [
+        job.source(JsonLines(arguments.required_input(), name), name=name)
+        .event_time(lambda row: row.ms)
+        .key_by(lambda row: row.order)
+        for name in ("orders", "payments")
+    ]
+
+
+def joins(arguments: JobArguments) -> Job:
+    """Orders with their payments within a minute, two rows for most keys."""
+    job, (orders, payments) = _orders_and_payments(arguments)
+    pairs = orders.join(payments, (0, 60_000))
+    paid = pairs.map(lambda pair: (pair[0].order, pair[0].amount, pair[1].cents))
+    paid.sink(Files(arguments.output or "", fields=("order", "amount", "cents")))
+    return job
+
+
+class _Paid(StatefulProcessor):
+    """The same for a key with one order: what comes first waits for the other until a timer."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._handle = handle
+        self._order = handle.getValueState("order", "amount bigint, ms bigint")
+        self._payment = handle.getValueState("payment", "cents bigint, ms bigint")
+
+    def handleInputRows(
+        self, key: Any, rows: Iterator[Any], timerValues: TimerValues
+    ) -> Iterator[Any]:
+        for row in rows:
+            if hasattr(row, "cents"):
+                self._payment.update((row.cents, row.ms))
+            else:
+                self._order.update((row.amount, row.ms))
+            self._handle.registerTimer(row.ms + 60_000)
+            order, payment = self._order.get(), self._payment.get()
+            if order and payment and 0 <= payment[1] - order[1] <= 60_000:
+                yield key[0], order[0], payment[0]
+
+    def handleExpiredTimer(
+        self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo
+    ) -> Iterator[Any]:
+        self._order.clear()
+        self._payment.clear()
+        return iter(())
+
+
+def joins_by_hand(arguments: JobArguments) -> Job:
+    """What `joins` writes, without joins."""
+    job, (orders, payments) = _orders_and_payments(arguments)
+    both = orders.union(payments).key_by(lambda row: row.order)
+    paid = both.transform_with_state(_Paid, time_mode="event")
+    paid.sink(Files(arguments.output or "", fields=("order", "amount", "cents")))
     return job
 
 

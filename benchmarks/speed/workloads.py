@@ -63,6 +63,23 @@ def _rows(folder: Path, count: float) -> None:
                 file.write(json.dumps(row) + "\n")
 
 
+def _orders(folder: Path, count: float) -> None:
+    """Orders, and payments of nine of ten within a minute: so many lines together."""
+    chance = random.Random(8)
+    paid: list[tuple[int, int]] = []
+    with (folder / "orders").open("w") as file:
+        for number in range(int(count / 1.9)):
+            ms = 1_700_000_000_000 + number * 40
+            row = {"ms": ms, "order": f"o{number:08}", "amount": chance.randrange(1000)}
+            file.write(json.dumps(row) + "\n")
+            if chance.random() < 0.9:
+                paid.append((ms + chance.randrange(60_000), number))
+    with (folder / "payments").open("w") as file:
+        for ms, number in sorted(paid):
+            row = {"ms": ms, "order": f"o{number:08}", "cents": number}
+            file.write(json.dumps(row) + "\n")
+
+
 def _users(folder: Path, share: float) -> None:
     """A million users once each, in random order: half of them for tables, half for the log."""
     users = list(range(int(1_000_000 * share)))
@@ -81,6 +98,11 @@ WORKLOADS: Final[dict[str, Workload]] = {
     "windows": Workload("jobs:windows", lambda to, share: _rows(to, 160_000 * share)),
     "sessions": Workload(
         "jobs:sessions", lambda to, share: _rows(to, 500_000 * share), base_job="jobs:windows"
+    ),
+    "joins": Workload(
+        "jobs:joins",
+        lambda to, share: _orders(to, 500_000 * share),
+        base_job="jobs:joins_by_hand",
     ),
     "restore": Workload("jobs:visits", _users, parallelism=2, restored_from=2),
     "rescale": Workload("jobs:visits", _users, parallelism=3, restored_from=2),

@@ -80,7 +80,7 @@ from .runtime.status.observe import status_of as status_of
 from .runtime.status.opentelemetry import export_metrics as export_metrics
 from .runtime.status.prometheus import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
-from .runtime.windowed_stream import WindowedStream as WindowedStream
+from .runtime.streams.windowing import WindowedStream as WindowedStream
 from .settings.resolve import load_config as load_config
 from .state.config import FlushConfig as FlushConfig
 from .state.config import RestoreConfig as RestoreConfig

@@ -453,3 +453,22 @@ def test_a_service_counts_requests_that_come_at_once(here: Path) -> None:
             server.shutdown()
             serving.join()
             assert hits == before + 100
+
+
+def test_the_programs_of_the_joins_page_join(here: Path) -> None:
+    orders = [
+        {"order": "o1", "ms": 1_000, "currency": "chf", "amount": 10},
+        {"order": "o2", "ms": 2_000, "currency": "chf", "amount": 20},
+    ]
+    add_rows(here / "orders" / "1.jsonl", orders)
+    add_rows(here / "payments" / "1.jsonl", [{"order": "o1", "ms": 61_000, "cents": 1_000}])
+    rates = [{"currency": "chf", "ms": ms, "euros": ms // 500} for ms in (500, 1_500, 9_000)]
+    add_rows(here / "rates" / "1.jsonl", rates)
+    add_rows(here / "users" / "1.jsonl", [{"user": "u1", "name": "Ada"}])
+    add_rows(here / "visits" / "1.jsonl", [{"user": "u1", "page": "/"}])
+    run(names_of("joins 0")["job"], here / "store-0")
+    assert sorted(map(tuple, rows_of(here / "paid"))) == [("o1", 1_000), ("o2", None)]
+    run(names_of("joins 1")["job"], here / "store-1")
+    assert sorted(map(tuple, rows_of(here / "euros"))) == [("o1", 10), ("o2", 60)]
+    run(names_of("joins 2")["job"], here / "store-2")
+    assert rows_of(here / "named") in ([["/", "Ada"]], [["/", "?"]])

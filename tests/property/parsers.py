@@ -154,6 +154,8 @@ KINDS = [
     StateInfo(8, "map", "map", ("word string", "inner struct<a:map<string,int>,b:binary>")),
     StateInfo(9, "sums", "window-aggregate", ("10000",)),
     StateInfo(10, "records", "window-records", ("10000",)),
+    StateInfo(11, "left", "timed-records", ("msgpack", "any")),
+    StateInfo(12, "left-marks", "timed-marks", ("any",)),
 ]
 """A state of every kind that has rows."""
 

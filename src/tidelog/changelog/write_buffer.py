@@ -40,6 +40,23 @@ class Unflushed(Protocol):
         ...
 
 
+class Cache(Protocol):
+    """What an operator keeps in memory of rows, and may lose at any time."""
+
+    @property
+    def cached_bytes(self) -> int:
+        """About how much memory it takes."""
+        ...
+
+    def drop_cached(self) -> None:
+        """Forget it all; its memory is given back by `free`."""
+        ...
+
+    def free(self, most: int) -> bool:
+        """Give back so much of what was dropped; whether there is more."""
+        ...
+
+
 class WriteBuffer:
     """All states of one subtask."""
 
@@ -49,6 +66,7 @@ class WriteBuffer:
         self._unflushed: list[Unflushed] = []
         self._parts: list[StateRows | Unflushed] = []
         """States, and what becomes rows of states at a flush."""
+        self._caches: list[Cache] = []
         self.extra = 0
         """Elements appended to rows that were already changed (list states)."""
         self._element = RowSize()
@@ -70,10 +88,12 @@ class WriteBuffer:
 
     @property
     def memory_bytes(self) -> int:
-        """About how much memory all rows take."""
+        """About how much memory all rows take, with what operators keep of them."""
         size = int(self.extra * self._element.bytes)
         for part in self._parts:
             size += part.memory_bytes
+        for cache in self._caches:
+            size += cache.cached_bytes
         return size
 
     @property
@@ -84,11 +104,11 @@ class WriteBuffer:
     @property
     def cached_bytes(self) -> int:
         """About how much memory the rows take that flushes have left here."""
-        return sum(rows.cached_bytes for rows in self._states)
+        return sum(rows.cached_bytes for rows in (*self._states, *self._caches))
 
     def drop_cached(self) -> None:
         """Forget the rows that the table has as well."""
-        for rows in self._states:
+        for rows in (*self._states, *self._caches):
             rows.drop_cached()
 
     def clear(self) -> None:
@@ -121,7 +141,11 @@ class WriteBuffer:
 
     def free(self) -> bool:
         """Give back the memory of some dropped rows; whether there are more."""
-        return any(rows.free(SLICE_ROWS) for rows in self._states)
+        return any(rows.free(SLICE_ROWS) for rows in (*self._states, *self._caches))
+
+    def add_cache(self, cache: Cache) -> None:
+        """Let this be counted as memory of the rows, and be dropped with theirs."""
+        self._caches.append(cache)
 
     def add_unflushed(self, unflushed: Unflushed) -> None:
         """Let this become rows at each flush."""

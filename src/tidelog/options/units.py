@@ -41,17 +41,20 @@ def parse_duration(text: str) -> float | None:
     return None if match is None else float(match[1]) * _SECONDS[match[2]]
 
 
-def milliseconds(what: str, length: Length) -> int:
-    """Whole milliseconds of a length of time; raises ConfigError for `what` that is none."""
+def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
+    """Whole milliseconds of a length of time, below zero if `signed`; raises ConfigError for `what`
+    that is none.
+    """
     found: float | None = None
     if isinstance(length, timedelta):
         found = length / timedelta(milliseconds=1)
     elif isinstance(length, str):
-        seconds = parse_duration(length.strip())
-        found = None if seconds is None else round(seconds * 1000, 6)
+        text = length.strip()
+        seconds = parse_duration(text.removeprefix("-"))
+        found = None if seconds is None else round(seconds * (-1000 if text[0] == "-" else 1000), 6)
     elif isinstance(length, int) and not isinstance(length, bool):
         found = length
-    if found is None or found < 0 or found != int(found):
+    if found is None or (found < 0 and not signed) or found != int(found):
         raise ConfigError(
             what,
             expected="whole milliseconds: an int, a timedelta, or a text such as 30s or 1m",

@@ -8,16 +8,19 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from tidelog.errors import ConfigError
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.node import Edge, Node, OutputTag, name_of
 from tidelog.runtime.operators.aggregate import Aggregate
-from tidelog.runtime.operators.operator import OperatorFactory
+from tidelog.runtime.operators.operator import Operator, OperatorFactory
 from tidelog.runtime.operators.stateless import FilterRecords, FlatMap, MapBatches, MapRecords
-from tidelog.runtime.reductions import Keyed, Reductions
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
-from tidelog.runtime.windowed_stream import Windowing
+from tidelog.runtime.streams.joins import Joins
+from tidelog.runtime.streams.reductions import Keyed, Reductions
+from tidelog.runtime.streams.windowing import Windowing
 from tidelog.state.schema.types import declared
 from tidelog.storage import object_names
 
@@ -222,7 +225,7 @@ class Stream:
         return Stream(self._job, [Edge(node, "forward")])
 
 
-class KeyedStream(Stream, Reductions[Stream], Windowing[Stream]):
+class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStream", Stream]):
     """A stream partitioned by key; operators here have state per key."""
 
     def deduplicate(
@@ -265,3 +268,15 @@ class KeyedStream(Stream, Reductions[Stream], Windowing[Stream]):
         self, value_of: Callable[[Any], Any], combine: Callable[[Any, Any], Any], *, updates: bool
     ) -> Keyed:
         return lambda: Aggregate(value_of, combine, emit_updates=updates), Aggregate.state
+
+    def _with(
+        self,
+        other: "KeyedStream",
+        make: Callable[[str | None], Operator],
+        *,
+        late: OutputTag | None,
+        **fields: Any,
+    ) -> Stream:
+        second = [replace(edge, side=1) for edge in other._edges]
+        both = KeyedStream(self._job, [*self._edges, *second])
+        return both._then(operator=lambda: make(name_of(late)), keyed=True, late=late, **fields)

@@ -65,3 +65,5 @@ class Edge(msgspec.Struct, frozen=True, eq=False):
     key_types: DeclaredType | None = None
     tag: str | None = None
     """The side output of `node` that this is; None: its output."""
+    side: int = 0
+    """Which of the two streams of a join it is."""

@@ -22,7 +22,7 @@ from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.state_rows import Columns, StateRows
-from tidelog.changelog.write_buffer import Unflushed, WriteBuffer
+from tidelog.changelog.write_buffer import Cache, Unflushed, WriteBuffer
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
@@ -132,6 +132,10 @@ class KeyedBackend:
     def add_unflushed(self, unflushed: Unflushed) -> None:
         """Let this become rows of registered states at each flush."""
         self._buffer.add_unflushed(unflushed)
+
+    def add_cache(self, cache: Cache) -> None:
+        """Let what an operator keeps of rows be counted and dropped with the rows in memory."""
+        self._buffer.add_cache(cache)
 
     def sweep(self, sweep: TtlSweep) -> None:
         """Remove what expires of a state; it is scanned for that."""

@@ -14,6 +14,7 @@ from tests.simulator.jobs.event_time import latecomers, server_logs
 from tests.simulator.jobs.evolution import evolving
 from tests.simulator.jobs.fixed import shop, visits, with_rules
 from tests.simulator.jobs.job_plan import JobPlan
+from tests.simulator.jobs.joins import joins
 from tests.simulator.jobs.plan import lifecycle, make_plan, relay
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
@@ -198,6 +199,16 @@ _ALL: Final = (
         crash=0.9,
         rescale=1.0,
         jobs=latecomers,
+    ),
+    Scenario(
+        "joins",
+        "two streams joined by interval, window or newest row, in changing shapes",
+        slow=0.02,
+        crash=0.7,
+        rescale=0.7,
+        savepoints=0.2,
+        timeouts=(0.3, 3.0),
+        jobs=joins,
     ),
     Scenario(
         "rules",

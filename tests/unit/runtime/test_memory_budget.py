@@ -1,6 +1,7 @@
 """One budget bounds the memory of all states, subtasks and queues, whatever rows are like."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,28 @@ def test_large_rows_stay_within_the_budget_but_for_one_batch(
     assert max(status.rows_bytes for status in seen) <= budget / 4 + 2 * batch
     assert {status.budget_bytes for status in seen} == {budget}
     assert max(status.memtables_bytes for status in seen) > 0
+
+
+def test_the_records_of_one_key_of_a_join_stay_within_the_budget(tmp_path: Path) -> None:
+    """Those that come later read them all, many at a time."""
+    rows, size, budget = 12_500, 4096, LEAST_MEMORY
+    pairs: Counter[int] = Counter()
+    job = Job("hot-key")
+    left, right = (
+        job.source(source, name=name).event_time(lambda _: 5).key_by(lambda _: "hot")
+        for name, source in {
+            "left": Rate(None, limit=rows, make=lambda n: bytes(size) + n.to_bytes(4, "big")),
+            "right": Rate(3, limit=6, make=lambda n: n),
+        }.items()
+    )
+    joined = left.join(right, (0, 0)).map(lambda pair: pair[1])
+    joined.sink(Callback(lambda number: pairs.update([number])))
+    config = JobConfig(memory=budget, checkpoint=Schedule(interval=0.5), work_dir=tmp_path)
+    seen = run(job, tmp_path, config)
+    assert pairs == Counter(dict.fromkeys(range(6), rows))
+    batch = BATCH_ROWS * size
+    assert rows * size > budget + batch
+    assert max(status.used_bytes for status in seen) <= budget + batch
 
 
 def test_caches_of_idle_subtasks_make_room_for_those_that_work(tmp_path: Path) -> None:

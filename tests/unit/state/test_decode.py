@@ -17,6 +17,8 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.effects import SystemClock
 from tidelog.ids import KeyGroup
 from tidelog.runtime.channels.messages import KeyedBatch
+from tidelog.runtime.operators.join import Join
+from tidelog.runtime.operators.join_spans import Interval
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
@@ -124,6 +126,20 @@ def test_a_window_shows_its_start_and_what_it_holds(
     assert [found for found in flushed(bench) if found.kind != "timers"] == [wanted]
 
 
+def test_a_join_shows_the_times_of_what_it_holds(bench: Bench) -> None:
+    join = Join(Interval(-5, 5), "left")
+    join.open(OperatorContext("op", 0, 1, SystemClock(), bench.backend))
+    group, key = bench.backend.key_prefix, bench.backend.key
+    for side in (0, 1):
+        list(join.process(KeyedBatch([{"n": side}], [12 + side], [key], [group], side)))
+    held = [(row.state, row.kind, row.entry, row.value) for row in flushed(bench)]
+    assert held == [
+        ("left", "timed-records", {"time_ms": 12, "position": 0}, {"n": 0}),
+        ("left-marks", "timed-marks", {"time_ms": 12, "position": 0}, None),
+        ("right", "timed-records", {"time_ms": 13, "position": 0}, {"n": 1}),
+    ]
+
+
 AGGREGATE = StateInfo(0, "aggregate", "aggregate", ("msgpack",))
 SPLITS = StateInfo(0, "$splits", "splits", ("msgpack",))
 OWN = b"\x00\x03\x00\x00" + encode_key("tide")
@@ -157,6 +173,7 @@ def test_a_value_without_a_schema_is_shown_as_it_is(
         (AGGREGATE, OWN[:-1], b"\x01"),
         (StateInfo(0, "w", "window-aggregate", ("msgpack", "any")), OWN, b"\x01"),
         (StateInfo(0, "w", "window-records", ("msgpack", "any")), OWN + bytes(8), b"\x01"),
+        (StateInfo(0, "left", "timed-records", ("msgpack", "any")), OWN, b"\x01"),
         (SPLITS, OWN, b"\x01"),
     ],
 )

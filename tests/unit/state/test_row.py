@@ -3,9 +3,11 @@
 import copy
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 
+from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema import row as rows
 from tidelog.state.schema.row import Row
 
@@ -112,3 +114,18 @@ def test_a_subclass_makes_rows_of_its_own_type() -> None:
 
     order = Order(amount=2)
     assert type(order) is Order and order.doubled() == 4 and order.asDict() == {"amount": 2}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [Row(a=1, b="x"), Row(a=2, b=None)],
+        [Row(a=1), Row(a=1 << 70)],
+        [Row(a=[1]), Row(a=Decimal(2))],
+        [Row(a=Row(b=1)), Row(a=Row(b=2))],
+        [Row(), Row()],
+    ],
+)
+def test_rows_of_one_class_are_stored_as_each_alone(given: list[Row]) -> None:
+    values = ObjectEncoding("values")
+    assert values.encode_many(given) == list(map(values.encode, given))

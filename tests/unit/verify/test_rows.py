@@ -29,6 +29,8 @@ def own_key(kind: str, name: str, key: object) -> bytes:
             return encoded + TIME
         case "window-records":
             return encoded + TIME + TIME
+        case "timed-records" | "timed-marks":
+            return TIME + encoded + TIME + bytes(12)
     return encoded
 
 
@@ -49,6 +51,8 @@ def scanned(rows: list[Row], states: list[StateInfo], first: int = 0, last: int 
     [
         *((kind, "state") for kind in KINDS),
         ("window-records", "windows"),
+        ("timed-records", "left"),
+        ("timed-marks", "left-marks"),
         ("timers", "$timers-by-time"),
     ],
 )

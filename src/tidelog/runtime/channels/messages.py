@@ -5,7 +5,7 @@ records of a buffer belong to one task (`copies`).
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Literal
 
@@ -48,6 +48,8 @@ class KeyedBatch(Batch):
 
     keys: list[bytes] = None  # type: ignore[assignment]  # always given; follows a default
     groups: list[bytes] = None  # type: ignore[assignment]
+    side: int = 0
+    """Which of the two streams of a join the records are of."""
 
     def part(self, start: int, end: int) -> "KeyedBatch":
         return KeyedBatch(
@@ -55,6 +57,7 @@ class KeyedBatch(Batch):
             None if self.times is None else self.times[start:end],
             self.keys[start:end],
             self.groups[start:end],
+            self.side,
             size_bytes=self._share(end - start),
         )
 
@@ -65,13 +68,17 @@ class KeyedBatch(Batch):
         assert self.times is not None
         if all(on_time):
             return self, None
-        columns = (self.records, self.times, self.keys, self.groups)
         late = [not each for each in on_time]
         records, times = compress(self.records, late), compress(self.times, late)
-        return (
-            KeyedBatch(*(list(compress(column, on_time)) for column in columns)),
-            SideBatch(list(records), list(times), tag or ""),
+        kept = replace(
+            self,
+            records=list(compress(self.records, on_time)),
+            times=list(compress(self.times, on_time)),
+            keys=list(compress(self.keys, on_time)),
+            groups=list(compress(self.groups, on_time)),
+            size_bytes=0,
         )
+        return kept, SideBatch(list(records), list(times), tag or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,10 @@ class ByKey(Partitioner):
         key_groups: int,
         name: str = "key_by",
         types: KnownTypes | None = None,
+        side: int = 0,
     ) -> None:
         self._key_of = key_of
+        self._side = side
         self.name = name
         self._types = types or KnownTypes("keys")
         self._known: set[Hashable] = set()
@@ -109,7 +111,7 @@ class ByKey(Partitioner):
         numbers = [crc(key) % count for key in keys]
         prefixes = self._prefixes
         groups = [prefixes[number] for number in numbers]
-        whole = KeyedBatch(batch.records, batch.times, keys, groups)
+        whole = KeyedBatch(batch.records, batch.times, keys, groups, self._side)
         if self._targets == 1:
             yield 0, whole
             return
@@ -169,4 +171,5 @@ def _pick(batch: KeyedBatch, positions: list[int]) -> KeyedBatch:
         None if times is None else [times[at] for at in positions],
         [keys[at] for at in positions],
         [groups[at] for at in positions],
+        batch.side,
     )

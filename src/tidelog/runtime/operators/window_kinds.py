@@ -13,7 +13,7 @@ from tidelog.runtime.operators.finished import Finished
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
-from tidelog.runtime.reductions import Keyed
+from tidelog.runtime.streams.reductions import Keyed
 from tidelog.runtime.user_code import user_code
 
 # Operators that few jobs have are imported where a job asks for one.

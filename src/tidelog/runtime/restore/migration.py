@@ -24,6 +24,7 @@ from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
 from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
 from tidelog.state.sessions import SESSION_VALUES
+from tidelog.state.timed_rows import KIND, MARKS
 from tidelog.table.port import Table
 
 logger = logging.getLogger(__name__)
@@ -65,13 +66,13 @@ def _check_one_event_time(operator: OperatorState) -> None:
 
     Its timers would fire there at once, before records of the key that barriers have overtaken.
     """
-    if all(info.kind != "timers" for info in operator.states):
+    if all(info.kind not in ("timers", KIND) for info in operator.states):
         return
     reached = {subtask.watermark for subtask in operator.subtasks}
     reached |= {part.watermark for subtask in operator.subtasks for part in subtask.ahead}
     if len(reached) > 1:
         raise RestoreError(
-            f"keys of operator {operator.id!r}, which has timers or windows",
+            f"keys of operator {operator.id!r}, which has timers, windows or a join",
             expected="one event time in all its subtasks, for keys that change move between them",
             found=f"{len(reached)} event times: barriers had overtaken records",
             action="start the job with its old keys and stop it with a savepoint, whose barriers "
@@ -208,7 +209,8 @@ class _KeyedRow:
 
     @classmethod
     def of(cls, stored: bytes, data: bytes, info: StateInfo) -> "_KeyedRow":
-        by_time = info.kind == "timers" and info.name.endswith("-by-time")
+        timed = info.kind in (KIND, MARKS)
+        by_time = timed or (info.kind == "timers" and info.name.endswith("-by-time"))
         at = ROW_PREFIX_BYTES + (_TIME_BYTES if by_time else 0)
         key, after = first_value(stored[at:])
         return cls(stored, data, stored[ROW_PREFIX_BYTES:at], decode_key(key), after)
@@ -239,5 +241,6 @@ _UNTYPED_VALUES: Final[Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]]]
     "sessions": _at(SESSION_VALUES),
     "earlier-sessions": _at(slice(0, 1)),
     "count-window": _at(slice(0, 1)),
+    KIND: _whole,
 }
 """For each kind of state without a schema: applies a conversion to each value of a decoded row."""

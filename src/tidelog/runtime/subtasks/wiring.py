@@ -98,7 +98,7 @@ class Wiring:
             assert edge.key_of is not None
             name = f"key_by before operator {consumer.id!r}"
             types = self._key_types.get(consumer.id)
-            return ByKey(edge.key_of, targets, self._key_groups, name, types)
+            return ByKey(edge.key_of, targets, self._key_groups, name, types, edge.side)
         if edge.routing == "broadcast":
             return Broadcast(targets)
         if edge.routing == "forward":

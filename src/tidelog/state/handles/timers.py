@@ -7,7 +7,7 @@ Invariants:
   group but never a timer.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import chain, islice
 from types import MappingProxyType
@@ -71,6 +71,16 @@ class Timers:
         for prefix in {key[:2] for key in keys}:
             group = int.from_bytes(prefix, "big")
             self._due[group] = min(self._due[group], time_ms)
+
+    def register_each(self, timers: Iterable[tuple[int, bytes]]) -> None:
+        """Add a timer for each time and key, given after its key group; they are not listed."""
+        state, due = self._time_id, self._due
+        rows: dict[bytes, bool] = {}
+        for time_ms, key in timers:
+            rows[key[:2] + state + encode_time(time_ms) + key[2:]] = True
+            group = int.from_bytes(key[:2], "big")
+            due[group] = min(due[group], time_ms)
+        self._by_time.put_many(rows)
 
     def delete_many(self, rows: Rows) -> None:
         """Remove timers that are not listed, by their rows."""

@@ -7,7 +7,7 @@ so it costs no more than that; any other value is one extension with the classes
 Format: docs/internals/format.md, "Values without a schema".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +18,7 @@ from tidelog.changelog.state_rows import StateRows
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError, TidelogError, UnstorableError
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.schema.row import Row
 from tidelog.state.schema.types import KnownTypes, ValueTypes, types_of_value
 
 if TYPE_CHECKING:
@@ -79,6 +80,10 @@ class ObjectEncoding:
                 return list(map(_encode, values))
             except (OverflowError, UnicodeEncodeError):
                 pass
+        if len(set(map(type, values))) == 1 and isinstance(values[0], Row):
+            encoded = _encoding().encode_rows(values, self._classes)
+            if encoded is not None:
+                return [_encode(msgspec.msgpack.Ext(OBJECT, _encode(parts))) for parts in encoded]
         return list(map(self.encode, values))
 
     def _object(self, code: int, data: memoryview) -> Any:
@@ -171,12 +176,12 @@ class UntypedValues(ObjectEncoding):
 
         return combined
 
-    def check_first(self, values: list[Any]) -> None:
+    def check_first(self, values: Sequence[Any]) -> None:
         """As `check_new`, for the first values alone: a job fails at its first batch."""
         if not self._tried:
             self.check_new(values)
 
-    def check_new(self, values: list[Any]) -> None:
+    def check_new(self, values: Sequence[Any]) -> None:
         """Refuse values that may never be written, or not soon; looks at one of each new type.
 
         Raises StateSchemaError for types that are not kept.

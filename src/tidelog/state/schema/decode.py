@@ -26,6 +26,8 @@ from tidelog.state.registry import POSITIONS
 from tidelog.state.schema.schema import EXPIRY_BYTES, TupleCodec, expiry_of, parse_schema
 
 _NUMBER_BYTES: Final = 8
+_POSITION_BYTES: Final = 12
+"""The number of a record of a join."""
 _TIME_BIAS: Final = 1 << 63
 _UNTYPED: Final = "msgpack"
 """The schema of states that hold any msgpack value."""
@@ -130,6 +132,8 @@ def _reader(info: StateInfo) -> _Kind | None:
     if info.kind in _WINDOWS:
         # Their schema is the windows' span: values are any msgpack.
         return _Kind(_WINDOWS[info.kind], lambda data: (_plain(_unpack(data)), None))
+    if info.kind == "timed-marks":
+        return _Kind(_timed_key, lambda _: (None, None))
     try:
         schemas = [parse_schema(schema) for schema in info.schema if schema != _UNTYPED]
     except StateSchemaError:
@@ -199,12 +203,18 @@ def _window_records_key(own: bytes) -> tuple[Any, dict[str, int]]:
     return key, {**window, "position": int.from_bytes(own[-_NUMBER_BYTES:], "big")}
 
 
+def _timed_key(own: bytes) -> tuple[Any, dict[str, int]]:
+    key, time_ms = _timer_by_key(own[_NUMBER_BYTES:-_POSITION_BYTES])
+    return key, {"time_ms": time_ms, "position": int.from_bytes(own[-_POSITION_BYTES:], "big")}
+
+
 _WINDOWS: Final = {
     "window-aggregate": _window_key,
     "window-records": _window_records_key,
     "sessions": _whole_key,
     "earlier-sessions": _numbered_key(lambda number: {"last_ms": number - _TIME_BIAS}),
     "count-window": _whole_key,
+    "timed-records": _timed_key,
 }
 
 

@@ -138,19 +138,20 @@ _WHOLE: Final = itemgetter(slice(None))
 _WITHOUT_NUMBER: Final = itemgetter(slice(None, -_NUMBER_BYTES))
 _WITHOUT_TWO_NUMBERS: Final = itemgetter(slice(None, -2 * _NUMBER_BYTES))
 _AFTER_NUMBER: Final = itemgetter(slice(_NUMBER_BYTES, None))
+_BETWEEN_NUMBERS: Final = itemgetter(slice(_NUMBER_BYTES, -_NUMBER_BYTES - 12))
 
 
 def _user_key(info: StateInfo) -> Callable[[bytes], bytes] | None:
     """How to cut the user's key out of a state's own key; None for kinds of a newer release."""
-    match info.kind:
-        case "value" | "aggregate" | "splits" | "sessions" | "count-window":
-            return _WHOLE
-        case "list" | "window-aggregate" | "earlier-sessions":
-            return _WITHOUT_NUMBER
-        case "window-records":
-            return _WITHOUT_TWO_NUMBERS
-        case "map":
-            return lambda own: first_value(own)[0]
-        case "timers":
-            return _AFTER_NUMBER if info.name.endswith("-by-time") else _WITHOUT_NUMBER
-    return None
+    if info.kind == "timers":
+        return _AFTER_NUMBER if info.name.endswith("-by-time") else _WITHOUT_NUMBER
+    return _CUTS.get(info.kind)
+
+
+_CUTS: Final[dict[str, Callable[[bytes], bytes]]] = {
+    **dict.fromkeys(("value", "aggregate", "splits", "sessions", "count-window"), _WHOLE),
+    **dict.fromkeys(("list", "window-aggregate", "earlier-sessions"), _WITHOUT_NUMBER),
+    **dict.fromkeys(("timed-records", "timed-marks"), _BETWEEN_NUMBERS),
+    "window-records": _WITHOUT_TWO_NUMBERS,
+    "map": lambda own: first_value(own)[0],
+}

@@ -10,7 +10,7 @@ from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.node import OutputTag, name_of
 from tidelog.runtime.operators.operator import OperatorFactory
-from tidelog.runtime.reductions import Keyed, Reductions
+from tidelog.runtime.streams.reductions import Keyed, Reductions
 from tidelog.state.schema.types import declared
 
 if TYPE_CHECKING:

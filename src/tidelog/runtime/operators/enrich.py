@@ -1,0 +1,170 @@
+"""Records with the row of a table, another keyed stream: as it was at their time, or as it is now.
+
+Invariants: by event time a record waits until the watermark is there, so it gets the newest row of
+its time or before, whatever came first; a row goes when the watermark has passed a newer one of its
+key, so each key keeps one for good.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
+from math import inf
+from operator import add
+from typing import Any, Final, cast
+
+from tidelog.runtime.channels.copies import copies_of
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.join import on_time
+from tidelog.runtime.operators.join_spans import RIGHT
+from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.turn import PAUSE, REST, Portion
+from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
+from tidelog.state.objects.values import UntypedValues
+from tidelog.state.timed_records import STEP, TimedRecords
+
+TIMES: Final = ("event", "processing")
+RECORD_OPTION: Final = "enrich(..., record_type=...)"
+_ALL_TIMES: Final = 0
+"""The bucket of all versions of a row."""
+
+JoinRow = Callable[[Any, Any], Any]
+
+
+class EnrichAtTime(Operator):
+    """Joins a record with the newest row at its event time, or None where there is none."""
+
+    divisible = False
+
+    def __init__(self, join: JoinRow, late: str | None = None) -> None:
+        self._join = join
+        self._late = late
+        self.late_records = 0
+
+    def open(self, context: OperatorContext) -> None:
+        backend = self._backend = context.backend
+        self._turn = context.turn
+        self._waiting = TimedRecords(backend, "waiting", "by time", RECORD_OPTION)
+        self._versions = TimedRecords(backend, "table", "by key", RECORD_OPTION)
+        self._portion = Portion(STEP)
+        self._timers = Timers(backend, "table", listed=False)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keyed = cast(KeyedBatch, batch)
+        if keyed.side == RIGHT:
+            # A row is never late: it counts for all records that are not.
+            kept, late = on_time(keyed, self._backend.event_time, _never, "enrich", None)
+            self._keep_versions(kept)
+            return ()
+        kept, late = on_time(keyed, self._backend.event_time, _is_late, "enrich", self._late)
+        self.late_records += len(batch.records) - len(kept.records)
+        if kept.records:
+            times = cast("list[int]", kept.times)
+            self._waiting.add(_places(kept), times, times, kept.records)
+        return () if late is None else (late,)
+
+    def watermark(self, time: int) -> Iterable[Batch]:
+        event_time = self._backend.event_time
+        event_time.advance(time)
+        yield from self._emit(event_time.watermark)
+        for rows in self._timers.expired_rows(event_time.watermark, event_time.ahead):
+            for row in rows:
+                yield from self._drop_older(row[:2] + row[KEY], decode_time(row[TIME]))
+            self._timers.delete_many(rows)
+            if rows:
+                yield PAUSE
+
+    def _keep_versions(self, batch: KeyedBatch) -> None:
+        """Keep rows, and a timer for each that is not the first of its key: older ones go then."""
+        places, times = _places(batch), cast("list[int]", batch.times)
+        firsts: dict[bytes, int] = {}
+        due: list[tuple[int, bytes]] = []
+        for place, time in zip(places, times, strict=True):
+            if place not in firsts:
+                held = next(iter(self._versions.find(_ALL_TIMES, place)), None)
+                firsts[place] = time if held is None else held[0]
+                if held is None:
+                    continue
+            # Of the two the later one; the other is the first from now on.
+            due.append((max(time, firsts[place]), place))
+            firsts[place] = min(time, firsts[place])
+        self._timers.register_each(due)
+        self._versions.add(places, [_ALL_TIMES] * len(times), times, batch.records)
+
+    def _emit(self, watermark: int) -> Iterator[Batch]:
+        outputs = Outputs(self._turn, timed=True)
+        for some in self._waiting.expire(watermark):
+            rows = copies_of([self._row_at(place, time) for _, place, (time, _, _) in some])
+            at = 0
+            while at < len(some):
+                started, end = self._turn.now(), at + self._portion.size
+                pairs = zip(some[at:end], rows[at:end], strict=True)
+                outputs.records += [self._join(record, row) for (*_, (_, _, record)), row in pairs]
+                assert outputs.times is not None
+                outputs.times += [time for *_, (time, _, _) in some[at:end]]
+                self._portion.took(len(some[at:end]), self._turn.now() - started)
+                at = end
+                if outputs.due:
+                    yield outputs.cut()
+            if outputs.records:
+                yield outputs.cut()
+            yield PAUSE
+
+    def _row_at(self, place: bytes, time: int) -> Any:
+        versions = self._versions.find(_ALL_TIMES, place)
+        if isinstance(versions, Iterator):
+            last = deque(takewhile(lambda held: held[0] <= time, versions), maxlen=1)
+            return last[0][2] if last else None
+        until = bisect_right(versions, (time, inf))
+        return versions[until - 1][2] if until else None
+
+    def _drop_older(self, place: bytes, time: int) -> Iterator[Batch]:
+        """Let rows of a key go but for the newest at a time."""
+        while True:
+            versions = self._versions.find(_ALL_TIMES, place)
+            passed = list(islice(takewhile(lambda held: held[0] <= time, versions), STEP + 1))
+            if len(passed) > 1:
+                self._versions.remove(_ALL_TIMES, place, passed[:-1])
+            if len(passed) <= STEP:
+                return
+            yield REST
+
+
+class EnrichNow(Operator):
+    """Joins a record with the newest row that is there when it comes, or None."""
+
+    def __init__(self, join: JoinRow) -> None:
+        self._join = join
+
+    def open(self, context: OperatorContext) -> None:
+        backend = context.backend
+        info = backend.registry.register("table", "aggregate", ("msgpack",))
+        self._state = info.id.to_bytes(2, "big")
+        self._values = UntypedValues(backend.registry.value_types(info, RECORD_OPTION))
+        encode, decode = self._values.encode, self._values.decode
+        self._rows = backend.rows(info, encode, decode, encode_many=self._values.encode_many)
+        self._turn = context.turn
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keyed = cast(KeyedBatch, batch)
+        rows = [g + self._state + key for g, key in zip(keyed.groups, keyed.keys, strict=True)]
+        if keyed.side == RIGHT:
+            self._values.check_first(keyed.records)
+            self._rows.put_many(dict(zip(rows, keyed.records, strict=True)))
+            return ()
+        newest = copies_of(self._rows.get_many(rows))
+        pairs = zip(keyed.records, newest, strict=True)
+        return (Batch([self._join(record, row) for record, row in pairs], keyed.times),)
+
+
+def _places(batch: KeyedBatch) -> list[bytes]:
+    return list(map(add, batch.groups, batch.keys))
+
+
+def _is_late(time: int, watermark: int) -> bool:
+    return time <= watermark
+
+
+def _never(time: int, watermark: int) -> bool:
+    return False

@@ -1,0 +1,243 @@
+"""Joins of two keyed streams in event time: pairs are emitted as soon as both records are there.
+
+Invariants: two records of a key that go together are one pair, made by the one that comes last; a
+record that an outer join must not lose and that was in no pair is emitted once, alone, when its
+bucket of time has ended; neither side keeps a record of an ended bucket. A record is marked when it
+is first in a pair, on sides that an outer join keeps, so no record is ever written again.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from operator import add
+from typing import Any, Final, Literal, cast
+
+from tidelog.errors import ConfigError
+from tidelog.runtime.channels.copies import copies_of
+from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
+from tidelog.runtime.operators.join_spans import LEFT, RIGHT, JoinSpan
+from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
+from tidelog.state.event_time import EventTime
+from tidelog.state.timed_records import STEP, TimedRecords
+from tidelog.state.timed_rows import Held, first_of
+
+JoinKind = Literal["inner", "left", "outer"]
+EMITS_ALONE: Final[dict[str, tuple[int, ...]]] = {
+    "inner": (),
+    "left": (LEFT,),
+    "outer": (LEFT, RIGHT),
+}
+"""The sides whose records are emitted also without a partner."""
+
+_AT_ONCE: Final = 256
+"""Records that are kept at once: one may be in many windows."""
+_LOOK_EVERY: Final = 64
+"""Records that look for partners before the turn is looked at."""
+_NONE_ENDED: Final = -(1 << 64)
+
+_Entry = tuple[bytes, int, int, Any]
+"""Key group with encoded key, bucket, time, record."""
+
+
+class _Pairs:
+    """Gathers pairs into buffers; their records are in state, so that they take memory only as
+    copies, which those that could be changed become.
+    """
+
+    __slots__ = ("_most", "_turn", "records", "times")
+
+    def __init__(self, turn: Turn, most: int) -> None:
+        self._turn = turn
+        self._most = most
+        self.records: list[tuple[Any, Any]] = []
+        self.times: list[int] = []
+
+    @property
+    def due(self) -> bool:
+        """Whether to emit what was gathered, or to rest: it fills a buffer, or the turn ended."""
+        return len(self.records) >= self._most or self._turn.ended()
+
+    def cut(self) -> Batch:
+        """Everything gathered so far, as a buffer."""
+        if not self.records:
+            return REST
+        batch = Batch(copies_of(self.records), self.times)
+        self.records, self.times = [], []
+        return batch
+
+
+class Join(Operator):
+    """Emits (left, right), with None for a partner that there is not."""
+
+    divisible = False
+    record_option = "join(..., record_type=...)"
+
+    def __init__(self, span: JoinSpan, how: JoinKind, late: str | None = None) -> None:
+        self._span = span
+        self._how = how
+        self._emits_alone = EMITS_ALONE[how]
+        self._late = late
+        self.late_records = 0
+
+    def open(self, context: OperatorContext) -> None:
+        self._backend = context.backend
+        self._turn = context.turn
+        self._ended = _NONE_ENDED
+        schema, option = f"{self._how}, {self._span.text}", self.record_option
+        self._sides = [
+            TimedRecords(context.backend, name, schema, option, marks=side in self._emits_alone)
+            for side, name in enumerate(("left", "right"))
+        ]
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keyed = cast(KeyedBatch, batch)
+        kept, late = on_time(
+            keyed, self._backend.event_time, self._span.is_late, "join", self._late
+        )
+        self.late_records += len(batch.records) - len(kept.records)
+        joined = self._joined(kept)
+        # The records count as handled when this returns, unless they make more than one buffer.
+        first = next(joined, None)
+        produced = () if first is None else chain((first,), joined)
+        return produced if late is None else chain((late,), produced)
+
+    def watermark(self, time: int) -> Iterable[Batch]:
+        event_time = self._backend.event_time
+        event_time.advance(time)
+        ended = self._span.ended(event_time.watermark)
+        if ended <= self._ended:
+            return ()
+        self._ended = ended
+        return self._expired(ended)
+
+    def _joined(self, batch: KeyedBatch) -> Iterator[Batch]:
+        pairs = _Pairs(self._turn, self._most_pairs)
+        for at in range(0, len(batch.records), _AT_ONCE):
+            yield from self._pair_up(pairs, batch.part(at, at + _AT_ONCE))
+        if pairs.records:
+            yield pairs.cut()
+
+    def _pair_up(self, pairs: _Pairs, batch: KeyedBatch) -> Iterator[Batch]:
+        """Keep records, and pair them with those of the other side; the buffers that are due."""
+        side = batch.side
+        entries = self._entries(batch)
+        numbers = self._keep(side, entries)
+        facing, others = self._span.facing, self._sides[1 - side]
+        for at, (entry, number) in enumerate(zip(entries, numbers, strict=True)):
+            paired = False
+            for bucket in facing(entry[2], entry[1]):
+                held = others.find(bucket, entry[0])
+                if not held:
+                    continue
+                if type(held) is list and len(held) <= STEP:
+                    paired |= self._pair(pairs, side, entry, bucket, held)
+                else:
+                    for some in _in_steps(held):
+                        paired |= self._pair(pairs, side, entry, bucket, some)
+                        if pairs.due:
+                            yield pairs.cut()
+            if side in self._emits_alone:
+                self._settle(pairs, side, entry, number, paired=paired)
+            if at % _LOOK_EVERY == 0 and pairs.due:
+                yield pairs.cut()
+
+    @property
+    def _most_pairs(self) -> int:
+        """How many pairs fill a buffer."""
+        size = sum(side.record_bytes for side in self._sides)
+        return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, size))))
+
+    def _entries(self, batch: KeyedBatch) -> list[_Entry]:
+        side, own, event_time = batch.side, self._span.own, self._backend.event_time
+        of, ahead, passed = event_time.of, event_time.ahead, event_time.watermark
+        places, times = map(add, batch.groups, batch.keys), cast("list[int]", batch.times)
+        return [
+            (place, bucket, time, record)
+            for place, time, record in zip(places, times, batch.records, strict=True)
+            for bucket in own(side, time, of(place[:2]) if ahead else passed)
+        ]
+
+    def _keep(self, side: int, entries: list[_Entry]) -> list[int | None]:
+        """Keep the records that may still find partners; their numbers, None for the others."""
+        ended = self._span.ended(self._backend.event_time.watermark)
+        live = [entry for entry in entries if entry[1] > ended]
+        numbers = self._sides[side].add(*zip(*live, strict=True)) if live else []
+        if len(live) == len(entries):
+            return [*numbers]
+        numbered = iter(numbers)
+        return [next(numbered) if entry[1] > ended else None for entry in entries]
+
+    def _pair(
+        self, pairs: _Pairs, side: int, entry: _Entry, bucket: int, held: Sequence[Held]
+    ) -> bool:
+        """Make pairs of a record with those of the other side's bucket; whether there is one."""
+        place, own, time, record = entry
+        least, most = self._span.bounds(side, time)
+        found = [each for each in held if least <= each[0] <= most]
+        if not found:
+            return False
+        if side == LEFT:
+            pairs.records += [(record, other) for _, _, other in found]
+        else:
+            pairs.records += [(other, record) for _, _, other in found]
+        pairs.times += [self._span.pair_time(time, other, own) for other, _, _ in found]
+        if 1 - side in self._emits_alone:
+            self._sides[1 - side].mark(bucket, place, found)
+        return True
+
+    def _settle(
+        self, pairs: _Pairs, side: int, entry: _Entry, number: int | None, *, paired: bool
+    ) -> None:
+        """Mark a record that found a partner; emit one that cannot find one any more."""
+        place, bucket, time, record = entry
+        if paired and number is not None:
+            self._sides[side].mark(bucket, place, ((time, number, record),))
+        elif not paired and number is None:
+            self._emit_alone(pairs, side, bucket, time, record)
+
+    def _emit_alone(self, pairs: _Pairs, side: int, bucket: int, time: int, record: Any) -> None:
+        pairs.records.append((record, None) if side == LEFT else (None, record))
+        # Not its own time: event time has passed that, and the record would be late.
+        pairs.times.append(max(time, self._span.end(bucket)))
+
+    def _expired(self, ended: int) -> Iterator[Batch]:
+        pairs = _Pairs(self._turn, self._most_pairs)
+        for side, records in enumerate(self._sides):
+            wanted = side in self._emits_alone
+            for some in records.expire(ended, wanted=wanted):
+                for bucket, _, (time, _, record) in some if wanted else ():
+                    self._emit_alone(pairs, side, bucket, time, record)
+                if pairs.records:
+                    yield pairs.cut()
+                yield PAUSE
+
+
+def _in_steps(held: Iterable[Held]) -> Iterator[list[Held]]:
+    each = iter(held)
+    while some := first_of(each, STEP):
+        yield some
+
+
+def on_time(
+    batch: KeyedBatch,
+    event_time: EventTime,
+    is_late: Callable[[int, int], bool],
+    operator: str,
+    tag: str | None,
+) -> tuple[KeyedBatch, SideBatch | None]:
+    """(the records that are not late, late ones for the side output `tag`).
+
+    Raises ConfigError for records without event times.
+    """
+    if batch.times is None:
+        raise ConfigError(
+            f"{operator} on a stream without event time",
+            action="call .event_time(...) before .key_by(...), on both streams",
+        )
+    if not event_time.ahead and not is_late(min(batch.times), event_time.watermark):
+        return batch, None
+    fields = zip(batch.times, batch.groups, strict=True)
+    kept, late = batch.divided(
+        [not is_late(time, event_time.of(group)) for time, group in fields], tag
+    )
+    return kept, None if tag is None else late

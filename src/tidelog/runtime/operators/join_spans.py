@@ -1,0 +1,115 @@
+"""Which records of two streams go together: those within an interval, or in one window.
+
+Both keep a record in buckets of time and look for its partners in some of the other stream's; times
+are in milliseconds. Invariant: a bucket that has ended, where event time has passed its last time,
+holds nothing that a record which is not late could be joined with.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+from tidelog.errors import require
+from tidelog.options.units import milliseconds
+
+LEFT, RIGHT = 0, 1
+
+
+class Interval:
+    """Pairs with lower <= right time - left time <= upper.
+
+    A record lies in the bucket of the time up to which there may be partners. Buckets are half as
+    long as the interval, so partners are in three at most, and a record stays for half an interval
+    longer than it has to.
+    """
+
+    def __init__(self, lower_ms: int, upper_ms: int) -> None:
+        """Raises ConfigError for an interval that is empty."""
+        found = f"{lower_ms} ms, {upper_ms} ms"
+        require("join(..., within=...)", found, lower_ms <= upper_ms, "lower <= upper")
+        self._bounds = (lower_ms, upper_ms), (-upper_ms, -lower_ms)
+        self._length = max(1, (upper_ms - lower_ms + 1) // 2)
+        self._facing = (upper_ms - lower_ms + self._length - 1) // self._length + 1
+        self.text = f"within {lower_ms} to {upper_ms} ms"
+        """What stored buckets depend on: state is not read with another span."""
+
+    def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
+        """The buckets of a record of a side; it is kept in those that have not ended."""
+        return ((time + self._bounds[side][1]) // self._length,)
+
+    def facing(self, time: int, own: int) -> Sequence[int]:
+        """The buckets of the other side where the partners of a record are."""
+        first = time // self._length
+        return range(first, first + self._facing)
+
+    def bounds(self, side: int, time: int) -> tuple[float, float]:
+        """The least and the greatest time of partners, among those in the facing buckets."""
+        lower, upper = self._bounds[side]
+        return time + lower, time + upper
+
+    def end(self, bucket: int) -> int:
+        """The last time of a bucket: it has ended when the watermark is there."""
+        return (bucket + 1) * self._length - 1
+
+    def ended(self, watermark: int) -> int:
+        """The last bucket that has ended."""
+        return (watermark + 1) // self._length - 1
+
+    def is_late(self, time: int, watermark: int) -> bool:
+        """Whether a record with this time comes too late."""
+        return time <= watermark
+
+    def pair_time(self, time: int, other: int, own: int) -> int:
+        """The event time of a pair, made by a record of the bucket `own`."""
+        return max(time, other)
+
+
+class SameWindow:
+    """Pairs in one tumbling or sliding window, whose start is the bucket; methods as `Interval`."""
+
+    def __init__(self, window: Any) -> None:
+        """Takes what has a `size_ms` and a `slide_ms`, or such a `span`; raises ConfigError."""
+        span = getattr(window, "span", window)
+        self._size: int = getattr(span, "size_ms", 0)
+        self._slide: int = getattr(span, "slide_ms", 0)
+        fits = 0 < self._slide <= self._size
+        require("join(..., window=...)", window, fits, "a tumbling window, or a sliding one")
+        self.text = f"window of {self._size} ms every {self._slide} ms"
+
+    def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
+        last = time - time % self._slide
+        return range(last, max(time - self._size, self.ended(watermark)), -self._slide)
+
+    def facing(self, time: int, own: int) -> Sequence[int]:
+        return (own,)
+
+    def bounds(self, side: int, time: int) -> tuple[float, float]:
+        return -inf, inf
+
+    def end(self, bucket: int) -> int:
+        return bucket + self._size - 1
+
+    def ended(self, watermark: int) -> int:
+        return watermark - self._size + 1
+
+    def is_late(self, time: int, watermark: int) -> bool:
+        return self.end(time - time % self._slide) <= watermark
+
+    def pair_time(self, time: int, other: int, own: int) -> int:
+        return self.end(own)
+
+
+JoinSpan = Interval | SameWindow
+
+
+def join_span(within: Any, window: Any) -> JoinSpan:
+    """The span of a join by its arguments, of which one is given; raises ConfigError."""
+    found = "none" if within is None else "both"
+    one = (within is None) != (window is None)
+    require("join(...)", found, one, "within=(lower, upper) or window=")
+    if within is None:
+        return SameWindow(window)
+    two = isinstance(within, tuple | list) and len(within) == 2
+    require("join(..., within=...)", within, two, "two bounds, such as ('-5m', '5m')")
+    what = "a bound of join(..., within=...)"
+    return Interval(*[milliseconds(what, bound, signed=True) for bound in within])

@@ -1,0 +1,1 @@
+"""What keyed streams offer besides their own operators; `graph` has the streams."""

@@ -1,0 +1,337 @@
+"""Records by bucket of time, key and time: what an operator keeps until event time has passed it.
+
+Invariants:
+- a record is a row of its own, `bucket | key | time | number`, that nothing is read for and that is
+  put once; the records of a key in a bucket are one range, and those of ended buckets are ranges;
+- buckets from `_whole_from` on are whole: all of their records are in memory; of earlier ones those
+  of a key are as soon as somebody has asked for them, unless they are too many;
+- a record of a whole bucket becomes a row in a flush, so one that comes and goes between two is in
+  none; those of other buckets are rows at once, and memory can lose them at any time;
+- no number is given twice to a key, nor in one start.
+"""
+
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+from tidelog.changelog.row_memory import RowSize
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.handles.timers import encode_time
+from tidelog.state.timed_rows import (
+    EARLIEST,
+    Entry,
+    Held,
+    entry_of,
+    first_number,
+    first_of,
+    mark_rows,
+    record_rows,
+)
+
+STEP: Final = 1024
+"""Records that are read, or taken away, without a pause."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    whole: bool
+    records: dict[bytes, list[Held]] = field(default_factory=dict)
+    """By key group and encoded key, each list in order."""
+    marked: set[int] = field(default_factory=set)
+    """Numbers of marked records of a whole bucket."""
+    fresh: list[tuple[bytes, Held]] = field(default_factory=list)
+    """By place: those that no flush has seen, in the order in which they came ..."""
+    rows_to: int = -1
+    """... while those with lower numbers have rows, in a whole bucket ..."""
+    gone: set[int] = field(default_factory=set)
+    """... and those with these numbers were taken away."""
+
+    def is_fresh(self, number: int) -> bool:
+        """Whether a record that is there has no row."""
+        return self.whole and number >= self.rows_to
+
+    def with_rows(self, entries: list[Entry]) -> list[Entry]:
+        """Those of entries of this bucket that have rows."""
+        if not self.whole:
+            return entries
+        return [entry for entry in entries if entry[2][1] < self.rows_to]
+
+
+class TimedRecords:
+    """The records of one state of one subtask.
+
+    A place is a key group with the encoded key. With `marks` records can be marked, and those that
+    are do not come back when they expire.
+    """
+
+    def __init__(
+        self, backend: KeyedBackend, name: str, schema: str, option: str, *, marks: bool = False
+    ) -> None:
+        self._owned = backend.owned
+        self._rows, self._values = record_rows(backend, name, schema, option)
+        self._marks = mark_rows(backend, name, schema) if marks else None
+        self._next = first_number(backend)
+        """The number of the next record."""
+        self._buckets: dict[int, _Bucket] = {}
+        self._scanned_to = EARLIEST
+        """Earlier buckets have no rows."""
+        self._whole_from = max(map(self._rows.end, self._groups()))
+        self._held = self._fresh_held = 0
+        """Records in memory, and keys of which it is known that there are none; fresh records."""
+        self._fresh: dict[int, _Bucket] = {}
+        """Buckets with fresh records."""
+        self.updates = 0
+        """Records added since the last flush that no row counts."""
+        self._size = RowSize()
+        self._dropped: list[dict[bytes, list[Held]]] = []
+        backend.add_cache(self)
+        backend.add_unflushed(self)
+
+    def __len__(self) -> int:
+        """The records that a flush would make rows of."""
+        return self._fresh_held
+
+    @property
+    def memory_bytes(self) -> int:
+        """About how much memory the records take that no flush has seen."""
+        return int(self._fresh_held * self._size.bytes)
+
+    @property
+    def record_bytes(self) -> float:
+        """About how much memory one record takes."""
+        return self._size.bytes
+
+    @property
+    def cached_bytes(self) -> int:
+        """About how much memory the other records take."""
+        return int((self._held - self._fresh_held) * self._size.bytes)
+
+    def add(
+        self,
+        places: Sequence[bytes],
+        buckets: Sequence[int],
+        times: Sequence[int],
+        records: Sequence[Any],
+    ) -> range:
+        """Keep records; returns their numbers."""
+        self._values.check_first(records)
+        rows: list[Entry] = []
+        first = self._next
+        last: int | None = None
+        for place, bucket, held in zip(
+            places, buckets, zip(times, count(first), records, strict=False), strict=True
+        ):
+            if bucket != last:
+                last, kept = bucket, self._bucket(bucket)
+                of_place, fresh = kept.records, kept.fresh if kept.whole else None
+                if fresh is not None:
+                    self._fresh[bucket] = kept
+            if fresh is None:
+                rows.append((bucket, place, held))
+            else:
+                fresh.append((place, held))
+            before = of_place.get(place)
+            if before:
+                if held < before[-1]:
+                    insort(before, held)
+                else:
+                    before.append(held)
+            elif fresh is not None:
+                of_place[place] = [held]
+            else:
+                self._held -= 1  # it stays out of memory, or counts instead of what was not there
+                if before is not None:
+                    of_place[place] = [held]
+        added = len(places)
+        self._next += added
+        self._rows.put(rows)
+        self._held += added
+        self._fresh_held += added - len(rows)
+        self.updates += added - len(rows)
+        if added:
+            self._size.sample(places[0], records[0])
+        return range(first, self._next)
+
+    def find(self, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
+        """The records of a place in order; an iterator where memory should not hold them all.
+
+        What is changed by the caller afterwards, the iterator does not see.
+        """
+        kept = self._buckets.get(bucket)
+        if kept is None:
+            if bucket >= self._whole_from:
+                return ()
+            kept = self._bucket(bucket)
+        held = kept.records.get(place)
+        if held is None:
+            return () if kept.whole else self._loaded(kept, bucket, place)
+        return held
+
+    def mark(self, bucket: int, place: bytes, held: Iterable[Held]) -> None:
+        """Mark records of a place."""
+        kept = self._bucket(bucket)
+        if kept.whole:
+            held = [each for each in held if each[1] not in kept.marked]
+            kept.marked.update([number for _, number, _ in held])
+        # Else several keys may have one number, of the subtasks that had them once.
+        self._put_marks(kept, [(bucket, place, each) for each in held])
+
+    def remove(self, bucket: int, place: bytes, held: Sequence[Held]) -> None:
+        """Take away records of a place, which its first ones are."""
+        kept = self._bucket(bucket)
+        self._rows.delete(kept.with_rows([(bucket, place, each) for each in held]))
+        kept.gone.update([number for _, number, _ in held if kept.is_fresh(number)])
+        here = kept.records.get(place)
+        if here is not None:
+            del here[: len(held)]
+            self._held -= len(held)
+            if not here:
+                del kept.records[place]
+
+    def expire(self, last: int, *, wanted: bool = True) -> Iterator[list[Entry]]:
+        """Take away the records of all buckets up to the last one, some at a time.
+
+        Between two steps state may be flushed and a barrier may pass. Those that are not wanted
+        need not be among what is given.
+        """
+        while True:
+            end = min(last + 1, self._whole_from)
+            if end > self._scanned_to:
+                yield from self._expire_stored(end)
+                self._scanned_to = end
+                for bucket in [bucket for bucket in self._buckets if bucket < end]:
+                    self._held -= _count(self._buckets.pop(bucket))
+            yield from self._expire_held(last, wanted=wanted)
+            if min(last + 1, self._whole_from) <= self._scanned_to:
+                return
+
+    def spill(self, most: int) -> None:
+        """Turn at most so many fresh records into rows: a flush takes them."""
+        rows: list[Entry] = []
+        for bucket, kept in list(self._fresh.items()):
+            if most <= 0:
+                break
+            some = [(bucket, *each) for each in kept.fresh[:most]]
+            most -= len(some)
+            del kept.fresh[: len(some)]
+            if not kept.fresh:
+                del self._fresh[bucket]
+            self._fresh_held -= len(some)
+            self.updates -= len(some)
+            kept.rows_to = some[-1][2][1] + 1
+            some = [entry for entry in some if entry[2][1] not in kept.gone]
+            rows += some
+            if kept.marked:
+                self._put_marks(kept, [e for e in some if e[2][1] in kept.marked])
+            if not kept.fresh:
+                kept.gone.clear()
+        self._rows.put(rows)
+
+    def drop_cached(self) -> None:
+        """Forget what is in memory, but for what has to become rows; `free` gives it back."""
+        self.spill(self._fresh_held)
+        if self._buckets:
+            self._whole_from = max(self._whole_from, max(self._buckets) + 1)
+        for kept in self._buckets.values():
+            self._dropped.append(kept.records)
+            kept.whole, kept.records, kept.marked = False, {}, set()
+        self._buckets, self._held = {}, 0
+
+    def free(self, most: int) -> bool:
+        """Give back the memory of so many dropped keys; whether there are more."""
+        while self._dropped and most > 0:
+            records = self._dropped[-1]
+            for _ in range(min(most, len(records))):
+                records.popitem()
+                most -= 1
+            if not records:
+                self._dropped.pop()
+        return bool(self._dropped)
+
+    def _groups(self) -> Iterator[bytes]:
+        for group in range(self._owned.first, self._owned.last + 1):
+            yield group.to_bytes(2, "big")
+
+    def _put_marks(self, kept: _Bucket, entries: list[Entry]) -> None:
+        """Mark those that have rows; the others are when they get one."""
+        assert self._marks is not None, "these records have no marks"
+        self._marks.put(kept.with_rows(entries))
+
+    def _bucket(self, bucket: int) -> _Bucket:
+        kept = self._buckets.get(bucket)
+        if kept is None:
+            kept = self._buckets[bucket] = _Bucket(whole=bucket >= self._whole_from)
+        return kept
+
+    def _loaded(self, kept: _Bucket, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
+        """The records of a place from its rows; they stay in memory if they are not too many."""
+        rows = self._rows.of_place(bucket, place)
+        held = first_of(rows, STEP)
+        if next(rows, None) is None:
+            kept.records[place] = held
+            self._held += max(1, len(held))
+            return held
+        return self._rows.of_place(bucket, place)
+
+    def _expire_held(self, last: int, *, wanted: bool) -> Iterator[list[Entry]]:
+        """From whole buckets, in their order; ends early where memory was dropped in a pause."""
+        taken: list[Entry] = []
+        seen = 0
+        for bucket in sorted([bucket for bucket in self._buckets if bucket <= last]):
+            while (kept := self._buckets.get(bucket)) is not None:
+                before = self._held
+                if wanted or kept.rows_to >= 0:
+                    taken += self._taken(bucket, kept)
+                if not kept.records or not (wanted or kept.rows_to >= 0):
+                    self._end(bucket, kept)
+                seen += before - self._held
+                if seen >= STEP:
+                    yield taken
+                    taken, seen = [], 0
+        if taken:
+            yield taken
+
+    def _end(self, bucket: int, kept: _Bucket) -> None:
+        """No row of a bucket is left: what is left of it in memory goes."""
+        del self._buckets[bucket]
+        self._fresh.pop(bucket, None)
+        self._fresh_held -= len(kept.fresh)
+        if kept.records:
+            self._held -= _count(kept)
+            self._dropped.append(kept.records)
+
+    def _taken(self, bucket: int, kept: _Bucket) -> list[Entry]:
+        """Records of a bucket, which have no rows any more, without the marked ones."""
+        taken: list[Entry] = []
+        while kept.records and len(taken) < STEP:
+            place, held = kept.records.popitem()
+            if len(held) > STEP:
+                kept.records[place] = held[STEP:]
+            taken += [(bucket, place, each) for each in held[:STEP]]
+        self._held -= len(taken)
+        stored = kept.with_rows(taken)
+        self._rows.delete(stored)
+        if kept.records:
+            # A flush may come before the others are taken.
+            kept.gone.update([number for *_, (_, number, _) in taken if kept.is_fresh(number)])
+        if not kept.marked or self._marks is None:
+            return taken
+        self._marks.delete([entry for entry in stored if entry[2][1] in kept.marked])
+        return [entry for entry in taken if entry[2][1] not in kept.marked]
+
+    def _expire_stored(self, end: int) -> Iterator[list[Entry]]:
+        """From rows, key group by key group."""
+        for group in self._groups():
+            at, upper = encode_time(self._scanned_to), encode_time(end)
+            while taken := self._rows.take(group, at, upper, STEP):
+                first, at = at, taken[-1][0] + b"\x00"
+                marks = self._marks.take(group, first, at) if self._marks is not None else ()
+                marked = {own for own, _ in marks}
+                yield [entry_of(group, own, r) for own, r in taken if own not in marked]
+
+
+def _count(kept: _Bucket) -> int:
+    """What a bucket counts for in memory."""
+    return sum([max(1, len(held)) for held in kept.records.values()])

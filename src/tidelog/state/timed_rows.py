@@ -1,0 +1,138 @@
+"""Rows with a bucket of time, a key, a time and a number: of records, and of marks of records.
+
+Invariant: behind the state's id a row's key is `bucket | key | time | number`, so the rows of a key
+in a bucket are one range in the order of time, and so are those of several buckets.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, Final, TypeVar
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
+from tidelog.changelog.row_memory import object_bytes
+from tidelog.changelog.state_rows import StateRows
+from tidelog.state.backend import KeyedBackend
+from tidelog.state.handles.timers import decode_time, encode_time
+from tidelog.state.objects.values import UntypedValues
+from tidelog.table.port import Table
+
+KIND: Final = "timed-records"
+MARKS: Final = "timed-marks"
+"""The kind of rows that mark records, with the same keys and no value."""
+EARLIEST: Final = -(1 << 63)
+"""The first bucket and time that there may be."""
+_LATEST: Final = -EARLIEST - 1
+NUMBER_BYTES: Final = 12
+_START_BITS: Final = 48
+_AFTER_KEY: Final = -8 - NUMBER_BYTES
+
+_BYTES: Final = 1 << 20
+"""Values of so many bytes are read at a time."""
+
+T = TypeVar("T", bound=tuple[Any, ...])
+Held = tuple[int, int, Any]
+"""Time, number and record, which in this order are sorted."""
+Entry = tuple[int, bytes, Held]
+"""Bucket, place, which is a key group with the encoded key, and what is held there."""
+
+
+class TimedRows:
+    """The rows of one state of one subtask."""
+
+    __slots__ = ("_rows", "_state", "_table")
+
+    def __init__(self, rows: StateRows, state: int, table: Table) -> None:
+        self._rows = rows
+        self._state = state.to_bytes(2, "big")
+        self._table = table
+
+    def put(self, entries: Iterable[Entry]) -> None:
+        self._rows.put_many({self._key(entry): entry[2][2] for entry in entries})
+
+    def delete(self, entries: Iterable[Entry]) -> None:
+        self._rows.delete_many([self._key(entry) for entry in entries])
+
+    def of_place(self, bucket: int, place: bytes) -> Iterator[Held]:
+        """What the rows of a place hold, in order."""
+        prefix = place[:2] + self._state + encode_time(bucket) + place[2:]
+        for row, record in self._rows.scan(prefix, prefix_end(prefix)):
+            yield _held(row, record)
+
+    def take(
+        self, group: bytes, lower: bytes, upper: bytes, most: int | None = None
+    ) -> list[tuple[bytes, Any]]:
+        """Delete the first rows of a range of a key group; their keys behind the state, and values.
+
+        The bounds are such keys too.
+        """
+        prefix = group + self._state
+        scan = self._rows.scan(prefix + lower, prefix + upper)
+        taken = list(scan) if most is None else first_of(scan, most)
+        self._rows.delete_many([row for row, _ in taken])
+        return [(row[ROW_PREFIX_BYTES:], value) for row, value in taken]
+
+    def end(self, group: bytes) -> int:
+        """A bucket from which on the table has no rows of a key group."""
+        prefix, end, step = group + self._state, EARLIEST, 1
+        while end < _LATEST:
+            row = next(self._table.scan(prefix + encode_time(end), prefix_end(prefix)), None)
+            if row is None:
+                break
+            # Ever further, so that there are few looks, however many buckets there are.
+            bucket = decode_time(row[0][ROW_PREFIX_BYTES : ROW_PREFIX_BYTES + 8])
+            end, step = min(bucket + step, _LATEST), 2 * step
+        return end
+
+    def _key(self, entry: Entry) -> bytes:
+        bucket, place, (time, number, _) = entry
+        after = encode_time(time) + number.to_bytes(NUMBER_BYTES, "big")
+        return place[:2] + self._state + encode_time(bucket) + place[2:] + after
+
+
+def first_of(rows: Iterator[T], most: int) -> list[T]:
+    """The next rows, `most` or fewer where their last parts, values, take much memory."""
+    taken: list[T] = []
+    size = 0
+    for row in islice(rows, most):
+        taken.append(row)
+        size += object_bytes(row[-1])
+        if size >= _BYTES:
+            break
+    return taken
+
+
+def entry_of(group: bytes, own: bytes, record: Any) -> Entry:
+    """What a row's key behind the state and its value say."""
+    return decode_time(own[:8]), group + own[8:_AFTER_KEY], _held(own, record)
+
+
+def _held(row: bytes, record: Any) -> Held:
+    number = int.from_bytes(row[-NUMBER_BYTES:], "big")
+    return decode_time(row[_AFTER_KEY:-NUMBER_BYTES]), number, record
+
+
+def first_number(backend: KeyedBackend) -> int:
+    """A number from which on no row has any.
+
+    Numbers go on in one start; those of a later one are greater, for between them is a flush: what
+    no flush has seen has no row.
+    """
+    return int(backend.seqno) << _START_BITS
+
+
+def record_rows(
+    backend: KeyedBackend, name: str, schema: str, option: str
+) -> tuple[TimedRows, UntypedValues]:
+    """Rows of records, and the types of these; `option` is what declares them."""
+    info = backend.registry.register(name, KIND, ("msgpack", schema))
+    values = UntypedValues(backend.registry.value_types(info, option))
+    encode, decode, encode_many = values.encode, values.decode, values.encode_many
+    rows = backend.rows(info, encode, decode, scanned=True, cached=False, encode_many=encode_many)
+    return TimedRows(rows, info.id, backend.table), values
+
+
+def mark_rows(backend: KeyedBackend, name: str, schema: str) -> TimedRows:
+    """Rows that mark the records of a state."""
+    info = backend.registry.register(f"{name}-marks", MARKS, (schema,))
+    rows = backend.rows(info, lambda _: b"", lambda _: True, scanned=True, cached=False)
+    return TimedRows(rows, info.id, backend.table)

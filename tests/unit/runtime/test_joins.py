@@ -1,0 +1,185 @@
+"""What users of joins meet: bounds, late records, arguments that cannot be, changed programs."""
+
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+from operator import add
+from typing import Any
+
+import pytest
+
+from tests.support.pipelines import Outside, Portions, acted_on, config, run
+from tidelog import Job, OutputTag, Replayable
+from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.runtime.graph import KeyedStream
+from tidelog.runtime.operators.window import WindowSpan
+from tidelog.storage.memory import MemoryStore
+
+LEFTS = [("a", 100, "l1"), ("a", 200, "l2"), ("b", 100, "l3")]
+RIGHTS = [("a", 70, "r1"), ("a", 110, "r2"), ("b", 500, "r3")]
+
+
+def stream(job: Job, name: str, records: list[Any]) -> KeyedStream:
+    """Records (key, time, name)."""
+    timed = job.source(Replayable(records), name=name).event_time(lambda r: r[1], max_delay_ms=999)
+    return timed.key_by(lambda r: r[0])
+
+
+def joined(**arguments: Any) -> Counter[Any]:
+    """The names of what a join of `LEFTS` and `RIGHTS` emits."""
+    job, sink = Job("join"), Outside()
+    left, right = stream(job, "left", LEFTS), stream(job, "right", RIGHTS)
+    left.join(right, **arguments).sink(sink)
+    run(job, MemoryStore())
+    return Counter(tuple(each and each[2] for each in pair) for pair in sink.records)
+
+
+@pytest.mark.parametrize(
+    "within", [(-30, 10), ("-30ms", "10ms"), (timedelta(milliseconds=-30), timedelta(0, 0.01))]
+)
+def test_bounds_are_milliseconds_text_or_timedeltas(within: Any) -> None:
+    assert joined(within=within) == Counter([("l1", "r1"), ("l1", "r2")])
+
+
+def test_records_without_a_partner_come_alone_where_a_join_keeps_them() -> None:
+    pairs = Counter([("l1", "r1"), ("l1", "r2")])
+    assert joined(within=(-30, 10), how="left") == pairs + Counter([("l2", None), ("l3", None)])
+    assert joined(within=(-30, 10), how="outer") == pairs + Counter(
+        [("l2", None), ("l3", None), (None, "r3")]
+    )
+
+
+def test_a_window_join_has_the_pairs_of_each_window() -> None:
+    assert joined(window=WindowSpan(100, 100)) == Counter([("l1", "r2")])
+    # r2 is with l1 in the windows from 0 (to 149) and from 50.
+    pairs = joined(window=WindowSpan(150, 50))
+    assert pairs[("l1", "r2")] == 3 and pairs[("l1", "r1")] == 2 and pairs[("l2", "r2")] == 1
+
+
+@pytest.mark.parametrize("operator", ["join", "enrich"])
+def test_nothing_that_comes_out_is_late_for_a_window_that_follows(operator: str) -> None:
+    records = [("ab"[n % 2], 10 * n, n) for n in range(5000)]
+    job, sink = Job("windows"), Outside()
+    left, right = (
+        job.source(Replayable(records[at:]), name=name)
+        .event_time(lambda r: r[1])
+        .key_by(lambda r: r[0])
+        for name, at in (("left", 0), ("right", 2500))
+    )
+    if operator == "join":
+        made = left.join(right, (0, 0), how="outer")
+    else:
+        made = left.enrich(right, lambda record, row: (record, row))
+    windows = made.key_by(lambda pair: "all").window(700, value_of=lambda _: 1, combine=add)
+    windows.map(lambda fired: fired[2]).sink(sink)
+    run(job, MemoryStore())
+    assert sum(sink.records) == 5000 and len(sink.records) > 10
+
+
+def test_a_stream_is_joined_with_itself() -> None:
+    job, sink = Job("join"), Outside()
+    left = stream(job, "left", LEFTS)
+    left.join(left, (1, "1m")).map(lambda pair: (pair[0][2], pair[1][2])).sink(sink)
+    run(job, MemoryStore())
+    assert sink.records == [("l1", "l2")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "within=.* or window=; found none"),
+        ({"within": (0, 1), "window": WindowSpan(1, 1)}, "found both"),
+        ({"within": (1, 0)}, "lower <= upper"),
+        ({"within": 5}, "two bounds"),
+        ({"within": (0, "soon")}, "such as 30s or 1m; found 'soon'"),
+        ({"within": (0, 1.5)}, "found 1.5"),
+        ({"window": 60_000}, "a tumbling window, or a sliding one"),
+        ({"within": (0, 1), "how": "right"}, "inner or left or outer; found right"),
+    ],
+)
+def test_what_is_no_join_is_refused_where_it_is_written(
+    arguments: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        joined(**arguments)
+
+
+@pytest.mark.parametrize("operator", ["join", "enrich"])
+def test_streams_need_event_times(operator: str) -> None:
+    job, sink = Job("join"), Outside()
+    left, right = (job.source(Replayable([1]), name=name).key_by(str) for name in ("l", "r"))
+    made = left.join(right, (0, 1)) if operator == "join" else left.enrich(right, max)
+    made.sink(sink)
+    with pytest.raises(ConfigError, match=f"{operator} on a stream without event time"):
+        run(job, MemoryStore())
+
+
+def test_enrichment_by_processing_time_needs_none() -> None:
+    job, sink = Job("enrich"), Outside()
+    records, table = (
+        job.source(Replayable([1, 2]), name=name).key_by(lambda n: n) for name in ("r", "t")
+    )
+    records.enrich(table, lambda n, row: (n, row), time="processing").sink(sink)
+    run(job, MemoryStore())
+    assert sorted(n for n, _ in sink.records) == [1, 2]
+    assert all(row in (n, None) for n, row in sink.records)
+    with pytest.raises(ConfigError, match="event or processing; found now"):
+        records.enrich(table, max, time="now")  # type: ignore[arg-type]  # the point
+
+
+@pytest.mark.parametrize("operator", ["join", "enrich"])
+def test_late_records_are_counted_and_a_stream(operator: str) -> None:
+    ahead = [("a", 10 * n, "x") for n in range(3000)]
+    left, right = [*ahead, ("late", 5, "left")], [*ahead, ("late", 5, "right")]
+    job, late, rest, tag = Job("late"), Outside(), Outside(), OutputTag("late")
+    streams = [
+        job.source(Replayable(records), name=name).event_time(lambda r: r[1]).key_by(lambda r: r[0])
+        for name, records in (("left", left), ("right", right))
+    ]
+    if operator == "join":
+        made = streams[0].join(streams[1], (0, 0), late=tag)
+    else:
+        made = streams[0].enrich(streams[1], lambda record, row: (record, row), late=tag)
+    made.filter(lambda pair: pair[0][0] == "late").sink(rest, name="rest")
+    made.side_output(tag).sink(late, name="late")
+    run(job, MemoryStore(), config(parallelism=1))
+    assert ("late", 5, "left") in late.records
+    # A late row of a table is no late record; one of a join is.
+    assert ("late", 5, "right") in late.records or operator == "enrich"
+    assert rest.records == []
+
+
+def job_of(
+    store_of: Portions,
+    sink: Outside,
+    *,
+    within: Any = (0, 0),
+    change: Any = None,
+    key: Any = "all",
+    key_type: Any = None,
+    **types: Any,
+) -> Job:
+    """A join that holds everything until the data ends."""
+    job = Job("join")
+    timed = job.source(store_of).map(change or (lambda r: r)).event_time(lambda _: 5)
+    rekey = {"key_type": key_type, "migrate": lambda key: (key,)} if key_type else {}
+    keyed = timed.key_by(lambda r: key, **rekey)
+    keyed.join(keyed, within, **types).map(lambda pair: 1).sink(sink)
+    return job
+
+
+def test_a_changed_program_is_refused_or_migrated() -> None:
+    source, sink, store = Portions({"s": list(range(60))}), Outside(), MemoryStore()
+    make = partial(job_of, source, sink)
+    acted_on(make(), store, lambda runner: runner.stop("halt"), at=5.2)
+    with pytest.raises(StateSchemaError, match="within 0 to 0 ms"):
+        run(make(within=(0, 7)), store)
+    with pytest.raises(StateSchemaError, match="inner, within"):
+        run(make(how="outer"), store)
+    with pytest.raises(StateSchemaError, match=r"record_type=int \| str"):
+        run(make(change=str), store)
+    with pytest.raises(StateSchemaError, match="keys of operator 'join'"):
+        run(make(key=("all",)), store)
+    changed = {"key": ("all",), "key_type": tuple[str], "record_type": str, "migrate": str}
+    run(make(change=str, **changed), store, seed=3)
+    assert len(sink.records) == 60 * 60
