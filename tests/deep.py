@@ -115,11 +115,7 @@ def main() -> None:
 def tree_of(root: Path) -> str:
     """A name for the tracked sources as they are on disk, committed or not."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", *SOURCES],
-        cwd=root,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
+        ["git", "ls-files", "-z", *SOURCES], cwd=root, stdout=subprocess.PIPE, text=True, check=True
     )
     digest = hashlib.sha256()
     for name in sorted(filter(None, listed.stdout.split("\0"))):

@@ -4,10 +4,7 @@ from collections.abc import Callable
 
 from tests.faults.counting import POISON, WORDS, counting, refuse_poison
 from tests.support.pipelines import Portions
-from tidelog.connectors.files.sink import Files
-from tidelog.errors import ConfigError
-from tidelog.runtime.config import JobArguments
-from tidelog.runtime.graph import Job
+from tidelog import ConfigError, Files, Job, JobArguments
 
 number = 7
 

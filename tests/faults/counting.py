@@ -13,16 +13,11 @@ from typing import Any
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, Portions, config, effects
-from tidelog.changelog.upload_config import UploadConfig
+from tidelog import Job, JobConfig, JobResult, JobRunner, Sink, Source, UploadConfig
 from tidelog.checkpoint.manifest import Start, decode_descriptor, decode_entry
 from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
 from tidelog.errors import UserFunctionError
 from tidelog.ids import Slot
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobResult, JobRunner
-from tidelog.runtime.sink import Sink
-from tidelog.runtime.source import Source
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore

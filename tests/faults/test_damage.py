@@ -34,11 +34,9 @@ from tests.support.damage import (
 )
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside
+from tidelog import CorruptObjectError, JobConfig, RestoreError, TidelogError, UploadConfig
 from tidelog.changelog.segment import LogRange
-from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import SubtaskState, encode_entry
-from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
-from tidelog.runtime.config import JobConfig
 from tidelog.storage import object_names
 
 DAMAGES = pytest.mark.parametrize("damage", [truncated, flipped, missing])

@@ -11,13 +11,11 @@ from tests.support.clock import VirtualClock
 from tests.support.damage import of_a_newer_release
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside
+from tidelog import Effects, Job, JobResult, JobRunner, SinkContext, SinkWriter
 from tidelog.checkpoint.manifest import Start, decode_entry
-from tidelog.effects import Effects, InlineOffload
+from tidelog.effects import InlineOffload
 from tidelog.errors import FencedError, StorageError
 from tidelog.ids import CheckpointId, Slot
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobResult, JobRunner
-from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore

@@ -20,8 +20,8 @@ from tests.faults.counting import (
 from tests.support.clock import VirtualClock
 from tests.support.jobs import store_of
 from tests.support.pipelines import Outside
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import StorageError, StoreFullError, TidelogError
+from tidelog import Effects, StorageError, StoreFullError, TidelogError
+from tidelog.effects import InlineOffload
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.failures import translate

@@ -14,18 +14,9 @@ from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server, free_port
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import JobResult, JobRunner, MaterializeConfig, RetryPolicy, Schedule, open_store
 from tidelog.effects import Effects
-from tidelog.errors import (
-    AccessDeniedError,
-    CheckpointFailedError,
-    ConditionalPutError,
-    StoreUnreachableError,
-)
-from tidelog.materialize.config import MaterializeConfig
-from tidelog.runtime.runner import JobResult, JobRunner
-from tidelog.storage.open import open_store
-from tidelog.storage.retry_policy import RetryPolicy
+from tidelog.errors import AccessDeniedError, CheckpointFailedError, StoreUnreachableError
 
 PATIENCE = RetryPolicy(attempt_timeout=1.0, hedge_after=None, max_backoff=0.1, deadline=2.0)
 """Longer than a busy machine lets an honest server wait for the processor."""
@@ -175,20 +166,6 @@ def test_a_store_that_denies_access_stops_the_start_at_once(bucket: Bucket) -> N
         bucket.start(endpoint)
     assert "check the credentials" in refused.value.action
     assert len(behaviour.seen) == 1, "no retry makes a wrong key right"
-    bucket.finish()
-
-
-def test_a_bucket_without_conditional_writes_is_refused_before_anything_runs(
-    bucket: Bucket,
-) -> None:
-    behaviour = Behaviour(ignore_conditions=True)
-    with (
-        proxy(bucket.server.endpoint, behaviour) as endpoint,
-        pytest.raises(ConditionalPutError, match=bucket.url) as refused,
-    ):
-        bucket.start(endpoint)
-    assert "tidelog doctor" in refused.value.action
-    assert bucket.objects() == ["checkpoints/00000000.json"]
     bucket.finish()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, refuse_poison, source, start
 from tests.support.pipelines import Outside
-from tidelog.connectors.files.lines import JsonLines, TextFiles
-from tidelog.connectors.files.sink import Files, FilesWriter
+from tidelog import Files, Job, JsonLines, Sink, SinkContext, Source, SplitReader, TextFiles
+from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -20,9 +20,6 @@ from tidelog.errors import (
     TidelogError,
     UserFunctionError,
 )
-from tidelog.runtime.graph import Job
-from tidelog.runtime.sink import Sink, SinkContext
-from tidelog.runtime.source import Source, SplitReader
 from tidelog.storage.memory import MemoryStore
 
 
@@ -117,22 +114,6 @@ def test_a_directory_that_vanished_is_missed(inputs: Inputs) -> None:
     with pytest.raises(ConfigError, match=f"input {inputs.directory}"):
         inputs.start()
     away.rename(inputs.directory)
-    inputs.finish()
-
-
-def test_a_begun_file_that_shrank_is_not_taken_for_read(inputs: Inputs) -> None:
-    whole = inputs.left.read_bytes()
-    inputs.left.write_bytes(whole[: len(whole) // 3])
-    with pytest.raises(StorageError, match=str(inputs.left)) as failed:
-        inputs.start()
-    assert "put the whole file back" in failed.value.action
-    inputs.left.write_bytes(whole)
-    inputs.finish()
-
-
-def test_a_begun_file_that_grew_is_read_as_far_as_it_was_first_seen(inputs: Inputs) -> None:
-    with inputs.left.open("a") as file:
-        file.write("more\n")
     inputs.finish()
 
 

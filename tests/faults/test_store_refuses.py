@@ -10,7 +10,7 @@ from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import MaterializeConfig, Schedule
 from tidelog.errors import (
     AccessDeniedError,
     CheckpointFailedError,
@@ -19,7 +19,6 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
 )
-from tidelog.materialize.config import MaterializeConfig
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, store_full, store_unreachable
 from tidelog.storage.memory import MemoryStore

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from tests.golden.writing import write_missing
+from tidelog import Checkpoint, Savepoint
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
     AheadOfWatermark,
     Author,
     BarrierFacts,
-    Checkpoint,
     Descriptor,
     Entry,
     InFlightRef,
@@ -21,7 +21,6 @@ from tidelog.checkpoint.manifest import (
     MaterializationRef,
     OperatorPiece,
     OperatorState,
-    Savepoint,
     Start,
     StateInfo,
     SubtaskState,
@@ -179,11 +178,7 @@ FINISHED = entry(
         "orders",
         128,
         (StateInfo(0, "$splits", "splits", ("msgpack",)),),
-        subtask(
-            0,
-            watermark=9_223_372_036_854_775_807,
-            finished=True,
-        ),
+        subtask(0, watermark=9_223_372_036_854_775_807, finished=True),
         chain=("parse", "only-paid"),
     ),
 )
@@ -199,10 +194,7 @@ WITH_OPERATOR_STATE = entry(
             0,
             operator_state=(
                 OperatorPiece(
-                    "with-broadcast",
-                    "rules",
-                    "broadcast",
-                    (b"\x92\xa3eur\xcb?\xf0" + bytes(6),),
+                    "with-broadcast", "rules", "broadcast", (b"\x92\xa3eur\xcb?\xf0" + bytes(6),)
                 ),
                 OperatorPiece("with-broadcast", "seen", "list", (b"\x01", b"\x02")),
                 OperatorPiece("with-broadcast", "all", "union", ()),

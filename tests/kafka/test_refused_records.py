@@ -9,10 +9,9 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.kafka.test_sink import Job
 from tests.support.kafka import Topics
-from tidelog import DeadLetterTopic
+from tidelog import ConfigError, DeadLetterTopic, StorageError, UserFunctionError
 from tidelog.connectors.kafka.client import Cluster
 from tidelog.connectors.kafka.writing.topics import TopicAdmin
-from tidelog.errors import ConfigError, StorageError, UserFunctionError
 from tidelog.ids import CheckpointId
 
 ONE = CheckpointId(1)

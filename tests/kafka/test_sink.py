@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.kafka import Topics
-from tidelog import KafkaSink, SinkContext
+from tidelog import KafkaSink, SinkContext, SinkWriter
 from tidelog.connectors.kafka.client import library
 from tidelog.connectors.kafka.writing import producing, staging_topics
 from tidelog.connectors.kafka.writing import topics as sink_topics
@@ -17,7 +17,6 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId, Generation
-from tidelog.runtime.sink import SinkWriter
 
 
 class Job:
@@ -41,13 +40,7 @@ class Job:
     ) -> Any:
         settings = {"bootstrap": self.topics.bootstrap, "value": "text", **options}
         context = SinkContext(
-            f"job-{self.topic}",
-            "sink",
-            subtask,
-            parallelism,
-            Generation(generation),
-            attempt,
-            owed,
+            f"job-{self.topic}", "sink", subtask, parallelism, Generation(generation), attempt, owed
         )
         writer = KafkaSink(self.topic, **settings).open(context)
         self._open.append(writer)

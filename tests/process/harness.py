@@ -49,10 +49,7 @@ class Run:
 
     @property
     def _environment(self) -> dict[str, str]:
-        mine = {
-            "TIDELOG_TEST_RELEASE": str(self.released),
-            "TIDELOG_TEST_FIXED": str(self.fixed),
-        }
+        mine = {"TIDELOG_TEST_RELEASE": str(self.released), "TIDELOG_TEST_FIXED": str(self.fixed)}
         return {**os.environ, **mine, **self.env}
 
     def start(self, *options: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":

@@ -21,10 +21,9 @@ from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
 from tests.wire.servers import CloudServer, S3Server
+from tidelog import Effects, open_store
 from tidelog.connectors.sql.postgres import TableNames
-from tidelog.effects import Effects
 from tidelog.examples.sessions import event
-from tidelog.storage.open import open_store
 
 SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
 KILLS, LAST_KILLS = more_in_depth((1, 1), (6, 2))

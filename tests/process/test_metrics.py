@@ -3,8 +3,6 @@
 import socket
 from pathlib import Path
 
-import pytest
-
 from tests.process.harness import Run
 from tests.support.cli import tidelog
 from tests.support.collector import collector
@@ -52,23 +50,6 @@ def test_a_run_whose_collector_is_not_there_finishes_and_says_so(tmp_path: Path)
     assert finished.stderr.count("metrics do not reach") == 1
     assert "Connection refused" in finished.stderr
     assert "Traceback" not in finished.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        (("--otel-endpoint", "collector:4318"), "OpenTelemetry endpoint; expected the URL"),
-        (("--metrics-port", "70000"), "70000 is not in the range 0<=x<=65535"),
-    ],
-)
-def test_a_wrong_option_is_refused_before_anything_starts(
-    tmp_path: Path, options: tuple[str, ...], expected: str
-) -> None:
-    run = Run(tmp_path, "wordcount", options)
-    refused = tidelog(*run.command[3:])
-    assert refused.exit_code == 2
-    assert expected in refused.stderr
-    assert not Path(run.store).exists()
 
 
 def test_a_metrics_port_that_is_taken_is_refused_before_anything_starts(tmp_path: Path) -> None:

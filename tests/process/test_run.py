@@ -15,7 +15,6 @@ import pytest
 
 from tests.process import harness
 from tests.process.harness import Run, killed_at_last, wait_until
-from tests.support.cli import tidelog
 from tests.support.depth import one_by_one
 
 
@@ -220,53 +219,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["nosuch", "--store", "s"], "module:attribute"),
-        (["nosuch:job", "--store", "s"], "no module 'nosuch'"),
-        (["wordcount", "--store", "s"], "--input"),
-        (["wordcount", "--input", "nowhere", "--store", "s"], "nowhere"),
-        (["wordcount"], "--store"),
-        (["wordcount", "--store", "s", "--checkpoint-interval", "1"], "a time with its unit"),
-        (["wordcount", "--store", "s", "--parallelism", "0"], "--parallelism"),
-        (["sessions", "--store", "s", "--parallelism", "100000"], "parallelism"),
-    ],
-)
-def test_wrong_usage_exits_with_2_and_says_what_is_wrong(
-    tmp_path: Path, arguments: list[str], says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = tidelog("run", *arguments)
-    assert done.exit_code == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_chosen_slot_is_restored_and_its_job_still_counts_right(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:wordcount", ("--retain", "1000"))
-    lines = write_lines(run)
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: run.slots() >= 5, process)
-    run.release()
-    result = json.loads(run.finish_here("--restore-slot", "2", "--json").stdout.splitlines()[-1])
-    assert result["restored_slot"] == 2
-    counts = {record["word"]: record["count"] for record in run.records()}
-    assert counts == Counter(word for line in lines for word in line.split())
-
-
-def test_a_slot_that_is_not_there_is_named_and_nothing_is_lost(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:copy")
-    lines = write_lines(run)
-    run.release()
-    refused = run.end(run.start("--restore-slot", "77"))
-    assert refused.returncode == 1
-    assert "slot 77" in refused.stderr
-    run.finish_here()
-    assert sorted(run.lines()) == sorted(lines)
 
 
 def test_a_terminal_gets_a_view_that_ends_with_what_to_do_next(tmp_path: Path) -> None:

@@ -17,17 +17,12 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program import Callback
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Schedule, Source, SplitReader
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
-from tidelog.effects import Effects, InlineOffload
+from tidelog.effects import InlineOffload
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.source import Source, SplitReader
 from tidelog.state.key_groups import encode_key
 from tidelog.storage.memory import MemoryStore
 from tidelog_bench.store.latency import Kind, LatencyProfile

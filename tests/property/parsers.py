@@ -16,9 +16,10 @@ import msgspec
 
 from tests.golden import golden_encryption, golden_in_flight
 from tests.golden.writing import FOLDER
+from tidelog import Checkpoint, CorruptObjectError
 from tidelog.changelog import block as blocks
 from tidelog.changelog import segment as segments
-from tidelog.checkpoint.manifest import Checkpoint, StateInfo, decode_descriptor, decode_entry
+from tidelog.checkpoint.manifest import StateInfo, decode_descriptor, decode_entry
 from tidelog.connectors import transactions
 from tidelog.connectors.files.parts import Part
 from tidelog.connectors.iceberg import staged as iceberg
@@ -26,7 +27,6 @@ from tidelog.connectors.kafka.writing.staging import StagedRange, StagingStart
 from tidelog.connectors.sql.sqlite import stored_transaction
 from tidelog.connectors.sql.staging import StagedTransaction
 from tidelog.connectors.transactions import TransactionId
-from tidelog.errors import CorruptObjectError
 from tidelog.runtime.control.protocol import (
     Done,
     Failed,
@@ -244,8 +244,7 @@ PARSERS: dict[str, Parser] = {
         (b'{"algorithm":"CRC32C","value":1,"mainFileSize":4}',),
     ),
     "hadoop checksum": Parser(
-        lambda data: check_hadoop(b"data", data, "1.delta"),
-        (b"crc\0\0\0\x02\0" + bytes(4),),
+        lambda data: check_hadoop(b"data", data, "1.delta"), (b"crc\0\0\0\x02\0" + bytes(4),)
     ),
     "rows of a snapshot": Parser(
         lambda data: decode_rows(data, Path("SNAPSHOT")),

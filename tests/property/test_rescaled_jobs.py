@@ -112,12 +112,7 @@ def one_reader(job: Job, sources: list[Breaking], sink: Outside) -> None:
     united.transform_with_state(Numbering).sink(sink)
 
 
-SHAPES = {
-    "up": [1, 2, 5],
-    "down": [6, 3, 1],
-    "same": [3, 3],
-    "up and down": [2, 7, 4, 1, 3],
-}
+SHAPES = {"up": [1, 2, 5], "down": [6, 3, 1], "same": [3, 3], "up and down": [2, 7, 4, 1, 3]}
 BUILDS = [one_sink, union, keyed, one_reader]
 """In an order in which `one_by_one` lets one sink and one reader go through parallelism 1."""
 
@@ -172,9 +167,7 @@ def check_output(sources: Sequence[Breaking], sink: Outside) -> None:
 
 
 @one_by_one(
-    build=BUILDS,
-    shapes=SHAPES,
-    changelogs={"on": (True,), "off": (False,), "both": (True, False)},
+    build=BUILDS, shapes=SHAPES, changelogs={"on": (True,), "off": (False,), "both": (True, False)}
 )
 def test_the_output_is_the_input_in_every_shape(
     shapes: Sequence[int], build: Build, changelogs: Sequence[bool]

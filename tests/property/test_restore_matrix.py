@@ -18,16 +18,16 @@ import pytest
 from tests.support.depth import combined, more_in_depth
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects
-from tidelog.catalog.inventory import find_checkpoint
-from tidelog.runtime.graph import Job
-from tidelog.runtime.restore.choose import RestoreFrom
-from tidelog.runtime.runner import JobRunner
-from tidelog.state.processor import (
+from tidelog import (
     ExpiredTimerInfo,
+    Job,
+    JobRunner,
+    RestoreFrom,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
 )
+from tidelog.catalog.inventory import find_checkpoint
 from tidelog.storage.memory import MemoryStore
 
 Stored = Literal["checkpoint", "native", "canonical"]

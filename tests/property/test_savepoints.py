@@ -14,11 +14,11 @@ from hypothesis.stateful import precondition, rule
 from tests.property.profiles import looking
 from tests.property.test_state_machine import Model, StateMachine
 from tests.support.harness import Incarnation, checkpoint_at, reachable
-from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
+from tidelog import Checkpoint, RestoreFrom, Savepoint
+from tidelog.checkpoint.manifest import SavepointFormat, is_canonical
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.ids import Slot
-from tidelog.runtime.restore.choose import RestoreFrom
 
 
 class SavepointMachine(StateMachine):

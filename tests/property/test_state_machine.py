@@ -33,11 +33,10 @@ from tests.support.harness import (
     read_back,
     retained_objects,
 )
-from tidelog.changelog.upload_config import UploadConfig
+from tidelog import StorageError, UploadConfig
 from tidelog.checkpoint.invariants import manifest_violations
 from tidelog.checkpoint.manifest import decode_entry
 from tidelog.checkpoint.retention import counted
-from tidelog.errors import StorageError
 from tidelog.ids import Slot
 from tidelog.state.key_groups import decode_key
 from tidelog.storage import object_names

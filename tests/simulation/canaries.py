@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from tidelog import Checkpoint, FencedError
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.garbage_collector import Collector
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
+from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.connectors.files.parts import OpenPart, failures, remove_pending
 from tidelog.connectors.files.sink import FilesWriter
-from tidelog.errors import FencedError
 from tidelog.ids import Generation, SeqNo, Slot
 from tidelog.materialize.table_snapshot import Captured, TableSnapshots
 from tidelog.runtime import runner

@@ -15,13 +15,10 @@ from typing import Any
 from tests.support.clock import VirtualClock
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, config
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import UserFunctionError
+from tidelog import Effects, Job, JobRunner, Source, SplitReader, Stream, UserFunctionError
+from tidelog.effects import InlineOffload
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.config import Mode
-from tidelog.runtime.graph import Job, Stream
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.source import Source, SplitReader
 from tidelog.runtime.subtasks.incarnation import Incarnation
 from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.storage.memory import MemoryStore

@@ -7,13 +7,8 @@ from contextlib import contextmanager
 from operator import add
 from pathlib import Path
 
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program import Callback, Rate
-from tidelog.effects import Effects, loop_thread
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.control.server import serve_control
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule, serve_control
+from tidelog.effects import loop_thread
 from tidelog.storage.port import ObjectStore
 
 

@@ -6,10 +6,8 @@ from typing import Any
 
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import config
-from tidelog import Effects, Job, JobRunner
+from tidelog import Effects, Job, JobRunner, JobStatus, status_of
 from tidelog.effects import InlineOffload
-from tidelog.runtime.status.observe import status_of
-from tidelog.runtime.status.status import JobStatus
 from tidelog.storage.memory import MemoryStore
 
 LIMIT_S = 0.0201

@@ -64,26 +64,22 @@ async def test_a_shared_task_goes_on_for_the_others_when_one_gives_up() -> None:
     assert giving_up.cancelled()
 
 
-def test_close_ends_shared_tasks_and_nobody_hears_of_errors_that_nobody_waited_for() -> None:
-    async def steps() -> list[dict[str, Any]]:
-        complaints: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
-        tasks = SharedTasks()
+async def test_close_ends_shared_tasks_and_nobody_hears_of_errors_that_nobody_waited_for() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+    tasks = SharedTasks()
 
-        async def fail() -> None:
-            raise OSError("gone")
+    async def fail() -> None:
+        raise OSError("gone")
 
-        failing, hanging = tasks.start(fail()), tasks.start(asyncio.Event().wait())
-        waiting = asyncio.ensure_future(tasks.wait(failing))
-        waiting.cancel()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        await tasks.close()
-        assert failing.done() and hanging.cancelled()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        return complaints
-
-    complaints = asyncio.run(steps())
+    failing, hanging = tasks.start(fail()), tasks.start(asyncio.Event().wait())
+    waiting = asyncio.ensure_future(tasks.wait(failing))
+    waiting.cancel()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await tasks.close()
+    assert failing.done() and hanging.cancelled()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     gc.collect()  # an error that nobody saw is told when its task is freed
     assert complaints == []
 

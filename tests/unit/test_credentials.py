@@ -8,13 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.cli import tidelog
-from tidelog import credentials
+from tidelog import ConfigError, Effects, StorageError, credentials, open_store
 from tidelog.catalog.locate import parse_origin
 from tidelog.credentials import hide, holds_secret, masked
-from tidelog.effects import Effects
-from tidelog.errors import ConfigError, StorageError
 from tidelog.events import Event
-from tidelog.storage.open import open_store
 
 SECRET = "wJalrXUtnFEMI/K7MDENG+bPxRfiCY"
 WITH_SECRETS = [
@@ -125,9 +122,7 @@ def test_a_store_hides_its_options_and_the_environment(monkeypatch: pytest.Monke
     assert error.found == "<Token>***</Token> ***"
 
 
-def test_a_log_record_has_no_secret_in_its_fields(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_log_record_has_no_secret_in_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     cause = OSError(f"cannot reach http://user:{SECRET}@host")
     Event.METRICS_NOT_EXPORTED.log(
         logging.getLogger("tidelog.test"), endpoint=f"http://user:{SECRET}@host", error=cause
@@ -136,9 +131,7 @@ def test_a_log_record_has_no_secret_in_its_fields(
     assert record.args == {"endpoint": "http://***@host", "error": "cannot reach http://***@host"}
 
 
-def test_an_error_without_a_secret_is_logged_as_it_is(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_an_error_without_a_secret_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
     cause = OSError("no answer")
     Event.METRICS_NOT_EXPORTED.log(logging.getLogger("tidelog.test"), endpoint="it", error=cause)
     assert caplog.records[0].args == {"endpoint": "it", "error": cause}

@@ -1,23 +1,22 @@
-"""A deep run goes on where an earlier one stopped, on the same sources only."""
+"""A deep run goes on where an earlier one stopped, on the same sources only.
+
+What runs outside of deep runs leave out.
+
+Each worker of a run begins with tests that take long.
+"""
 
 import subprocess
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import combinations, product
 from pathlib import Path
 
 import pytest
 
-from tests.deep import (
-    PARTS,
-    SLICE,
-    Memory,
-    Outcome,
-    Step,
-    all_steps,
-    run_due,
-    summary,
-    tree_of,
-)
+from tests.deep import PARTS, SLICE, Memory, Outcome, Step, all_steps, run_due, summary, tree_of
+from tests.order import dealt
+from tests.spark.conftest import IN_EVERY_RUN
+from tests.support.depth import covering
 
 STEPS = [Step(name, name, []) for name in ("first", "second", "third")]
 
@@ -146,3 +145,39 @@ def test_a_tree_is_known_by_its_tracked_sources_as_they_are_on_disk(tmp_path: Pa
     assert edited != tree
     (tmp_path / "native" / "a").unlink()
     assert tree_of(tmp_path) not in (tree, edited)
+
+
+CASES = list(product(range(3), range(2), range(4), range(2)))
+
+
+@pytest.mark.parametrize("meeting", [1, 2, 3])
+def test_so_many_values_meet_in_fewer_cases(meeting: int) -> None:
+    chosen = covering(CASES, meeting)
+    assert len(chosen) < len(CASES)
+    for positions in combinations(range(4), meeting):
+        met = {tuple(case[position] for position in positions) for case in chosen}
+        assert met == {tuple(case[position] for position in positions) for case in CASES}
+
+
+def test_no_more_values_than_meet_are_combined_in_full() -> None:
+    cases = list(product(range(3), range(2)))
+    assert sorted(covering(cases, 2)) == cases
+
+
+def test_every_part_of_the_tests_with_spark_that_is_never_left_out_exists() -> None:
+    spark = Path(__file__).parents[1] / "spark"
+    assert [name for name in IN_EVERY_RUN if not any(spark.glob(name.rstrip("/") + "*"))] == []
+
+
+def test_each_equal_part_of_the_list_begins_with_long_tests() -> None:
+    order = dealt(["ab", "c", "d"], "1234567", workers=3)
+    assert "".join(order) == "ab1" + "c234" + "d567"
+
+
+def test_more_groups_than_workers_follow_one_another() -> None:
+    assert "".join(dealt(["ab", "c", "d"], "1234", workers=2)) == "abd1" + "c234"
+
+
+def test_a_group_that_is_longer_than_a_part_loses_no_test() -> None:
+    assert "".join(dealt(["abcdefg", "h"], "1", workers=2)) == "abcdefg" + "h1"
+    assert "".join(dealt(["", ""], "12", workers=4)) == "12"

@@ -1,7 +1,11 @@
-"""The events that are logged: docs/reference/logging.md lists them as the code declares them."""
+"""The events that are logged: docs/reference/logging.md lists them as the code declares them.
+
+Errors as users meet them.
+"""
 
 import ast
 import logging
+import pickle
 import re
 import subprocess
 import sys
@@ -10,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.errors import FencedError
 from tidelog.events import Event
 
 ROOT = Path(__file__).parents[2]
@@ -89,3 +94,11 @@ def test_a_record_has_a_fixed_message_and_the_fields(caplog: pytest.LogCaptureFi
         "slot 7, which nothing needs, was not deleted: the disk is read-only"
     )
     assert record.funcName == "test_a_record_has_a_fixed_message_and_the_fields"
+
+
+def test_an_error_crosses_a_process_border_whole() -> None:
+    error = FencedError(
+        "generation 3", expected="to run", found="another", action="stop", retry_safe=False
+    )
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is FencedError and vars(copy) == vars(error) and str(copy) == str(error)

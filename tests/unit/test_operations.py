@@ -210,9 +210,7 @@ def test_the_files_are_what_prometheus_takes() -> None:
 
 
 @needs_prometheus
-def test_each_alert_fires_for_its_trouble_alone_and_none_for_a_healthy_job(
-    tmp_path: Path,
-) -> None:
+def test_each_alert_fires_for_its_trouble_alone_and_none_for_a_healthy_job(tmp_path: Path) -> None:
     tests = [firing({}), *(firing(trouble, alert) for alert, trouble in TROUBLE.items())]
     file = tmp_path / "alerts-test.yml"
     document = {"rule_files": [str(OPERATIONS / "alerts.yml")], "evaluation_interval": "1m"}

@@ -212,10 +212,7 @@ def free_port() -> int:
 @contextmanager
 def _running(command: list[str], port: int, env: dict[str, str]) -> Iterator[None]:
     with subprocess.Popen(
-        command,
-        env={**os.environ, **env},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        command, env={**os.environ, **env}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
         try:
             _await_answer(process, port)

@@ -11,9 +11,7 @@ import pytest
 from tests.wire.calls import IMPATIENT
 from tests.wire.recorder import Asked, recorder
 from tests.wire.servers import CloudServer, S3Server
-from tidelog.effects import Effects
-from tidelog.errors import ConfigError, StoreUnreachableError
-from tidelog.storage.open import open_store
+from tidelog import ConfigError, Effects, StoreUnreachableError, open_store
 
 CREDENTIALS: dict[str, dict[str, Any]] = {
     "s3": {"key": "writer", "secret": "sesame-open", "region": "eu-central-1"},

@@ -14,7 +14,7 @@ from tests.support.cli import tidelog
 from tests.wire.calls import IMPATIENT, OPERATIONS, call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import CloudServer, S3Server, free_port
-from tidelog.effects import Effects
+from tidelog import Effects, RetryPolicy, open_store
 from tidelog.errors import (
     AccessDeniedError,
     ConditionalPutError,
@@ -24,10 +24,8 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
 )
-from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore, create_once
 from tidelog.storage.retry import RetryingStore
-from tidelog.storage.retry_policy import RetryPolicy
 
 Server = S3Server | CloudServer
 

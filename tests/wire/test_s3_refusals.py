@@ -21,10 +21,7 @@ from tests.support.depth import more_in_depth
 from tests.wire.calls import call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import S3Server
-from tidelog.effects import Effects
-from tidelog.errors import AccessDeniedError, ConfigError, TidelogError
-from tidelog.storage.open import open_store
-from tidelog.storage.retry_policy import RetryPolicy
+from tidelog import AccessDeniedError, ConfigError, Effects, RetryPolicy, TidelogError, open_store
 
 _prefixes = count()
 

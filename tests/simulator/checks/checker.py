@@ -16,6 +16,7 @@ from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.network import Truth
 from tests.simulator.machine.process import Process
 from tests.simulator.run.trace import Trace
+from tidelog import Checkpoint, Savepoint, TidelogError
 from tidelog.checkpoint.invariants import (
     descriptor_violations,
     direct_needs,
@@ -24,14 +25,7 @@ from tidelog.checkpoint.invariants import (
     slot_violations,
     table_needs,
 )
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    Entry,
-    Savepoint,
-    decode_descriptor,
-    decode_entry,
-)
-from tidelog.errors import TidelogError
+from tidelog.checkpoint.manifest import Entry, decode_descriptor, decode_entry
 from tidelog.ids import Generation, Slot, SubtaskId
 from tidelog.runtime.tasks.sink_output import token_of
 from tidelog.storage import object_names

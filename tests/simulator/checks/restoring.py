@@ -14,8 +14,8 @@ from tests.simulator.checks.barriers import AtBarrier, Barriers, Rows
 from tests.simulator.checks.checker import Completed, Objects
 from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.process import Process, effects_of
-from tidelog.checkpoint.manifest import Savepoint, SubtaskState
-from tidelog.errors import TidelogError
+from tidelog import Savepoint, TidelogError
+from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.ids import Slot, SubtaskId
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
@@ -57,11 +57,7 @@ async def _check(
 
 
 def _difference(
-    expected: AtBarrier | None,
-    state: SubtaskState,
-    found: Rows | TidelogError,
-    *,
-    numbered: bool,
+    expected: AtBarrier | None, state: SubtaskState, found: Rows | TidelogError, *, numbered: bool
 ) -> str | None:
     if isinstance(found, TidelogError):
         return f"it cannot be restored: {found}"

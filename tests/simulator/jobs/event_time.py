@@ -29,11 +29,7 @@ from tests.simulator.jobs.stages import (
     windows,
 )
 from tests.simulator.machine.process import work
-from tidelog.runtime.graph import Stream
-from tidelog.runtime.node import OutputTag
-from tidelog.runtime.operators.window_kinds import Session
-from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
-from tidelog.state.schema.row import Row
+from tidelog import OutputTag, Row, Session, StatefulProcessor, StatefulProcessorHandle, Stream
 
 _LOG_DISORDER_MS: Final = 300
 _FIELDS: Final = ("key", "number", "value", "time")

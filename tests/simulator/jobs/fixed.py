@@ -16,9 +16,7 @@ from tests.simulator.jobs.job_plan import FixedPlan, Sinks
 from tests.simulator.jobs.source import Arrivals, Record, Split, Splits, drawn_split, records_of
 from tests.simulator.jobs.stages import first_field, one, plus
 from tests.simulator.machine.process import now_ms
-from tidelog.runtime.graph import Job
-from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
-from tidelog.state.schema.row import Row
+from tidelog import Job, Row, StatefulProcessor, StatefulProcessorHandle
 
 _PAUSE_S: Final = 0.05
 _NEVER_MS: Final = 30 * 86_400_000

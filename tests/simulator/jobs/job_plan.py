@@ -10,10 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog import Checkpoint, Job, Sink
 from tidelog.runtime.config import Mode
-from tidelog.runtime.graph import Job
-from tidelog.runtime.sink import Sink
 
 Refusal = Literal["never", "possible", "certain"]
 """Whether a start is refused; a certain refusal comes before anything is fenced."""

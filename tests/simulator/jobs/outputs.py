@@ -19,10 +19,8 @@ from random import Random
 from typing import Any, Protocol
 
 from tests.simulator.machine.process import Process
-from tidelog.connectors.files.sink import Files
-from tidelog.connectors.sql import Sqlite
+from tidelog import Files, Sink, SinkContext, SinkWriter, Sqlite
 from tidelog.ids import CheckpointId
-from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 
 _TABLE = "records"
 

@@ -12,9 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from tests.simulator.jobs.source import Record
-from tidelog.runtime.graph import Stream
-from tidelog.runtime.operators.window_kinds import Count, Session
-from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
+from tidelog import Count, Session, StatefulProcessor, StatefulProcessorHandle, Stream
 
 BUCKET_MS: Final = 700
 

@@ -14,7 +14,7 @@ from typing import Final
 from tests.simulator.jobs.job_plan import Version
 from tests.simulator.machine.loop import OWNER, VirtualLoop
 from tests.simulator.machine.process import Process
-from tidelog.checkpoint.manifest import Checkpoint
+from tidelog import Checkpoint, JobResult, JobRunner
 from tidelog.effects import SystemClock
 from tidelog.errors import (
     CheckpointFailedError,
@@ -27,7 +27,6 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.ids import Generation
-from tidelog.runtime.runner import JobResult, JobRunner
 
 _EXPLAINED: Final = (FencedError, CheckpointFailedError, MaterializationFailedError, StorageError)
 """How faults may end an incarnation."""

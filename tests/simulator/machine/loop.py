@@ -144,10 +144,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # without its debug mode.
 
     def call_soon(
-        self,
-        callback: Callable[[*Ts], object],
-        *args: *Ts,
-        context: Context | None = None,
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         if self._closed:
             raise RuntimeError("the loop is closed")

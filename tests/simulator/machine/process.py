@@ -13,8 +13,8 @@ from random import Random
 from typing import Any, ParamSpec, TypeVar
 
 from tests.simulator.machine.loop import OWNER
-from tidelog.effects import Effects, InlineOffload, Offload, SystemClock, to_end
-from tidelog.errors import StoreUnreachableError
+from tidelog import Effects, StoreUnreachableError
+from tidelog.effects import InlineOffload, Offload, SystemClock, to_end
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from tests.simulator.machine.incarnation import Incarnation
 from tests.simulator.machine.network import Network, StoreClient, Truth
 from tests.simulator.machine.process import Process
 from tests.simulator.run.world import World
-from tidelog.checkpoint.manifest import Savepoint
-from tidelog.runtime.restore.choose import RestoreFrom
+from tidelog import RestoreFrom, Savepoint
 from tidelog.runtime.tasks.sink_output import token_of
 
 _VANISHES: Final = 0.5

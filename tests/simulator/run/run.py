@@ -53,10 +53,7 @@ class Outcome:
 
 
 def run_below(
-    seed: int,
-    scenario: Scenario,
-    directory: Path,
-    listener: Callable[[str], None] | None = None,
+    seed: int, scenario: Scenario, directory: Path, listener: Callable[[str], None] | None = None
 ) -> Outcome:
     """Run one seed in a folder of its own below `directory`, which is gone afterwards."""
     below = directory / f"{scenario.name}-{seed}"
@@ -67,10 +64,7 @@ def run_below(
 
 
 def run_seed(
-    seed: int,
-    scenario: Scenario,
-    directory: Path,
-    listener: Callable[[str], None] | None = None,
+    seed: int, scenario: Scenario, directory: Path, listener: Callable[[str], None] | None = None
 ) -> Outcome:
     """Run one seed; `listener` gets every event of its trace."""
     # Collected when all of it is gone: what is alive would be visited in vain.

@@ -112,10 +112,7 @@ _ALL: Final = (
         twice=0.03,
     ),
     Scenario(
-        "crashes",
-        "incarnations are killed at any moment and started again",
-        crash=0.8,
-        slow=0.03,
+        "crashes", "incarnations are killed at any moment and started again", crash=0.8, slow=0.03
     ),
     Scenario(
         "zombies",
@@ -280,11 +277,7 @@ SCENARIOS: Final = {scenario.name: scenario for scenario in _ALL}
 
 
 RETRY: Final = RetryPolicy(
-    attempt_timeout=1.0,
-    hedge_after=0.25,
-    first_backoff=0.02,
-    max_backoff=0.4,
-    deadline=3.0,
+    attempt_timeout=1.0, hedge_after=0.25, first_backoff=0.02, max_backoff=0.4, deadline=3.0
 )
 _NEVER: Final = 10**9
 

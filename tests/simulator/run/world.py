@@ -22,12 +22,9 @@ from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Tru
 from tests.simulator.machine.process import Machines, Process, Suspension, effects_of
 from tests.simulator.run.scenario import RETRY, Scenario, make_settings
 from tests.simulator.run.trace import Trace
+from tidelog import JobConfig, JobRunner, RestoreFrom, Sink
 from tidelog.effects import SystemClock
 from tidelog.ids import Generation
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.restore.choose import RestoreFrom
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sink import Sink
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore
 

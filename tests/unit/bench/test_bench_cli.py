@@ -128,9 +128,7 @@ def test_each_trial_has_a_process_of_its_own_and_both_of_a_pair_one_seed(
     assert {(trial.pair, trial.seed) for trial in found} == {(0, 7), (1, 8)}
 
 
-def test_a_session_begins_with_what_it_ran_on_and_prints_medians_and_ratios(
-    tmp_path: Path,
-) -> None:
+def test_a_session_begins_with_what_it_ran_on_and_prints_medians_and_ratios(tmp_path: Path) -> None:
     result = bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "2")
     first, *_ = read(only_session(tmp_path))
     assert isinstance(first, SessionRecord)

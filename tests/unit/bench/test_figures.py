@@ -1,17 +1,16 @@
 """What computes a figure, from inputs whose figures are known."""
 
-import asyncio
 import dataclasses
 from pathlib import Path
 
 import pytest
 
 from tests.support.depth import more_in_depth
-from tidelog.checkpoint.manifest import Author, Checkpoint
+from tidelog import Checkpoint, ObjectNotFoundError
+from tidelog.checkpoint.manifest import Author
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.cost.measured.report import BytesPerChange, OperatorReport
 from tidelog.effects import SystemClock
-from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import CheckpointId, Generation, Slot
 from tidelog.storage.memory import MemoryStore
 from tidelog_bench.embedded import checkpoints, predictions
@@ -24,7 +23,7 @@ from tidelog_bench.embedded.words import BUFFER, STEP_S, Stages, Words, Workload
 from tidelog_bench.experiment import downsampled
 from tidelog_bench.experiments.fanout import figures_of
 from tidelog_bench.store.latency import NONE, LatencyProfile
-from tidelog_bench.store.modelled import CHUNK, ModelledStore, Totals
+from tidelog_bench.store.modelled import CHUNK, ModelledStore
 
 ENTRY = Checkpoint(Slot(1), Author(Generation(0), "a"), CheckpointId(1), 0, "job", ())
 WORDS = Words(["fill"], [str(number) for number in range(10_000)])
@@ -99,20 +98,17 @@ def test_compression_is_that_of_the_operator_that_gains_least() -> None:
     assert predictions.compression([report(0.0, 0.0)]) == 1.0
 
 
-def test_figures_of_a_window_are_those_of_one_checkpoint_and_dollars_of_one_a_second() -> None:
+async def test_figures_of_a_window_are_those_of_one_checkpoint_and_dollars_of_one_a_second() -> (
+    None
+):
     written = {"segments/a": 1000, "tables/b": 500, "materializations/c": 300, "checkpoints/d": 200}
-
-    async def moments() -> tuple[list[tuple[int, Totals]], ModelledStore]:
-        store = ModelledStore(MemoryStore(), SystemClock(), NONE)
-        found = [(2, store.totals())]
-        for number in range(3, 7):
-            for name, size in written.items():
-                await store.put(name, bytes(size))
-            await store.delete("segments/a")
-            found.append((number, store.totals()))
-        return found, store
-
-    found, store = asyncio.run(moments())
+    store = ModelledStore(MemoryStore(), SystemClock(), NONE)
+    found = [(2, store.totals())]
+    for number in range(3, 7):
+        for name, size in written.items():
+            await store.put(name, bytes(size))
+        await store.delete("segments/a")
+        found.append((number, store.totals()))
     figures = figures_of(found, store.writes, [0.003, 0.004, 0.005, 0.006])
     assert figures["objects_per_checkpoint"] == 4
     assert figures["table_objects_per_checkpoint"] == 2

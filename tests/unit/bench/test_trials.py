@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.depth import more_in_depth
-from tidelog.errors import UserFunctionError
-from tidelog.runtime.graph import Job
+from tidelog import Job, UserFunctionError
 from tidelog.storage import object_names
 from tidelog_bench.embedded.checkpoints import checkpoints_of
 from tidelog_bench.embedded.failure import restart
@@ -67,13 +66,7 @@ CHECKPOINTS: dict[str, Setting] = {
     "seconds": 2.5,
 }
 WORDS = CHECKPOINTS | {"job": "wordcount", "key_bytes": 16, "keys": 3_000, "rate": 4_000.0}
-WINDOW = CHECKPOINTS | {
-    "job": "window",
-    "slides": 5,
-    "keys": 50,
-    "rate": 200.0,
-    "window_s": 0.5,
-}
+WINDOW = CHECKPOINTS | {"job": "window", "slides": 5, "keys": 50, "rate": 200.0, "window_s": 0.5}
 
 
 def test_with_the_log_the_reading_has_log_table_and_both_predictions(tmp_path: Path) -> None:

@@ -85,9 +85,7 @@ def test_a_large_log_is_merged_in_several_ranges_of_keys() -> None:
 
 
 @given(logs)
-def test_rows_are_drained_in_ascending_order_and_once(
-    log: list[dict[bytes, bytes | None]],
-) -> None:
+def test_rows_are_drained_in_ascending_order_and_once(log: list[dict[bytes, bytes | None]]) -> None:
     merger = LastWriterWins(1 << 30, SeqNo(10))
     for batch in batches_of(log):
         add(merger, batch)

@@ -11,16 +11,15 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
+from tidelog import Effects, StorageError, StoreUnreachableError, UploadConfig
 from tidelog.changelog import uploader
 from tidelog.changelog.block import open_block, seal_metadata
 from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainState, SubtaskLogChain
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import read_footer
-from tidelog.changelog.upload_config import UploadConfig
 from tidelog.changelog.uploader import SHORT_WORK_BYTES, Uploader
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import StorageError, StoreUnreachableError
+from tidelog.effects import InlineOffload
 from tidelog.ids import Generation, SeqNo
 from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger

@@ -56,15 +56,6 @@ def test_a_checkpoint_is_stored_only_when_every_task_acknowledged() -> None:
     assert c.stored(CheckpointId(7), 1.2) == [complete(7)]
 
 
-def test_an_acknowledgement_counts_once_and_only_for_its_checkpoint() -> None:
-    c = coordinator()
-    c.tick(1.0)
-    for _ in range(3):
-        assert c.acknowledged(CheckpointId(7), "source", 1) == []
-    assert c.acknowledged(CheckpointId(6), "middle", 1) == []
-    assert c.acknowledged(CheckpointId(7), "stranger", 1) == []
-
-
 def test_a_decline_discards_the_checkpoint_and_late_acknowledgements_of_it() -> None:
     c = coordinator()
     c.tick(1.0)
@@ -149,21 +140,7 @@ def test_a_checkpoint_under_way_at_the_end_is_followed_by_the_final_one_at_once(
     for task in TASKS:
         assert c.ended(task, 1.1) == []
     acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.2) == [
-        complete(7),
-        trigger(8, final=True),
-    ]
-
-
-def test_a_checkpoint_under_way_at_the_end_is_the_final_one_when_it_contains_every_finish() -> None:
-    c = coordinator()
-    c.tick(1.0)
-    for task in TASKS:
-        c.ended(task, 1.1)
-    (store,) = acknowledge_all(c, 7, finished=TASKS)
-    assert isinstance(store, Store) and store.final
-    assert c.stored(CheckpointId(7), 1.2) == [complete(7, final=True, exited=TASKS)]
-    assert c.finished
+    assert c.stored(CheckpointId(7), 1.2) == [complete(7), trigger(8, final=True)]
 
 
 def test_tasks_exit_with_the_checkpoint_that_contains_their_finish() -> None:
@@ -181,33 +158,12 @@ def test_tasks_exit_with_the_checkpoint_that_contains_their_finish() -> None:
     ]
 
 
-def test_the_end_of_a_task_alone_exits_nobody() -> None:
-    c = coordinator()
-    c.ended("source", 0.5)
-    c.tick(1.0)
-    c.ended("middle", 1.05)
-    acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.1) == [complete(7)]
-    assert c.tick(2.0) == [trigger(8)]
-
-
-def test_a_failed_checkpoint_exits_nobody() -> None:
-    c = coordinator()
-    c.ended("source", 0.5)
-    c.tick(1.0)
-    c.acknowledged(CheckpointId(7), "source", 1, finished=True)
-    c.declined(CheckpointId(7), "no", 1.1)
-    assert c.tick(2.1) == [trigger(8)]
-
-
 def test_the_rest_of_a_job_ends_with_a_final_checkpoint_at_once() -> None:
     c = Coordinator(PREDECESSORS, SCHEDULE, CheckpointId(7), 0.0, exited=["source"])
     assert c.ended("middle", 0.1) == []
     assert c.ended("sink", 0.1) == [trigger(7, final=True, at=("middle",))]
     acknowledge_all(c, 7, finished=TASKS)
-    assert c.stored(CheckpointId(7), 0.2) == [
-        complete(7, final=True, exited=("middle", "sink")),
-    ]
+    assert c.stored(CheckpointId(7), 0.2) == [complete(7, final=True, exited=("middle", "sink"))]
 
 
 def test_a_job_stopped_without_drain_ends_with_a_checkpoint_that_is_not_the_end_of_its_data() -> (

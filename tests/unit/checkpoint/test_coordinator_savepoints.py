@@ -68,10 +68,7 @@ def test_a_savepoint_follows_the_checkpoint_under_way_at_once() -> None:
     c.tick(1.0)
     assert c.savepoint(PLAIN, 1.1) == []
     acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.2) == [
-        complete(7),
-        trigger(8, PLAIN),
-    ]
+    assert c.stored(CheckpointId(7), 1.2) == [complete(7), trigger(8, PLAIN)]
 
 
 def test_a_savepoint_follows_a_checkpoint_that_failed() -> None:
@@ -235,8 +232,5 @@ def test_the_savepoint_of_a_drain_holds_the_state_of_all_tasks() -> None:
     for number, task in enumerate(TASKS):
         c.ended(task, 1.2)
         c.acknowledged(CheckpointId(7), task, number, finished=True)
-    assert c.stored(CheckpointId(7), 1.3) == [
-        complete(7),
-        trigger(8, DRAIN, final=True),
-    ]
+    assert c.stored(CheckpointId(7), 1.3) == [complete(7), trigger(8, DRAIN, final=True)]
     assert not c.finished

@@ -23,10 +23,11 @@ from tests.support.damage import Damage, damaged, flipped, missing, truncated
 from tests.support.faults import Failure, SteerableStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tidelog import Job, JobRunner, Savepoint, SinkContext, SinkWriter
 from tidelog.catalog.audit import audit
 from tidelog.catalog.fork import Fork, Forked
 from tidelog.catalog.locate import CheckpointName
-from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
+from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -36,9 +37,6 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import Slot
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.storage import object_names
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore

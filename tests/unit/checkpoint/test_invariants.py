@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tidelog import Checkpoint, InvariantError
 from tidelog.changelog.block import seal, seal_metadata
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
@@ -22,7 +23,6 @@ from tidelog.checkpoint.invariants import (
 )
 from tidelog.checkpoint.manifest import (
     Author,
-    Checkpoint,
     Descriptor,
     Entry,
     InheritedState,
@@ -33,7 +33,6 @@ from tidelog.checkpoint.manifest import (
     SubtaskState,
     TableObject,
 )
-from tidelog.errors import InvariantError
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
 
 OLD = Author(Generation(0), "old")

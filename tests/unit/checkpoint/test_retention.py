@@ -11,20 +11,14 @@ from tests.property.profiles import looking
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, config, run, word_count, words
+from tidelog import Checkpoint, CorruptObjectError, Effects
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.garbage_collector import Collector
-from tidelog.checkpoint.manifest import (
-    Author,
-    Checkpoint,
-    OperatorState,
-    SubtaskState,
-    encode_entry,
-)
+from tidelog.checkpoint.manifest import Author, OperatorState, SubtaskState, encode_entry
 from tidelog.checkpoint.retention import garbage, subsumed, sweepable
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import read_history
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import CorruptObjectError
+from tidelog.effects import InlineOffload
 from tidelog.ids import CheckpointId, Generation, KeyGroup, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
@@ -155,9 +149,7 @@ def test_a_descriptor_keeps_the_files_it_names() -> None:
 
 @looking(50, deep=20)
 @given(st.data())
-def test_whatever_is_collected_no_retained_checkpoint_misses_an_object(
-    data: st.DataObject,
-) -> None:
+def test_whatever_is_collected_no_retained_checkpoint_misses_an_object(data: st.DataObject) -> None:
     rig = Rig(keep=data.draw(st.integers(1, 3)))
     names = [segment(n) for n in range(6)]
     rig.write(*names)

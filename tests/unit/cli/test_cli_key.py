@@ -9,10 +9,9 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import filled
-from tests.unit.storage.encryption.test_keys import EFFECTS, FIRST, SECOND, key_file
-from tidelog.runtime.config import JobConfig
+from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, SECOND, key_file
+from tidelog import JobConfig, open_store
 from tidelog.settings.declared import OPTIONS, variable
-from tidelog.storage.open import open_store
 
 
 @pytest.fixture

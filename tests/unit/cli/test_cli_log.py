@@ -20,11 +20,11 @@ from tests.support.jobs import (
     store_of,
     word_count,
 )
-from tidelog.changelog.upload_config import UploadConfig
+from tidelog import Effects, UploadConfig
 from tidelog.cli.output import Output
 from tidelog.cli.store.log import Change, MissingRange, Tail
 from tidelog.cli.store.options import StoreCommand
-from tidelog.effects import Effects, InlineOffload
+from tidelog.effects import InlineOffload
 from tidelog.ids import Slot
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from tests.support.cli import tidelog
-from tests.unit.cli.test_cli_json_docs import DOCUMENT, keys
+from tests.unit.cli.test_cli_contract import DOCUMENT, keys
 from tests.unit.cost.test_prices import OWN
 from tidelog.cli.estimate.plan import money
 from tidelog.cli.values import count, duration_text, latency, short, span, to_bytes

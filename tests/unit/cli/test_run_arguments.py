@@ -1,17 +1,22 @@
-"""Durations and job names on the command line."""
+"""Durations and job names on the command line.
 
+`tidelog run` on a store with another job, other operators or key groups.
+"""
+
+import json
 import sys
 from pathlib import Path
 
 import click
 import pytest
+from click.testing import Result
 
-from tests.support.cli import tidelog
+from tests.support.cli import files, lay_out, tidelog
+from tests.support.jobs import WORDS, Tide, contents, run_until_break, word_count
+from tidelog import Callback, ConfigError, Job, JobArguments, UserFunctionError
 from tidelog.cli.run.process import load_job
 from tidelog.cli.values import duration
-from tidelog.errors import ConfigError, UserFunctionError
-from tidelog.runtime.config import JobArguments
-from tidelog.runtime.graph import Job
+from tidelog.storage.memory import MemoryStore
 
 MODULE = """
 from tidelog.runtime.graph import Job
@@ -110,3 +115,92 @@ def test_a_module_that_cannot_be_imported_says_so_and_what_to_do(
     said = f"module unimportable; expected to be imported; found {found}"
     assert said in ran.stderr and "Next: fix the import and start again" in ran.stderr
     assert "checkpoint" not in ran.stderr
+
+
+FEW = WORDS[:100]
+
+
+def renamed() -> Job:
+    """The word count, its aggregate under another name."""
+    job = Job("word-count")
+    keyed = job.source(Tide(FEW)).key_by(lambda word: word)
+    counted = keyed.aggregate(lambda _: 1, lambda a, b: a + b, name="total")
+    counted.sink(Callback(lambda _: None))
+    return job
+
+
+def another() -> Job:
+    """A job like it."""
+    job = word_count(FEW)
+    job.name = "another"
+    return job
+
+
+@pytest.fixture
+def broken_store(tmp_path: Path) -> Path:
+    """The store of a word count that broke half way."""
+    broken = MemoryStore()
+    run_until_break(broken, word_count(FEW, 60))
+    return lay_out(tmp_path / "store", contents(broken))
+
+
+def run(job: str, store: Path, *options: str) -> Result:
+    module = "tests.unit.cli.test_run_arguments"
+    return tidelog("run", f"{module}:{job}", "--store", store, "--key-groups", "16", *options)
+
+
+def test_dropped_state_needs_leave_and_stands_in_the_report(broken_store: Path) -> None:
+    before = files(broken_store)
+    refused = run("renamed", broken_store)
+    assert refused.exit_code == 1
+    assert "--allow-dropped-state count" in refused.output
+    assert files(broken_store) == before, "the running job is not fenced"
+    done = run("renamed", broken_store, "--allow-dropped-state", "count", "--json")
+    assert done.exit_code == 0, done.output
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["dropped_state"] == ["state 'aggregate' of operator 'count'"]
+
+
+def test_the_store_of_a_job_of_another_name_is_left_alone(
+    broken_store: Path, tmp_path: Path
+) -> None:
+    before = files(broken_store)
+    refused = run("another", broken_store)
+    assert refused.exit_code == 1
+    assert "expected job 'word-count', whose checkpoints the store has" in refused.output
+    assert files(broken_store) == before
+    taken = run("another", tmp_path / "own", "--from", f"{broken_store}@latest")
+    assert taken.exit_code == 0, taken.output
+
+
+def counted(text: Path, *options: str) -> Result:
+    place = text.parent
+    arguments = ["--input", text, "--store", place / "store", "--output", place / "out"]
+    return tidelog("run", "wordcount", *arguments, "--table", "memory", *options)
+
+
+def test_a_job_has_as_many_key_groups_as_it_is_told_at_its_first_start(text: Path) -> None:
+    done = counted(text, "--key-groups", "300", "--parallelism", "2")
+    assert done.exit_code == 0, done.output
+    shown = json.loads(
+        tidelog("checkpoints", "show", text.parent / "store", "latest", "--json").output
+    )
+    assert {operator["key_groups"] for operator in shown["operators"]} == {300}
+
+
+def test_a_parallelism_above_the_key_groups_says_which_option_to_set(text: Path) -> None:
+    refused = counted(text, "--parallelism", "129")
+    assert refused.exit_code == 2
+    assert "expected a number from 1 to 128, the number of key groups; found 129" in refused.output
+    assert "--key-groups" in refused.output and "129 or more" in refused.output
+    assert not (text.parent / "store").exists() or not files(text.parent / "store")
+
+
+def test_what_a_checkpoint_has_fixed_is_told_before_the_running_job_is_fenced(text: Path) -> None:
+    assert counted(text, "--key-groups", "2").exit_code == 0
+    before = files(text.parent / "store")
+    refused = counted(text, "--key-groups", "4", "--parallelism", "3")
+    assert refused.exit_code == 1
+    assert "key groups of 'source'" in refused.output
+    assert "set --key-groups 2" in refused.output
+    assert files(text.parent / "store") == before

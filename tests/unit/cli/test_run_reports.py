@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from tidelog import ConfigError, FencedError, JobStatus, TidelogError, UserFunctionError
 from tidelog.cli.run.live import panel
 from tidelog.cli.run.reports import (
     Ending,
@@ -17,12 +18,10 @@ from tidelog.cli.run.reports import (
     ending_line,
 )
 from tidelog.cli.run.running import Speedometer, exit_code
-from tidelog.errors import ConfigError, FencedError, TidelogError, UserFunctionError
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.operators import OperatorStatus
-from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.status.storage import StateStatus, UploadsStatus
 
 STARTING = JobStatus("words", "starting", 100.0, None)

@@ -19,10 +19,9 @@ from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import filled
 from tests.support.running import running_job
+from tidelog import Effects, open_store
 from tidelog.cli.store.ui import has_screen
-from tidelog.effects import Effects
 from tidelog.runtime.control.protocol import DIRECTORY_VARIABLE
-from tidelog.storage.open import open_store
 
 
 @contextmanager

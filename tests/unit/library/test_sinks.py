@@ -84,9 +84,7 @@ def test_output_is_committed_with_the_checkpoint_of_its_step(url: str) -> None:
     assert outside.committed[5000:] == ["last"]
 
 
-def test_output_behind_the_last_checkpoint_is_aborted_when_the_program_breaks_off(
-    url: str,
-) -> None:
+def test_output_behind_the_last_checkpoint_is_aborted_when_the_program_breaks_off(url: str) -> None:
     outside = Outside()
     with pytest.raises(Broken), writing_to(outside, url) as db:
         db.write("out", "kept")
@@ -153,10 +151,7 @@ def test_a_sink_that_refuses_gives_up_checkpoints_and_output_waits(url: str) -> 
 
 
 def test_a_record_that_cannot_be_written_ends_the_database(url: str) -> None:
-    with (
-        pytest.raises(UserFunctionError, match="poison"),
-        writing_to(Outside(), url) as db,
-    ):
+    with pytest.raises(UserFunctionError, match="poison"), writing_to(Outside(), url) as db:
         db.write("out", "poison")
         db.checkpoint()
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
+from tidelog import Effects, StorageError
 from tidelog.changelog.cadence import Cadence
 from tidelog.checkpoint.manifest import Descriptor, MaterializationRef, decode_descriptor
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import StorageError
+from tidelog.effects import InlineOffload
 from tidelog.ids import Generation, SeqNo
 from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots

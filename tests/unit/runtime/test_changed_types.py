@@ -12,9 +12,9 @@ import pytest
 import tidelog
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
+from tidelog import Checkpoint, ConfigError, StateSchemaError, UserFunctionError
 from tidelog.catalog.inventory import read_inventory
-from tidelog.checkpoint.manifest import Checkpoint, encode_entry
-from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
+from tidelog.checkpoint.manifest import encode_entry
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 

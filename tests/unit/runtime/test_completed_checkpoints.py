@@ -7,10 +7,10 @@ import pytest
 
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import config, contents, every_kind, filled, virtual_effects
-from tidelog.checkpoint.manifest import BarrierFacts, Checkpoint, Savepoint
+from tidelog import Checkpoint, JobRunner, Savepoint
+from tidelog.checkpoint.manifest import BarrierFacts
 from tidelog.checkpoint.sizes import CheckpointSizes
 from tidelog.runtime.checkpoints.completed import CheckpointPhases, completed
-from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 
 NOTHING = CheckpointSizes(0, 0, 0, 0)

@@ -10,14 +10,18 @@ import pytest
 from tests.support.faults import SteerableStore
 from tests.support.harness import retained_objects
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
-from tidelog.checkpoint.manifest import Checkpoint
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import (
+    Checkpoint,
+    CheckpointFailedError,
+    Job,
+    JobRunner,
+    Schedule,
+    SinkContext,
+    SinkWriter,
+    StoreUnreachableError,
+)
 from tidelog.checkpoint.slots import SlotLog
-from tidelog.errors import CheckpointFailedError, StoreUnreachableError
 from tidelog.ids import CheckpointId, Slot
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 

@@ -10,9 +10,8 @@ from tests.faults.counting import EXPECTED, counting, refuse_poison, settings
 from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import ConfigError, UserFunctionError
-from tidelog.runtime.runner import JobRunner
+from tidelog import ConfigError, Effects, JobRunner, UserFunctionError
+from tidelog.effects import InlineOffload
 from tidelog.storage.encryption.keys import LocalKeys
 from tidelog.storage.encryption.store import EncryptedStore
 from tidelog.storage.memory import MemoryStore

@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 
 from tests.support.harness import retained_objects
-from tests.support.pipelines import (
-    Outside,
-    Portions,
-    config,
-    effects,
-    run,
-    word_count,
-    words,
-)
-from tidelog.errors import RestoreError, UserFunctionError
-from tidelog.runtime.graph import Job
-from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
+from tidelog import Job, StatefulProcessor, StatefulProcessorHandle, TimerValues
+from tidelog.errors import UserFunctionError
 from tidelog.storage.memory import MemoryStore
 
 
@@ -43,13 +34,6 @@ def test_a_keyed_job_counts_every_record_once(parallelism: int, changelog: bool,
     assert result.checkpoints >= 3, "checkpoints lay between the records"
     assert set(sink.commits.values()) == {1}
     assert sink.prepared == {}
-    asyncio.run(check_census(objects))
-
-
-def test_a_rocksdb_job_counts_every_record_once() -> None:
-    source, sink, objects = words(3), Outside(), store()
-    run(word_count(source, sink), objects, config(table="rocksdb"))
-    assert sorted(sink.records) == sorted(Counter(source.records).items())
     asyncio.run(check_census(objects))
 
 
@@ -96,30 +80,6 @@ def test_every_routing_brings_what_it_says(
     assert len({transaction.split(b"/")[0] for transaction in sink.committed}) == writers
 
 
-@pytest.mark.parametrize(
-    ("build", "says"),
-    [
-        (lambda stream: stream.map(lambda w: w + 1, name="adding"), r"(?s)adding.*TypeError"),
-        (lambda stream: stream.key_by(lambda w: w.nothing), r"(?s)key_by.*AttributeError"),
-    ],
-    ids=["map", "key_by"],
-)
-def test_an_error_of_a_user_function_names_it_and_stops_the_job(build: Any, says: str) -> None:
-    job = Job("wrong")
-    build(job.source(words(1, 12))).sink(Outside())
-    with pytest.raises(UserFunctionError, match=says):
-        run(job, store())
-
-
-def test_a_job_with_other_key_groups_is_refused_and_leaves_the_checkpoint() -> None:
-    objects = store()
-    run(word_count(words(), Outside()), objects)
-    before = dict(objects._objects)
-    with pytest.raises(RestoreError, match=r"key groups of 'source'.*8.*16"):
-        run(word_count(words(), Outside()), objects, config(key_groups=16))
-    assert before.items() <= objects._objects.items()
-
-
 class Sessions(StatefulProcessor):
     """Counts rows per key, emits the count 5 ms after the last row."""
 
@@ -160,19 +120,6 @@ def sessions(sink: Outside, breaks: bool = False) -> Job:
     timed = stream.event_time(lambda e: e[1], max_delay_ms=2).key_by(lambda e: e[0])
     timed.transform_with_state(Sessions, time_mode="event").sink(sink)
     return job
-
-
-def test_event_timers_fire_alike_with_and_without_a_crash() -> None:
-    whole = Outside()
-    run(sessions(whole), store())
-    assert len(whole.records) > 3
-
-    crashed, objects = Outside(), store()
-    with pytest.raises(UserFunctionError):
-        run(sessions(crashed, breaks=True), objects)
-    result = run(sessions(crashed), objects, seed=2)
-    assert result.restored_slot is not None, "there was a checkpoint to resume from"
-    assert sorted(crashed.records) == sorted(whole.records)
 
 
 def test_the_watermark_of_a_finished_input_survives_a_restart() -> None:

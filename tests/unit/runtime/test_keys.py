@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import UserFunctionError
+from tidelog import Row, UserFunctionError
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.state.key_groups import decode_key
-from tidelog.state.schema.row import Row
 
 
 class Colour(enum.StrEnum):

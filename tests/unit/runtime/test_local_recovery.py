@@ -11,27 +11,17 @@ from typing import Any
 
 import pytest
 
-from tests.faults.counting import (
-    EXPECTED,
-    checkpoints,
-    counting,
-    needs,
-    refuse_poison,
-    settings,
-)
+from tests.faults.counting import EXPECTED, checkpoints, counting, needs, refuse_poison, settings
 from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
+from tidelog import ConfigError, JobConfig, JobRunner, StorageError, UserFunctionError, status_of
 from tidelog.checkpoint import local_first
 from tidelog.checkpoint.local_copies import SEAL_BYTES
 from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.cli.run.reports import phase_line
 from tidelog.effects import InlineOffload
-from tidelog.errors import ConfigError, StorageError, UserFunctionError
 from tidelog.ids import Generation
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.status.observe import status_of
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
@@ -243,7 +233,7 @@ def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
     assert metrics(runner).refused > 0
 
 
-def test_copies_made_at_the_same_time_keep_the_limit_together(tmp_path: Path) -> None:
+async def test_copies_made_at_the_same_time_keep_the_limit_together(tmp_path: Path) -> None:
     names = [object_names.segment(Generation(0), "p", n) for n in range(10)]
 
     class Slow(InlineOffload):
@@ -251,13 +241,9 @@ def test_copies_made_at_the_same_time_keep_the_limit_together(tmp_path: Path) ->
             await asyncio.sleep(0)
             return function(*args, **kwargs)
 
-    async def scenario() -> LocalFirstStore:
-        world = replace(effects(), offload=Slow())
-        store = await LocalFirstStore.open(MemoryStore(), tmp_path, 500, world)
-        await asyncio.gather(*(store.put(name, bytes(100)) for name in names))
-        return store
-
-    store = asyncio.run(scenario())
+    world = replace(effects(), offload=Slow())
+    store = await LocalFirstStore.open(MemoryStore(), tmp_path, 500, world)
+    await asyncio.gather(*(store.put(name, bytes(100)) for name in names))
     assert len(store.copies) == 500 // (100 + SEAL_BYTES)
     assert (store.metrics.kept, store.metrics.refused) == (4, 6)
 
@@ -310,45 +296,37 @@ def test_what_a_crash_left_unfinished_is_removed(machine: Machine) -> None:
     assert list((directory / "unfinished").iterdir()) == []
 
 
-def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
+async def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
     name = object_names.segment(Generation(0), "p", 1)
     data = Random(1).randbytes(1000)
-
-    async def scenario() -> None:
-        remote = SteerableStore(MemoryStore())
-        store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
-        await store.put(name, data)
-        for start, length in [(0, 10), (10, 500), (990, 100), (2000, 5), (7, None), (0, None)]:
-            expected = data[start:] if length is None else data[start : start + length]
-            assert await store.get(name, start, length) == expected
-        assert not [call for call in remote.calls if call[0] == "get"]
-        await store.delete(name)
-        assert store.copies == frozenset() and store.copied_bytes == 0
-
-    asyncio.run(scenario())
+    remote = SteerableStore(MemoryStore())
+    store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
+    await store.put(name, data)
+    for start, length in [(0, 10), (10, 500), (990, 100), (2000, 5), (7, None), (0, None)]:
+        expected = data[start:] if length is None else data[start : start + length]
+        assert await store.get(name, start, length) == expected
+    assert not [call for call in remote.calls if call[0] == "get"]
+    await store.delete(name)
+    assert store.copies == frozenset() and store.copied_bytes == 0
 
 
-def test_the_store_is_written_first(tmp_path: Path) -> None:
+async def test_the_store_is_written_first(tmp_path: Path) -> None:
     """A copy of something that the store does not have would be worse than none."""
     name = object_names.segment(Generation(0), "p", 1)
-
-    async def scenario() -> None:
-        remote = SteerableStore(MemoryStore())
-        remote.hold(object_names.SEGMENTS)
-        store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
-        writing = asyncio.ensure_future(store.put(name, b"data"))
-        while not remote.waiting:
-            await asyncio.sleep(0)
-        assert store.copies == frozenset()
-        remote.release()
-        await writing
-        assert store.copies == {name}
-
-    asyncio.run(scenario())
+    remote = SteerableStore(MemoryStore())
+    remote.hold(object_names.SEGMENTS)
+    store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
+    writing = asyncio.ensure_future(store.put(name, b"data"))
+    while not remote.waiting:
+        await asyncio.sleep(0)
+    assert store.copies == frozenset()
+    remote.release()
+    await writing
+    assert store.copies == {name}
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_table_file_is_kept_by_a_second_name_where_there_are_links(
+async def test_a_table_file_is_kept_by_a_second_name_where_there_are_links(
     tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -358,12 +336,8 @@ def test_a_table_file_is_kept_by_a_second_name_where_there_are_links(
         monkeypatch.setattr(Path, "hardlink_to", refuse)
     path = tmp_path / "000012.sst"
     path.write_bytes(b"rows")
-
-    async def kept() -> LocalFirstStore:
-        store = await LocalFirstStore.open(MemoryStore(), tmp_path / "kept", 100, effects())
-        await store.keep_file("tables/00000000/0f0e-x.sst", path)
-        return store
-
-    assert asyncio.run(kept()).copied_bytes == 4
+    store = await LocalFirstStore.open(MemoryStore(), tmp_path / "kept", 100, effects())
+    await store.keep_file("tables/00000000/0f0e-x.sst", path)
+    assert store.copied_bytes == 4
     (copy,) = (p for p in (tmp_path / "kept").rglob("*.sst"))
     assert copy.samefile(path) == links and copy.read_bytes() == b"rows"

@@ -43,9 +43,7 @@ def run_with(
         run(word_count(SOURCE, Outside()), struck, settings or config())
 
 
-def test_a_start_and_its_checkpoints_are_logged(
-    logged: Logged,
-) -> None:
+def test_a_start_and_its_checkpoints_are_logged(logged: Logged) -> None:
     run(word_count(SOURCE, Outside()), MemoryStore(), config())
     [started] = logged("generation_started")
     [restored] = logged("job_restored")
@@ -132,9 +130,7 @@ async def test_requests_that_are_tried_again_are_logged(logged: Logged) -> None:
     assert given_up["object"] == "away" and given_up["attempts"] == len(others) + 1
 
 
-def test_writers_that_wait_for_uploads_are_logged_now_and_then(
-    logged: Logged,
-) -> None:
+def test_writers_that_wait_for_uploads_are_logged_now_and_then(logged: Logged) -> None:
     slow = Fault(FaultKind.DELAY, "put", object_names.SEGMENTS, seconds=1.0)
     upload = UploadConfig(limit_bytes=200, segment_bytes=100, inline_bytes=0)
     run_with(slow, settings=config(upload=upload))
@@ -159,9 +155,7 @@ async def test_local_copies_that_do_not_help_are_logged(tmp_path: Path, logged: 
     assert logged("local_copies_full") == [{"limit_bytes": 200}], "once, not for every object"
 
 
-def test_a_failure_beside_the_one_that_ends_a_job_is_logged(
-    logged: Logged,
-) -> None:
+def test_a_failure_beside_the_one_that_ends_a_job_is_logged(logged: Logged) -> None:
     async def fails(what: str) -> None:
         raise AccessDeniedError(what, action="none")
 

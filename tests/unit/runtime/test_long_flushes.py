@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.pressure import Eager
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
-from tidelog import Callback, Job, StatefulProcessor
-from tidelog.state.config import FlushConfig
+from tidelog import Callback, FlushConfig, Job, StatefulProcessor
 from tidelog.table.memory import MemoryTable
 
 KEYS = 12_000

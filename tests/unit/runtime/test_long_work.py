@@ -20,14 +20,11 @@ from tests.support.pressure import (
     under_pressure,
 )
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
-from tidelog import Callback, Job, StatefulProcessor
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import Callback, Job, Schedule, Sink, SinkContext, StatefulProcessor, Stream
 from tidelog.connectors.program.sinks import CallbackWriter
 from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.graph import Stream
-from tidelog.runtime.sink import Sink, SinkContext
 from tidelog.storage.memory import MemoryStore
 
 COUNT = 400
@@ -274,10 +271,7 @@ LONG_CALLS = [
             stream.key_by(slowly).aggregate(lambda n: n, lambda a, b: a, name="long").sink(out)
         ),
     ),
-    (
-        "sink",
-        lambda stream, slowly, _: stream.sink(Callback(slowly), name="long"),
-    ),
+    ("sink", lambda stream, slowly, _: stream.sink(Callback(slowly), name="long")),
 ]
 
 

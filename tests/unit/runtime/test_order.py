@@ -10,8 +10,7 @@ from tests.support.clock import VirtualClock
 from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import numbered, pressed, run_pressed, slowly
-from tidelog.runtime.graph import Job, Stream
-from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
+from tidelog import Job, StatefulProcessor, StatefulProcessorHandle, Stream, TimerValues
 from tidelog.storage.memory import MemoryStore
 
 RULES = 40

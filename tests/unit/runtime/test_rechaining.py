@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from tests.support.pipelines import Outside, words
+from tidelog import Job, RestoreError
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, StateInfo, SubtaskState
-from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
-from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.shares import rechain
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
 from tidelog.state.key_groups import range_of

@@ -12,8 +12,7 @@ import pytest
 import tidelog
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
 from tests.unit.runtime.test_changed_types import checkpoints, run
-from tidelog.errors import ConfigError, RestoreError, StateSchemaError
-from tidelog.runtime.status.observe import status_of
+from tidelog import ConfigError, RestoreError, StateSchemaError, status_of
 from tidelog.storage.memory import MemoryStore
 
 BUILD = Callable[[tidelog.Stream, Outside], None]

@@ -17,8 +17,7 @@ import tidelog
 from tests.support.collector import Collector, collector
 from tests.support.documentation import BLOCKS
 from tests.support.statuses import STATUS
-from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate
-from tidelog.errors import ConfigError
+from tidelog import Callback, ConfigError, Effects, Job, JobConfig, JobRunner, Rate
 from tidelog.runtime.status.opentelemetry import metrics_url
 from tidelog.runtime.status.series import SERIES
 from tidelog.storage.memory import MemoryStore
@@ -236,9 +235,7 @@ def test_every_outage_is_logged_at_its_beginning_and_its_end(
 def test_the_logs_of_another_exporter_in_the_process_are_left_alone(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415
-        OTLPMetricExporter,
-    )
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
     from opentelemetry.sdk.metrics.export import MetricsData  # noqa: PLC0415
 
     url = f"http://127.0.0.1:{free_port()}"

@@ -17,11 +17,10 @@ from prometheus_client.parser import text_string_to_metric_families
 import tidelog
 from tests.support.documentation import BLOCKS
 from tests.support.statuses import STATUS
-from tidelog.errors import ConfigError
+from tidelog import ConfigError, JobStatus
 from tidelog.runtime.status.checkpoints import CheckpointsStatus
 from tidelog.runtime.status.prometheus import StatusCollector
 from tidelog.runtime.status.series import SERIES
-from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.status.storage import UploadsStatus
 
 

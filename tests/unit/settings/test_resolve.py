@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidelog import JobConfig, UploadConfig, load_config
-from tidelog.errors import ConfigError
+from tidelog import ConfigError, JobConfig, UploadConfig, load_config
 from tidelog.settings.declared import OPTIONS, flag, variable
 from tidelog.settings.resolve import Setting, resolve
 

@@ -338,10 +338,7 @@ def test_every_changelog_is_read_as_it_was_and_with_room_every_segment_once(
     ],
 )
 def test_a_changelog_that_is_not_as_its_entry_says_is_an_error(
-    gone: bool,
-    change: Callable[[IndexEntry], IndexEntry],
-    error: type[TidelogError],
-    message: str,
+    gone: bool, change: Callable[[IndexEntry], IndexEntry], error: type[TidelogError], message: str
 ) -> None:
     synthetic = Synthetic(piece_bytes=25).virtual(1)
     entry = entries(synthetic)[0]

@@ -172,10 +172,7 @@ def damaged_orphan() -> tuple[Synthetic, str]:
         *(damaged_segment(flipped), damaged_segment(truncated), missing_segment()),
         *(damaged_commit(), swapped_entries(), other_file(), damaged_orphan()),
     ],
-    ids=[
-        *("flipped", "truncated", "missing", "commit", "swapped entries", "other file"),
-        "orphan",
-    ],
+    ids=[*("flipped", "truncated", "missing", "commit", "swapped entries", "other file"), "orphan"],
 )
 def test_damage_is_named_and_nothing_is_removed_overwritten_or_wrong(
     case: tuple[Synthetic, str], tmp_path: Path

@@ -109,10 +109,7 @@ TEN_SECONDS = WindowSpan(10_000, 10_000)
         (
             RecordsWindow(TEN_SECONDS, lambda key, start, records: records),
             row(
-                "window-records",
-                "windows",
-                entry={"start_ms": 10_000, "position": 0},
-                value=[1, 2],
+                "window-records", "windows", entry={"start_ms": 10_000, "position": 0}, value=[1, 2]
             ),
         ),
     ],

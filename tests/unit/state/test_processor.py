@@ -7,17 +7,13 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.unit.state.conftest import Bench
+from tidelog import StatefulProcessor, StatefulProcessorHandle
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.process import Process
 from tidelog.state.key_groups import encode_key, key_group
-from tidelog.state.processor import (
-    MAX_WATERMARK,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    TimeMode,
-)
+from tidelog.state.processor import MAX_WATERMARK, TimeMode
 
 
 class Recorder(StatefulProcessor):

@@ -1,15 +1,21 @@
-"""Timers fire once, at or below the limit, in order, also across flushes and restarts."""
+"""Timers fire once, at or below the limit, in order, also across flushes and restarts.
+
+Phases of a restore: what overlaps counts once.
+"""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
+from tests.support.clock import VirtualClock
 from tests.unit.state.conftest import Bench
 from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import decode_key
+from tidelog.state.restore.progress import RestoreTimings
 
 
 def taken(
@@ -149,3 +155,20 @@ def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> Non
         earliest = min((t for _, t in model), default=None)
         bound = timers.next_due()
         assert earliest is None or (bound is not None and bound <= earliest)
+
+
+def test_time_that_two_spend_in_a_phase_side_by_side_counts_once_also_when_one_fails() -> None:
+    clock = VirtualClock(auto=False)
+    timings = RestoreTimings(clock)
+    with timings.download, timings.fetch_log:
+        clock.spend(2)
+        with suppress(ValueError), timings.download:
+            clock.spend(3)
+            raise ValueError
+        assert timings.download.seconds == 5
+        clock.spend(4)
+    clock.spend(10)
+    with timings.download:
+        clock.spend(1)
+    found = (timings.download, timings.fetch_log, timings.open, timings.replay)
+    assert [each.seconds for each in found] == [10, 9, 0, 0]

@@ -12,13 +12,7 @@ from tidelog.errors import ObjectExistsError, StoreFullError, StoreUnreachableEr
 from tidelog.storage.errors import store_full
 from tidelog.storage.memory import MemoryStore
 
-CALLS = {
-    "put": (b"x",),
-    "create": (b"x",),
-    "get": (),
-    "head": (),
-    "delete": (),
-}
+CALLS = {"put": (b"x",), "create": (b"x",), "get": (), "head": (), "delete": ()}
 
 
 def faulty(*faults: Fault, seed: int = 0) -> tuple[FaultyStore, MemoryStore, VirtualClock]:

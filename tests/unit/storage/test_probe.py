@@ -10,8 +10,8 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import names
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import ObjectExistsError
+from tidelog import Effects, ObjectExistsError
+from tidelog.effects import InlineOffload
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo, ObjectStore

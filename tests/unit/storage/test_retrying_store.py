@@ -168,8 +168,7 @@ async def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None
 
 async def test_a_slow_first_attempt_can_still_win_over_the_second() -> None:
     rig = Rig(
-        Fault(FaultKind.DELAY, "put", nth=1, seconds=3.0),
-        Fault(FaultKind.STALL, "put", nth=2),
+        Fault(FaultKind.DELAY, "put", nth=1, seconds=3.0), Fault(FaultKind.STALL, "put", nth=2)
     )
     await rig.store.put("name", b"x")
     assert rig.clock.monotonic() == 3.0
@@ -182,8 +181,7 @@ async def test_a_slow_first_attempt_can_still_win_over_the_second() -> None:
 
 async def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
     rig = Rig(
-        Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0),
-        Fault(FaultKind.FAIL, "get", nth=2),
+        Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0), Fault(FaultKind.FAIL, "get", nth=2)
     )
     await rig.inner.put("name", b"x")
     assert await rig.store.get("name") == b"x"
@@ -240,10 +238,7 @@ async def test_a_list_goes_on_behind_the_last_page_that_arrived(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(retry, "_LIST_PAGE", 3)
-    rig = Rig(
-        Fault(FaultKind.FAIL, "list", nth=2),
-        Fault(FaultKind.STALL, "list", nth=4),
-    )
+    rig = Rig(Fault(FaultKind.FAIL, "list", nth=2), Fault(FaultKind.STALL, "list", nth=4))
     stored = [f"segments/{number}" for number in range(9)]
     for name in stored:
         await rig.inner.put(name, b"x")

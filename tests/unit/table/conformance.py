@@ -12,9 +12,8 @@ from threading import Thread
 
 import pytest
 
-from tidelog.errors import ConfigError, CorruptObjectError, InvariantError
+from tidelog import ConfigError, CorruptObjectError, InvariantError, RocksOptions
 from tidelog.table.port import Table, TableFactory, TableFile
-from tidelog.table.rocksdb_options import RocksOptions
 
 SMALL_BUFFERS = RocksOptions(write_buffer_bytes=64 << 10, target_file_bytes=32 << 10)
 

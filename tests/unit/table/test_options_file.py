@@ -7,13 +7,12 @@ import pytest
 
 from tests.unit.storage.conformance import names
 from tests.unit.table.conformance import TableConformance
-from tidelog import Callback, Job, JobConfig, JobRunner, Replayable
-from tidelog.effects import Effects, InlineOffload
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Replayable, RocksOptions
+from tidelog.effects import InlineOffload
 from tidelog.errors import ConfigError
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.port import TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
-from tidelog.table.rocksdb_options import RocksOptions
 
 FILE = """
 [Version]

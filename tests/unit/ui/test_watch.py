@@ -127,15 +127,9 @@ async def test_the_bill_counts_requests_of_a_job_that_runs_for_a_minute() -> Non
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (
-            ControlError("the job", found="none", action="x"),
-            "No job answers on this machine",
-        ),
+        (ControlError("the job", found="none", action="x"), "No job answers on this machine"),
         (ControlError("the job", found="that it ended", action="x"), "found that it ended"),
-        (
-            AccessDeniedError("the job", found="that of root", action="x"),
-            "found that of root",
-        ),
+        (AccessDeniedError("the job", found="that of root", action="x"), "found that of root"),
         (
             ConfigError("request", found="Invalid enum value 'observe'", action="use its release"),
             "does not show its figures",

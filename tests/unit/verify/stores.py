@@ -9,8 +9,8 @@ import msgspec
 
 from tests.support.faulty_store import Fault, FaultKind, FaultyStore
 from tests.support.jobs import config, contents, run, store_of, virtual_effects, word_count
+from tidelog import Checkpoint, Job, JobRunner
 from tidelog.checkpoint.manifest import (
-    Checkpoint,
     Descriptor,
     MaterializationRef,
     decode_descriptor,
@@ -19,8 +19,6 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
 )
 from tidelog.engines import LocalEngine, WorkerConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore

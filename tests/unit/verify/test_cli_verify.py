@@ -13,7 +13,7 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import damaged, flipped, last_segment, missing
 from tests.support.jobs import filled
-from tests.unit.cli.test_cli_json_docs import keys
+from tests.unit.cli.test_cli_contract import keys
 from tests.unit.verify.query.spark_store import SparkStore
 from tests.unit.verify.stores import tiny, with_rows
 from tidelog.checkpoint.invariants import Invariant

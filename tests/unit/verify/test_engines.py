@@ -10,11 +10,9 @@ from tests.support.cli import files, lay_out
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import virtual_effects
 from tests.unit.verify.stores import small, verdicts, verified
-from tidelog.effects import Effects
+from tidelog import AccessDeniedError, ConfigError, Effects, StorageError, open_store
 from tidelog.engines import LocalEngine, WorkerConfig, Workspace, work
-from tidelog.errors import AccessDeniedError, ConfigError, StorageError
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.open import open_store
 from tidelog.verify.report import VerifyReport
 from tidelog.verify.results import UnitResult
 from tidelog.verify.verification import verify

@@ -15,10 +15,9 @@ from tests.support.pipelines import config as quiet_config
 from tests.unit.cost.measured.measuring import measured
 from tests.unit.spark.source.reading import read
 from tests.unit.verify.stores import Objects, verdicts, verified
+from tidelog import JobRunner, MaterializeConfig
 from tidelog.catalog.audit import audit
 from tidelog.cost.measured.history import read_history
-from tidelog.materialize.config import MaterializeConfig
-from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 
 

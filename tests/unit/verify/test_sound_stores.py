@@ -18,14 +18,9 @@ from tests.support.jobs import (
     word_count,
 )
 from tests.unit.verify.stores import overlapping, report_on, small, tiny, verdicts, verified
-from tidelog.changelog.upload_config import UploadConfig
-from tidelog.connectors.program import Callback
+from tidelog import Callback, Job, JobConfig, JobRunner, MaterializeConfig, UploadConfig
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot, SubtaskId
-from tidelog.materialize.config import MaterializeConfig
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.job.paths import LOG_IS_CUT, NO_MATERIALIZATION
 
@@ -129,16 +124,6 @@ def test_rows_and_fingerprints_do_not_depend_on_parallelism_or_table() -> None:
         assert content.operator == "count" and content.rows == 40
         found.append(content.fingerprint)
     assert len(set(found)) == 1 and len(str(found[0])) == 32
-
-
-def test_other_rows_have_another_fingerprint() -> None:
-    def latest(words: list[str]) -> str | None:
-        store = MemoryStore()
-        run(store, word_count(words), config(table="memory"))
-        return report_on(store, "latest").checkpoints[-1].contents[0].fingerprint
-
-    words = [f"word-{number % 40}" for number in range(400)]
-    assert latest(words) != latest([*words[:-1], words[0]])
 
 
 @pytest.mark.parametrize(("chosen", "expected"), [("latest", [8]), (6, [6]), ("all", [5, 6, 7, 8])])

@@ -13,9 +13,8 @@ import pytest
 from tests.support.fake_kafka import FakeKafka
 from tests.support.iceberg import Lake
 from tests.support.postgres import query
-from tidelog import Files, Iceberg, KafkaSink, Postgres, Sqlite
+from tidelog import Files, Iceberg, KafkaSink, Postgres, Sink, Sqlite
 from tidelog.connectors.sql.postgres import TableNames
-from tidelog.runtime.sink import Sink
 
 KINDS = ("files", "sqlite", "postgres", "iceberg", "kafka")
 

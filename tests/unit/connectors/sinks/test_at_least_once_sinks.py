@@ -9,11 +9,8 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
-from tidelog.connectors.program import Callback, Stdout
-from tidelog.errors import ConfigError, StorageError
+from tidelog import Callback, ConfigError, Job, SinkWriter, Stdout, StorageError
 from tidelog.ids import CheckpointId
-from tidelog.runtime.graph import Job
-from tidelog.runtime.sink import SinkWriter
 from tidelog.storage.memory import MemoryStore
 
 
@@ -22,10 +19,7 @@ from tidelog.storage.memory import MemoryStore
     [
         (Stdout(), "('tide', 1)\n('ebb', 2)\n"),
         (Stdout("json"), '["tide",1]\n["ebb",2]\n'),
-        (
-            Stdout("json", fields=("word", "n")),
-            '{"word":"tide","n":1}\n{"word":"ebb","n":2}\n',
-        ),
+        (Stdout("json", fields=("word", "n")), '{"word":"tide","n":1}\n{"word":"ebb","n":2}\n'),
         (Stdout(lambda record: record[0]), "tide\nebb\n"),
     ],
 )

@@ -14,10 +14,9 @@ from tests.support.depth import DEEP
 from tests.support.pipelines import Portions, config
 from tests.unit.connectors.sinks.outputs import KINDS, output
 from tests.unit.connectors.sinks.trap import Trap, lay, trapped
-from tidelog import Job, JobResult, JobRunner, TidelogError
-from tidelog.effects import Effects, InlineOffload
+from tidelog import Effects, Job, JobResult, JobRunner, Sink, TidelogError
+from tidelog.effects import InlineOffload
 from tidelog.ids import Slot
-from tidelog.runtime.sink import Sink
 from tidelog.storage.memory import MemoryStore
 
 NUMBERS = [(n,) for n in range(80)]

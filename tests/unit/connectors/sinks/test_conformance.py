@@ -14,10 +14,8 @@ from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import config, run
 from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
-from tidelog.errors import RestoreError, UserFunctionError
+from tidelog import Job, RestoreError, SinkContext, UserFunctionError
 from tidelog.ids import CheckpointId
-from tidelog.runtime.graph import Job
-from tidelog.runtime.sink import SinkContext
 from tidelog.storage.memory import MemoryStore
 
 EXAMPLES = {

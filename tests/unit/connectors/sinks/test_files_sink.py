@@ -11,9 +11,8 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
-from tidelog import Effects, JobConfig, JobRunner, open_store
-from tidelog.connectors.files.lines import TextFiles
-from tidelog.connectors.files.sink import Files, FilesWriter
+from tidelog import Effects, Files, Job, JobConfig, JobRunner, Row, TextFiles, open_store
+from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -23,8 +22,6 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
-from tidelog.runtime.graph import Job
-from tidelog.state.schema.row import Row
 from tidelog.storage.memory import MemoryStore
 
 FIRST = CheckpointId(1)
@@ -125,9 +122,7 @@ def test_every_phase_syncs_what_it_wrote_before_it_returns(
     assert synced == [tmp_path / "out"]
 
 
-def test_closing_removes_the_open_transaction_and_keeps_a_pre_committed_one(
-    tmp_path: Path,
-) -> None:
+def test_closing_removes_the_open_transaction_and_keeps_a_pre_committed_one(tmp_path: Path) -> None:
     writer = Files(tmp_path, "text").open(context())
     transaction = pre_committed(writer)
     writer.write(["open"])
@@ -142,10 +137,7 @@ def test_a_lost_transaction_is_an_error_that_names_the_file(tmp_path: Path) -> N
     writer = Files(tmp_path, "text").open(context())
     transaction = pre_committed(writer)
     (tmp_path / ".tidelog" / "1-a-0-0.inprogress").unlink()
-    fails: list[Fail] = [
-        lambda: writer.commit(transaction),
-        lambda: writer.recover([transaction]),
-    ]
+    fails: list[Fail] = [lambda: writer.commit(transaction), lambda: writer.recover([transaction])]
     for fail in fails:
         with pytest.raises(ObjectNotFoundError, match=f"{tmp_path}/part-00000-.*found neither"):
             fail()
@@ -174,10 +166,7 @@ def test_a_file_of_another_job_is_never_replaced(tmp_path: Path) -> None:
     transaction = pre_committed(writer)
     final.write_text("x\ny\n")
     writer.write(["more"])
-    fails: list[Fail] = [
-        lambda: writer.commit(transaction),
-        lambda: writer.pre_commit(FIRST),
-    ]
+    fails: list[Fail] = [lambda: writer.commit(transaction), lambda: writer.pre_commit(FIRST)]
     for fail in fails:
         with pytest.raises(ConfigError, match=f"{final}; expected a free name"):
             fail()

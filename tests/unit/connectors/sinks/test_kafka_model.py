@@ -16,8 +16,7 @@ from confluent_kafka import KafkaError
 
 from tests.support.depth import more_in_depth
 from tests.support.fake_kafka import FakeKafka, failure
-from tidelog import KafkaSink, SinkContext, TidelogError
-from tidelog.errors import FencedError
+from tidelog import FencedError, KafkaSink, SinkContext, TidelogError
 from tidelog.ids import CheckpointId, Generation
 
 SEEDS = more_in_depth(40, 10_000)
@@ -173,13 +172,7 @@ class Start:
         retained = None if self.world.rng.random() < 0.05 else named
         for subtask in range(self.parallelism):
             context = SinkContext(
-                "job",
-                "out",
-                subtask,
-                self.parallelism,
-                Generation(self.generation),
-                "a",
-                retained,
+                "job", "out", subtask, self.parallelism, Generation(self.generation), "a", retained
             )
             writer = sink.open(context)
             self.writers.append(writer)

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 from tests.support.fake_kafka import FakeKafka, failure
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
-from tidelog import Job, KafkaSink, Row
+from tidelog import Job, KafkaSink, Row, SinkContext
 from tidelog.connectors.kafka.writing import producing
 from tidelog.errors import (
     ConfigError,
@@ -21,7 +21,6 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
-from tidelog.runtime.sink import SinkContext
 from tidelog.storage.memory import MemoryStore
 
 STAGING = "tidelog.job.sink.staging"

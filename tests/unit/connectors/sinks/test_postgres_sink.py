@@ -18,11 +18,10 @@ from tests.support.pipelines import Portions, config
 from tests.support.postgres import Server, query
 from tests.unit.connectors.sinks.job import context
 from tests.unit.connectors.sinks.outputs import output
-from tidelog import Job, JobResult, JobRunner
-from tidelog.connectors.sql import Postgres
+from tidelog import Effects, Job, JobResult, JobRunner, Postgres
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import SqlStagingWriter
-from tidelog.effects import Effects, InlineOffload
+from tidelog.effects import InlineOffload
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,

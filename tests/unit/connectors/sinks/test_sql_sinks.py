@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import postgres
 from tests.unit.connectors.sinks.job import context
-from tidelog.connectors.sql import Postgres, Sqlite
+from tidelog import Postgres, Row, Sqlite
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.errors import (
@@ -26,7 +26,6 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
-from tidelog.state.schema.row import Row
 
 COLUMNS = {"word": "text", "n": "bigint"}
 

@@ -26,8 +26,7 @@ from tests.support.pressure import (
 from tests.unit.connectors.sources.reading import check_every_restart
 from tests.unit.connectors.sources.test_known_ends import Known, expected
 from tests.unit.connectors.sources.test_push import Numbers
-from tidelog import Job, JsonLines, ParquetFiles, Rate, Replayable, Row, TextFiles
-from tidelog.runtime.source import Source
+from tidelog import Job, JsonLines, ParquetFiles, Rate, Replayable, Row, Source, TextFiles
 from tidelog.storage.memory import MemoryStore
 
 Case = tuple[Callable[[], Source], list[Any]]

@@ -9,10 +9,9 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import checkpoints, outside_as_of, pressed, run_pressed, slowly
-from tidelog import Effects, Job, JobRunner, TextFiles
+from tidelog import Effects, Job, JobConfig, JobRunner, TextFiles
 from tidelog.effects import InlineOffload
 from tidelog.ids import Slot
-from tidelog.runtime.config import JobConfig
 from tidelog.storage.memory import MemoryStore
 
 

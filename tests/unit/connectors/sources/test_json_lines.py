@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
-from tidelog.connectors.files.lines import JsonLines
-from tidelog.errors import ConfigError, CorruptObjectError
-from tidelog.state.schema.row import Row
+from tidelog import ConfigError, CorruptObjectError, JsonLines, Row
 
 OBJECTS = st.dictionaries(
     st.text(max_size=4),

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.pipelines import Outside, config, run
-from tidelog import Job
-from tidelog.runtime.source import Source, SplitReader
+from tidelog import Job, Source, SplitReader
 from tidelog.storage.memory import MemoryStore
 
 SPLITS = [f"file {number}" for number in range(40)]

@@ -9,15 +9,8 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, config, run
-from tests.support.pressure import (
-    pressed,
-    run_pressed,
-    slowly,
-)
-from tidelog.connectors.program import Emitter, PushSource
-from tidelog.errors import UserFunctionError
-from tidelog.runtime.config import UnalignedConfig
-from tidelog.runtime.graph import Job
+from tests.support.pressure import pressed, run_pressed, slowly
+from tidelog import Emitter, Job, PushSource, UnalignedConfig, UserFunctionError
 from tidelog.storage.memory import MemoryStore
 
 

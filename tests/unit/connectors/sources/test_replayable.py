@@ -1,15 +1,24 @@
-"""Python iterables as sources: read again from a position, with the same records."""
+"""Python iterables as sources: read again from a position, with the same records.
 
+A source that reads only so many splits at once reads all of them, and event time waits.
+
+The rate source: records when they are due, each number once, the same ones after a restart.
+"""
+
+from collections import Counter
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside, config, run
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
-from tidelog.connectors.program import Replayable
-from tidelog.errors import ConfigError, RestoreError
+from tidelog import ConfigError, Job, Rate, Replayable, RestoreError, Source, SplitReader
+from tidelog.storage.memory import MemoryStore
 
 
 @given(st.integers(0, 5000), st.sampled_from([list, tuple, iter]))
@@ -73,3 +82,141 @@ def test_an_exception_of_the_iterable_passes_through() -> None:
 
 def test_blocking_iterables_say_so() -> None:
     assert (Replayable([]).blocking, Replayable([], blocking=True).blocking) == (False, True)
+
+
+SPLITS = {f"split {number}": number for number in range(11)}
+HOUR_MS = 3_600_000
+
+
+class Hours(SplitReader):
+    """A record a minute of one hour, ten at a time."""
+
+    def __init__(self, source: "Few", hour: int, position: int) -> None:
+        self.position = position
+        self._source = source
+        self._hour = hour
+        source.opened.add(hour)
+        source.most = max(source.most, len(source.opened))
+
+    def read(self) -> list[Any] | None:
+        first, self.position = self.position, min(self.position + 10, 60)
+        minutes = range(first, self.position)
+        return [(self._hour, self._hour * HOUR_MS + m * 60_000) for m in minutes] or None
+
+    def close(self) -> None:
+        self._source.opened.discard(self._hour)
+
+
+class Few(Source):
+    """Later hours come first: who takes time from some of the splits drops what the rest has."""
+
+    def __init__(self, at_once: int | None, *, blocking: bool) -> None:
+        self.at_once = at_once
+        self.blocking = self.prompt = blocking
+        self.opened: set[int] = set()
+        self.most = 0
+
+    def discover(self) -> list[str]:
+        return list(SPLITS)[::-1]
+
+    def open(self, split: str, position: Any) -> Hours:
+        return Hours(self, SPLITS[split], position or 0)
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_no_record_is_late_because_its_split_had_to_wait(
+    parallelism: int, apart: bool, blocking: bool
+) -> None:
+    source, sink = Few(2, blocking=blocking), Outside()
+    job = Job("hours")
+    read = job.source(source)
+    if apart:  # a second use gives `event_time` a task of its own
+        read.sink(Outside(), name="copies")
+    timed = read.event_time(itemgetter(1), max_ahead_ms=60_000)
+    windows = timed.key_by(itemgetter(0)).window(
+        HOUR_MS, value_of=lambda _: 1, combine=lambda a, b: a + b
+    )
+    windows.sink(sink)
+    run(job, MemoryStore(), config(parallelism=parallelism))
+    assert Counter(sink.records) == {(h, h * HOUR_MS, 60): 1 for h in SPLITS.values()}
+    assert 0 < source.most <= 2 * parallelism
+
+
+def test_all_are_read_at_once_unless_the_source_says_otherwise() -> None:
+    source = Few(None, blocking=False)
+    job = Job("hours")
+    job.source(source).sink(Outside())
+    run(job, MemoryStore(), config(parallelism=1))
+    assert source.most == len(SPLITS)
+
+
+@given(st.integers(1, 5), st.integers(0, 20_000), st.integers(-5, 5))
+def test_the_splits_produce_each_number_once(splits: int, limit: int, start: int) -> None:
+    source = Rate(None, splits=splits, limit=limit, start=start)
+    assert len(list(source.discover())) == splits
+    assert sorted(read_all(source)) == list(range(start, start + limit))
+
+
+def test_records_are_made_from_their_numbers() -> None:
+    assert read_all(Rate(None, limit=3, make=lambda n: f"record {n}")) == [
+        "record 0",
+        "record 1",
+        "record 2",
+    ]
+
+
+async def test_records_come_when_they_are_due() -> None:
+    clock = VirtualClock(auto=False)
+    reader = Rate(4, clock=clock).open("0", None)
+    assert reader.read() == []
+    assert reader.delay_s == 0.25
+    await clock.advance(1)
+    assert reader.read() == [0, 1, 2, 3]
+    await clock.advance(0.125)
+    assert reader.read() == []
+    assert reader.delay_s == 0.125
+    await clock.advance(100)
+    assert reader.read() == list(range(4, 404))
+
+
+async def test_the_rate_is_that_of_all_splits_together() -> None:
+    clock = VirtualClock(auto=False)
+    source = Rate(8, splits=4, clock=clock)
+    readers = [source.open(split, None) for split in source.discover()]
+    await clock.advance(1)
+    assert [reader.read() for reader in readers] == [[0, 4], [1, 5], [2, 6], [3, 7]]
+
+
+async def test_a_restored_split_goes_on_at_the_rate() -> None:
+    clock = VirtualClock(auto=False)
+    reader = Rate(10, limit=105, clock=clock).open("0", 100)
+    assert reader.read() == []
+    await clock.advance(0.25)
+    assert reader.read() == [100, 101]
+    await clock.advance(60)
+    assert reader.read() == [102, 103, 104]
+    assert reader.read() is None
+
+
+def test_one_read_is_bounded_and_an_endless_split_goes_on() -> None:
+    reader = Rate(None).open("0", 10**12)
+    first, second = reader.read(), reader.read()
+    assert first is not None
+    assert second is not None
+    assert (first[0], second[0]) == (10**12, 10**12 + len(first))
+    assert 1000 < len(first) < 10_000
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"records_per_s": 0}, "records_per_s; expected more than 0; found 0"),
+        ({"records_per_s": 1, "splits": 0}, "splits; expected at least 1; found 0"),
+        ({"records_per_s": 1, "limit": -1}, "limit; expected at least 0; found -1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Rate(**settings)

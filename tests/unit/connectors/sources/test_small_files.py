@@ -8,13 +8,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from tests.support.pipelines import effects
-from tidelog.connectors.files.lines import TextFiles
-from tidelog.connectors.program import Callback
-from tidelog.effects import Effects, InlineOffload, ThreadOffload
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.source import Source, SplitReader
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Source, SplitReader, TextFiles
+from tidelog.effects import InlineOffload, ThreadOffload
 from tidelog.storage.memory import MemoryStore
 
 P = ParamSpec("P")

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog.connectors.files.lines import TextFiles
-from tidelog.errors import AccessDeniedError, ConfigError, ObjectNotFoundError, StorageError
+from tidelog import AccessDeniedError, ConfigError, ObjectNotFoundError, StorageError, TextFiles
 
 CONTENTS = st.one_of(
     st.binary(max_size=200),

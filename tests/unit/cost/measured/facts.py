@@ -18,13 +18,7 @@ CHANGE_BYTES = 10
 
 
 def snapshot(
-    slot: int,
-    at_s: float,
-    seqno: int,
-    upto: int = 0,
-    *,
-    generation: int = 0,
-    final: bool = False,
+    slot: int, at_s: float, seqno: int, upto: int = 0, *, generation: int = 0, final: bool = False
 ) -> MeasuredSnapshot:
     """A checkpoint of one subtask; a change takes ten bytes."""
     created_ms = int(at_s * 1000)

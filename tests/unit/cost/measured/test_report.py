@@ -11,7 +11,7 @@ from tests.support.jobs import filled, store_of, virtual_effects
 from tests.unit.cost.measured.facts import WHO, blocks, history, snapshot, steady
 from tests.unit.cost.measured.jobs import aggregate, aggregated, run, windowed
 from tests.unit.cost.measured.measuring import measured, operator
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import CorruptObjectError, RestoreError, Schedule
 from tidelog.concurrency import Progress
 from tidelog.cost.measured.analysis import log_usage, measure
 from tidelog.cost.measured.facts import BlockFacts, StoredBytes
@@ -20,7 +20,6 @@ from tidelog.cost.measured.intervals import contiguous_runs
 from tidelog.cost.measured.operators import report_operators
 from tidelog.cost.measured.report import OverheadReport
 from tidelog.engines import LocalEngine, WorkerConfig
-from tidelog.errors import CorruptObjectError, RestoreError
 from tidelog.ids import Slot
 from tidelog.storage import object_names
 

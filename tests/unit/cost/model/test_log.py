@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidelog import FlushConfig, UploadConfig
 from tidelog.changelog.cadence import FLUSH_LEAD_S, UPLOAD_LEAD_S
-from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.formulas import (
     Retention,
     log_peak_bytes,
@@ -18,7 +18,6 @@ from tidelog.cost.model.formulas import (
 from tidelog.cost.model.log import LogCycle, flushes, log_cycle
 from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.workload import Workload
-from tidelog.state.config import FlushConfig
 
 COLD = Workload(1_000, 10_000_000)
 HOT = Workload(100_000, 1_000)

@@ -5,12 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState
+from tidelog import Checkpoint, Job, JobConfig, JobRunner, SplitReader
+from tidelog.checkpoint.manifest import OperatorState
 from tidelog.checkpoint.slots import SlotLog
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.source import SplitReader
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 

@@ -318,25 +318,21 @@ async def test_a_reader_is_closed_by_the_thread_that_still_reads() -> None:
 
 
 @pytest.mark.parametrize("changelog", [True, False], ids=["log", "tables"])
-def test_a_job_that_is_cancelled_leaves_nothing_running(changelog: bool) -> None:
+async def test_a_job_that_is_cancelled_leaves_nothing_running(changelog: bool) -> None:
     """Also uploads that a checkpoint waits for: what they read is closed right after."""
-
-    async def cancelled() -> list[asyncio.Task[Any]]:
-        store = SteerableStore(MemoryStore())
-        for prefix in ("segments/", "tables/", "materializations/"):
-            store.hold(prefix)
-        settings = config(changelog=changelog, upload=UploadConfig(inline_bytes=0))
-        words = [f"w{n}" for n in range(400)]
-        job = word_count(Portions({"a": words, "b": words}), Outside())
-        running = asyncio.ensure_future(JobRunner(job, store, settings, effects()).run())
-        while not store.waiting:
-            await asyncio.sleep(0)
-            assert not running.done()
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-        own = asyncio.current_task()
-        left = [task for task in asyncio.all_tasks() if task is not own]
-        return [task for task in left if "VirtualClock" not in repr(task)]
-
-    assert asyncio.run(cancelled()) == []
+    store = SteerableStore(MemoryStore())
+    for prefix in ("segments/", "tables/", "materializations/"):
+        store.hold(prefix)
+    settings = config(changelog=changelog, upload=UploadConfig(inline_bytes=0))
+    words = [f"w{n}" for n in range(400)]
+    job = word_count(Portions({"a": words, "b": words}), Outside())
+    running = asyncio.ensure_future(JobRunner(job, store, settings, effects()).run())
+    while not store.waiting:
+        await asyncio.sleep(0)
+        assert not running.done()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    own = asyncio.current_task()
+    left = [task for task in asyncio.all_tasks() if task is not own]
+    assert ([task for task in left if "VirtualClock" not in repr(task)]) == []

@@ -18,12 +18,8 @@ from tests.unit.runtime.ending.jobs import (
     side_by_side,
     uneven,
 )
+from tidelog import Job, JobRunner, RestoreFrom, Savepoint, SavepointFailedError
 from tidelog.checkpoint.finished import partially_finished
-from tidelog.checkpoint.manifest import Savepoint
-from tidelog.errors import SavepointFailedError
-from tidelog.runtime.graph import Job
-from tidelog.runtime.restore.choose import RestoreFrom
-from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
@@ -46,9 +42,7 @@ def stop_when_a_part_has_ended(
 
 
 @one_by_one(
-    kind=["native", "canonical"],
-    elsewhere={"own": False, "other": True},
-    parallelism=[3, 2],
+    kind=["native", "canonical"], elsewhere={"own": False, "other": True}, parallelism=[3, 2]
 )
 def test_a_job_goes_on_from_a_savepoint_of_a_part(
     kind: Any, elsewhere: bool, parallelism: int

@@ -16,13 +16,11 @@ from tests.unit.runtime.ending.jobs import (
     settings,
     uneven,
 )
+from tidelog import Checkpoint, Job, Schedule, UnalignedConfig
 from tidelog.checkpoint.finished import fully_finished, partially_finished
-from tidelog.checkpoint.manifest import Checkpoint, decode_entry
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.manifest import decode_entry
 from tidelog.errors import CheckpointFailedError, UserFunctionError
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.config import UnalignedConfig
-from tidelog.runtime.graph import Job
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.storage.memory import MemoryStore
 

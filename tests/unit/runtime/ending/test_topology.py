@@ -8,13 +8,11 @@ import pytest
 
 from tests.support.pipelines import Outside, config, effects, run
 from tests.unit.runtime.ending.jobs import checkpoints, long, operator, run_for, settings, short
+from tidelog import Job, JobRunner, RestoreError, Stream
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
-from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
-from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.restore.fit import check_finished
-from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.subtasks.vertices import compile_job
 from tidelog.storage.memory import MemoryStore
 

@@ -11,8 +11,7 @@ import pytest
 from tests.support.cli import tidelog
 from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, config, run
-from tidelog import Job, OutputTag, Replayable, StatefulProcessor
-from tidelog.errors import ConfigError, UserFunctionError
+from tidelog import ConfigError, Job, OutputTag, Replayable, StatefulProcessor, UserFunctionError
 from tidelog.storage.memory import MemoryStore
 
 

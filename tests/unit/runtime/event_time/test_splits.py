@@ -1,8 +1,13 @@
-"""Watermarks belong to splits: what counts depends neither on parallelism nor on reading order."""
+"""Watermarks belong to splits: what counts depends neither on parallelism nor on reading order.
+
+Event times before 1970 are times like all others.
+
+An `event_time` behind another one: each drives what follows it, and nothing else.
+"""
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -11,8 +16,15 @@ import pytest
 
 from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, config, run
-from tidelog import Job, JsonLines, KeyedStream, Replayable, Stream
-from tidelog.errors import UserFunctionError
+from tidelog import (
+    Job,
+    JsonLines,
+    KeyedStream,
+    Replayable,
+    StatefulProcessor,
+    Stream,
+    UserFunctionError,
+)
 from tidelog.storage.memory import MemoryStore
 
 HOUR_MS = 3_600_000
@@ -154,3 +166,87 @@ def test_a_time_that_is_no_int_is_refused() -> None:
     stream.key_by(str).window(10, value_of=lambda _: 1, combine=max).sink(Outside())
     with pytest.raises(UserFunctionError, match=r"event-time.*milliseconds as int|milliseconds"):
         run(job, MemoryStore())
+
+
+DAY_MS = 86_400_000
+
+
+def test_windows_before_1970_count_every_record() -> None:
+    times = [day * DAY_MS // 2 for day in range(-9, 4)]
+    sink, job = Outside(), Job("old")
+    timed = job.source(Replayable(times)).event_time(lambda time: time)
+    days = timed.key_by(lambda _: "all").window(
+        DAY_MS, value_of=lambda _: 1, combine=lambda a, b: a + b
+    )
+    days.sink(sink)
+    run(job, MemoryStore())
+    assert sorted(start for _, start, _ in sink.records) == [d * DAY_MS for d in range(-5, 2)]
+    assert sum(count for _, _, count in sink.records) == len(times)
+
+
+class Reminder(StatefulProcessor):
+    """A timer two seconds after every row; says when it fires and what the watermark is then."""
+
+    def init(self, handle: Any) -> None:
+        self.handle = handle
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        for row in rows:
+            self.handle.registerTimer(row + 2_000)
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, info: Any) -> Iterator[Any]:
+        yield info.getExpiryTimeInMs()
+
+
+def test_timers_at_negative_times_fire_once_and_in_their_order() -> None:
+    times = list(range(-20_000, 10_000, 1_000))
+    sink, job = Outside(), Job("timers")
+    timed = job.source(Replayable(times)).event_time(lambda time: time)
+    timed.key_by(lambda _: "all").transform_with_state(Reminder, time_mode="event").sink(sink)
+    run(job, MemoryStore())
+    assert sink.records == [time + 2_000 for time in times]
+
+
+RECORDS = 4000
+SHIFT = 10_000_000
+
+
+def plus(a: int, b: int) -> int:
+    return a + b
+
+
+def one(_: Any) -> int:
+    return 1
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_an_input_that_ends_does_not_bring_the_first_watermark_to_the_second(
+    parallelism: int,
+) -> None:
+    """The first times are far ahead of the second: their watermark would make all late."""
+    job, sink = Job("twice"), Outside()
+
+    def input(name: str, records: range) -> Stream:
+        stream = job.source(Replayable(records), name=name)
+        return stream.event_time(lambda n: n + SHIFT, name=f"{name}-received")
+
+    short, long = input("short", range(0, 2)), input("long", range(0, RECORDS))
+    both = short.union(long).map(lambda n: n)
+    again = both.event_time(lambda n: n, name="created")
+    again.key_by(lambda _: "all").window(100, value_of=one, combine=plus).sink(sink)
+    run(job, MemoryStore(), config(parallelism=parallelism))
+    assert sum(count for *_, count in sink.records) == RECORDS + 2
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_windows_of_windows_follow_a_watermark_each(parallelism: int) -> None:
+    job, sink = Job("twice"), Outside()
+    timed = job.source(Replayable(range(RECORDS))).event_time(lambda n: n)
+    tens = timed.key_by(lambda n: n % 2).window(10, value_of=one, combine=plus, name="tens")
+    again = tens.event_time(lambda fired: fired[1], max_delay_ms=2000, name="of-windows")
+    again.key_by(lambda _: "all").window(
+        1000, value_of=lambda fired: fired[2], combine=plus, name="thousands"
+    ).sink(sink)
+    run(job, MemoryStore(), config(parallelism=parallelism))
+    assert sorted(sink.records) == [("all", start, 1000) for start in range(0, RECORDS, 1000)]

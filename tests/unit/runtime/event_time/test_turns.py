@@ -13,6 +13,7 @@ import pytest
 from tests.support.pipelines import Outside, config, run
 from tidelog import (
     Callback,
+    Effects,
     Emitter,
     Job,
     JobRunner,
@@ -20,10 +21,9 @@ from tidelog import (
     Rate,
     Replayable,
     Schedule,
+    Source,
     TextFiles,
 )
-from tidelog.effects import Effects
-from tidelog.runtime.source import Source
 from tidelog.storage.memory import MemoryStore
 
 

@@ -1,5 +1,9 @@
-"""In-flight data comes back as it was, and nothing but what the job allows is ever built."""
+"""In-flight data comes back as it was, and nothing but what the job allows is ever built.
 
+In-flight data of many subtasks shares objects: their number does not grow with the job.
+"""
+
+import itertools
 import pickle
 from decimal import Decimal
 from typing import Any
@@ -8,14 +12,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
+from tests.support.pipelines import Outside
+from tests.support.pressure import (
+    checkpoints,
+    numbered,
+    pressed,
+    resumed,
+    run_pressed,
+    slowly,
+    under_pressure,
+)
+from tidelog import Checkpoint, CorruptObjectError, Job, JobConfig, Schedule, UploadConfig
 from tidelog.changelog.block import Block, BlockKind, open_block, seal_opaque
-from tidelog.errors import CorruptObjectError, UnstorableError
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight import codec
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.codec import decode, encode
 from tidelog.state.objects.classes import RecordTypes
+from tidelog.storage.memory import MemoryStore
 
 CHANNEL = ChannelId("count", 0, 1, 2, at_producer=True)
 BASIC = RecordTypes()
@@ -44,10 +61,6 @@ class Parcel:
     __hash__ = None  # type: ignore[assignment]
 
 
-class Weight(float):
-    """A number of a kind."""
-
-
 def through(parts: list[ChannelData], types: RecordTypes = BASIC) -> list[ChannelData]:
     sealed = encode(parts, types, SeqNo(5)).blocks
     assert sealed[0].first == 5
@@ -64,36 +77,11 @@ def test_what_is_decoded_is_what_was_encoded_types_included(records: list[Any], 
     assert repr(back) == repr(part), "a tuple is no list, and True is not 1"
 
 
-def test_a_users_type_is_stored_when_the_job_names_it_and_refused_when_not() -> None:
-    records = [Parcel("tea", Decimal(3)), Weight(2.5)]
-    part = ChannelData(CHANNEL, [Batch(records)])
-    named = RecordTypes([Parcel, Weight])
-    assert through([part], named) == [part]
-    with pytest.raises(UnstorableError, match=r"record_types.*Parcel"):
-        encode([part], BASIC, SeqNo(0))
-    (block,) = encode([part], named, SeqNo(0)).blocks
-    with pytest.raises(UnstorableError, match="Parcel"):
-        decode([open_block(block.data)], BASIC)
-
-
-class Evil:
-    """Would call a function when it is loaded."""
-
-    def __reduce__(self) -> Any:
-        return print, ("never",)
-
-
 def pickled(records: bytes) -> Block:
     """A block as older releases stored it."""
     part = codec._Part("count", 0, 0, 0, False, [codec._Buffer(records, None)])
     payload = codec.msgspec.msgpack.encode([part])
     return open_block(seal_opaque(BlockKind.IN_FLIGHT, payload, 1, SeqNo(0)).data, name="the-seg")
-
-
-def test_a_forged_object_calls_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(UnstorableError, match=r"builtins\.print"):
-        decode([pickled(pickle.dumps([Evil()]))], BASIC)
-    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("records", [b"", b"\x80\x05K\x01", pickle.dumps({"no": "list"})])
@@ -115,3 +103,66 @@ def test_long_data_is_cut_into_blocks_and_keeps_its_order(monkeypatch: pytest.Mo
         pieces = [piece.data for piece in back if piece.channel == part.channel]
         assert [message for piece in pieces for message in piece] == part.data
     assert encode([], BASIC, SeqNo(3)).blocks == []
+
+
+MOST_OBJECTS = 4
+"""However many subtasks have in-flight data; the tail of the linger may miss some of them."""
+SPLITS, LENGTH = 12, 14
+
+
+def fanned_out(tasks: int, clock: VirtualClock, sink: Outside) -> tuple[Job, list[Any]]:
+    """Tasks behind each other, each of which doubles its records: so all their inputs are full."""
+    source = numbered(SPLITS, LENGTH, keys=40, portion=LENGTH)
+    job = Job("fan-out")
+    stream = job.source(source, parallelism=SPLITS)
+    for _ in range(tasks):
+        stream = slowly(stream.key_by(hash), clock, 0.05).flat_map(lambda r: [(*r, 0), (*r, 1)])
+    stream.sink(sink)
+    copies = list(itertools.product((0, 1), repeat=tasks))
+    return job, sorted((*record, *copy) for record in source.records for copy in copies)
+
+
+def settings(subtasks: int) -> JobConfig:
+    return pressed(
+        parallelism=subtasks,
+        key_groups=64,
+        channel_buffers=2,
+        checkpoint=Schedule(interval=0.8, timeout=1e6, tolerable_failures=0),
+        # Nothing small goes into the manifest: all in-flight data is in objects.
+        upload=UploadConfig(inline_bytes=0),
+    )
+
+
+def carriers(checkpoint: Checkpoint) -> int:
+    """Subtasks whose in-flight data the checkpoint holds."""
+    return sum(1 for _, subtask in checkpoint.subtasks() if subtask.in_flight is not None)
+
+
+def objects_of(checkpoint: Checkpoint) -> set[str]:
+    """The objects that hold the in-flight data of a checkpoint."""
+    found = [s.in_flight for _, s in checkpoint.subtasks() if s.in_flight is not None]
+    assert not any(in_flight.inline for in_flight in found)
+    return {part.segment for in_flight in found for part in in_flight.log}
+
+
+@pytest.mark.parametrize(("tasks", "subtasks"), [(1, 4), more_in_depth((3, 8), (4, 12))])
+def test_objects_of_in_flight_data_do_not_grow_with_tasks_times_subtasks(
+    tasks: int, subtasks: int
+) -> None:
+    store, sink, clock = MemoryStore("memory://packed"), Outside(), VirtualClock()
+    job, records = fanned_out(tasks, clock, sink)
+    run_pressed(job, store, settings(subtasks), clock)
+    assert sorted(sink.records) == records
+    taken = checkpoints(store)
+    assert max(map(carriers, taken)) >= 0.75 * tasks * subtasks, "nearly all have some"
+    assert max(len(objects_of(checkpoint)) for checkpoint in taken) <= MOST_OBJECTS
+
+
+def test_a_restore_finds_each_subtasks_share_of_the_objects() -> None:
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        return fanned_out(2, clock, sink)[0]
+
+    sink, store = under_pressure(job, settings(8))
+    fullest = max(checkpoints(store), key=carriers)
+    again = resumed(job, store, sink, fullest, settings(8))
+    assert sorted(again.records) == sorted(sink.records) != []

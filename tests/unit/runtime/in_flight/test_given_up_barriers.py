@@ -13,11 +13,9 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import keyed_job, numbered, pressed
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.effects import Effects, InlineOffload
-from tidelog.errors import FencedError, UserFunctionError
+from tidelog import Effects, FencedError, JobRunner, Schedule, UserFunctionError
+from tidelog.effects import InlineOffload
 from tidelog.ids import CheckpointId
-from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import TaskCheckpoints

@@ -20,12 +20,18 @@ from tests.support.pressure import (
     pressed,
     run_pressed,
 )
+from tidelog import (
+    Checkpoint,
+    Job,
+    RestoreError,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    Stream,
+    TimerValues,
+)
 from tidelog.checkpoint.finished import fully_finished
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, encode_entry
-from tidelog.errors import RestoreError
-from tidelog.runtime.graph import Job, Stream
+from tidelog.checkpoint.manifest import SubtaskState, encode_entry
 from tidelog.runtime.subtasks.vertices import compile_job
-from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 

@@ -22,8 +22,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog import Row
-from tidelog.errors import TidelogError, UnstorableError
+from tidelog import Row, TidelogError, UnstorableError
 from tidelog.state.objects import encoding as form
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.objects.encoding import Shape, decode_records, encode_records

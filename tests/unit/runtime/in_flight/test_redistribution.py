@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.connectors.program import Callback, Replayable
-from tidelog.errors import RestoreError
+from tidelog import Callback, Job, Replayable, RestoreError, Stream
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, Watermark
-from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.redistribution import redistribute
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job

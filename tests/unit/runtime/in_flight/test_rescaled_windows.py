@@ -12,9 +12,7 @@ from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import Eager, checkpoints, pressed, resumed, slowly, under_pressure
-from tidelog import Job, JobConfig, StatefulProcessor
-from tidelog.checkpoint.manifest import Checkpoint
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import Checkpoint, Job, JobConfig, Schedule, StatefulProcessor
 
 KEYS = [f"k{n}" for n in range(more_in_depth(7, 16))]
 SIZE_MS = 10

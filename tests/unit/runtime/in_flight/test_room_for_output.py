@@ -18,8 +18,8 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.effects import Effects, InlineOffload
+from tidelog import Effects, Job, JobConfig, JobRunner, Schedule, Stream, UnalignedConfig
+from tidelog.effects import InlineOffload
 from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.channel import BufferPool
@@ -27,12 +27,9 @@ from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch
 from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Forward
-from tidelog.runtime.config import JobConfig, UnalignedConfig
-from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.in_flight.capture import ChannelId
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.operators.turn import WorkTime
-from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
 
 

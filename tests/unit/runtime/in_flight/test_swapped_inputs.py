@@ -6,8 +6,7 @@ from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import Eager, checkpoints, pressed, resumed, slowly, under_pressure
-from tidelog import Job, JobConfig
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import Job, JobConfig, Schedule
 
 LENGTH = more_in_depth(20, 40)
 AHEAD = Eager({"ahead": [("ahead", n, 5_000 + 50 * n) for n in range(LENGTH)]}, 4)

@@ -25,12 +25,9 @@ from tests.support.pressure import (
     slowly,
     under_pressure,
 )
-from tidelog.checkpoint.schedule import Schedule
+from tidelog import Effects, Job, JobRunner, Schedule, status_of
 from tidelog.cli.run.reports import phase_line
-from tidelog.effects import Effects, InlineOffload
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.status.observe import status_of
+from tidelog.effects import InlineOffload
 from tidelog.storage.memory import MemoryStore
 
 

@@ -13,15 +13,7 @@ import pytest
 
 from tests.support.depth import in_pairs, one_by_one
 from tests.support.faults import Failure, SteerableStore
-from tests.support.pipelines import (
-    Outside,
-    Portions,
-    acted_on,
-    config,
-    effects,
-    word_count,
-    words,
-)
+from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical

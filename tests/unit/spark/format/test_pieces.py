@@ -13,12 +13,7 @@ from tidelog.changelog.segment import BlockGroup, pack
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import SeqNo
 from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
-from tidelog.spark.format.segment import (
-    framing_bytes,
-    read_content,
-    read_footer,
-    read_footer_at,
-)
+from tidelog.spark.format.segment import framing_bytes, read_content, read_footer, read_footer_at
 from tidelog.storage.memory import MemoryStore
 
 PARTS = st.text(min_size=1).filter(lambda text: "/" not in text)

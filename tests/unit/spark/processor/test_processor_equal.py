@@ -16,6 +16,7 @@ from tests.property.profiles import looking
 from tests.support.clock import VirtualClock
 from tests.unit.spark.processor.fake import Handle, Query
 from tests.unit.state.conftest import Bench
+from tidelog import Row, StatefulProcessor
 from tidelog.examples.outages_function import MAX_DELAY_MS, Outages
 from tidelog.examples.sessions import Sessions
 from tidelog.runtime.channels.messages import KeyedBatch
@@ -24,8 +25,6 @@ from tidelog.runtime.operators.process import Process
 from tidelog.spark.processor.adapter import SparkProcessor, TypeNames
 from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.key_groups import encode_key, key_group
-from tidelog.state.processor import StatefulProcessor
-from tidelog.state.schema.row import Row
 
 START_MS = 1_000_000
 Record = dict[str, Any]
@@ -150,9 +149,5 @@ def test_the_property_above_has_something_to_compare() -> None:
         (38_000, [0.0, 0.5, 1.0]),
         (59_000, [20.0, 20.5]),
     ]
-    assert kept["k0"] == (
-        (START_MS + 100_000, 6, 2),
-        [(50.0,)],
-        [((START_MS + 120_000,), (60.0,))],
-    )
+    assert kept["k0"] == ((START_MS + 100_000, 6, 2), [(50.0,)], [((START_MS + 120_000,), (60.0,))])
     assert embedded(OUTAGES, cut(records, [2])) == (rows, kept)

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from tests.unit.spark.processor.fake import Expiry, Handle, Query, SparkRow, Times
-from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
+from tidelog import ConfigError, Row, StatefulProcessor, StateSchemaError, UserFunctionError
 from tidelog.spark.processor.adapter import SparkProcessor, TypeNames
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.state.processor import StatefulProcessor, TimeMode
-from tidelog.state.schema.row import Row
+from tidelog.state.processor import TimeMode
 
 ANY = TypeNames()
 

@@ -8,18 +8,13 @@ import pytest
 
 from tests.unit.spark.processor.fake import Handle
 from tests.unit.state.conftest import Bench
-from tidelog.errors import ConfigError, StateSchemaError
+from tidelog import ConfigError, StatefulProcessorHandle, StateSchemaError
 from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.states import (
-    SparkListState,
-    SparkMapState,
-    SparkValueState,
-)
+from tidelog.spark.processor.states import SparkListState, SparkMapState, SparkValueState
 from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key
-from tidelog.state.processor import StatefulProcessorHandle
 
 ALL_TYPES = (
     "b boolean, t tinyint, s smallint, i int, l bigint, d double, c string, x binary, day date, "

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from tidelog.errors import ConfigError, UserFunctionError
+from tidelog import ConfigError, StatefulProcessor, UserFunctionError
 from tidelog.spark import transform
 from tidelog.spark.processor.states import _CHANGED, KEPT
 from tidelog.spark.processor.transform import KEY_TYPES
-from tidelog.state.processor import StatefulProcessor
 
 
 def frame(*again: str, streaming: bool = True) -> Any:

@@ -1,22 +1,45 @@
-"""What a running job or query drops while it is read is an error with the reason, never no rows."""
+"""What a running job or query drops while it is read is an error with the reason, never no rows.
+
+Stores on S3 and encrypted ones are read like those on disk.
+
+What Spark calls, without Spark: readers are small and read what they have planned.
+"""
 
 import asyncio
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from tests.support.cli import lay_out
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import filled, store_of
-from tests.unit.spark.source.changelogs import content_of
-from tests.unit.spark.source.reading import planned, request
+from tests.unit.spark.source.changelogs import COLUMNS, content_of, expected
+from tests.unit.spark.source.reading import bag, planned, read, request
 from tests.unit.spark.synthetic import Synthetic
+from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, key_file
 from tests.unit.verify.stores import needed_by, small
-from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
+from tests.wire.servers import S3Server
+from tidelog import ConfigError, CorruptObjectError, ObjectNotFoundError, RestoreError, open_store
+from tidelog.spark import TidelogDataSource
 from tidelog.spark.source.datasource import read_part
 from tidelog.spark.source.job.listings import plan_objects
 from tidelog.spark.source.parts import Listing, ReadRequest
+from tidelog.spark.source.views import VIEWS
 from tidelog.storage.memory import MemoryStore
 
 
@@ -98,3 +121,117 @@ async def listed(store: MemoryStore, location: Path, *, fill: bool = True) -> li
     (part,) = await plan_objects(store, request(location, view="objects"))
     assert isinstance(part, Listing)
     return await part.rows(store)
+
+
+@pytest.fixture
+def server(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    for name, value in moto.env.items():
+        if name != "AWS_ENDPOINT_URL":
+            monkeypatch.setenv(name, value)
+    return moto
+
+
+def put(server: S3Server, prefix: str, objects: Mapping[str, bytes]) -> None:
+    with closing(server.client()) as client:
+        for name, data in objects.items():
+            client.put_object(Bucket=server.bucket, Key=f"{prefix}/{name}", Body=data)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return lay_out(tmp_path_factory.mktemp("plain"), filled())
+
+
+def test_a_store_on_s3_reads_like_one_on_disk(server: S3Server, plain: Path) -> None:
+    put(server, "source-job", filled())
+    url = f"s3://{server.bucket}/source-job"
+    for view in VIEWS:
+        found = read(url, view=view, endpoint=server.endpoint)
+        assert found and bag(found) == bag(read(plain, view=view))
+
+
+def test_a_query_on_s3_is_read_by_its_location_in_spark(server: S3Server) -> None:
+    made = Synthetic(partitions=3, content=content_of).virtual(3)
+    put(server, "source-query", made.objects)
+    url = f"s3a://{server.bucket}/source-query"
+    assert bag(read(url, view="changes", endpoint=server.endpoint), COLUMNS) == bag(expected(made))
+
+
+def test_an_encrypted_store_reads_like_a_plain_one_with_its_key(
+    plain: Path, tmp_path: Path
+) -> None:
+    key, objects = key_file(tmp_path / "key", FIRST), filled()
+
+    async def write() -> None:
+        store = open_store(str(tmp_path / "secret"), EFFECTS, encryption_key=key)
+        for name, data in objects.items():
+            await store.put(name, data)
+
+    asyncio.run(write())
+    for view in VIEWS:
+        found = read(tmp_path / "secret", view=view, encryptionKey=key)
+        assert found and bag(found) == bag(read(plain, view=view))
+    with pytest.raises(ConfigError, match="no encryption key was given"):
+        read(tmp_path / "secret", view="changes")
+
+
+def test_a_key_is_not_accepted_in_place_of_where_it_is(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"option encryptionKey.*a key itself") as caught:
+        read(tmp_path, view="changes", encryptionKey="a" * 43 + "=")
+    assert "aaa" not in str(caught.value)
+
+
+TYPES: dict[str, DataType] = {
+    "bigint": LongType(),
+    "int": IntegerType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+}
+
+
+def source(location: Path, **options: str) -> TidelogDataSource:
+    return TidelogDataSource({"path": str(location), **options})
+
+
+def struct(source: TidelogDataSource) -> StructType:
+    """The schema as Spark gives it back to the source."""
+    fields = (field.split(" ") for field in source.schema().split(", "))
+    return StructType([StructField(name, TYPES[kind]) for name, kind in fields])
+
+
+def test_neither_the_package_nor_its_pure_parts_import_spark_or_arrow() -> None:
+    script = (
+        "import sys, tidelog.spark\n"
+        "import tidelog.spark.source.options, tidelog.spark.source.planning\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    loaded = set(done.stdout.decode().split())
+    assert not loaded & {"pyspark", "pyarrow", "pandas", "numpy", "obstore", "botocore"}
+
+
+def test_a_reader_reads_what_it_has_planned(tmp_path: Path) -> None:
+    location = lay_out(tmp_path, filled())
+    made = source(location, view="changes")
+    reader = pickle.loads(pickle.dumps(made.reader(struct(made))))
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    assert bag(row for batch in batches for row in batch.to_pylist()) == bag(
+        read(location, view="changes")
+    )
+
+
+def test_an_empty_plan_is_a_partition_without_rows(tmp_path: Path) -> None:
+    made = source(lay_out(tmp_path, filled()), view="changes", operator="nothing")
+    reader = made.reader(struct(made))
+    (partition,) = reader.partitions()
+    assert list(reader.read(partition)) == []
+
+
+def test_a_stream_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    made = source(lay_out(tmp_path, filled()), view="changes")
+    with pytest.raises(ConfigError, match=r"readStream .*view changes.*read in batches.*--follow"):
+        made.streamReader(struct(made))
+
+
+def test_the_request_of_a_load_is_small(tmp_path: Path) -> None:
+    assert len(pickle.dumps(request(tmp_path))) < 4096

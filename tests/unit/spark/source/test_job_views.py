@@ -12,14 +12,7 @@ import msgspec
 import pytest
 
 from tests.support.cli import lay_out, tidelog
-from tests.support.damage import (
-    checkpoint_in,
-    damaged,
-    flipped,
-    last_segment,
-    missing,
-    truncated,
-)
+from tests.support.damage import checkpoint_in, damaged, flipped, last_segment, missing, truncated
 from tests.support.jobs import (
     config,
     contents,
@@ -32,12 +25,11 @@ from tests.support.jobs import (
 )
 from tests.unit.spark.source.reading import Row, bag, planned, read, request
 from tests.unit.verify.stores import needed_by
+from tidelog import CorruptObjectError, ObjectNotFoundError, RestoreError, UploadConfig
 from tidelog.catalog.inventory import read_slots
 from tidelog.catalog.sweep import plan_sweep
 from tidelog.changelog.segment import read_footer
-from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.manifest import encode_entry
-from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.spark.source.parts import ReadTask
 from tidelog.spark.source.planning import bundled

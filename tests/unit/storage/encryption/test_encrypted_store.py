@@ -10,13 +10,14 @@ import pytest
 
 from tests.support.faults import Failure, SteerableStore
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
-from tests.unit.storage.encryption.test_keys import EFFECTS, FIRST, SECOND, key_file
-from tidelog.errors import (
+from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, SECOND, key_file
+from tidelog import (
     ConfigError,
     CorruptObjectError,
     ObjectExistsError,
     ObjectNotFoundError,
     StoreUnreachableError,
+    open_store,
 )
 from tidelog.storage.document import seal_document
 from tidelog.storage.encryption.keys import LocalKeys
@@ -24,7 +25,6 @@ from tidelog.storage.encryption.ring import StoredKeys, rotate
 from tidelog.storage.encryption.sealed import CHUNK
 from tidelog.storage.encryption.store import EncryptedStore
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 
 SLOT = "checkpoints/00000000.json"

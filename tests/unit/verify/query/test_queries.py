@@ -322,11 +322,7 @@ def test_a_checkpoint_of_format_1_cannot_be_verified_and_says_so() -> None:
 
 def test_a_header_of_another_segment_is_found(query: SparkStore) -> None:
     one, other = (segment_of(n) for n in (6, 7))
-    swapped = {
-        **query.objects,
-        one: query.objects[other],
-        other: query.objects[one],
-    }
+    swapped = {**query.objects, one: query.objects[other], other: query.objects[one]}
     report = verified(swapped)
     assert {problem.where for problem in report.problems} == {one, other}
     assert unusable(report) == {6, 7}
