@@ -36,6 +36,7 @@ IN_EVERY_RUN = (
     "test_queries_apart.py",
     "test_segments.py",
     "test_sinks.py",
+    "test_snapshots.py",
     "test_zoo.py",
     "s3a/test_atomic_files",
 )

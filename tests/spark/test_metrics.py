@@ -169,8 +169,10 @@ def test_prometheus_gets_the_metrics_of_the_page_and_no_others(
     assert grown("batches", "Count") == batches
     assert grown("barrier.time", "Count") == batches
     assert grown("committed.changelogs", "Count") == 3 * batches
-    assert grown("committed.segments", "Count") <= grown("uploads.time", "Count")
-    assert grown("upload.attempts", "Count") == grown("segments", "Count")
+    assert grown("parts", "Count") == 3 * batches
+    assert grown("committed.segments", "Count") == grown("parts.segments", "Count") == batches
+    assert grown("parts.upload.attempts", "Count") == grown("parts.upload.time", "Count") == batches
+    assert grown("segments", "Count") == grown("parts.refused", "Count") == 0
     lines = sum(len(index_of(place, batch)) + 1 for batch in place.committed())
     assert grown("index.bytes", "Count") == lines
     # What the only executor says of itself reaches the driver within a few seconds.

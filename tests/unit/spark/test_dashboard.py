@@ -73,6 +73,7 @@ HEALTHY = {
     "parts_upload_failures_Count": "0x120",
     "parts_refused_Count": "0+1x120",
     "houseKeeping_failures_Count": "0x120",
+    "executors_snapshots_late_Value": "0x120",
     "executors_changelogs_Value": "0+600x120",
     "batches_Count": "0+10x120",
 }
@@ -84,6 +85,7 @@ TROUBLE = {
     "TidelogSparkBarrierSlow": {"barrier_time_99thPercentile": "61000000000x120"},
     "TidelogSparkDriverFull": {"parts_refused_Count": "0+90x120"},
     "TidelogSparkHouseKeepingFails": {"houseKeeping_failures_Count": "0+1x120"},
+    "TidelogSparkSnapshotsLate": {"executors_snapshots_late_Value": "2x120"},
     "TidelogSparkNothingCommitted": {"batches_Count": "10x120"},
 }
 """What each alert is for: series that are different then."""

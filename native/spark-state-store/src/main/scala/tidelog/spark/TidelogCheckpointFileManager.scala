@@ -19,9 +19,9 @@ import tidelog.spark.executor.ExecutorSide
 import tidelog.spark.format.{ChangelogName, IndexEntry}
 import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, MadeChecksum, SegmentCache}
 import tidelog.spark.layout.{CheckpointRoot, PathKind}
-import tidelog.spark.layout.PathKind.{Changelog, ChangelogChecksum, Commit, Other}
-import tidelog.spark.snapshot.{SnapshotScheduler, SnapshotTurn}
-import tidelog.spark.storage.AtomicFiles
+import tidelog.spark.layout.PathKind.{Changelog, ChangelogChecksum, Commit, Other, Snapshot}
+import tidelog.spark.snapshot.StoreSnapshots
+import tidelog.spark.storage.{AtomicFiles, NotedStream}
 
 /** The files of a checkpoint as Spark sees them, with the changelogs of state stores in the log.
   *
@@ -47,6 +47,8 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       case Changelog(root, name) => createChangelog(file, at(root), name)
       case _: ChangelogChecksum => new Discarded
       case Commit(root, batch) => createCommit(file, at(root), batch, overwrite)
+      case Snapshot(version) =>
+        new NotedStream(files.createAtomic(file, overwrite), () => snapshots.stored(version))
       case Other =>
         if (file.getName.endsWith(".changelog")) warnOfFormatOne()
         files.createAtomic(file, overwrite)
@@ -59,15 +61,18 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
     case _ => files.manager.open(file)
   }
 
-  override def list(directory: Path, filter: PathFilter): Array[FileStatus] =
-    PathKind.storeDirectory(directory) match {
-      // Most listings look for snapshots only: they need no index.
+  override def list(directory: Path, filter: PathFilter): Array[FileStatus] = {
+    // Most listings look for snapshots only: they need no index.
+    val found = PathKind.storeDirectory(directory) match {
       case Some(store) if filter.accept(new Path(directory, AnyChangelog)) =>
         val virtual = index(at(store.root)).directory(store.directory).map(status(directory, _))
         val real = listReal(directory, filter, orEmpty = virtual.nonEmpty)
         real ++ virtual.filter(one => filter.accept(one.getPath))
       case _ => files.manager.list(directory, filter)
     }
+    found.foreach(file => noteSnapshot(file.getPath))
+    found
+  }
 
   override def exists(file: Path): Boolean = PathKind.of(file) match {
     case Changelog(root, name) =>
@@ -77,7 +82,10 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
         (!writing || reader.committed(name)) &&
           (files.exists(file) || reader.findAgain(name).isDefined)
     case _: ChangelogChecksum if writing => false
-    case _ => files.exists(file)
+    case _ =>
+      val found = files.exists(file)
+      if (found) noteSnapshot(file)
+      found
   }
 
   override def delete(file: Path): Unit = PathKind.of(file) match {
@@ -96,14 +104,15 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
 
   override def createCheckpointDirectory(): Path = files.manager.createCheckpointDirectory()
 
-  override def close(): Unit = files.manager.close()
+  override def close(): Unit = {
+    snapshots.close()
+    files.manager.close()
+  }
 
   private def createChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {
     val side = ExecutorSide.current.getOrElse(throw missingPlugin(file))
-    val turn =
-      if (side.settings.stagger) {
-        SnapshotScheduler.schedule(file, name, run, side.settings.snapshotIntervalMs)
-      } else SnapshotTurn.NotYet
+    val intervalMs = Option.when(side.settings.stagger)(side.settings.snapshotIntervalMs)
+    val turn = snapshots.begin(file.getParent, name, intervalMs)
     side.create(root, run, files, name, turn)
   }
 
@@ -165,10 +174,21 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   // the scan, that they serve; any other manager is a reader of its own.
   private val run = conf.get("sql.streaming.runId", UUID.randomUUID.toString)
 
+  // Each state store has a manager of its own, from when it is opened until it is closed.
+  private val snapshots = new StoreSnapshots
+
   private val indexes = TrieMap.empty[CheckpointRoot, IndexReader]
 
   private def index(root: CheckpointRoot): IndexReader =
     indexes.getOrElseUpdate(root, IndexReaders.of(root, run, files))
+
+  // Before Spark loads a store it asks for the snapshot of its version, or lists all of them; not
+  // every version of Spark opens them here.
+  private def noteSnapshot(file: Path): Unit =
+    if (file.getName.endsWith(".zip")) PathKind.of(file) match {
+      case Snapshot(version) => snapshots.stored(version)
+      case _ => ()
+    }
 
   private def inLog(root: Path, name: ChangelogName): Boolean = {
     val reader = index(at(root))

@@ -11,6 +11,7 @@ import tidelog.spark.driver.{DriverSide, QueryRun}
 import tidelog.spark.executor.ExecutorSide
 import tidelog.spark.index.SegmentCache
 import tidelog.spark.rpc.Message
+import tidelog.spark.snapshot.SparkStores
 import tidelog.spark.upload.SegmentNames
 
 /** The plug-in's two sides; set it in `spark.plugins`. */
@@ -60,6 +61,7 @@ private final class TidelogExecutor extends ExecutorPlugin {
   override def init(context: PluginContext, extra: JMap[String, String]): Unit = {
     val settings = Settings.of(context.conf)
     SegmentCache.resize(settings.cacheBytes)
+    if (settings.stagger) SparkStores.probe()
     val names = SegmentNames(context.executorID, extra.get("startMs").toLong)
     val executor = new ExecutorSide(names, settings, context)
     executor.start()

@@ -14,7 +14,9 @@ final class ExecutorSums {
   def alive: Int = synchronized(latest.size)
 
   def sum(name: String): Long = synchronized {
-    gone.getOrElse(name, 0L) + latest.valuesIterator.map(_.getOrElse(name, 0L)).sum
+    val values = latest.valuesIterator.map(_.getOrElse(name, 0L))
+    if (ExecutorMetrics.Largest.contains(name)) values.maxOption.getOrElse(0L)
+    else gone.getOrElse(name, 0L) + values.sum
   }
 
   def report(executor: String, figures: Map[String, Long]): Unit = synchronized {

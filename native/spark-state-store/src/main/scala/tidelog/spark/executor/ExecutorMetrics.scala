@@ -3,7 +3,7 @@ package tidelog.spark.executor
 import com.codahale.metrics.{Counter, Gauge, MetricRegistry}
 
 import tidelog.spark.index.SegmentCache
-import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.snapshot.{OpenStores, SnapshotTurn}
 import tidelog.spark.upload.UploadFigures
 
 /** An executor's figures in Spark's metrics system, under the plug-in's name; the table in
@@ -24,6 +24,8 @@ final class ExecutorMetrics(registry: MetricRegistry) {
   gauge("cache.hits")(SegmentCache.shared.hits)
   gauge("cache.misses")(SegmentCache.shared.misses)
   gauge("cache.bytes")(SegmentCache.shared.bytes)
+  gauge("snapshots.late")(OpenStores.late)
+  gauge("snapshots.lag")(OpenStores.lag)
 
   /** A changelog was handed over to its end. */
   def completed(bytes: Long, turn: SnapshotTurn): Unit = {
@@ -36,7 +38,7 @@ final class ExecutorMetrics(registry: MetricRegistry) {
     }
   }
 
-  /** What the driver sums up over its executors: the values of `ExecutorMetrics.Names`. */
+  /** What the driver adds up over its executors: the values of `ExecutorMetrics.Names`. */
   def figures: Map[String, Long] = read.map { case (name, value) => name -> value() }
 
   private def counter(name: String): Counter = {
@@ -61,7 +63,10 @@ object ExecutorMetrics {
     "snapshots.putOff")
 
   /** What an executor holds now. */
-  val Levels: Vector[String] = Vector("cache.bytes")
+  val Levels: Vector[String] = Vector("cache.bytes", "snapshots.late")
 
-  val Names: Vector[String] = Totals ++ Levels
+  /** What is no sum: of these the largest counts. */
+  val Largest: Vector[String] = Vector("snapshots.lag")
+
+  val Names: Vector[String] = Totals ++ Levels ++ Largest
 }

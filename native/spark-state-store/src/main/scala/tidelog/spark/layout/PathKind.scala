@@ -22,6 +22,9 @@ object PathKind {
   /** The file whose appearance commits a batch. */
   final case class Commit(root: Path, batch: Long) extends PathKind
 
+  /** The archive of a state store's snapshot, with checkpoint id: Spark's own file. */
+  final case class Snapshot(version: Long) extends PathKind
+
   case object Other extends PathKind
 
   /** The directory of one state store: its changelogs appear in its listing. */
@@ -32,6 +35,7 @@ object PathKind {
   def of(path: Path): PathKind = {
     if (path.getName.endsWith(".changelog")) changelog(path).getOrElse(Other)
     else if (path.getName.endsWith(".changelog" + ChecksumSuffix)) checksum(path).getOrElse(Other)
+    else if (path.getName.endsWith(".zip")) snapshot(path).getOrElse(Other)
     else commit(path).getOrElse(Other)
   }
 
@@ -46,6 +50,8 @@ object PathKind {
   // Where Spark puts the files of snapshots, below a store's directory.
   private val TableFolders = Seq("SSTs", "logs")
 
+  private val SnapshotName = "([0-9]+)_.+\\.zip".r
+
   private val StorePattern = "[0-9]+/[0-9]+(/[^/]+)?".r
 
   private def changelog(path: Path): Option[Changelog] =
@@ -56,6 +62,12 @@ object PathKind {
   private def checksum(path: Path): Option[PathKind] = {
     val main = new Path(path.getParent, path.getName.stripSuffix(ChecksumSuffix))
     changelog(main).map { case Changelog(root, name) => ChangelogChecksum(root, name) }
+  }
+
+  private def snapshot(path: Path): Option[Snapshot] = path.getName match {
+    case SnapshotName(version) if storeDirectory(path.getParent).isDefined =>
+      version.toLongOption.map(Snapshot(_))
+    case _ => None
   }
 
   private def commit(path: Path): Option[PathKind] =

@@ -46,6 +46,15 @@ final class MetricsChecks(checks: Checks) {
       sums.removed("2")
       equal((sums.alive, sums.sum("changelogs"), sums.sum("cache.bytes")), (0, 7L, 0L))
     }
+    checks.check("of what is no sum the largest value of an executor that is there counts") {
+      val sums = new ExecutorSums
+      equal(sums.sum("snapshots.lag"), 0L)
+      sums.report("1", Map("snapshots.lag" -> 5L))
+      sums.report("2", Map("snapshots.lag" -> 3L))
+      equal(sums.sum("snapshots.lag"), 5L)
+      sums.removed("1")
+      equal(sums.sum("snapshots.lag"), 3L)
+    }
     checks.check("a snapshot is put off where Spark alone would have taken it") {
       val turns = (1L to 12L).map(version => SnapshotTurn.of(version, 3, due = version % 6 == 2))
       val expected = Map(2 -> SnapshotTurn.Taken, 8 -> SnapshotTurn.Taken) ++

@@ -7,7 +7,7 @@ import tidelog.spark.Checks
 import tidelog.spark.format.ChangelogName
 import tidelog.spark.Checks.equal
 import tidelog.spark.layout.{CheckpointRoot, PathKind}
-import tidelog.spark.layout.PathKind.{Changelog, ChangelogChecksum, Commit, Other, StoreDirectory}
+import tidelog.spark.layout.PathKind.{Changelog, ChangelogChecksum, Commit, Other, Snapshot, StoreDirectory}
 import tidelog.spark.storage.NumberedFiles
 
 final class PathKindChecks(checks: Checks) {
@@ -27,10 +27,18 @@ final class PathKindChecks(checks: Checks) {
     checks.check("commits are known by their number") {
       equal[PathKind](PathKind.of(new Path(root, "commits/17")), Commit(root, 17))
     }
+    checks.check("snapshots with an id are known by their version") {
+      Seq("state/0/12/7_id.zip", "state/0/12/left-keys/7_id.zip").foreach { file =>
+        equal[PathKind](PathKind.of(new Path(root, file)), Snapshot(7))
+      }
+    }
     checks.check("all other files are left alone") {
       Seq(
         "state/0/12/7.changelog",
-        "state/0/12/7_id.zip",
+        "state/0/12/7.zip",
+        "state/0/12/7_id.zip.crc",
+        "state/0/12/SSTs/7_id.zip",
+        "state/0/_metadata/7_id.zip",
         "state/0/12/SSTs/1.sst",
         "state/0/_metadata/metadata",
         "commits/.17.tmp",

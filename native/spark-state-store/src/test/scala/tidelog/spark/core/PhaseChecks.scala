@@ -4,7 +4,7 @@ import org.apache.spark.sql.execution.streaming.state.StateStoreProvider
 
 import tidelog.spark.Checks
 import tidelog.spark.Checks.equal
-import tidelog.spark.snapshot.{Pace, SnapshotPeriod, SnapshotPhase, SnapshotScheduler}
+import tidelog.spark.snapshot.{Pace, SnapshotAge, SnapshotPeriod, SnapshotPhase, SparkStores}
 
 final class PhaseChecks(checks: Checks) {
   def run(): Unit = {
@@ -42,10 +42,39 @@ final class PhaseChecks(checks: Checks) {
     }
     checks.check("the pace is the smoothed time between neighbouring versions") {
       val steady = (1 to 50).foldLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
-      equal(steady.versionMs, Some(500.0))
+      equal(steady.after(10), Some(500.0))
       val paused = steady.seen(90, 1_000_000)
-      equal(paused.versionMs, Some(500.0))
-      equal(paused.seen(91, 1_001_500).versionMs, Some(600.0))
+      equal(paused.after(10), Some(500.0))
+      equal(paused.seen(91, 1_001_500).after(10), Some(600.0))
+    }
+    checks.check("a pace is not known before enough versions were seen") {
+      val paces = (1 to 12).scanLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
+      equal(paces.map(_.after(10).isDefined), (0 to 12).map(_ > 10))
+      equal(paces.take(2).flatMap(_.after(0)), Seq.empty)
+    }
+    checks.check("a store is late when its newest uploaded snapshot is a period old") {
+      val loaded = SnapshotAge().stored(12)
+      equal((13L to 40L).find(v => loaded.begun(v).late(v, 8, 4)), Some(20L))
+      equal((1L to 40L).find(v => SnapshotAge().begun(v).late(v, 4, 4)), Some(4L))
+    }
+    checks.check("a snapshot that is not uploaded is taken again after half a period") {
+      val waiting = SnapshotAge(uploaded = 12, taken = 20)
+      equal((21L to 60L).find(v => waiting.begun(v).late(v, 16, 4)), Some(28L))
+      equal((21L to 60L).find(v => waiting.begun(v).late(v, 4, 4)), Some(24L))
+      equal((21L to 60L).find(v => waiting.stored(20).begun(v).late(v, 16, 4)), Some(36L))
+    }
+    checks.check("what an attempt has left that failed is no snapshot of the next") {
+      val failed = SnapshotAge(uploaded = 20, taken = 20)
+      equal(failed.begun(20), SnapshotAge())
+      equal(failed.begun(21), failed)
+    }
+    checks.check("in runs of any length a store has a snapshot in every period, with uploads or without") {
+      for (length <- Seq(1, 2, 3, 7, 50); partition <- 0 until 8; uploads <- Seq(true, false)) {
+        val taken = snapshots(versions = 200, length, partition, uploads)
+        val distances = (0L +: taken).zip(taken).map { case (one, next) => next - one }
+        equal(distances.forall(_ <= (if (length > 10) 64 else 10)), true)
+        equal(taken.nonEmpty, true)
+      }
     }
     checks.check("a provider that keeps its store to itself is no reason to report Spark's version") {
       val wrapping = java.lang.reflect.Proxy.newProxyInstance(
@@ -53,15 +82,34 @@ final class PhaseChecks(checks: Checks) {
         Array(classOf[StateStoreProvider]),
         (_, method, _) => throw new UnsupportedOperationException(method.getName))
       val provider = wrapping.asInstanceOf[StateStoreProvider]
-      equal(SnapshotScheduler.rocksDB(provider), None)
-      equal(SnapshotScheduler.rocksDB(provider), None)
-      val said = SnapshotScheduler.unreachable("org.example.Mine")
+      equal(SparkStores.rocksDB(provider), None)
+      equal(SparkStores.rocksDB(provider), None)
+      val said = SparkStores.unreachable("org.example.Mine")
       equal(
         said,
         "tidelog: the snapshots of stores of org.example.Mine are not staggered, because it has " +
           "no method rocksDB that returns its store; those of other providers are, and all else " +
           "works. Next: nothing, or use org.apache.spark.sql.execution.streaming.state." +
           "RocksDBStateStoreProvider (a retry is safe).")
+    }
+  }
+
+  /** The versions with snapshots of a store that commits every second, in runs of a length. */
+  private def snapshots(versions: Int, length: Int, partition: Int, uploads: Boolean): Seq[Long] = {
+    var (age, pace) = (SnapshotAge(), Pace.start)
+    (1L to versions.toLong).filter { version =>
+      // Of a new run's store only what it loads is known.
+      if (version % length == 1 || length == 1) {
+        age = SnapshotAge(uploaded = age.uploaded)
+        pace = Pace.start
+      }
+      pace = pace.seen(version, version * 1000)
+      age = age.begun(version)
+      val period = SnapshotPeriod.versions(10, 64_000, pace.after(10))
+      val taken = age.late(version, period, 10) || due(version, period, partition)
+      if (taken) age = age.copy(taken = version)
+      if (taken && uploads) age = age.stored(version)
+      taken
     }
   }
 
