@@ -34,7 +34,7 @@ ROCKSDB: Final = "rocksdb"
 CHANGELOG_STORE: Final = "changelog"
 """The same with changelog checkpointing: a changelog per partition and batch."""
 TIDELOG: Final = "tidelog"
-"""The same below the plug-in: a segment per executor and batch."""
+"""The same below the plug-in: a segment per batch."""
 
 STORES: Final = (HDFS, ROCKSDB, CHANGELOG_STORE, TIDELOG)
 RATIOS: Final = tuple(Ratio(TIDELOG, store) for store in (CHANGELOG_STORE, ROCKSDB, HDFS))
