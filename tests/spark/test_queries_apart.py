@@ -22,10 +22,10 @@ QUERIES = more_in_depth(3, 200)
 BATCHES = TOTALS.batches()[:3]
 
 
-def known_to_the_driver(spark: "SparkSession") -> int:
-    """The checkpoints of which the plug-in's driver side still knows something."""
+def known_to_the_driver(spark: "SparkSession") -> str:
+    """The checkpoints of which the plug-in's driver side still knows something, as a text."""
     jvm: Any = spark._jvm
-    return int(jvm.tidelog.spark.driver.DriverSide.current().get().known().size())
+    return str(jvm.tidelog.spark.driver.DriverSide.current().get().known().mkString(" "))
 
 
 def test_a_store_that_hangs_holds_up_its_own_query_alone_and_what_has_ended_is_forgotten(
@@ -48,6 +48,6 @@ def test_a_store_that_hangs_holds_up_its_own_query_alone_and_what_has_ended_is_f
     waiting.awaitTermination()
     assert TOTALS.result(held.rows()) == TOTALS.expected(BATCHES)
     deadline = time.monotonic() + PATIENCE_S
-    while known := known_to_the_driver(spark):
-        assert time.monotonic() < deadline, f"{known} checkpoints are still known"
+    while str(tmp_path) in (known := known_to_the_driver(spark)):
+        assert time.monotonic() < deadline, f"still known: {known}"
         time.sleep(0.1)

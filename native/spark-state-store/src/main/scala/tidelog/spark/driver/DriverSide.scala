@@ -158,8 +158,8 @@ final class DriverSide(
     if (!state.files.exists(_ eq files)) {
       if (state.files.isDefined) state.restarted(files)
       state.files = Some(files)
-      calling().run.foreach(run => state.runs += run)
     }
+    calling().run.foreach(run => state.runs += run)
     state
   }
 
