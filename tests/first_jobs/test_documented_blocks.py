@@ -469,6 +469,8 @@ def test_the_programs_of_the_joins_page_join(here: Path) -> None:
     run(names_of("joins 0")["job"], here / "store-0")
     assert sorted(map(tuple, rows_of(here / "paid"))) == [("o1", 1_000), ("o2", None)]
     run(names_of("joins 1")["job"], here / "store-1")
-    assert sorted(map(tuple, rows_of(here / "euros"))) == [("o1", 10), ("o2", 60)]
+    assert rows_of(here / "near") == [["o1", 1_000]]
     run(names_of("joins 2")["job"], here / "store-2")
+    assert sorted(map(tuple, rows_of(here / "euros"))) == [("o1", 10), ("o2", 60)]
+    run(names_of("joins 3")["job"], here / "store-3")
     assert rows_of(here / "named") in ([["/", "Ada"]], [["/", "?"]])
