@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from tests.first_jobs.programs import run
 from tidelog import (
     Callback,
+    Count,
     Files,
     Job,
     KeyedStream,
@@ -133,6 +134,17 @@ def updated(n: int) -> dict[str, int]:
 
 
 NUMBERS = Replayable(range(100))
+
+
+def enriched(
+    job: Job, join: Callable[[int, Any], Any], time: Literal["event", "processing"]
+) -> Stream:
+    """Numbers with a row of a table, of which there is one for all."""
+    numbers = job.source(NUMBERS, name="numbers").event_time(int).key_by(lambda n: 1)
+    table = job.source(Replayable([{"n": 0}]), name="table").event_time(lambda row: 0)
+    return numbers.enrich(table.key_by(lambda row: 1), join, time=time)
+
+
 GIVES_ONE_OBJECT: dict[str, Callable[[Job], Stream]] = {
     "flat_map": lambda job: job.source(NUMBERS).flat_map(lambda n: reused([n, n + 1])),
     "flat_map, once a call": lambda job: job.source(NUMBERS).flat_map(lambda n: [updated(n)]),
@@ -140,6 +152,11 @@ GIVES_ONE_OBJECT: dict[str, Callable[[Job], Stream]] = {
     "source": lambda job: job.source(Replayable(lambda: reused(range(100)))),
     "rate": lambda job: job.source(Rate(None, limit=100, make=updated)),
     "processor": lambda job: job.source(NUMBERS).key_by(lambda n: 1).transform_with_state(Reusing),
+    "records of a window": lambda job: (
+        job.source(NUMBERS).key_by(lambda n: 1).window(Count(2)).records(lambda key, ns: updated(1))
+    ),
+    "enrich": lambda job: enriched(job, lambda n, row: updated(n), "event"),
+    "enrich by processing time": lambda job: enriched(job, lambda n, row: updated(n), "processing"),
 }
 
 
@@ -165,6 +182,17 @@ def test_what_nobody_can_change_may_be_given_twice(tmp_path: Path) -> None:
     listed.flat_map(lambda r: [r]).sink(Callback(found.append), name="two")
     run(job, tmp_path / "store")
     assert len(found) == 750
+
+
+@pytest.mark.parametrize("time", ["event", "processing"])
+def test_a_row_of_a_table_may_be_given_for_many_records(
+    time: Literal["event", "processing"], tmp_path: Path
+) -> None:
+    found: list[Any] = []
+    job = Job("rows")
+    enriched(job, lambda n, row: row, time).sink(Callback(found.append))
+    run(job, tmp_path / "store")
+    assert len(found) == 100 and {row and row["n"] for row in found} <= {0, None}
 
 
 def stop(*_: Any) -> Any:

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from tidelog.changelog.row_memory import RowSize
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.timed_rows import (
-    EARLIEST,
     Entry,
     Held,
     entry_of,
@@ -53,7 +53,7 @@ class _Bucket:
         return self.whole and number >= self.rows_to
 
     def with_rows(self, entries: list[Entry]) -> list[Entry]:
-        """Those of entries of this bucket that have rows."""
+        """Entries of this bucket, without those that no flush has made rows yet."""
         if not self.whole:
             return entries
         return [entry for entry in entries if entry[2][1] < self.rows_to]
@@ -75,7 +75,7 @@ class TimedRecords:
         self._next = first_number(backend)
         """The number of the next record."""
         self._buckets: dict[int, _Bucket] = {}
-        self._scanned_to = EARLIEST
+        self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
         self._whole_from = max(map(self._rows.end, self._groups()))
         self._held = self._fresh_held = 0

@@ -12,6 +12,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.row_memory import object_bytes
 from tidelog.changelog.state_rows import StateRows
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
 from tidelog.state.objects.values import UntypedValues
 from tidelog.table.port import Table
@@ -19,9 +20,6 @@ from tidelog.table.port import Table
 KIND: Final = "timed-records"
 MARKS: Final = "timed-marks"
 """The kind of rows that mark records, with the same keys and no value."""
-EARLIEST: Final = -(1 << 63)
-"""The first bucket and time that there may be."""
-_LATEST: Final = -EARLIEST - 1
 NUMBER_BYTES: Final = 12
 _START_BITS: Final = 48
 _AFTER_KEY: Final = -8 - NUMBER_BYTES
@@ -73,14 +71,14 @@ class TimedRows:
 
     def end(self, group: bytes) -> int:
         """A bucket from which on the table has no rows of a key group."""
-        prefix, end, step = group + self._state, EARLIEST, 1
-        while end < _LATEST:
+        prefix, end, step = group + self._state, UNKNOWN, 1
+        while end < MAX_WATERMARK:
             row = next(self._table.scan(prefix + encode_time(end), prefix_end(prefix)), None)
             if row is None:
                 break
             # Ever further, so that there are few looks, however many buckets there are.
             bucket = decode_time(row[0][ROW_PREFIX_BYTES : ROW_PREFIX_BYTES + 8])
-            end, step = min(bucket + step, _LATEST), 2 * step
+            end, step = min(bucket + step, MAX_WATERMARK), 2 * step
         return end
 
     def _key(self, entry: Entry) -> bytes:
@@ -126,8 +124,7 @@ def record_rows(
     """Rows of records, and the types of these; `option` is what declares them."""
     info = backend.registry.register(name, KIND, ("msgpack", schema))
     values = UntypedValues(backend.registry.value_types(info, option))
-    encode, decode, encode_many = values.encode, values.decode, values.encode_many
-    rows = backend.rows(info, encode, decode, scanned=True, cached=False, encode_many=encode_many)
+    rows = values.rows(backend, info, scanned=True, cached=False)
     return TimedRows(rows, info.id, backend.table), values
 
 

@@ -15,10 +15,10 @@ from typing import Any, Final, cast
 
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.join import on_time
 from tidelog.runtime.operators.join_spans import RIGHT
+from tidelog.runtime.operators.late_records import event_times, has_passed, on_time
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.outputs import Distinct, Outputs
 from tidelog.runtime.operators.turn import PAUSE, REST, Portion
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues
@@ -52,12 +52,12 @@ class EnrichAtTime(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
+        times = event_times(keyed, "enrich", ", on both streams")
         if keyed.side == RIGHT:
             # A row is never late: it counts for all records that are not.
-            kept, late = on_time(keyed, self._backend.event_time, _never, "enrich", None)
-            self._keep_versions(kept)
+            self._keep_versions(keyed, times)
             return ()
-        kept, late = on_time(keyed, self._backend.event_time, _is_late, "enrich", self._late)
+        kept, late = on_time(keyed, times, self._backend.event_time, has_passed, self._late)
         self.late_records += len(batch.records) - len(kept.records)
         if kept.records:
             times = cast("list[int]", kept.times)
@@ -75,9 +75,9 @@ class EnrichAtTime(Operator):
             if rows:
                 yield PAUSE
 
-    def _keep_versions(self, batch: KeyedBatch) -> None:
+    def _keep_versions(self, batch: KeyedBatch, times: list[int]) -> None:
         """Keep rows, and a timer for each that is not the first of its key: older ones go then."""
-        places, times = _places(batch), cast("list[int]", batch.times)
+        places = _places(batch)
         firsts: dict[bytes, int] = {}
         due: list[tuple[int, bytes]] = []
         for place, time in zip(places, times, strict=True):
@@ -136,14 +136,14 @@ class EnrichNow(Operator):
 
     def __init__(self, join: JoinRow) -> None:
         self._join = join
+        self._distinct = Distinct()
 
     def open(self, context: OperatorContext) -> None:
         backend = context.backend
         info = backend.registry.register("table", "aggregate", ("msgpack",))
         self._state = info.id.to_bytes(2, "big")
         self._values = UntypedValues(backend.registry.value_types(info, RECORD_OPTION))
-        encode, decode = self._values.encode, self._values.decode
-        self._rows = backend.rows(info, encode, decode, encode_many=self._values.encode_many)
+        self._rows = self._values.rows(backend, info)
         self._turn = context.turn
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -155,16 +155,10 @@ class EnrichNow(Operator):
             return ()
         newest = copies_of(self._rows.get_many(rows))
         pairs = zip(keyed.records, newest, strict=True)
-        return (Batch([self._join(record, row) for record, row in pairs], keyed.times),)
+        made = [self._join(record, row) for record, row in pairs]
+        self._distinct.check(made, [*keyed.records, *newest])
+        return (Batch(made, keyed.times),)
 
 
 def _places(batch: KeyedBatch) -> list[bytes]:
     return list(map(add, batch.groups, batch.keys))
-
-
-def _is_late(time: int, watermark: int) -> bool:
-    return time <= watermark
-
-
-def _never(time: int, watermark: int) -> bool:
-    return False

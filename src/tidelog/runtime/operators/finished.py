@@ -5,6 +5,7 @@ from typing import Any
 
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.outputs import Distinct
 from tidelog.runtime.user_code import map_all
 
 
@@ -14,6 +15,7 @@ class Finished(Operator):
     def __init__(self, operator: Operator, finish: Callable[[Any], Any]) -> None:
         self._operator = operator
         self._finish = finish
+        self._distinct = Distinct()
         self.divisible = operator.divisible
 
     @property
@@ -40,4 +42,6 @@ class Finished(Operator):
             if isinstance(batch, SideBatch) or not batch.records:
                 yield batch  # also `PAUSE` and `REST`
             else:
-                yield Batch(map_all(self._finish, batch.records), batch.times)
+                made = map_all(self._finish, batch.records)
+                self._distinct.check(made, batch.records)
+                yield Batch(made, batch.times)

@@ -6,18 +6,17 @@ bucket of time has ended; neither side keeps a record of an ended bucket. A reco
 is first in a pair, on sides that an outer join keeps, so no record is ever written again.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import add
 from typing import Any, Final, Literal, cast
 
-from tidelog.errors import ConfigError
 from tidelog.runtime.channels.copies import copies_of
-from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.join_spans import LEFT, RIGHT, JoinSpan
+from tidelog.runtime.operators.late_records import event_times, on_time
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
-from tidelog.state.event_time import EventTime
 from tidelog.state.timed_records import STEP, TimedRecords
 from tidelog.state.timed_rows import Held, first_of
 
@@ -91,9 +90,8 @@ class Join(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        kept, late = on_time(
-            keyed, self._backend.event_time, self._span.is_late, "join", self._late
-        )
+        times = event_times(keyed, "join", ", on both streams")
+        kept, late = on_time(keyed, times, self._backend.event_time, self._span.is_late, self._late)
         self.late_records += len(batch.records) - len(kept.records)
         joined = self._joined(kept)
         # The records count as handled when this returns, unless they make more than one buffer.
@@ -216,28 +214,3 @@ def _in_steps(held: Iterable[Held]) -> Iterator[list[Held]]:
     each = iter(held)
     while some := first_of(each, STEP):
         yield some
-
-
-def on_time(
-    batch: KeyedBatch,
-    event_time: EventTime,
-    is_late: Callable[[int, int], bool],
-    operator: str,
-    tag: str | None,
-) -> tuple[KeyedBatch, SideBatch | None]:
-    """(the records that are not late, late ones for the side output `tag`).
-
-    Raises ConfigError for records without event times.
-    """
-    if batch.times is None:
-        raise ConfigError(
-            f"{operator} on a stream without event time",
-            action="call .event_time(...) before .key_by(...), on both streams",
-        )
-    if not event_time.ahead and not is_late(min(batch.times), event_time.watermark):
-        return batch, None
-    fields = zip(batch.times, batch.groups, strict=True)
-    kept, late = batch.divided(
-        [not is_late(time, event_time.of(group)) for time, group in fields], tag
-    )
-    return kept, None if tag is None else late

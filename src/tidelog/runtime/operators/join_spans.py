@@ -11,6 +11,8 @@ from typing import Any
 
 from tidelog.errors import require
 from tidelog.options.units import milliseconds
+from tidelog.runtime.operators.late_records import has_passed
+from tidelog.runtime.operators.spans import WindowSpan
 
 LEFT, RIGHT = 0, 1
 
@@ -57,7 +59,7 @@ class Interval:
 
     def is_late(self, time: int, watermark: int) -> bool:
         """Whether a record with this time comes too late."""
-        return time <= watermark
+        return has_passed(time, watermark)
 
     def pair_time(self, time: int, other: int, own: int) -> int:
         """The event time of a pair, made by a record of the bucket `own`."""
@@ -67,18 +69,12 @@ class Interval:
 class SameWindow:
     """Pairs in one tumbling or sliding window, whose start is the bucket; methods as `Interval`."""
 
-    def __init__(self, window: Any) -> None:
-        """Takes what has a `size_ms` and a `slide_ms`, or such a `span`; raises ConfigError."""
-        span = getattr(window, "span", window)
-        self._size: int = getattr(span, "size_ms", 0)
-        self._slide: int = getattr(span, "slide_ms", 0)
-        fits = 0 < self._slide <= self._size
-        require("join(..., window=...)", window, fits, "a tumbling window, or a sliding one")
-        self.text = f"window of {self._size} ms every {self._slide} ms"
+    def __init__(self, span: WindowSpan) -> None:
+        self._span = span
+        self.text = f"window of {span.size_ms} ms every {span.slide_ms} ms"
 
     def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
-        last = time - time % self._slide
-        return range(last, max(time - self._size, self.ended(watermark)), -self._slide)
+        return self._span.starts(time, watermark)[::-1]
 
     def facing(self, time: int, own: int) -> Sequence[int]:
         return (own,)
@@ -87,13 +83,13 @@ class SameWindow:
         return -inf, inf
 
     def end(self, bucket: int) -> int:
-        return bucket + self._size - 1
+        return bucket + self._span.size_ms - 1
 
     def ended(self, watermark: int) -> int:
-        return watermark - self._size + 1
+        return watermark - self._span.size_ms + 1
 
     def is_late(self, time: int, watermark: int) -> bool:
-        return self.end(time - time % self._slide) <= watermark
+        return self._span.last_end(time) <= watermark
 
     def pair_time(self, time: int, other: int, own: int) -> int:
         return self.end(own)
@@ -108,7 +104,10 @@ def join_span(within: Any, window: Any) -> JoinSpan:
     one = (within is None) != (window is None)
     require("join(...)", found, one, "within=(lower, upper) or window=")
     if within is None:
-        return SameWindow(window)
+        span = getattr(window, "span", window)  # sessions and counts have none
+        fits = isinstance(span, WindowSpan)
+        require("join(..., window=...)", window, fits, "a tumbling window, or a sliding one")
+        return SameWindow(span)
     two = isinstance(within, tuple | list) and len(within) == 2
     require("join(..., within=...)", within, two, "two bounds, such as ('-5m', '5m')")
     what = "a bound of join(..., within=...)"

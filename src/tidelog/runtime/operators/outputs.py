@@ -11,7 +11,7 @@ from typing import Any, Final
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.copies import unchanging
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, Portion, Turn
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, Portion, Turn
 
 _FIRST: Final = 16
 """The first buffers, all of which are checked."""
@@ -112,6 +112,12 @@ class Outputs:
         self._size_bytes = self._measured = 0
         self._look_at = self._look
         return batch
+
+    def step(self, most: int) -> Iterator[Batch]:
+        """A buffer and a `PAUSE`, where `most` records or more were gathered or it is due."""
+        if len(self.records) >= most or self.due:
+            yield self.cut()
+            yield PAUSE
 
     def take(self, made: Iterable[Any], time: int | None = None) -> Iterator[Batch]:
         """Gather all of `made`, with this event time; yields buffers as they are due."""

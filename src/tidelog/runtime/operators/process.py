@@ -5,6 +5,7 @@ from itertools import chain
 from typing import Any, cast
 
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
+from tidelog.runtime.operators.late_records import has_passed, on_time
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.turn import PAUSE
@@ -126,16 +127,9 @@ class Process(Operator):
         """The records that are not late, and for a side output those that are."""
         if self._time_mode != "event" or batch.times is None:
             return batch, None
-        event_time = self._backend.event_time
-        if event_time.ahead:
-            fields = zip(batch.times, batch.groups, strict=True)
-            on_time = [time > event_time.of(group) for time, group in fields]
-        else:
-            passed = event_time.watermark
-            on_time = [time > passed for time in batch.times]
-        kept, late = batch.divided(on_time, self._late)
+        kept, late = on_time(batch, batch.times, self._backend.event_time, has_passed, self._late)
         self.late_records += len(batch.records) - len(kept.records)
-        return kept, None if self._late is None else late
+        return kept, late
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:

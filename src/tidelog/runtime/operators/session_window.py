@@ -14,10 +14,14 @@ from itertools import chain, compress, islice
 from typing import Any, Final, cast
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
-from tidelog.errors import ConfigError
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
+from tidelog.runtime.operators.late_records import event_times
+from tidelog.runtime.operators.operator import (
+    TIMERS_PER_STEP,
+    Operator,
+    OperatorContext,
+)
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import Firing
 from tidelog.runtime.operators.turn import PAUSE, REST
@@ -64,19 +68,15 @@ class SessionWindow(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        if keyed.times is None:
-            raise ConfigError(
-                "session window on a stream without event time",
-                action="call .event_time(...) before .key_by(...)",
-            )
+        times = event_times(keyed, "session window")
         state = self._sessions.prefix
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
         heads = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))
         again: list[tuple[bytes, int]] = []
-        on_time = self._add(rows, keyed, heads, again)
+        on_time = self._add(rows, times, keyed.records, heads, again)
         self._sessions.by_key.put_many({row: held for row, held in heads.items() if held})
         if self._firing.updates:
-            again = list(compress(zip(rows, keyed.times, strict=True), on_time))
+            again = list(compress(zip(rows, times, strict=True), on_time))
         kept, late = keyed.divided(on_time, self._firing.late)
         self._keep(kept)
         changed = self._emit_changed(heads, again) if again else ()
@@ -86,7 +86,12 @@ class SessionWindow(Operator):
         return changed if self._firing.late is None else chain((late,), changed)
 
     def _add(
-        self, rows: list[bytes], batch: KeyedBatch, heads: _Heads, again: list[tuple[bytes, int]]
+        self,
+        rows: list[bytes],
+        times: list[int],
+        records: list[Any],
+        heads: _Heads,
+        again: list[tuple[bytes, int]],
     ) -> list[bool]:
         """Add records to the sessions of their rows; for each whether it was on time.
 
@@ -96,9 +101,9 @@ class SessionWindow(Operator):
         event_time = self._backend.event_time
         # A session whose last record is later has not fired, whichever its key group.
         open_from = max([event_time.watermark, *event_time.ahead.values()]) - gap + 1
-        values = self._values_of(batch.records)
+        values = self._values_of(records)
         on_time = [True] * len(rows)
-        fields = enumerate(zip(rows, cast("list[int]", batch.times), values, strict=True))
+        fields = enumerate(zip(rows, times, values, strict=True))
         for at, (row, time, value) in fields:
             held = heads[row]
             if held and held[_START] <= time <= held[_LAST] + gap and held[_LAST] > open_from:
@@ -174,7 +179,7 @@ class SessionWindow(Operator):
             for row in (yield from self._fire_rows([*times], outputs)):
                 # A barrier may pass while it fires, and has to find a timer.
                 self._timers.register_many(times[row], [row[:2] + row[ROW_PREFIX_BYTES:]])
-            yield from _cut(outputs)
+            yield from outputs.step(TIMERS_PER_STEP)
         expired = self._timers.expired_rows(event_time.watermark, event_time.ahead)
         fired = chain.from_iterable(expired)
         while some := list(islice(fired, self.keys_at_once)):
@@ -185,7 +190,7 @@ class SessionWindow(Operator):
                 yield from self._fire_held(row, held, due, outputs)
                 self._sessions.by_key.put(row, held if len(held) > _EMPTY else None)
             self._timers.delete_many(some)
-            yield from _cut(outputs)
+            yield from outputs.step(TIMERS_PER_STEP)
         if outputs.records:
             yield outputs.cut()
 
@@ -322,9 +327,3 @@ class AggregateSessions(SessionWindow):
         key, end = decode_key(row[ROW_PREFIX_BYTES:]), session.last + self._gap_ms
         outputs.records.append((key, session.start, end, *values))
         return iter(())
-
-
-def _cut(outputs: Outputs) -> Iterator[Batch]:
-    if len(outputs.records) >= TIMERS_PER_STEP or outputs.due:
-        yield outputs.cut()
-        yield PAUSE

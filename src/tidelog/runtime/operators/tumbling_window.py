@@ -13,7 +13,6 @@ from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
-from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import AggregateWindow, Combine
 from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import EventTime
@@ -97,7 +96,7 @@ class TumblingWindow(AggregateWindow):
             while windows := opened.take(start, TIMERS_PER_STEP):
                 self._values.check_new([value for _, value in windows])
                 outputs.records += [(decode_key(key[2:]), start, value) for key, value in windows]
-                yield from _cut(outputs)
+                yield from outputs.step(TIMERS_PER_STEP)
             opened.close(start)
         yield from self._fire_rows(outputs, event_time.watermark, event_time.ahead)
         if outputs.records:
@@ -109,7 +108,7 @@ class TumblingWindow(AggregateWindow):
         timers = chain.from_iterable(self._timers.expired_rows(limit_ms, ahead))
         while some := list(islice(timers, min(_ROWS_AT_ONCE, TIMERS_PER_STEP))):
             outputs.records += self._taken(some)
-            yield from _cut(outputs)
+            yield from outputs.step(TIMERS_PER_STEP)
 
     def _taken(self, timers: list[bytes]) -> list[tuple[Any, int, Any]]:
         """The windows of these timers, whose rows are gone with them."""
@@ -126,9 +125,3 @@ class TumblingWindow(AggregateWindow):
             # Without a row its value was None at a flush; a newer one is yet to come from memory.
             if value is not None or not self._open.has(start, key)
         ]
-
-
-def _cut(outputs: Outputs) -> Iterator[Batch]:
-    if len(outputs.records) >= TIMERS_PER_STEP or outputs.due:
-        yield outputs.cut()
-        yield PAUSE

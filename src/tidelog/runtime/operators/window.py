@@ -21,10 +21,14 @@ from itertools import chain, islice
 from typing import Any, Final, cast
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
-from tidelog.errors import ConfigError
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
-from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
+from tidelog.runtime.operators.late_records import event_times
+from tidelog.runtime.operators.operator import (
+    TIMERS_PER_STEP,
+    Operator,
+    OperatorContext,
+)
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.turn import PAUSE, REST
@@ -89,12 +93,7 @@ class _Window(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        if keyed.times is None:
-            raise ConfigError(
-                "window on a stream without event time",
-                action="call .event_time(...) before .key_by(...)",
-            )
-        kept, late = self._divided(keyed)
+        kept, late = self._divided(keyed, event_times(keyed, "window"))
         if kept.records:
             self._add(kept)
         changed = () if self._firing.once else self._changed(kept)
@@ -103,9 +102,9 @@ class _Window(Operator):
         self.late_records += len(late.records)
         return changed if self._firing.late is None else chain((late,), changed)
 
-    def _divided(self, batch: KeyedBatch) -> tuple[KeyedBatch, SideBatch | None]:
+    def _divided(self, batch: KeyedBatch, times: list[int]) -> tuple[KeyedBatch, SideBatch | None]:
         """(records with a window that is not over; late ones)."""
-        times, event_time = cast("list[int]", batch.times), self._backend.event_time
+        event_time = self._backend.event_time
         last_end, lateness = self._span.last_end, self._firing.lateness_ms
         if not event_time.ahead and last_end(min(times)) + lateness > event_time.watermark:
             return batch, None

@@ -237,8 +237,7 @@ class UnflushedTimers:
     def spill(self, most: int) -> None:
         """Turn at most so many timers into rows: a flush takes them."""
         first = max(0, len(self._heap) - most)
-        for time, key in self._heap[first:]:
-            self._timers.register_many(time, [key])
+        self._timers.register_each(self._heap[first:])
         del self._heap[first:]  # the last elements of a heap may go
 
 
