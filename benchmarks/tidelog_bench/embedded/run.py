@@ -60,7 +60,7 @@ class RunSpec:
     parallelism: int = 1
     key_groups: int = DEFAULT_KEY_GROUPS
     retain: int = 3
-    """Checkpoints kept."""
+    """How many of the newest checkpoints are retained."""
     seed: int = 1
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the job."""

@@ -200,7 +200,7 @@ def test_a_materialization_during_a_checkpoint_does_not_take_its_log_away(tmp_pa
 def test_a_checkpoint_that_is_durable_though_its_answer_was_lost_keeps_its_objects(
     tmp_path: Path, changelog: bool
 ) -> None:
-    """It was given up, and it is what the next start resumes from."""
+    """The job has aborted this checkpoint, and the next start resumes from it."""
 
     async def steps(job: Incarnation, store: SteerableStore) -> None:
         write(job, 1)

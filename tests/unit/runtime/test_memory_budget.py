@@ -88,7 +88,7 @@ def test_large_rows_stay_within_the_budget_but_for_one_batch(
 
 
 def test_the_records_of_one_key_of_a_join_stay_within_the_budget(tmp_path: Path) -> None:
-    """Those that come later read them all, many at a time."""
+    """Each later record of the other stream reads all of them, many at a time."""
     rows, size, budget = 12_500, 4096, LEAST_MEMORY
     pairs: Counter[int] = Counter()
     job = Job("hot-key")

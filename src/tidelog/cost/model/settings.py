@@ -34,7 +34,7 @@ class Settings:
     processes: int = 1
     checkpoint_interval: float = Schedule().interval
     retain: int = 3
-    """Checkpoints kept."""
+    """How many of the newest checkpoints are retained."""
     restores_per_month: float = 30.0
     sources: int | None = None
     """Subtasks of sources, over all processes; None: as many as have keyed state."""

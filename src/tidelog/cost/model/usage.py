@@ -61,7 +61,7 @@ class Usage:
 
     @property
     def uploaded_per_s(self) -> float:
-        """Bytes uploaded."""
+        """Bytes of all objects uploaded in a second."""
         return sum(flow.bytes_per_s for flow in self.flows)
 
     @property

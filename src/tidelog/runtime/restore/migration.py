@@ -225,7 +225,9 @@ def _each(records: Any, convert: Callable[[Any], Any]) -> Any:
 
 
 def _at(elements: slice) -> Callable[[Any, Callable[[Any], Any]], Any]:
-    """Of a list that the operator has made, with values of the user's among its elements."""
+    """Converts these elements of a row that is a list: the user's values. The others are the
+    operator's own.
+    """
 
     def change(row: list[Any], convert: Callable[[Any], Any]) -> Any:
         row[elements] = map_all(convert, row[elements])

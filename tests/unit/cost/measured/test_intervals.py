@@ -142,7 +142,7 @@ WITHIN = 0.1
 
 
 def check_peaks(found: OperatorReport) -> None:
-    """Of the operator and of each subtask; what single intervals hold of it varies more."""
+    """The peaks of an operator's log and of each subtask's are predicted within `WITHIN`."""
     assert found.compared == len(found.subtasks) == 2
     assert found.peak is not None and found.peak.ratio == pytest.approx(1, abs=WITHIN)
     assert found.interval_s == pytest.approx(INTERVAL_S, rel=0.01)

@@ -137,8 +137,11 @@ final class DriverSide(
         case part: Part if !held.take(part.bytes.length.toLong) =>
           metrics.partsRefused.inc()
           Answer.Full
+        case part: Part =>
+          metrics.parts.inc()
+          state.deliver(part)
+          Answer.Received
         case other =>
-          if (other.isInstanceOf[Part]) metrics.parts.inc()
           state.deliver(other)
           Answer.Received
       }
