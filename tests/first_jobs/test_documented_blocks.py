@@ -66,7 +66,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_printed_program_is_run_somewhere() -> None:
     text = Path(__file__).read_text()
-    here = {block for block in BLOCKS if f'names_of("{block}"' in text}
+    here = {block for block in BLOCKS if f'names_of("{block}"' in text} | set(PRINTED)
     assert set(BLOCKS) == here | set(RUN_ELSEWHERE)
     assert not here & set(RUN_ELSEWHERE)
     assert [path for path in RUN_ELSEWHERE.values() if not (ROOT / path).is_file()] == []
@@ -168,38 +168,32 @@ TRAFFIC = [(0, 5), (20, 7), (70, 1), (301, 9), (310, 9), (900, 4)]
 """Seconds and bytes of requests."""
 
 
-def printed(capsys: pytest.CaptureFixture[str], job: Job, here: Path) -> list[Any]:
-    """What a job prints of the traffic of one server."""
-    rows = [{"server": "a", "time_ms": at * 1000, "bytes": n} for at, n in TRAFFIC]
-    add_rows(here / "logs" / "1.jsonl", rows)
-    run(job, here / "store")
-    return list(map(literal_eval, capsys.readouterr().out.splitlines()))
-
-
-def test_a_mean_is_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, names_of("windows 0")["job"], here)
-    assert found == [("a", 35 / 6)]
-
-
-def test_tumbling_windows_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, names_of("windows 1")["job"], here)
-    assert found == [("a", 0, 31), ("a", 600_000, 4)]
-
-
-def test_sliding_windows_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, names_of("windows 2")["job"], here)
-    assert found == [
+PRINTED: dict[str, list[Any]] = {
+    "windows 0": [("a", 35 / 6)],
+    "windows 1": [("a", 0, 31), ("a", 600_000, 4)],
+    "windows 2": [
         *[("a", -300_000, 7), ("a", 0, 9), ("a", 300_000, 9)],
         *[("a", 600_000, 4), ("a", 900_000, 4)],
-    ]
-
-
-def test_sessions_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, names_of("windows 3")["job"], here)
-    assert found == [
+    ],
+    "windows 3": [
         *[("a", 0, 50_000, 2), ("a", 70_000, 100_000, 1)],
         *[("a", 301_000, 340_000, 2), ("a", 900_000, 930_000, 1)],
-    ]
+    ],
+    "windows 6": [("a", [5, 7]), ("a", [1]), ("a", [9, 9]), ("a", [4])],
+    "windows 7": [("a", 0, [9, 9]), ("a", 600_000, [4])],
+    "windows 8": [0, 20_000, 70_000, 301_000, 900_000],
+}
+"""What the programs of the page print of this traffic of one server."""
+
+
+@pytest.mark.parametrize("block", PRINTED)
+def test_windows_and_reductions_print_what_comes_out(
+    block: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [{"server": "a", "time_ms": at * 1000, "bytes": n} for at, n in TRAFFIC]
+    add_rows(here / "logs" / "1.jsonl", rows)
+    run(names_of(block)["job"], here / "store")
+    assert list(map(literal_eval, capsys.readouterr().out.splitlines())) == PRINTED[block]
 
 
 def test_windows_of_a_hundred_records_are_printed(
@@ -223,25 +217,6 @@ def test_windows_take_late_records_for_an_hour(here: Path) -> None:
     assert [value for _, start, value in sums if start == 0] == [1]
     assert [value for _, start, value in sums if start == 10 * MINUTE_MS] == [8]
     assert rows_of(here / "late") == [{"server": "a", "time_ms": MINUTE_MS, "bytes": 6}]
-
-
-def test_the_records_of_sessions_are_printed(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = printed(capsys, names_of("windows 6")["job"], here)
-    assert found == [("a", [5, 7]), ("a", [1]), ("a", [9, 9]), ("a", [4])]
-
-
-def test_the_largest_requests_are_printed(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = printed(capsys, names_of("windows 7")["job"], here)
-    assert found == [("a", 0, [9, 9]), ("a", 600_000, [4])]
-
-
-def test_the_first_request_of_each_size_is_printed(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = printed(capsys, names_of("windows 8")["job"], here)
-    assert found == [0, 20_000, 70_000, 301_000, 900_000]
 
 
 def test_late_records_go_to_their_side_output(here: Path) -> None:

@@ -2,8 +2,6 @@
 reaches no other, and none ends a job as if its data were over."""
 
 import asyncio
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -83,22 +81,6 @@ def test_every_subtask_has_a_rule_of_its_own(tmp_path: Path) -> None:
     found.sink(Callback(counted.append))
     run(job, tmp_path / "store", parallelism=4)
     assert set(counted) == {1}
-
-
-def test_what_follows_an_aggregate_cannot_change_its_state(tmp_path: Path) -> None:
-    totals: list[Any] = []
-
-    def empty(update: tuple[str, list[int]]) -> int:
-        count = len(update[1])
-        update[1].clear()
-        return count
-
-    job = Job("updates")
-    keyed = job.source(Replayable(range(20_000))).key_by(lambda n: "all")
-    updates = keyed.aggregate(lambda n: [n], lambda a, b: a + b, emit_updates=True)
-    updates.map(empty).sink(Callback(totals.append))
-    run(job, tmp_path / "store", buffer_records=500)
-    assert totals[-1] == 20_000
 
 
 def reused(records: Iterable[Any]) -> Iterator[dict[str, int]]:
@@ -184,17 +166,6 @@ def test_what_nobody_can_change_may_be_given_twice(tmp_path: Path) -> None:
     assert len(found) == 750
 
 
-@pytest.mark.parametrize("time", ["event", "processing"])
-def test_a_row_of_a_table_may_be_given_for_many_records(
-    time: Literal["event", "processing"], tmp_path: Path
-) -> None:
-    found: list[Any] = []
-    job = Job("rows")
-    enriched(job, lambda n, row: row, time).sink(Callback(found.append))
-    run(job, tmp_path / "store")
-    assert len(found) == 100 and {row and row["n"] for row in found} <= {0, None}
-
-
 def stop(*_: Any) -> Any:
     raise StopIteration
 
@@ -255,36 +226,3 @@ def test_a_function_of_a_sink_that_stops_exits_or_cancels_has_failed(
     job.source(NUMBERS).sink(sinks[sink])
     with pytest.raises(TidelogError, match=r"StopIteration|SystemExit|CancelledError"):
         run(job, tmp_path / "store")
-
-
-PROGRAM = """
-import sys
-
-from tidelog import Callback, Job, Replayable
-
-
-def leave(n):
-    if n == 50:
-        sys.exit(0)
-    return n
-
-
-def job():
-    job = Job("leaving")
-    job.source(Replayable(range(100))).map(leave).sink(Callback(print))
-    return job
-"""
-
-
-def test_a_command_whose_job_exits_by_itself_fails(tmp_path: Path) -> None:
-    (tmp_path / "leaving.py").write_text(PROGRAM)
-    ran = subprocess.run(
-        [sys.executable, "-m", "tidelog", "run", "leaving:job", "--store", "store"],
-        cwd=tmp_path,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 1
-    assert "map; expected to return; found SystemExit: 0" in ran.stderr

@@ -17,7 +17,6 @@ from tidelog import (
     ObjectNotFoundError,
     StoreUnreachableError,
 )
-from tidelog.connectors.kafka.client import library
 
 
 def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:
@@ -79,28 +78,6 @@ def test_a_job_waits_for_brokers_that_went_away_and_not_for_ever(
         assert "goes on from its last checkpoint (a retry is safe)" in str(error.value)
 
 
-def test_a_topic_that_is_not_there_is_an_error(topics: Topics, tmp_path: Path) -> None:
-    with pytest.raises(ObjectNotFoundError) as error:
-        read(source(topics, topics.new(), "no-such-topic"), tmp_path)
-    assert f"topic 'no-such-topic' in Kafka at {topics.bootstrap}" in str(error.value)
-    assert "Unknown topic" in str(error.value) and "create the topic" in str(error.value)
-
-
-def test_a_topic_that_is_deleted_under_a_job_is_an_error(topics: Topics, tmp_path: Path) -> None:
-    topic = topics.new()
-    topics.write(topic, ["a"])
-
-    def deleted(found: list[KafkaRecord]) -> bool:
-        if found and not gone:
-            topics.delete(topic)
-            gone.append(True)
-        return False
-
-    gone: list[bool] = []
-    with pytest.raises(ObjectNotFoundError, match=f"topic '{topic}'"):
-        read(source(topics, topic, rediscover_s=0.2), tmp_path, deleted)
-
-
 def stopped_at(topics: Topics, store: Path, partitions: int = 1) -> str:
     """A topic of which a job has read ten messages of the last partition."""
     topic = topics.new(partitions)
@@ -129,27 +106,6 @@ def test_a_topic_that_was_made_again_is_an_error_and_no_new_beginning(
     assert "--allow-dropped-state" in str(error.value) and "do not retry" in str(error.value)
 
 
-def test_a_topic_that_was_made_again_with_fewer_partitions_is_an_error(
-    topics: Topics, tmp_path: Path
-) -> None:
-    topic = stopped_at(topics, tmp_path, partitions=2)
-    made_again(topics, topic, 1)
-    with pytest.raises(ObjectNotFoundError) as error:
-        read(source(topics, topic), tmp_path)
-    assert f"topic '{topic}', partition 1" in str(error.value)
-    assert "partition 1, offset 10" in str(error.value)
-    assert "found 1 partition of the topic: the topic was made again" in str(error.value)
-
-
-def test_a_topic_that_the_source_does_not_name_any_more_is_an_error(
-    topics: Topics, tmp_path: Path
-) -> None:
-    topic, other = stopped_at(topics, tmp_path), topics.new()
-    with pytest.raises(ObjectNotFoundError, match="no such topic among those of the source"):
-        read(source(topics, other), tmp_path)
-    assert values(read(source(topics, topic, other, stop="latest"), tmp_path)) == []
-
-
 @pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
 def test_messages_that_retention_has_removed_are_an_error_unless_the_user_goes_on(
     topics: Topics, tmp_path: Path, policy: Any, caplog: pytest.LogCaptureFixture
@@ -169,25 +125,6 @@ def test_messages_that_retention_has_removed_are_an_error_unless_the_user_goes_o
     assert values(read(again, tmp_path)) == (left if policy == "earliest" else [])
     (text,) = events(caplog, "kafka_offset_missing")
     assert f"topic '{topic}', partition 0 has no offset 10 any more" in text
-
-
-def test_offsets_that_the_group_does_not_take_are_logged_and_stop_nothing(
-    topics: Topics, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A group with members takes no offsets of others."""
-    topic = topics.new()
-    topics.write(topic, ["a"])
-    settings = {"bootstrap.servers": topics.bootstrap, "group.id": "members"}
-    member = library().Consumer(settings)
-    member.subscribe([topic])
-    while not member.assignment():
-        member.poll(0.1)
-
-    def refused(found: list[KafkaRecord]) -> bool:
-        return bool(found and events(caplog, "kafka_offsets_not_committed"))
-
-    assert values(read(source(topics, topic, group="members"), tmp_path, refused)) == ["a"]
-    member.close()
 
 
 BROKEN = ['{"n":0}', "no json", '{"n":2}', '{"n":3', '{"n":4}']
@@ -233,12 +170,3 @@ def test_messages_that_a_function_does_not_take_go_to_the_dead_letters(
     assert headers["trace"] == b"7" and headers["tidelog.topic"] == topic.encode()
     assert (headers["tidelog.partition"], headers["tidelog.offset"]) == (b"0", b"1")
     assert b"ValueError: invalid literal" in headers["tidelog.error"]
-
-
-def test_dead_letters_that_nobody_takes_stop_the_job(topics: Topics, tmp_path: Path) -> None:
-    topic = topics.new()
-    topics.write(topic, ["no number"])
-    nowhere = DeadLetterTopic("no-such-dead-letters")
-    client = {"topic.metadata.propagation.max.ms": 0}
-    with pytest.raises(ObjectNotFoundError, match="dead-letter topic 'no-such-dead-letters'"):
-        read(source(topics, topic, value=int, on_error=nowhere, client=client), tmp_path)

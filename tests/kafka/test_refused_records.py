@@ -9,9 +9,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.kafka.test_sink import Job
 from tests.support.kafka import Topics
-from tidelog import ConfigError, DeadLetterTopic, StorageError, UserFunctionError
-from tidelog.connectors.kafka.client import Cluster
-from tidelog.connectors.kafka.writing.topics import TopicAdmin
+from tidelog import DeadLetterTopic, StorageError, UserFunctionError
 from tidelog.ids import CheckpointId
 
 ONE = CheckpointId(1)
@@ -35,10 +33,6 @@ def set_config(topics: Topics, topic: str, **config: str) -> None:
     topics.admin.incremental_alter_configs([change])[change].result(60)
 
 
-def parts(record: tuple[int, str | None, str]) -> dict[str, Any]:
-    return {"partition": record[0], "key": record[1], "value": record[2]}
-
-
 OPTIONS: dict[str, Any] = {
     "partition": lambda r: r[0],
     "key": lambda r: r[1],
@@ -60,20 +54,6 @@ def test_a_record_that_its_topic_would_refuse_is_refused_when_it_is_written(
     ):
         with pytest.raises(UserFunctionError, match=told):
             writer.write([record])
-
-
-def test_a_record_for_a_topic_that_is_chosen_is_refused_before_a_checkpoint_has_it(
-    topics: Topics, cleanup: Any
-) -> None:
-    job = Job(topics)
-    cleanup(job)
-    other = topics.new(1)
-    options = OPTIONS | {"partition": lambda r: r[0]}
-    writer = job.start(0, **options)
-    writer._messages._topic = lambda r: other
-    writer.write([(0, "k", "a"), (7, "k", "b"), (0, "k", "c")])
-    with pytest.raises(UserFunctionError, match=r"partition .*expected 0 to 0.*found 7"):
-        writer.pre_commit(ONE)
 
 
 def refused_later(topics: Topics, job: Job) -> bytes:
@@ -130,25 +110,3 @@ def test_a_refused_record_is_let_go_of_and_all_others_are_moved_once(
         assert headers["tidelog.topic"] == job.topic.encode()
         assert headers["tidelog.staged"].endswith(b".staging/0/17")
         assert b"INVALID_RECORD" in headers["tidelog.error"]
-
-
-def test_the_staging_topic_takes_what_its_target_takes(topics: Topics, cleanup: Any) -> None:
-    job = Job(topics, topics.new(1))
-    cleanup(job)
-    writer = job.start(0)
-    writer.write(["small"])
-    owed = writer.pre_commit(ONE)
-    job.close()
-    set_config(topics, job.topic, max_message_bytes="4000000")
-    large = {"message.max.bytes": 4_000_000}
-    writer = job.start(1, owed, client=large)
-    writer.write(["x" * 3_000_000])
-    writer.commit(writer.pre_commit(TWO))
-    settings = TopicAdmin(Cluster(topics.bootstrap)).settings(f"{job.stem}.staging")
-    assert int(settings["max.message.bytes"]) > 4_000_000
-    assert [len(m.value()) for m in topics.read(job.topic, 2)] == [5, 3_000_000]
-
-
-def test_what_is_done_with_refused_records_is_one_of_three(topics: Topics) -> None:
-    with pytest.raises(ConfigError, match="on_refused"):
-        Job(topics).start(0, on_refused="ignore")

@@ -8,12 +8,9 @@ import pytest
 from tests.support.kafka import Topics
 from tidelog import KafkaSink, SinkContext, SinkWriter
 from tidelog.connectors.kafka.client import library
-from tidelog.connectors.kafka.writing import producing, staging_topics
-from tidelog.connectors.kafka.writing import topics as sink_topics
 from tidelog.errors import (
     FencedError,
     ObjectNotFoundError,
-    StoreUnreachableError,
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId, Generation
@@ -131,17 +128,6 @@ def test_subtasks_that_are_no_more_have_their_records_moved_and_partitions_grow(
     assert len(job.shown()) == 7
 
 
-def test_a_range_is_moved_in_parts_where_it_takes_long(
-    job: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tidelog.connectors.kafka.writing.mover._PART_S", -1)
-    writer = job.start(1)
-    writer.commit(pre_committed(writer, *"abcd"))
-    assert job.shown() == list("abcd")
-    commits = job.topics.read(f"{job.stem}.commits", 5)
-    assert b'"1-a":2' in commits[2].value() and b'"1-a":4' in commits[4].value()
-
-
 def test_records_of_long_ago_wait_in_staging_as_long_as_others(job: Job) -> None:
     writer = job.start(1, timestamp=lambda record: 1_000, key=lambda record: "k")
     writer.commit(pre_committed(writer, "a"))
@@ -184,13 +170,3 @@ def test_nobody_makes_a_topic_that_is_missing_unless_asked(topics: Topics, topic
         writer.write(["a"])
         writer.pre_commit(CheckpointId(1))
     assert "absent" not in topics.admin.list_topics(timeout=60).topics
-
-
-def test_a_cluster_that_is_away_is_an_error_that_names_it(
-    no_broker: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (producing, staging_topics, sink_topics):
-        monkeypatch.setattr(module, "PATIENCE_S", 0.3)
-    context = SinkContext("job", "sink", 0, 1, Generation(1), "a")
-    with pytest.raises(StoreUnreachableError, match=r"Kafka at 127\.0\.0\.1:1"):
-        KafkaSink("out", bootstrap=no_broker).open(context)

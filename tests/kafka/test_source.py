@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.first_jobs.programs import run
 from tests.kafka.jobs import read, values
 from tests.support.kafka import Topics
-from tidelog import Callback, ConfigError, Job, KafkaRecord, KafkaSource
+from tidelog import KafkaRecord, KafkaSource
 from tidelog.connectors.kafka.client import library
-from tidelog.state.objects.classes import RecordTypes
-from tidelog.state.objects.encoding import decode_records, encode_records
 
 
 def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:
@@ -106,44 +103,6 @@ def slots(store: Path) -> int:
     return max(map(int, names), default=0)
 
 
-def test_new_partitions_are_found_while_the_job_runs(topics: Topics, tmp_path: Path) -> None:
-    topic = topics.new()
-
-    def grows(found: list[KafkaRecord]) -> bool:
-        if slots(tmp_path) > 3 and not grown:
-            topics.grow(topic, 3)
-            topics.write(topic, ["new"], partition=2)
-            grown.append(True)
-        return bool(found)
-
-    grown: list[bool] = []
-    reading = source(topics, topic, start="latest", rediscover_s=0.1)
-    assert values(read(reading, tmp_path, grows)) == ["new"]
-
-
-def test_a_partition_that_waits_for_another_ones_time_holds_it_up_in_no_way(
-    topics: Topics, tmp_path: Path
-) -> None:
-    """More waits there than is held: it is paused, and read on when its time has come."""
-    topic, many = topics.new(2), 30_000
-    topics.write(topic, map(str, range(many)), partition=0, timestamp=9_000_000)
-    for time in range(3):
-        topics.write(topic, [str(time)] * many, partition=1, timestamp=(1 + time) * 1_000_000)
-    found: list[KafkaRecord] = []
-    job = Job("in step")
-    (
-        job.source(source(topics, topic, stop="latest"))
-        .event_time(lambda record: record.timestamp, max_delay_ms=0, max_ahead_ms=1_000)
-        .sink(Callback(found.append))
-    )
-    run(job, tmp_path)
-    ahead = [record.offset for record in found if record.partition == 0]
-    assert ahead == list(range(many)) and len(found) == 4 * many
-    in_output = [at for at, record in enumerate(found) if record.partition == 0]
-    # One portion is read before its time is known.
-    assert in_output[many // 2] > 3 * many
-
-
 @pytest.mark.parametrize("committed", [True, False])
 def test_transactions_that_were_aborted_are_not_read_unless_wanted(
     topics: Topics, tmp_path: Path, committed: bool
@@ -159,34 +118,3 @@ def test_transactions_that_were_aborted_are_not_read_unless_wanted(
     client = {} if committed else {"isolation.level": "read_uncommitted"}
     found = values(read(source(topics, topic, stop="latest", client=client), tmp_path))
     assert found == (["kept", "last"] if committed else ["kept", "dropped", "last"])
-
-
-def test_records_are_stored_in_flight() -> None:
-    records = [
-        KafkaRecord(b"k", {"n": [1]}, (("trace", b"1"), ("empty", None)), 5, "a", 0, 7),
-        KafkaRecord(None, None, (), -1, "a", 0, 8),
-    ]
-    stored = encode_records(records, RecordTypes())
-    assert decode_records(*stored, RecordTypes()) == records
-
-
-@pytest.mark.parametrize(
-    "options, named",
-    [
-        ({"topics": []}, "topics of a KafkaSource"),
-        ({"topics": "no topic"}, "topics of a KafkaSource"),
-        ({"start": "first"}, "start of a KafkaSource"),
-        ({"start": datetime(2020, 1, 1)}, "a datetime with a time zone"),
-        ({"start": {"a": 1}}, "start of a KafkaSource"),
-        ({"stop": "earliest"}, "stop of a KafkaSource"),
-        ({"value": "avro"}, "value of a KafkaSource"),
-        ({"on_error": "ignore"}, "DeadLetterTopic"),
-        ({"on_missing_offset": "skip"}, "on_missing_offset"),
-        ({"rediscover_s": 0}, "rediscover_s"),
-        ({"client": {"auto.offset.reset": "latest"}}, "use start= and on_missing_offset="),
-        ({"client": {"enable.auto.commit": True}}, "after checkpoints"),
-    ],
-)
-def test_a_wrong_option_is_an_error_at_once(options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        KafkaSource(**{"topics": "a", "bootstrap": "b:9092", **options})

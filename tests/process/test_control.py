@@ -87,41 +87,6 @@ def test_a_job_that_was_asked_for_savepoints_and_stopped_goes_on_without_loss_or
     assert tidelog("verify", run.store, "--engine", "local").exit_code == 0
 
 
-def test_a_drained_job_counts_as_ended(tmp_path: Path) -> None:
-    run, lines = copying(tmp_path)
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: len(run.lines()) > 50, process)
-        assert answer("stop", run.store, "--drain")["drained"]
-        assert run.end(process).returncode == 0
-    kept = run.lines()
-    assert len(set(kept)) == len(kept) < len(lines)
-    run.release()
-    assert "already complete" in run.finish_here().stderr
-    assert run.lines() == kept
-
-
-def test_who_asks_where_no_job_runs_is_told_so(tmp_path: Path) -> None:
-    asked = tidelog("stop", str(tmp_path / "store"))
-    assert asked.exit_code == 1
-    assert "expected a job that runs on this machine; found none" in asked.stderr
-
-
-def test_a_wrong_job_and_a_taken_name_are_refused_and_the_job_goes_on(tmp_path: Path) -> None:
-    run, lines = copying(tmp_path)
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: run.slots() >= 3, process)
-        wrong = tidelog("stop", run.store, "--job", "other")
-        assert wrong.exit_code == 2
-        assert "expected other; found copy" in wrong.stderr
-        assert tidelog("savepoint", run.store, "--name", "one").exit_code == 0
-        taken = tidelog("savepoint", run.store, "--name", "one")
-        assert taken.exit_code == 2
-        assert "a name that no other savepoint of this store has" in taken.stderr
-        run.release()
-        assert run.end(process).returncode == 0
-    assert sorted(run.lines()) == sorted(lines)
-
-
 def test_the_socket_is_the_users_alone_and_goes_with_the_job(tmp_path: Path) -> None:
     run, _ = copying(tmp_path)
     path = socket_of(url(run))
@@ -202,20 +167,3 @@ def test_a_job_killed_during_a_savepoint_loses_and_doubles_nothing(tmp_path: Pat
     run.finish_here()
     assert sorted(run.lines()) == sorted(lines)
     assert tidelog("inspect", run.store, "--deep").exit_code == 0
-
-
-def test_a_savepoint_starts_a_job_on_another_store(tmp_path: Path) -> None:
-    run, lines = copying(tmp_path)
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: len(run.lines()) > 50, process)
-        answer("stop", run.store, "--savepoint", "move", "--format", "canonical")
-        run.end(process)
-    moved = Run(tmp_path, run.job, run.options, store=str(tmp_path / "elsewhere"))
-    moved.release()
-    done = moved.finish_here("--from", f"{run.store}@move", "--table", "memory")
-    assert "already complete" in moved.finish_here("--from", f"{run.store}@move").stderr
-    assert done.returncode == 0
-    assert sorted(moved.lines()) == sorted(lines)
-    refused = tidelog(*moved.command[3:], "--from", f"{run.store}@move", "--claim")
-    assert refused.exit_code == 2
-    assert "expected a checkpoint in the job's own store" in refused.stderr

@@ -62,25 +62,6 @@ def test_too_few_open_files_are_told_with_the_limit_and_what_is_needed(tmp_path:
     assert "open files" in errors and "ulimit -n" in errors and "for each subtask" in errors
 
 
-def test_a_job_may_have_as_many_files_as_the_system_lets_it(tmp_path: Path) -> None:
-    """The limit that a shell gives is often a small part of the one that holds."""
-    process = command(tmp_path, "--store", "store", "--parallelism", "8", files=500)
-    time.sleep(3)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
-    assert process.returncode == 130
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
-def test_a_directory_that_nobody_may_write_to_is_told_as_that(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir(mode=0o555)
-    process = command(tmp_path, "--store", "closed/store")
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "check its owner and mode" in errors and "credentials" not in errors
-
-
 @pytest.mark.parametrize("tenths", more_in_depth([1, 3, 6, 10], range(21)))
 def test_an_interrupt_ends_a_command_with_130_at_any_moment(tenths: int, tmp_path: Path) -> None:
     process = command(tmp_path, "--store", "store")

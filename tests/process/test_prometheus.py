@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tidelog
+from tests.support.pipelines import running
 from tests.support.prometheus import (
     QUERIES,
     RULES,
@@ -81,15 +82,11 @@ class Scraped:
     async def _until(self, over: Any, update: Any = lambda status: None) -> None:
         """Run the job until then, from where it was."""
         self.runner = JobRunner(orders(), self.store, self.config, self.effects)
-        running = asyncio.ensure_future(self.runner.run())
-        try:
+        async with running(self.runner) as task:
             while not over():
-                assert not running.done(), running
+                assert not task.done(), task
                 update(tidelog.status_of(self.runner))
-                await asyncio.wait([running], timeout=0.05)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
+                await asyncio.wait([task], timeout=0.05)
 
     def _materialized(self) -> bool:
         status = tidelog.status_of(self.runner)

@@ -1,21 +1,18 @@
 """`tidelog run` as a process: results, exit codes, reports, fencing, resuming."""
 
 import json
-import os
-import pty
 import random
 import signal
-import socket
 from collections import Counter
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import pytest
 
 from tests.process import harness
 from tests.process.harness import Run, killed_at_last, wait_until
+from tests.support.collector import collector
 from tests.support.depth import one_by_one
+from tests.support.prometheus import free_port
 
 
 def write_lines(run: Run, lines: int = 200, *, last: str = "the end") -> list[str]:
@@ -61,16 +58,6 @@ def test_word_count_of_any_bytes_equals_counter_with_each_word_once(
     words = [record["word"] for record in run.records()]
     assert len(words) == len(set(words))
     assert {record["word"]: record["count"] for record in run.records()} == expected
-
-
-def test_word_count_prints_to_standard_output_without_an_output(tmp_path: Path) -> None:
-    run = Run(tmp_path, "wordcount")
-    (run.input / "a.txt").write_text("tide log tide\n")
-    at = run.command.index("--output")
-    printed = harness.tidelog(*run.command[3:at], *run.command[at + 2 :])
-    assert printed.returncode == 0
-    records = [json.loads(line) for line in printed.stdout.splitlines()]
-    assert {r["word"]: r["count"] for r in records} == {"tide": 2, "log": 1}
 
 
 def test_of_two_processes_on_one_store_the_newer_goes_on_and_the_older_is_fenced(
@@ -125,15 +112,6 @@ def test_a_failing_function_is_named_and_its_job_resumes_once_it_is_fixed(tmp_pa
     assert sorted(run.lines()) == sorted(lines)
 
 
-def test_with_debug_the_traceback_of_the_function_is_printed(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:fragile")
-    write_lines(run, last="the poison")
-    run.release()
-    failed = run.end(run.start("--debug"))
-    assert failed.returncode == 1
-    assert "in parse" in failed.stderr
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
 def test_a_stopped_job_says_where_it_resumes_and_does(
     tmp_path: Path, number: signal.Signals
@@ -165,82 +143,22 @@ def test_a_second_signal_ends_a_job_that_cannot_stop(tmp_path: Path) -> None:
         assert process.wait(harness.GIVE_UP_S) == -signal.SIGINT
 
 
-def test_json_reports_are_lines_of_progress_and_one_result(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:copy", ("--json", "--report-interval", "50ms"))
-    lines = write_lines(run)
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: run.slots() >= 4, process)
-        run.release()
-        done = run.end(process)
-    *progress, result = map(json.loads, done.stdout.splitlines())
-    assert {report["event"] for report in progress} == {"progress"}
-    assert result["event"] == "result"
-    assert result["outcome"] == "finished"
-    assert result["exit_code"] == done.returncode == 0
-    assert result["records_read"] == len(lines)
-    assert result["error"] is None
-    completed = [report["checkpoints"]["completed"] for report in progress]
-    assert completed == sorted(completed)
-    assert result["checkpoints"]["completed"] >= completed[-1] > 0
+def test_a_run_exports_what_it_read_to_its_last_record(tmp_path: Path) -> None:
+    with collector() as there:
+        run = Run(tmp_path, "wordcount", ("--otel-endpoint", there.url))
+        lines = write_lines(run)
+        run.finish_here()
+    read = there.metrics()["tidelog_records_read"].sum.data_points
+    assert [(point.as_int, point.attributes[0].value.string_value) for point in read] == [
+        (len(lines), "wordcount")
+    ]
 
 
-def test_an_error_as_json_has_its_parts(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:fragile", ("--json",))
-    write_lines(run, last="the poison")
-    run.release()
-    result = json.loads(run.end(run.start()).stdout.splitlines()[-1])
-    assert result["outcome"] == "failed"
-    assert result["exit_code"] == 1
-    assert result["error"]["type"] == "UserFunctionError"
-    assert result["error"]["what"] == "parse"
-
-
-def test_metrics_are_served_while_the_job_runs(tmp_path: Path) -> None:
-    port = free_port()
-    run = Run(tmp_path, "tests.process.jobs:copy", ("--metrics-port", str(port), "--quiet"))
+def test_a_run_whose_collector_is_not_there_finishes_and_says_so(tmp_path: Path) -> None:
+    run = Run(tmp_path, "wordcount", ("--otel-endpoint", f"http://127.0.0.1:{free_port()}"))
     write_lines(run)
-
-    def served() -> bool:
-        try:
-            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-                text = answer.read().decode()
-        except URLError:
-            return False
-        return 'tidelog_running{job_name="copy"} 1.0' in text
-
-    with killed_at_last(run.start()) as process:
-        wait_until(served, process)
-        run.release()
-        assert run.end(process).returncode == 0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def test_a_terminal_gets_a_view_that_ends_with_what_to_do_next(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:copy")
-    write_lines(run)
-    terminal, its_end = pty.openpty()
-    with killed_at_last(run.start(stderr=its_end)) as process:
-        os.close(its_end)
-        shown = read_until(terminal, "checkpoints")
-        process.send_signal(signal.SIGINT)
-        shown += read_until(terminal, None)
-        assert process.wait(harness.GIVE_UP_S) == 130
-    assert "copy: running from the start of its input" in shown
-    assert "to resume from" in " ".join(shown.split())
-
-
-def read_until(terminal: int, text: str | None) -> str:
-    """What is shown until the text appears, or until the process has closed the terminal."""
-    shown = b""
-    while text is None or text not in shown.decode(errors="replace"):
-        try:
-            shown += os.read(terminal, 4096)
-        except OSError:  # the other end is closed
-            break
-    return shown.decode(errors="replace")
+    finished = run.finish_here()
+    assert {"word": "line", "count": 200} in run.records()
+    assert finished.stderr.count("metrics do not reach") == 1
+    assert "Connection refused" in finished.stderr
+    assert "Traceback" not in finished.stderr

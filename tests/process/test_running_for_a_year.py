@@ -18,7 +18,6 @@ import pytest
 
 from tests.process.harness import GIVE_UP_S, ROOT
 from tests.support.cli import tidelog
-from tests.support.depth import only_in_depth
 
 PAGE = (ROOT / "docs" / "guides" / "operations.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -170,23 +169,3 @@ def test_every_file_and_command_of_the_page_works_in_the_order_they_are_printed(
     assert {"at", "nl"} <= set(re.findall(r'"(at|nl)"', "".join(map(Path.read_text, rows))))
     unit = machine.root / "etc/systemd/system/revenue.service"
     assert "RestartPreventExitStatus=2 3" in unit.read_text()
-
-
-@only_in_depth("test_run.py's older of two processes on a store ends with this code")
-def test_a_job_that_is_started_elsewhere_ends_with_the_code_that_its_unit_does_not_restart(
-    machine: Machine,
-) -> None:
-    for language, block in BLOCKS:
-        if language != "sh":
-            machine.write(block)
-    unit = machine.root / "etc/systemd/system/revenue.service"
-    machine.run("sudo systemctl enable --now revenue")
-    machine.wait_for_slots(3)
-    old = machine.pid()
-    # Another machine has the port for itself.
-    unit.write_text(unit.read_text().replace(f" --metrics-port {machine.port}", ""))
-    machine.run("sudo systemctl start revenue")
-    machine.wait_for_slots(3)
-    while runs(old):
-        time.sleep(0.05)
-    assert (machine.root / "revenue.exits").read_text().split() == ["3"]

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from tests.support.depth import more_in_depth, one_by_one
-from tests.support.harness import retained_objects
-from tests.support.pipelines import Outside, Portions, config, effects
+from tests.support.harness import assert_nothing_is_left_over
+from tests.support.pipelines import Outside, Portions, config
 from tests.support.pipelines import run as run_job
 from tests.unit.verify.stores import report_on, verdicts
 from tidelog.catalog.inventory import read_inventory
@@ -148,11 +148,6 @@ def checkpoints_of(store: MemoryStore) -> list[Checkpoint]:
     return list(asyncio.run(read_inventory(store)).slots.checkpoints.values())
 
 
-async def check_census(store: MemoryStore) -> None:
-    names, needed = await retained_objects(store, effects())
-    assert set(store._objects) == names | needed
-
-
 def check_output(sources: Sequence[Breaking], sink: Outside) -> None:
     expected = Counter(record for source in sources for record in source.records)
     assert Counter((key[0], split, n) for key, _, split, n in sink.records) == expected
@@ -174,7 +169,7 @@ def test_the_output_is_the_input_in_every_shape(
 ) -> None:
     sources, sink, store = run_through(shapes, build, changelogs)
     check_output(sources, sink)
-    asyncio.run(check_census(store))
+    assert_nothing_is_left_over(store)
 
 
 @pytest.mark.parametrize("shapes", more_in_depth([[1, 21, 4]], [[1, 21, 4], [21, 2, 20]]), ids=str)
@@ -197,7 +192,7 @@ def test_every_checkpoint_of_every_shape_is_sound() -> None:
 def test_rocksdb_tables_are_cut_and_joined() -> None:
     sources, sink, store = run_through([1, 4, 2, 3], union, [True, True, False], table="rocksdb")
     check_output(sources, sink)
-    asyncio.run(check_census(store))
+    assert_nothing_is_left_over(store)
 
 
 def broadcast(job: Job, sources: list[Breaking], sink: Outside) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from tests.support.depth import combined, more_in_depth
-from tests.support.harness import retained_objects
+from tests.support.harness import assert_nothing_is_left_over
 from tests.support.pipelines import Outside, Portions, config, effects
 from tidelog import (
     ExpiredTimerInfo,
@@ -208,5 +208,4 @@ def test_whatever_is_restored_into_whatever_the_output_is_that_of_an_undisturbed
     asyncio.run(through(cell, store, sink))
     assert Counter(sink.records) == undisturbed()
     assert sink.prepared == {}
-    names, needed = asyncio.run(retained_objects(store, effects()))
-    assert set(store._objects) == names | needed
+    assert_nothing_is_left_over(store)

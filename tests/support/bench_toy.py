@@ -1,7 +1,7 @@
 """An experiment that takes no time: what a trial reads follows from its cell, variant and seed.
 
-A cell with `fails` fails for the variant of that name while a file `broken` exists beside it; one
-with `waits` waits until it is killed.
+While the file exists that TIDELOG_TOY_BROKEN names, trials of the variant in it fail; or all wait
+until they are killed, if it says `wait`.
 """
 
 import os
@@ -32,7 +32,7 @@ def measure(trial: Trial) -> Reading:
     at = trial.settings["size"]
     assert isinstance(at, int)
     value = float(at * (2 if trial.variant == "on" else 4) * trial.seed)
-    return Reading({"value_ms": value, "process": float(os.getpid())}, {"line": [(0.0, value)]})
+    return Reading({"value_ms": value}, {"line": [(0.0, value)]})
 
 
 def missing(variant: str) -> str | None:
@@ -62,5 +62,4 @@ ABSENT = Cell({"size": 1}, ("on", "absent"), 0.1)
 EXPERIMENTS = (
     toy("toy-value"),
     toy("toy-absent", cells=lambda size: [ABSENT]),
-    toy("toy-jvm", shares_jvm=True),
 )

@@ -45,6 +45,7 @@ from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
 from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
+from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
 TTL_MS = 5_000
@@ -301,6 +302,13 @@ async def retained_objects(store: ObjectStore, effects: Effects) -> tuple[set[st
         if isinstance(entry, Checkpoint):
             needed |= await reachable(store, checkpoint_objects(entry))
     return names, needed
+
+
+def assert_nothing_is_left_over(store: MemoryStore) -> None:
+    """The store holds its slots and what the checkpoints among them need, and nothing else."""
+    effects = Effects(VirtualClock(), Random(0), InlineOffload())
+    names, needed = asyncio.run(retained_objects(store, effects))
+    assert set(store._objects) == names | needed
 
 
 async def _beside() -> None:

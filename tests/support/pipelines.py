@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -133,6 +134,17 @@ def run(
 ) -> JobResult:
     """Run one incarnation in a loop and virtual time of its own."""
     return asyncio.run(JobRunner(job, store, settings or config(), effects(seed)).run())
+
+
+@asynccontextmanager
+async def running(runner: JobRunner) -> "AsyncIterator[asyncio.Task[JobResult]]":
+    """A job that runs within the block, and is broken off behind it."""
+    task = asyncio.ensure_future(runner.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 def acted_on(

@@ -17,12 +17,8 @@ from tests.support import bench_toy
 from tests.support.cli import tidelog
 from tidelog_bench import experiments as registry
 from tidelog_bench.session import session
-from tidelog_bench.session.children import Child, ChildError
+from tidelog_bench.session.children import ChildError
 from tidelog_bench.session.records import (
-    CutRecord,
-    FailureRecord,
-    SessionRecord,
-    SkipRecord,
     TrialRecord,
     read,
     trials,
@@ -61,14 +57,8 @@ class Inside:
 
 @pytest.fixture(autouse=True)
 def inside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trials take no process, but where a test asks for `processes`."""
+    """Trials take no process of their own."""
     monkeypatch.setattr(session, "Child", Inside)
-
-
-@pytest.fixture
-def processes(inside: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each trial has a process of its own, as outside of tests."""
-    monkeypatch.setattr(session, "Child", Child)
 
 
 @pytest.fixture(autouse=True)
@@ -118,117 +108,6 @@ def test_the_variants_of_a_pair_alternate_and_every_other_pair_is_reversed(tmp_p
     ]
 
 
-def test_each_trial_has_a_process_of_its_own_and_both_of_a_pair_one_seed(
-    tmp_path: Path, processes: None
-) -> None:
-    bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "2", "--seed", "7")
-    found = trials(read(only_session(tmp_path)))
-    assert len({trial.figures["process"] for trial in found}) == 4
-    assert os.getpid() not in {trial.figures["process"] for trial in found}
-    assert {(trial.pair, trial.seed) for trial in found} == {(0, 7), (1, 8)}
-
-
-def test_a_session_begins_with_what_it_ran_on_and_prints_medians_and_ratios(tmp_path: Path) -> None:
-    result = bench(tmp_path, "run", "toy-value", "--quick", "--pairs", "2")
-    first, *_ = read(only_session(tmp_path))
-    assert isinstance(first, SessionRecord)
-    assert first.machine["cores"] == os.cpu_count()
-    assert {"python", "tidelog"} <= first.versions.keys()
-    assert (first.size, first.pairs, first.seed, first.names) == ("quick", 2, 1, ["toy-value"])
-    # Seeds 1 and 2: on reads 2 and 4, off reads 4 and 8.
-    dash = "\N{EN DASH}"
-    assert f"value ms: on 3 (2{dash}4); off 6 (4{dash}8); on / off 0.5x" in result.stdout
-
-
-def test_a_session_of_few_pairs_says_that_they_tell_little(tmp_path: Path) -> None:
-    few = bench(tmp_path, "run", "toy-value", "--pairs", "2", "--only", "size=2")
-    assert {size for size, _, _ in order(only_session(tmp_path))} == {2}
-    said = "2 pairs: too few to tell a difference from noise; that takes 5"
-    assert f"{said}." in few.stderr and said in few.stdout
-    enough = bench(tmp_path, "run", "toy-value", "--pairs", "5", "--only", "size=1")
-    assert "too few to tell" not in enough.output
-
-
-def test_a_session_with_a_limit_cuts_what_does_not_fit_and_resume_runs_it(
-    tmp_path: Path, broken: Path, processes: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken.write_text("wait")
-    monkeypatch.setattr("tidelog_bench.session.plan.QUICK_S", 1.0)
-    result = bench(tmp_path, "run", "toy-value", "toy-absent", "--quick", "--pairs", "2")
-    assert result.exit_code == 0, result.output
-    path = only_session(tmp_path)
-    cut = [record for record in read(path) if isinstance(record, CutRecord)]
-    assert [(record.experiment, record.pair) for record in cut] == [
-        ("toy-value", 0),
-        ("toy-value", 1),
-        ("toy-absent", 0),
-        ("toy-absent", 1),
-    ]
-    assert "on was given up after" in cut[0].reason and "were left for" in cut[1].reason
-    assert "4 pairs were cut for want of time" in result.stdout
-    broken.unlink()
-    monkeypatch.setattr(session, "Child", Inside)
-    monkeypatch.setattr("tidelog_bench.session.plan.QUICK_S", 600.0)
-    result = bench(tmp_path, "run", "--resume", path.stem)
-    assert result.exit_code == 0, result.output
-    assert "cut" not in result.stdout
-    assert len(trials(read(path))) == 6
-
-
-def test_trials_that_share_a_jvm_share_a_process_in_a_quick_session_alone(
-    tmp_path: Path, broken: Path, processes: None
-) -> None:
-    result = bench(tmp_path, "run", "toy-jvm", "--quick", "--pairs", "2")
-    assert result.exit_code == 0, result.output
-    path = only_session(tmp_path)
-    assert len({trial.figures["process"] for trial in trials(read(path))}) == 1
-    path.unlink()
-    # What failed may have left anything: the next trial begins with a new process.
-    broken.write_text("off")
-    bench(tmp_path, "run", "toy-jvm", "--quick", "--pairs", "2")
-    path = only_session(tmp_path)
-    assert len({trial.figures["process"] for trial in trials(read(path))}) == 2
-    path.unlink()
-    broken.unlink()
-    bench(tmp_path, "run", "toy-jvm", "--pairs", "1", "--only", "size=1")
-    found = trials(read(only_session(tmp_path)))
-    assert len({trial.figures["process"] for trial in found}) == len(found)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["toy-value", "--quick", "--only", "size=9"], "size=9"),
-        (["toy-value", "--only", "size"], "KEY=VALUE"),
-        (["toy-vlaue"], "bench list"),
-        (["toy-value", "--quick", "--full"], "exclude each other"),
-        ([], "names of experiments or groups"),
-        (["toy-value", "--resume", "latest"], "everything is taken from the session"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_before_anything_is_written(
-    tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    result = bench(tmp_path, "run", *arguments)
-    assert result.exit_code == 2
-    assert said in result.stderr
-    assert not (tmp_path / "results").exists()
-
-
-def test_a_failed_trial_is_recorded_with_its_output_and_the_others_go_on(
-    tmp_path: Path, broken: Path, processes: None
-) -> None:
-    broken.write_text("off")
-    result = bench(tmp_path, "run", "toy-value", "--quick")
-    assert result.exit_code == 1
-    records = list(read(only_session(tmp_path)))
-    (failure,) = (record for record in records if isinstance(record, FailureRecord))
-    assert failure.variant == "off"
-    assert "last words of the trial" in failure.error
-    assert "ValueError: the toy is broken" in failure.error
-    assert order(only_session(tmp_path)) == [(1, "on", 0)]
-
-
 def test_a_resumed_session_repeats_whole_pairs_and_nothing_that_is_done(
     tmp_path: Path, broken: Path
 ) -> None:
@@ -245,42 +124,6 @@ def test_a_resumed_session_repeats_whole_pairs_and_nothing_that_is_done(
     result = bench(tmp_path, "run", "--resume", "latest")
     assert result.exit_code == 0, result.output
     assert len(order(path)) == 6
-
-
-def test_a_session_does_not_go_on_with_another_source(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench(tmp_path, "run", "toy-value", "--quick")
-    monkeypatch.setattr(
-        "tidelog_bench.session.environment.source_digest", lambda: "0123456789abcdef"
-    )
-    result = bench(tmp_path, "run", "--resume", "latest")
-    assert result.exit_code == 2
-    assert "source of the library" in result.stderr and "begin a new session" in result.stderr
-
-
-def test_what_cannot_run_here_is_skipped_with_its_reason(tmp_path: Path) -> None:
-    result = bench(tmp_path, "run", "toy-absent", "--quick")
-    assert result.exit_code == 0, result.output
-    assert "toy-absent absent: skipped, not on a Sunday" in result.stdout
-    skipped = [r for r in read(only_session(tmp_path)) if isinstance(r, SkipRecord)]
-    assert skipped == [
-        SkipRecord(experiment="toy-absent", variant="absent", reason="not on a Sunday")
-    ]
-    assert order(only_session(tmp_path)) == [(1, "on", 0)]
-
-
-def test_a_line_cut_off_by_a_crash_is_no_record(tmp_path: Path) -> None:
-    result = bench(tmp_path, "run", "toy-value", "--quick", "--json")
-    path = only_session(tmp_path)
-    # What is printed with --json are the records themselves.
-    printed, written = (text.splitlines() for text in (result.stdout, path.read_text()))
-    assert list(map(json.loads, printed)) == list(map(json.loads, written))
-    whole = list(read(path))
-    path.write_bytes(path.read_bytes() + b'{"kind":"trial","meas')
-    assert list(read(path)) == whole
-    bench(tmp_path, "run", "--resume", path.stem)
-    assert len(trials(read(path))) == 2
 
 
 def test_a_killed_session_takes_its_trial_with_it_and_goes_on(tmp_path: Path) -> None:
@@ -329,31 +172,6 @@ def _trial_of(parent: int) -> int:
         for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
             if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return int(child)
-
-
-def test_list_says_what_is_compared_and_what_is_missing(tmp_path: Path) -> None:
-    result = tidelog("bench", "list", "--json")
-    rows = {row["name"]: row for row in json.loads(result.stdout)}
-    assert rows["toy-value"]["cells"] == [{"size": 1, "job": "toy"}, {"size": 2, "job": "toy"}]
-    assert rows["toy-value"]["trials"] == 20
-    # A tenth of a second and what a process takes, for each of 20 trials and of 2.
-    assert (rows["toy-value"]["standard_s"], rows["toy-value"]["quick_s"]) == (12, 1)
-    assert rows["toy-absent"]["missing"] == [{"variant": "absent", "reason": "not on a Sunday"}]
-    listed = tidelog("bench", "list").stdout
-    assert "absent will be skipped: not on a Sunday" in listed
-    assert "All together: standard 0:27, quick 0:03; a quick session ends after 9:30" in listed
-
-
-def test_sessions_are_listed_and_an_ambiguous_name_is_refused(tmp_path: Path) -> None:
-    bench(tmp_path, "run", "toy-value", "--quick")
-    path = only_session(tmp_path)
-    path.with_name(path.stem + "-again.jsonl").write_text(path.read_text())
-    rows = json.loads(bench(tmp_path, "sessions", "--json").stdout)
-    assert [row["trials"] for row in rows] == [2, 2]
-    result = bench(tmp_path, "report", path.stem[:-1], "--terminal")
-    assert result.exit_code == 2 and "2 of 2 sessions" in result.stderr
-    # A whole name is meant, though another one begins with it.
-    assert bench(tmp_path, "report", path.stem, "--terminal").exit_code == 0
 
 
 FREE = {"settings", "figures", "series", "notes", "machine", "versions", "ratios"}

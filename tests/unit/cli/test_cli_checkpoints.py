@@ -13,7 +13,8 @@ from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import checkpoint_in, damaged, flipped
 from tests.support.jobs import config, contents, filled, run, word_count
 from tests.support.pipelines import Outside
-from tests.unit.runtime.ending.jobs import checkpoints, long, merged, settings, uneven
+from tests.support.pressure import checkpoints
+from tests.unit.runtime.ending.jobs import long, merged, settings, uneven
 from tests.unit.runtime.ending.jobs import operator as operator_of
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.finished import fully_finished, partially_finished

@@ -1,8 +1,7 @@
 """An asyncio program has the same database, and its event loop is never held up for long."""
 
 import asyncio
-import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -13,7 +12,6 @@ from tests.unit.library.conftest import NEVER, OFTEN, STATES, Broken, opened
 from tidelog import (
     AsyncDatabase,
     ConfigError,
-    FencedError,
     JobConfig,
     Schedule,
     StateSchemaError,
@@ -132,33 +130,6 @@ async def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_someth
                     raise AssertionError("it has ended")
     with opened(url) as db:
         assert db.key("a").total.get() == 1
-
-
-async def test_a_second_start_fences_the_first(url: str) -> None:
-    with pytest.raises(FencedError):
-        async with opened_async(url) as db:
-            async with db.step():
-                db.key("a").total.set(1)
-            await db.checkpoint()
-            async with opened_async(url) as second:
-                assert second.key("a").total.get() == 1
-                async with db.step():
-                    db.key("a").total.set(2)
-                uses: list[Callable[[], Awaitable[object]]] = [db.checkpoint, db.savepoint]
-                for use in uses:
-                    with pytest.raises(FencedError):
-                        await use()
-
-
-async def test_what_cannot_be_opened_leaves_nothing(url: str) -> None:
-    async with opened_async(url, total=Value(int)) as db, db.step():
-        db.key("a").total.set(1)
-    threads = threading.active_count()
-    with pytest.raises(StateSchemaError):
-        async with opened_async(url, total=Value(str)):
-            raise AssertionError("it was opened")
-    while threading.active_count() > threads:
-        await asyncio.sleep(0)
 
 
 async def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> None:

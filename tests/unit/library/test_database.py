@@ -141,15 +141,6 @@ def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_something(ur
         assert again.key("a").total.get() == 1
 
 
-def test_a_closed_database_says_so(url: str) -> None:
-    db = opened(url)
-    db.close()
-    db.close()
-    for use in (db.checkpoint, lambda: db.advance("t", 1), db.key("a").total.get):
-        with pytest.raises(ConfigError, match="one that was closed"):
-            use()
-
-
 def test_a_state_of_another_type_is_refused_and_the_stored_one_stays(url: str) -> None:
     with opened(url, total=Value(int)) as db:
         db.key("a").total.set(1)
@@ -186,18 +177,6 @@ def test_its_store_is_one_that_the_commands_know(url: str) -> None:
     assert "kept" in command("checkpoints", "list", url).stdout
     log = command("log", url).stdout
     assert '"a"' in log and '{"partition":"t"}' in log and '{"position":1}' in log
-
-
-def test_more_state_than_the_memory_has_room_for_is_kept(url: str) -> None:
-    config = JobConfig(memory=48 << 20, checkpoint=Schedule(interval=0.2))
-    with opened(url, config, blob=Value(bytes)) as db:
-        for number in range(6000):
-            db.key(number).blob.set(number.to_bytes(8, "big") * 2500)
-            db.advance("t", number)
-    with opened(url, config, blob=Value(bytes)) as db:
-        for number in range(0, 6000, 97):
-            assert db.key(number).blob.get() == number.to_bytes(8, "big") * 2500
-        assert db.position == {"t": 5999}
 
 
 def test_a_step_that_never_ends_holds_up_nobody_for_ever(

@@ -9,7 +9,7 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER
-from tidelog import ConfigError, FencedError, JobConfig, Partitions, Schedule, Value
+from tidelog import ConfigError, FencedError, JobConfig, Partitions, Value
 
 STATES = {"count": Value(int), "bytes": Value(bytes)}
 
@@ -113,59 +113,12 @@ def test_the_number_of_partitions_is_said_once_and_for_ever(url: str) -> None:
         opened(f"{url}-open", 3)
 
 
-def test_an_application_and_a_database_do_not_share_a_place(url: str) -> None:
-    with opened(url):
-        pass
-    with pytest.raises(ConfigError, match="found an application"):
-        tidelog.open(url, STATES)
-    with tidelog.open(f"{url}-alone", STATES, config=NEVER) as db:
-        db.checkpoint()
-    with pytest.raises(ConfigError, match="expected a place for the stores of partitions"):
-        opened(f"{url}-alone")
-
-
 def test_the_partition_of_a_key_never_changes_and_all_have_as_many(url: str) -> None:
     with opened(url, 7) as app:
         keys = ("a", "b", 1, ("a", 2), b"x", None)
         assert list(map(app.partition_of, keys)) == [2, 4, 5, 2, 0, 3]
         shares = Counter(app.partition_of(number) for number in range(7000))
         assert set(shares) == set(range(7)) and max(shares.values()) < 1200
-
-
-def test_a_partition_without_changes_writes_nothing(url: str) -> None:
-    often = JobConfig(checkpoint=Schedule(interval=0.01))
-    with opened(url, config=often) as app:
-        app.assign([0, 1])
-        count(app, 1, "k", 1)
-        before = slots(url, 0)
-        for position in range(2, 8):
-            reached = app[1].position
-            count(app, 1, "k", position)
-            while app[1].position == reached:
-                pass
-        app.checkpoint()
-        assert len(before) == 1 and slots(url, 0) == before
-        app.revoke([0])
-        assert slots(url, 0) == before
-        at = app[1].position
-        app[1].advance("input", 100)  # a position alone is a change as well
-        app.checkpoint()
-        assert app[1].position == {"input": 100} != at
-
-
-def test_a_step_that_is_open_when_its_partition_is_revoked_is_done_again(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with opened(url) as app:
-        app.assign([0])
-        count(app, 0, "k", 1)
-        app.checkpoint()
-        app[0].key("k").count.set(17)
-        with caplog.at_level(logging.WARNING, "tidelog"):
-            app.revoke([0])
-        assert "partition 0 of" in caplog.text and "a step of the thread" in caplog.text
-        app.assign([0])
-        assert found(app, 0) == (1, 1)
 
 
 def test_a_revocation_waits_for_the_steps_of_other_threads_and_not_for_ever(
@@ -221,34 +174,6 @@ def test_steps_in_two_partitions_do_not_wait_for_each_other(url: str) -> None:
         go_on.set()
         for thread in threads:
             thread.join()
-
-
-def test_a_program_that_breaks_off_leaves_every_partition_at_its_last_checkpoint(url: str) -> None:
-    with pytest.raises(ZeroDivisionError), opened(url) as app:
-        app.assign([0, 1])
-        count(app, 0, "k", 1)
-        app.checkpoint()
-        count(app, 0, "k", 2)
-        count(app, 1, "k", 1)
-        raise ZeroDivisionError
-    with opened(url) as app:
-        app.assign([0, 1])
-        assert (found(app, 0), found(app, 1)) == ((1, 1), (None, None))
-
-
-def test_partitions_that_are_closed_give_back_the_memory_that_they_share(url: str) -> None:
-    with opened(url) as app:
-        resources = app.assign([0])[0]._job._runner._resources
-        assert resources is not None
-        for partition in (1, 2):
-            app.assign([partition])
-            app[partition].key("k").bytes.set(bytes(100_000))
-            app.checkpoint()
-            assert resources.rows.used_bytes > 0
-            app.revoke([partition])
-        app.lose([0])
-        assert (resources.rows.used_bytes, resources.rows.accounts) == (0, [])
-        assert (resources.room.held_bytes, resources.link.held_bytes) == (0, 0)
 
 
 def test_a_partition_that_cannot_be_opened_opens_none(url: str) -> None:

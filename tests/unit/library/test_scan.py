@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.unit.library.conftest import opened
-from tidelog import ConfigError, FlushConfig, JobConfig, List, Map, Schedule, Value
+from tidelog import FlushConfig, JobConfig, List, Map, Schedule, Value
 from tidelog.state.key_groups import decode_key
 
 STORED_ORDER = msgspec.msgpack.encode
@@ -138,15 +138,3 @@ def test_a_scan_goes_on_while_other_threads_write_and_checkpoints_are_taken(url:
         finally:
             done.set()
             writer.join()
-
-
-def test_a_scan_of_what_is_not_there_says_so(url: str) -> None:
-    with opened(url) as db:
-        with pytest.raises(ConfigError, match="one of total, seen, names"):
-            db.scan("absent")
-        with pytest.raises(ConfigError, match="prefix 7 of a scan"):
-            db.scan("total", prefix=7)
-        assert list(db.scan("total")) == []
-        rows = db.scan("total")
-    with pytest.raises(ConfigError, match="one that was closed"):
-        next(rows)

@@ -20,7 +20,6 @@ from tidelog import (
     AsyncDatabase,
     ConfigError,
     Database,
-    RestoreError,
     StateSchemaError,
     UserFunctionError,
 )
@@ -189,33 +188,6 @@ def test_a_refused_change_changes_nothing_and_opens_no_step(
         assert (db.key("a").names.get(), db.key("a").seen.items()) == (["kept"], [("x", 1)])
 
 
-def test_a_busy_program_has_a_checkpoint_all_the_time(url: str) -> None:
-    with opened(url, OFTEN) as db:
-        number, seen = 0, set()
-        while len(seen) < 20:
-            number += 1
-            add(db, "a", 1)
-            db.advance("in", number)
-            seen.add((db.position or {"in": 0})["in"])
-        assert db.key("a").total.get() == number
-
-
-async def test_paths_are_taken_where_urls_are(tmp_path: Path) -> None:
-    path, log = tmp_path / "store", tmp_path / "log"
-    with tidelog.open(path, state=STATES, log_url=log) as db:
-        add(db, "a", 1)
-        db.advance("in", 1)
-    assert log.exists()
-    with tidelog.open(path, at="latest") as view:
-        assert view.key("a").total.get() == 1
-    with tidelog.open_partitions(tmp_path / "parts", STATES, partitions=2) as app:
-        add(app.assign([0])[0], "a", 1)
-        app.checkpoint()
-
-    async with tidelog.open_async(path, STATES) as db:
-        assert db.position == {"in": 1}
-
-
 PROGRAM = """
 import sys, tidelog
 from pathlib import Path
@@ -243,14 +215,6 @@ def program(tmp_path: Path, which: str) -> "subprocess.Popen[str]":
     return process
 
 
-def test_a_store_whose_program_has_no_checkpoint_yet_says_so(tmp_path: Path) -> None:
-    process = program(tmp_path, "one")
-    with pytest.raises(RestoreError, match=r"has not completed one yet.*wait for its first"):
-        tidelog.open(tmp_path / "store", at="latest")
-    process.kill()
-    process.communicate()
-
-
 @pytest.mark.parametrize("which", ["one", "partitions"])
 def test_an_interrupted_program_complains_of_nothing_but_that(which: str, tmp_path: Path) -> None:
     process = program(tmp_path, which)
@@ -258,11 +222,3 @@ def test_an_interrupted_program_complains_of_nothing_but_that(which: str, tmp_pa
     _, errors = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in errors
     assert "pending" not in errors and "never awaited" not in errors
-
-
-def test_a_star_import_leaves_pythons_open_alone() -> None:
-    code = (
-        "from tidelog import *; import tidelog; print(open is __builtins__.open, Job, tidelog.open)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout.startswith("True <class 'tidelog.runtime.graph.Job'> <function open")

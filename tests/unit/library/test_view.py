@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -113,35 +112,6 @@ def test_it_fences_nobody_and_stays_what_it_is(url: str) -> None:
         db.key("x").total.set(1)
 
 
-def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
-    write(url, 1)
-    with tidelog.open(url, {"total": Value(int), "new": Value(str)}, at="latest") as view:
-        assert (view.key("a").total.get(), view.key("a").new.get()) == (1, None)
-        with pytest.raises(AttributeError, match="total, new"):
-            _ = view.key("a").seen
-    with pytest.raises(StateSchemaError, match="total"):
-        tidelog.open(url, {"total": Value(str)}, at="latest")
-    with pytest.raises(ConfigError, match='at="latest"'):
-        tidelog.open(url)  # type: ignore[call-overload]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"at": "absent"}, ObjectNotFoundError, "total-1"),
-        ({"at": 99}, ObjectNotFoundError, "slot 99"),
-        ({"at": "a/b"}, ConfigError, "a/b"),
-        ({"at": "latest", "operator": "other"}, ConfigError, "one of state"),
-    ],
-)
-def test_what_is_not_there_is_an_error(
-    url: str, arguments: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    write(url, 1)
-    with pytest.raises(error, match=message):
-        tidelog.open(url, **arguments)
-
-
 def test_an_encrypted_store_with_its_log_elsewhere_is_opened_alike(
     url: str, tmp_path: Path
 ) -> None:
@@ -170,6 +140,18 @@ def test_states_of_a_job_are_read_by_their_names(url: str) -> None:
             assert set(view.key(word).letters.items()) == {(x, (count, 0.5)) for x in word}
         assert dict(view.scan("history")) == {w: [(len(w), w)] * n for w, n in counts.items()}
         assert ("word-1", "w", (counts["word-1"], 0.5)) in list(view.scan("letters"))
+
+
+def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
+    write(url, 1)
+    with tidelog.open(url, {"total": Value(int), "new": Value(str)}, at="latest") as view:
+        assert (view.key("a").total.get(), view.key("a").new.get()) == (1, None)
+        with pytest.raises(AttributeError, match="total, new"):
+            _ = view.key("a").seen
+    with pytest.raises(StateSchemaError, match="total"):
+        tidelog.open(url, {"total": Value(str)}, at="latest")
+    with pytest.raises(ConfigError, match='at="latest"'):
+        tidelog.open(url)  # type: ignore[call-overload]
 
 
 def test_the_values_of_an_aggregate_are_read(url: str) -> None:

@@ -109,15 +109,6 @@ def test_a_failed_upload_protects_nothing_and_is_repeated_from_where_it_was(
     assert (rig.snapshots.metrics.failed, rig.snapshots.metrics.completed) == (1, 1)
 
 
-def test_a_snapshot_under_way_is_protected_until_it_is_in_use(rig: Rig) -> None:
-    rig.fill(0, 5000)
-    ref = asyncio.run(rig.take(5000))
-    assert ref.descriptor in rig.ledger.busy
-    files = {f.object for f in rig.descriptor(ref).shared}
-    assert files <= rig.snapshots.objects()
-    assert rig.ledger.closure({ref.descriptor}) == files | {ref.descriptor}
-
-
 async def test_table_files_wait_while_a_checkpoint_moves_its_bytes(rig: Rig) -> None:
     rig.fill(0, 5000)
     cadence = Cadence(rig.clock)
@@ -128,15 +119,6 @@ async def test_table_files_wait_while_a_checkpoint_moves_its_bytes(rig: Rig) -> 
         await rig.clock.advance(1.0)
         assert rig.puts == []
     await taking
-
-
-async def test_files_of_a_table_that_is_late_wait_for_no_checkpoint(rig: Rig) -> None:
-    rig.fill(0, 5000)
-    cadence = Cadence(rig.clock)
-    rig.snapshots.upload_slots = UploadSlots(rig.clock, cadence)
-    with cadence.moving():
-        await rig.take(5000, finish_by=rig.clock.monotonic())
-    assert rig.clock.monotonic() == 0.0
 
 
 async def test_a_cancelled_upload_leaves_no_files_and_no_protection(rig: Rig) -> None:

@@ -20,7 +20,7 @@ from tests.support.page_views import Partition, fail_after_a_checkpoint
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.config import Mode
-from tidelog.runtime.tasks.alignment import Aligned, Alignment, Switching
+from tidelog.runtime.tasks.alignment import Aligned, Alignment
 
 ONE, TWO = CheckpointId(1), CheckpointId(2)
 NOTHING = Aligned()
@@ -47,53 +47,6 @@ def test_at_least_once_never_blocks() -> None:
     alignment = Alignment(3, exactly_once=False)
     decisions = [reached(alignment, channel, ONE) for channel in (0, 2, 1)]
     assert decisions == [NOTHING, NOTHING, Aligned(complete=True)]
-
-
-def test_with_one_channel_both_modes_snapshot_at_once() -> None:
-    for mode in (True, False):
-        decision = reached(Alignment(1, exactly_once=mode), 0, ONE)
-        assert decision.complete and not decision.block
-
-
-def test_an_input_that_never_aligns_stays_blocked_only_until_the_abort() -> None:
-    alignment = exactly_once(2)
-    reached(alignment, 0, ONE)
-    assert alignment.abort(ONE) == Aligned(unblock=True)
-    assert alignment.aligning is None
-
-
-def test_a_late_barrier_of_an_aborted_checkpoint_blocks_nothing() -> None:
-    alignment = exactly_once(2)
-    reached(alignment, 0, ONE)
-    alignment.abort(ONE)
-    assert reached(alignment, 1, ONE) == NOTHING
-    assert reached(alignment, 0, TWO) == Aligned(block=True)
-    assert reached(alignment, 1, TWO) == Aligned(unblock=True, complete=True)
-
-
-def test_a_barrier_behind_its_own_abort_blocks_nothing() -> None:
-    alignment = exactly_once(2)
-    assert alignment.abort(ONE) == NOTHING
-    assert reached(alignment, 0, ONE) == NOTHING
-    assert reached(alignment, 1, ONE) == NOTHING
-
-
-def test_a_barrier_that_comes_twice_counts_once() -> None:
-    alignment = exactly_once(2)
-    reached(alignment, 0, ONE)
-    assert not reached(alignment, 0, ONE).complete
-    reached(alignment, 1, ONE)
-    assert reached(alignment, 0, ONE) == NOTHING
-    assert reached(alignment, 1, ONE) == NOTHING
-
-
-def test_a_newer_checkpoint_ends_half_an_alignment() -> None:
-    alignment = exactly_once(3)
-    reached(alignment, 0, ONE)
-    assert reached(alignment, 1, TWO) == Aligned(block=True, unblock=True)
-    assert reached(alignment, 2, ONE) == NOTHING
-    assert alignment.aligning == TWO
-    assert alignment.abort(ONE) == NOTHING, "the alignment under way is another's"
 
 
 @looking(100, deep=30)
@@ -146,22 +99,6 @@ def test_a_channel_that_ended_has_reached_the_barrier_awaited_and_all_later_ones
     assert alignment.ended(2, 0.0) == Aligned(unblock=True, complete=True)
 
 
-def test_where_all_channels_ended_a_barrier_is_reached_as_soon_as_it_is_heard_of() -> None:
-    for order in ("aligned", "may-switch", "unaligned"):
-        alignment = Alignment(2, exactly_once=True, switching=Switching(1.0))
-        assert alignment.ended(0, 0.0) == alignment.ended(1, 0.0) == NOTHING
-        decision = alignment.announced(Barrier(ONE, 0.0, order=order), 0.0)
-        assert decision.complete and not decision.overtake
-
-
-def test_a_channel_that_ended_is_no_reason_not_to_overtake_the_others() -> None:
-    alignment = Alignment(2, exactly_once=True, switching=Switching(1.0), stay_aligned=[1])
-    barrier = Barrier(ONE, 0.0, order="unaligned")
-    assert alignment.announced(barrier, 0.0) == NOTHING
-    assert alignment.ended(1, 0.0) == Aligned(unblock=True, overtake=True)
-    assert alignment.reached == {1}
-
-
 APP0, APP1 = "app0", "app1"
 
 
@@ -177,12 +114,6 @@ AFTER_0 = views(app0=70, app1=30)
 PARTITION_0 = Partition(BEFORE_0 + AFTER_0, goes_on=10_000, slow=True)
 PARTITION_1 = Partition(BEFORE_1 + BETWEEN, goes_on=10_005)
 TRUTH = Counter(PARTITION_0.views + PARTITION_1.views)
-COUNTED = {APP0: 8000, APP1: 12_005}
-
-
-def test_the_arrangement_is_the_one_described() -> None:
-    assert Counter(BEFORE_0 + BEFORE_1) == COUNTED
-    assert len(PARTITION_1.views) - 1 == 10_200, "the last offset that partition 1 has"
 
 
 def test_aligned_the_checkpoint_counts_just_what_lies_below_its_offsets() -> None:

@@ -12,8 +12,8 @@ import pytest
 import tidelog
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
-from tidelog import Checkpoint, ConfigError, StateSchemaError, UserFunctionError
-from tidelog.catalog.inventory import read_inventory
+from tests.support.pressure import checkpoints
+from tidelog import StateSchemaError
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -55,10 +55,6 @@ def stopped(job: tidelog.Job, store: MemoryStore, savepoint: str = "halt", **set
 
 def run(job: tidelog.Job, store: MemoryStore, **settings: Any) -> None:
     asyncio.run(tidelog.JobRunner(job, store, config(**settings), effects()).run())
-
-
-def checkpoints(store: MemoryStore) -> list[Checkpoint]:
-    return list(asyncio.run(read_inventory(store)).slots.checkpoints.values())
 
 
 def expected(source: Portions, key: Key = str) -> Counter[Any]:
@@ -129,29 +125,6 @@ def test_a_value_of_another_type_is_refused_with_both(
     }
 
 
-def test_records_of_another_type_are_refused_in_a_window_that_keeps_them() -> None:
-    store, sink, source = MemoryStore(), Outside(), words()
-    stopped(records(source, sink, lambda w: {"word": w}), store)
-    with pytest.raises(
-        StateSchemaError, match=r"expected dict\[str, str\], .* found str.*record_type="
-    ):
-        run(records(source, sink, str), store)
-
-
-@pytest.mark.parametrize("job", [counts, windows])
-def test_values_that_cannot_be_combined_with_the_stored_ones_are_refused_for_their_type(
-    job: Callable[..., tidelog.Job],
-) -> None:
-    store, sink, source = MemoryStore(), Outside(), words()
-    stopped(job(source, sink), store)
-    with pytest.raises(StateSchemaError, match="expected int, as the checkpoint has them; found s"):
-        run(job(source, sink, value_of=str), store)
-    with pytest.raises(UserFunctionError, match="ZeroDivisionError"):
-        run(job(source, sink, combine=lambda a, b: a // 0), store)
-    run(job(source, sink), store)
-    assert {record[0]: record[-1] for record in sink.records} == expected(source)
-
-
 @pytest.mark.parametrize("job", [counts, windows])
 @pytest.mark.parametrize(
     ("after", "options"),
@@ -198,23 +171,9 @@ def test_a_missing_part_of_a_key_is_no_change_of_its_type(before: Key, after: Ke
     assert sum(count for _, count in sink.records) == len(source.records)
 
 
-def test_numbers_are_one_type_of_values() -> None:
-    store, sink, source = MemoryStore(), Outside(), words()
-    stopped(counts(source, sink), store)
-    run(counts(source, sink, value_of=lambda _: 1.0), store)
-    assert dict(sink.records) == expected(source)
-
-
 def mixed(word: str) -> Any:
     """Keys of several types, of which the first half of the data has only one."""
     return int(word[1:]) if word > "w4" else word
-
-
-def test_keys_of_several_types_need_no_word_in_a_job_that_began_with_them() -> None:
-    store, sink, source = MemoryStore(), Outside(), words()
-    stopped(counts(source, sink, mixed), store)
-    run(counts(source, sink, mixed), store)
-    assert dict(sink.records) == expected(source, mixed)
 
 
 @pytest.mark.parametrize("key_type", [str | int, tuple[str, ...] | int | str])
@@ -238,12 +197,6 @@ def test_types_that_are_declared_otherwise_are_refused_before_the_running_job_is
     with pytest.raises(StateSchemaError, match=r"expected int.*found str declared"):
         run(counts(source, sink, value_type=str), store)
     assert store._objects == before
-
-
-@pytest.mark.parametrize("wrong", ["str", list[int], object, dict])
-def test_what_is_no_type_of_a_key_is_refused_at_once(wrong: Any) -> None:
-    with pytest.raises(ConfigError, match="key_type"):
-        counts(words(), Outside(), key_type=wrong)
 
 
 def test_a_checkpoint_of_a_release_that_kept_no_types_takes_those_of_the_data() -> None:

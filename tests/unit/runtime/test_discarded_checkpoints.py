@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.faults import SteerableStore
-from tests.support.harness import retained_objects
+from tests.support.harness import assert_nothing_is_left_over
 from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tests.support.pressure import checkpoints
 from tidelog import (
-    Checkpoint,
     CheckpointFailedError,
     Job,
     JobRunner,
@@ -20,7 +20,6 @@ from tidelog import (
     SinkWriter,
     StoreUnreachableError,
 )
-from tidelog.checkpoint.slots import SlotLog
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -40,46 +39,26 @@ class Failing(Outside):
         self.completed: Callable[[], int] = lambda: 0
 
     def open(self, context: SinkContext) -> SinkWriter:
-        return _FailingWriter(self, context, super().open(context))
+        writer = super().open(context)
+        pre_commit, commit = writer.pre_commit, writer.commit
 
+        def pre_commit_or_fail(checkpoint: CheckpointId) -> bytes | None:
+            if context.subtask == 1 and checkpoint in self.bad:
+                raise StoreUnreachableError("the sink", found="no connection", action="mend it")
+            return pre_commit(checkpoint)
 
-class _FailingWriter(SinkWriter):
-    def __init__(self, sink: Failing, context: SinkContext, inner: SinkWriter) -> None:
-        self._sink = sink
-        self._inner = inner
-        self._subtask = context.subtask
+        def noted(transaction: bytes) -> None:
+            self.order.append((self.completed(), transaction))
+            commit(transaction)
 
-    def recover(self, transactions: Sequence[bytes]) -> None:
-        self._inner.recover(transactions)
-
-    def write(self, records: Sequence[Any]) -> None:
-        self._inner.write(records)
-
-    def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        if self._subtask == 1 and checkpoint in self._sink.bad:
-            raise StoreUnreachableError("the sink", found="no connection", action="mend it")
-        return self._inner.pre_commit(checkpoint)
-
-    def commit(self, transaction: bytes) -> None:
-        self._sink.order.append((self._sink.completed(), transaction))
-        self._inner.commit(transaction)
+        writer.pre_commit, writer.commit = pre_commit_or_fail, noted  # type: ignore[method-assign]
+        return writer
 
 
 def copy(sink: Outside) -> Job:
     job = Job("copy")
     job.source(NUMBERS).rebalance().map(lambda n: n, name="copy").sink(sink)
     return job
-
-
-async def checkpoints(store: MemoryStore) -> list[Checkpoint]:
-    slots = SlotLog(store, effects())
-    entries = [await slots.read(slot) for slot in await slots.slots()]
-    return [entry for entry in entries if isinstance(entry, Checkpoint)]
-
-
-async def check_nothing_is_left_over(store: MemoryStore) -> None:
-    names, needed = await retained_objects(store, effects())
-    assert set(store._objects) == names | needed
 
 
 def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() -> None:
@@ -97,13 +76,13 @@ def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() 
     assert runner.incarnation.driver.coordinator.consecutive_failures == 0, (
         "the next one forgave it"
     )
-    ids = [checkpoint.checkpoint_id for checkpoint in asyncio.run(checkpoints(store))]
+    ids = [checkpoint.checkpoint_id for checkpoint in checkpoints(store)]
     assert BAD not in ids and ids[:4] == [1, 2, 3, 5]
     # Subtask 0 had pre-committed; it commits with checkpoint 5, the fourth that completed.
     commits = {transaction.rpartition(b"-")[2]: done for done, transaction in sink.order}
     assert (commits[b"3"], commits[b"4"], commits[b"5"]) == (3, 4, 4)
     assert sorted(sink.records) == list(range(150))
-    asyncio.run(check_nothing_is_left_over(store))
+    assert_nothing_is_left_over(store)
 
 
 def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job() -> None:
@@ -142,12 +121,12 @@ def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
     assert runner.incarnation is not None
     failure = runner.incarnation.driver.metrics.last_failure
     assert failure is not None and failure.startswith("timed out after 5.0 s")
-    found = asyncio.run(checkpoints(inner))
+    found = checkpoints(inner)
     ids = [checkpoint.checkpoint_id for checkpoint in found]
     late = set(range(1, max(ids))) - set(ids)
     assert len(late) == runner.incarnation.driver.metrics.failed
     assert sorted(sink.records) == sorted(Counter(source.records).items())
-    asyncio.run(check_nothing_is_left_over(inner))
+    assert_nothing_is_left_over(inner)
 
 
 def test_the_barrier_goes_on_before_the_snapshot_is_taken() -> None:
@@ -223,7 +202,3 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
 def records_read(runner: JobRunner) -> int:
     assert runner.incarnation is not None
     return sum(task.records_in for task in runner.incarnation.tasks)
-
-
-def completed(runner: JobRunner) -> int:
-    return runner.incarnation.driver.metrics.completed if runner.incarnation is not None else 0

@@ -11,18 +11,17 @@ import pytest
 from tests.support.depth import more_in_depth
 from tests.support.faults import SteerableStore
 from tests.support.faulty_store import Fault, FaultKind, FaultyStore
-from tests.support.harness import retained_objects
+from tests.support.harness import assert_nothing_is_left_over
 from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.errors import FencedError, MaterializationFailedError, TidelogError
+from tidelog.errors import MaterializationFailedError, TidelogError
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.runner import JobResult, JobRunner
+from tidelog.runtime.runner import JobRunner
 from tidelog.state.config import FlushConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.port import ObjectStore
 
 SOURCE = words(2, 20)
 EXPECTED = sorted(Counter(SOURCE.records).items())
@@ -32,19 +31,12 @@ def faulty(inner: MemoryStore, *faults: Fault) -> FaultyStore:
     return FaultyStore(inner, faults, effects().clock, Random(5))
 
 
-async def check_census(objects: MemoryStore) -> None:
-    names, needed = await retained_objects(objects, effects())
-    stored = set(objects._objects)
-    assert stored >= needed
-    assert stored == names | needed
-
-
 def finish(inner: MemoryStore, sink: Outside, settings: JobConfig) -> None:
     """Start until the job is complete, and look at what it left."""
     run(word_count(SOURCE, sink), inner, settings, seed=2)
     assert sorted(sink.records) == EXPECTED
     assert sink.prepared == {}
-    asyncio.run(check_census(inner))
+    assert_nothing_is_left_over(inner)
 
 
 def calls_of_a_run(settings: JobConfig) -> int:
@@ -133,27 +125,6 @@ def test_with_materialization_off_the_log_alone_restores_the_job() -> None:
     assert sorted(sink.records) == EXPECTED
 
 
-def test_a_materialization_that_fails_once_is_tried_again_before_the_next_interval() -> None:
-    inner, sink = MemoryStore("memory://again"), Outside()
-    settings = config(parallelism=1, materialize=MaterializeConfig(interval=4.0, retry_pause=0.1))
-    store = SteerableStore(
-        faulty(inner, Fault(FaultKind.FAIL, "put", object_names.MATERIALIZATIONS, nth=1))
-    )
-    times: list[float] = []
-    environment = effects()
-
-    class Watched(SteerableStore):
-        async def put(self, name: str, data: bytes) -> None:
-            if name.startswith(object_names.MATERIALIZATIONS):
-                times.append(environment.clock.monotonic())
-            await super().put(name, data)
-
-    watched = Watched(store)
-    asyncio.run(JobRunner(word_count(SOURCE, sink), watched, settings, environment).run())
-    assert sorted(sink.records) == EXPECTED
-    assert times[1] - times[0] < 1.5
-
-
 async def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
     """Nothing is durable, so nothing is read any more, until the store moves again."""
     inner, sink = MemoryStore("memory://stalled"), Outside()
@@ -180,18 +151,3 @@ async def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> N
     store.release()
     await running
     assert sorted(sink.records) == sorted(Counter(source.records).items())
-
-
-async def test_two_runners_started_at_once_leave_one_winner() -> None:
-    inner, settings = MemoryStore("memory://race"), config()
-    store: ObjectStore = inner
-    sinks = [Outside(), Outside()]
-    environment = effects()
-    runners = [JobRunner(word_count(SOURCE, s), store, settings, environment) for s in sinks]
-    outcomes = await asyncio.gather(*(r.run() for r in runners), return_exceptions=True)
-    won = [isinstance(outcome, JobResult) for outcome in outcomes]
-    assert sorted(won) == [False, True]
-    (loser,) = [o for o in outcomes if not isinstance(o, JobResult)]
-    assert isinstance(loser, FencedError)
-    assert sorted(sinks[won.index(True)].records) == EXPECTED
-    assert sinks[won.index(False)].records == []

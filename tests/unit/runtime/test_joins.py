@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.pipelines import Outside, Portions, acted_on, config, run
-from tidelog import Job, OutputTag, Replayable
+from tests.support.pipelines import Outside, Portions, acted_on, run
+from tidelog import Job, Replayable
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
 from tidelog.runtime.operators.window import WindowSpan
@@ -39,21 +39,6 @@ def joined(**arguments: Any) -> Counter[Any]:
 )
 def test_bounds_are_milliseconds_text_or_timedeltas(within: Any) -> None:
     assert joined(within=within) == Counter([("l1", "r1"), ("l1", "r2")])
-
-
-def test_records_without_a_partner_come_alone_where_a_join_keeps_them() -> None:
-    pairs = Counter([("l1", "r1"), ("l1", "r2")])
-    assert joined(within=(-30, 10), how="left") == pairs + Counter([("l2", None), ("l3", None)])
-    assert joined(within=(-30, 10), how="outer") == pairs + Counter(
-        [("l2", None), ("l3", None), (None, "r3")]
-    )
-
-
-def test_a_window_join_has_the_pairs_of_each_window() -> None:
-    assert joined(window=WindowSpan(100, 100)) == Counter([("l1", "r2")])
-    # r2 is with l1 in the windows from 0 (to 149) and from 50.
-    pairs = joined(window=WindowSpan(150, 50))
-    assert pairs[("l1", "r2")] == 3 and pairs[("l1", "r1")] == 2 and pairs[("l2", "r2")] == 1
 
 
 @pytest.mark.parametrize("operator", ["join", "enrich"])
@@ -104,16 +89,6 @@ def test_what_is_no_join_is_refused_where_it_is_written(
         joined(**arguments)
 
 
-@pytest.mark.parametrize("operator", ["join", "enrich"])
-def test_streams_need_event_times(operator: str) -> None:
-    job, sink = Job("join"), Outside()
-    left, right = (job.source(Replayable([1]), name=name).key_by(str) for name in ("l", "r"))
-    made = left.join(right, (0, 1)) if operator == "join" else left.enrich(right, max)
-    made.sink(sink)
-    with pytest.raises(ConfigError, match=f"{operator} on a stream without event time"):
-        run(job, MemoryStore())
-
-
 def test_enrichment_by_processing_time_needs_none() -> None:
     job, sink = Job("enrich"), Outside()
     records, table = (
@@ -125,28 +100,6 @@ def test_enrichment_by_processing_time_needs_none() -> None:
     assert all(row in (n, None) for n, row in sink.records)
     with pytest.raises(ConfigError, match="event or processing; found now"):
         records.enrich(table, max, time="now")  # type: ignore[arg-type]  # the point
-
-
-@pytest.mark.parametrize("operator", ["join", "enrich"])
-def test_late_records_are_counted_and_a_stream(operator: str) -> None:
-    ahead = [("a", 10 * n, "x") for n in range(3000)]
-    left, right = [*ahead, ("late", 5, "left")], [*ahead, ("late", 5, "right")]
-    job, late, rest, tag = Job("late"), Outside(), Outside(), OutputTag("late")
-    streams = [
-        job.source(Replayable(records), name=name).event_time(lambda r: r[1]).key_by(lambda r: r[0])
-        for name, records in (("left", left), ("right", right))
-    ]
-    if operator == "join":
-        made = streams[0].join(streams[1], (0, 0), late=tag)
-    else:
-        made = streams[0].enrich(streams[1], lambda record, row: (record, row), late=tag)
-    made.filter(lambda pair: pair[0][0] == "late").sink(rest, name="rest")
-    made.side_output(tag).sink(late, name="late")
-    run(job, MemoryStore(), config(parallelism=1))
-    assert ("late", 5, "left") in late.records
-    # A late row of a table is no late record; one of a join is.
-    assert ("late", 5, "right") in late.records or operator == "enrich"
-    assert rest.records == []
 
 
 def job_of(

@@ -4,10 +4,8 @@ import asyncio
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -15,12 +13,9 @@ from tests.faults.counting import EXPECTED, checkpoints, counting, needs, refuse
 from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
-from tidelog import ConfigError, JobConfig, JobRunner, StorageError, UserFunctionError, status_of
+from tidelog import JobConfig, JobRunner, UserFunctionError
 from tidelog.checkpoint import local_first
-from tidelog.checkpoint.local_copies import SEAL_BYTES
 from tidelog.checkpoint.local_first import LocalFirstStore
-from tidelog.cli.run.reports import phase_line
-from tidelog.effects import InlineOffload
 from tidelog.ids import Generation
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -131,17 +126,6 @@ def test_a_copy_that_is_missing_or_damaged_costs_one_request_and_nothing_else(
     assert fetched(runner) == {harmed}
 
 
-def test_all_copies_damaged_restore_as_well(machine: Machine) -> None:
-    needed = machine.needed()
-    for path in machine.copies().values():
-        flip(path)
-    runner = machine.finish()
-    assert fetched(runner) == needed
-    assert metrics(runner).damaged == len(needed)
-    problem = metrics(runner).last_problem
-    assert problem is not None and problem.startswith("the copy of ")
-
-
 @pytest.mark.parametrize("kind", COPIED)
 def test_an_intact_copy_of_another_object_is_no_copy_of_this_one(
     machine: Machine, kind: str
@@ -180,46 +164,10 @@ def test_copies_of_another_store_are_never_looked_at(machine: Machine, tmp_path:
     assert fetched(machine.finish(other)) == needed
 
 
-def test_a_store_begun_anew_under_the_same_url_gets_nothing_of_the_old_one(
-    machine: Machine,
-) -> None:
-    machine.remote = MemoryStore(machine.remote.url)
-    runner_sink = Outside()
-    job = counting(runner_sink)
-    # With the seed of the first run all names agree, and with them the content.
-    asyncio.run(JobRunner(job, machine.remote, machine.config(), effects(9)).run())
-    assert Counter(dict(runner_sink.records)) == EXPECTED
-    stored = set(contents(machine.remote))
-    assert set(machine.copies()) <= stored
-
-
 def test_copies_are_those_of_what_is_retained_and_go_with_it(machine: Machine) -> None:
     machine.finish(retain=1)
     stored = {name for name in contents(machine.remote) if name.startswith(COPIED)}
     assert set(machine.copies()) == stored
-
-
-def test_what_another_machine_has_deleted_since_goes_at_the_next_start(
-    machine: Machine, tmp_path: Path
-) -> None:
-    before = set(machine.copies())
-    elsewhere = Machine(tmp_path / "elsewhere")
-    elsewhere.remote = machine.remote
-    elsewhere.break_off(retain=1)
-    machine.finish(retain=1)
-    stored = set(contents(machine.remote))
-    assert before - stored, "the other machine was meant to delete something"
-    assert set(machine.copies()) <= stored
-
-
-def test_what_came_from_the_store_is_kept_for_the_next_time(
-    machine: Machine, tmp_path: Path
-) -> None:
-    shutil.rmtree(machine.base)
-    machine.break_off()
-    tables = {name for name in machine.needed() if name.startswith(object_names.TABLES)}
-    assert set(machine.copies()) >= tables
-    assert not any(name.startswith(object_names.TABLES) for name in fetched(machine.finish()))
 
 
 def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
@@ -231,38 +179,6 @@ def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
     runner = machine.finish(local_recovery_bytes=limit)
     assert fetched(runner)
     assert metrics(runner).refused > 0
-
-
-async def test_copies_made_at_the_same_time_keep_the_limit_together(tmp_path: Path) -> None:
-    names = [object_names.segment(Generation(0), "p", n) for n in range(10)]
-
-    class Slow(InlineOffload):
-        async def run(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-            await asyncio.sleep(0)
-            return function(*args, **kwargs)
-
-    world = replace(effects(), offload=Slow())
-    store = await LocalFirstStore.open(MemoryStore(), tmp_path, 500, world)
-    await asyncio.gather(*(store.put(name, bytes(100)) for name in names))
-    assert len(store.copies) == 500 // (100 + SEAL_BYTES)
-    assert (store.metrics.kept, store.metrics.refused) == (4, 6)
-
-
-def test_the_start_says_how_much_came_from_where(machine: Machine) -> None:
-    needed, before = machine.needed(), contents(machine.remote)
-    harmed = sorted(name for name in needed if name.startswith(object_names.TABLES))[0]
-    flip(machine.copies()[harmed])
-    runner = machine.finish()
-    status = status_of(runner)
-    copies = status.local_copies
-    assert copies is not None
-    # Subtasks share segments, so there are more reads than objects.
-    assert copies.used >= len(needed) - 1 > 0
-    assert (copies.fetched, copies.damaged, copies.refused) == (1, 1, 0)
-    assert copies.fetched_bytes == len(before[harmed])
-    line = phase_line(replace(status, phase="running"))
-    assert line.endswith("fetched, 1 damaged") and " from local copies, " in line
-    assert "local copies" not in phase_line(replace(status, phase="running", local_copies=None))
 
 
 def test_a_disk_that_refuses_copies_does_not_stop_the_job(
@@ -282,32 +198,11 @@ def test_a_disk_that_refuses_copies_does_not_stop_the_job(
     assert problem is not None and problem.endswith("No space left on device")
 
 
-def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    machine.base.write_text("a file")
-    with pytest.raises((StorageError, ConfigError), match="local recovery directory"):
-        asyncio.run(JobRunner(counting(Outside()), machine.remote, machine.config()).run())
-
-
 def test_what_a_crash_left_unfinished_is_removed(machine: Machine) -> None:
     (directory,) = machine.base.iterdir()
     (directory / "unfinished" / "token").write_bytes(b"half")
     machine.finish()
     assert list((directory / "unfinished").iterdir()) == []
-
-
-async def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
-    name = object_names.segment(Generation(0), "p", 1)
-    data = Random(1).randbytes(1000)
-    remote = SteerableStore(MemoryStore())
-    store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
-    await store.put(name, data)
-    for start, length in [(0, 10), (10, 500), (990, 100), (2000, 5), (7, None), (0, None)]:
-        expected = data[start:] if length is None else data[start : start + length]
-        assert await store.get(name, start, length) == expected
-    assert not [call for call in remote.calls if call[0] == "get"]
-    await store.delete(name)
-    assert store.copies == frozenset() and store.copied_bytes == 0
 
 
 async def test_the_store_is_written_first(tmp_path: Path) -> None:
@@ -325,19 +220,15 @@ async def test_the_store_is_written_first(tmp_path: Path) -> None:
     assert store.copies == {name}
 
 
-@pytest.mark.parametrize("links", [True, False])
-async def test_a_table_file_is_kept_by_a_second_name_where_there_are_links(
-    tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(18, "Invalid cross-device link")
-
-    if not links:
-        monkeypatch.setattr(Path, "hardlink_to", refuse)
-    path = tmp_path / "000012.sst"
-    path.write_bytes(b"rows")
-    store = await LocalFirstStore.open(MemoryStore(), tmp_path / "kept", 100, effects())
-    await store.keep_file("tables/00000000/0f0e-x.sst", path)
-    assert store.copied_bytes == 4
-    (copy,) = (p for p in (tmp_path / "kept").rglob("*.sst"))
-    assert copy.samefile(path) == links and copy.read_bytes() == b"rows"
+async def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
+    name = object_names.segment(Generation(0), "p", 1)
+    data = Random(1).randbytes(1000)
+    remote = SteerableStore(MemoryStore())
+    store = await LocalFirstStore.open(remote, tmp_path, 10_000, effects())
+    await store.put(name, data)
+    for start, length in [(0, 10), (10, 500), (990, 100), (2000, 5), (7, None), (0, None)]:
+        expected = data[start:] if length is None else data[start : start + length]
+        assert await store.get(name, start, length) == expected
+    assert not [call for call in remote.calls if call[0] == "get"]
+    await store.delete(name)
+    assert store.copies == frozenset() and store.copied_bytes == 0

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support.pressure import Eager
@@ -93,54 +92,9 @@ def test_rows_that_make_room_for_others_leave_in_steps(clock: Stopwatch) -> None
     assert len(results) == KEYS and clock.longest <= LIMIT_S
 
 
-def test_the_rows_of_a_long_list_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    lengths: list[int] = []
-    write = MemoryTable.write
-
-    def spied(self: MemoryTable, keys: Any, values: Any) -> None:
-        lengths.extend(map(elements, filter(None, values)))
-        write(self, keys, values)
-
-    monkeypatch.setattr(MemoryTable, "write", spied)
-    for build in (one_window, one_list):
-        lengths.clear()
-        emitted: list[Any] = []
-        job = Job("list")
-        build(job.source(Eager({"only": list(range(9_000))}, 700))).sink(Callback(emitted.append))
-        run_watched(job, Stopwatch(), flush=FlushConfig(rows=5_000))
-        assert emitted == [list(range(9_000))], "in order, nothing lost"
-        assert max(lengths) == 2048
-
-
-def elements(stored: bytes) -> int:
-    """How many there are, if a list is stored."""
-    try:
-        decoded = msgspec.msgpack.decode(stored)
-    except msgspec.DecodeError:
-        return 0
-    return len(decoded) if isinstance(decoded, list) else 0
-
-
 def one_window(stream: Any) -> Any:
     timed = stream.event_time(lambda _: 1).key_by(lambda _: 0)
     return timed.window_records(10, function=lambda _, __, records: records)
-
-
-class Collect(StatefulProcessor):
-    """All records of a key in one list, told when the last one has come."""
-
-    def init(self, handle: Any) -> None:
-        self._all = handle.getListState("all", "n int")
-
-    def handleInputRows(self, key: Any, rows: Iterable[int], timerValues: Any) -> Iterator[Any]:
-        read = list(rows)
-        self._all.appendList([(n,) for n in read])
-        if read[-1] == 8_999:
-            yield [n for (n,) in self._all.get()]
-
-
-def one_list(stream: Any) -> Any:
-    return stream.key_by(lambda _: 0).transform_with_state(Collect)
 
 
 def test_the_list_of_a_window_is_gathered_in_steps(clock: Stopwatch) -> None:

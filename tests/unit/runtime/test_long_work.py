@@ -22,7 +22,7 @@ from tests.support.pressure import (
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
 from tidelog import Callback, Job, Schedule, Sink, SinkContext, StatefulProcessor, Stream
 from tidelog.connectors.program.sinks import CallbackWriter
-from tidelog.runtime.channels.buffers import BufferLimit, bytes_of
+from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.storage.memory import MemoryStore
@@ -127,15 +127,6 @@ def test_timers_of_processing_time_do_not_hold_the_loop() -> None:
     assert clock.longest <= LIMIT_S
 
 
-def test_a_sink_that_takes_its_time_does_not_hold_the_loop() -> None:
-    clock, written = Stopwatch(), []
-    job = Job("long")
-    source = Eager({"only": list(range(COUNT))}, COUNT)
-    job.source(source).sink(Callback(lambda n: written.append(slow(clock, n))))
-    run_watched(job, clock)
-    assert written == list(range(COUNT)) and clock.longest <= LIMIT_S
-
-
 class Requests(Callback):
     """A sink that makes a request for each of its calls, however many records it gets."""
 
@@ -237,16 +228,6 @@ def test_buffers_have_a_limit_in_bytes_and_records(monkeypatch: pytest.MonkeyPat
                 assert len(batch.keys) == len(batch.groups) == len(batch.records)
 
 
-def test_a_record_larger_than_the_limit_is_a_buffer_alone() -> None:
-    batch = Batch(["a", "b" * 5_000, "c", "d"], [1, 2, 3, 4])
-    parts = list(BufferLimit(bytes=1_000, records=10).cut(batch))
-    assert [(part.records, part.times) for part in parts] == [
-        (["a"], [1]),
-        (["b" * 5_000], [2]),
-        (["c", "d"], [3, 4]),
-    ]
-
-
 def on_one(clock: Stopwatch, seconds: float) -> Any:
     """Takes long for two of the records."""
     return lambda n: slow(clock, n, seconds if n in (5, 300) else 0.0)
@@ -291,29 +272,3 @@ def test_one_call_of_a_users_function_that_holds_the_process_is_told_once(
         assert told == []
     else:
         assert len(told) == 1 and "long" in told[0] and "250 ms" in told[0]
-
-
-def test_map_batches_gets_whole_buffers_after_other_operators() -> None:
-    clock, calls, buffers, length = Stopwatch(), list[int](), 20, 2_000
-    source = Eager({"only": list(range(buffers * length))}, length)
-
-    def requested(records: list[int]) -> list[int]:
-        clock.spend(0.03)
-        calls.append(len(records))
-        return records
-
-    job, sink = Job("requests"), Outside()
-    kept = job.source(source).filter(lambda n: slow(clock, n % 2 == 0, 5e-6))
-    kept.map_batches(requested).sink(sink)
-    run_watched(job, clock, checkpoint=Schedule(interval=0.1))
-    assert sink.records == list(range(0, buffers * length, 2))
-    assert len(calls) <= 1.1 * buffers
-
-
-def test_whole_buffers_are_no_larger_than_the_job_says() -> None:
-    clock, calls, job = Stopwatch(), list[int](), Job("smaller")
-    source = Eager({"only": list(range(20_000))}, 2_000)
-    doubled = job.source(source).flat_map(lambda n: [slow(clock, n, 1e-4)])
-    doubled.map_batches(lambda records: [calls.append(len(records))]).sink(Outside())
-    run_watched(job, clock, buffer_records=300)
-    assert sum(calls) == 20_000 and 200 < max(calls) <= 300

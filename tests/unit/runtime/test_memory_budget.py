@@ -14,14 +14,12 @@ import pytest
 from tests.support.depth import more_in_depth
 from tidelog import (
     Callback,
-    ConfigError,
     Effects,
     Job,
     JobConfig,
     JobRunner,
     Rate,
     Replayable,
-    RocksOptions,
     Schedule,
     Session,
     Source,
@@ -29,8 +27,7 @@ from tidelog import (
     open_store,
     status_of,
 )
-from tidelog.options.units import show_size
-from tidelog.runtime.memory import LEAST_MEMORY, MemoryParts
+from tidelog.runtime.memory import LEAST_MEMORY
 from tidelog.runtime.status.status import MemoryStatus
 
 MIB = 1 << 20
@@ -153,27 +150,6 @@ def test_sessions_of_one_key_stay_within_the_budget(tmp_path: Path, pause_ms: in
     assert max(status.rows_bytes for status in seen) <= LEAST_MEMORY / 4 + MIB
 
 
-def test_the_parts_of_any_budget_fit_into_it() -> None:
-    for budget in (LEAST_MEMORY, 100_000_001, 1 << 40):
-        parts = MemoryParts.of(budget)
-        moving = parts.log + parts.files + parts.channels
-        assert parts.tables + parts.rows + moving < budget
-        assert parts.memtables < parts.tables
-
-
-def test_many_tables_share_what_few_had() -> None:
-    parts = MemoryParts.of(256 * MIB)
-    few, many = parts.rocksdb(RocksOptions(), 1), parts.rocksdb(RocksOptions(), 64)
-    assert few.write_buffer_bytes == 16 * MIB
-    assert many.write_buffer_bytes is not None and many.write_buffers_bytes is not None
-    assert 64 * 2 * many.write_buffer_bytes <= many.write_buffers_bytes == few.write_buffers_bytes
-
-
-def test_too_little_memory_is_refused_with_the_least_there_may_be() -> None:
-    with pytest.raises(ConfigError, match=show_size(LEAST_MEMORY)):
-        JobConfig(memory=LEAST_MEMORY - 1)
-
-
 BODY = 64 << 10
 COUNT = 400
 
@@ -186,30 +162,6 @@ def run_large(job: Job, directory: Path, **settings: Any) -> None:
         effects.offload.close()
 
     asyncio.run(main())
-
-
-def test_a_rare_large_record_is_a_buffer_alone(tmp_path: Path) -> None:
-    """Wherever it stands among small ones, in whatever it is nested."""
-    large = "x" * 3 * MIB
-    shapes: list[Callable[[int], Any]] = [
-        lambda n: large if n == 777 else "small",
-        lambda n: (n, large.encode() if n == 1313 else b"small"),
-        lambda n: {"n": [n, {"body": (large if n == 31 else "small",)}]},
-    ]
-    for at, shape in enumerate(shapes):
-        buffers: list[list[Any]] = []
-        job = Job("rare")
-        made = job.source(Rate(None, limit=1)).flat_map(
-            lambda _, shape=shape: [shape(n) for n in range(2000)]
-        )
-        seen = made.rebalance().map_batches(
-            lambda records, buffers=buffers: [buffers.append(records)]
-        )
-        seen.sink(Callback(lambda _: None))
-        run_large(job, tmp_path / str(at), parallelism=2)
-        assert sum(map(len, buffers)) == 2000
-        (holding,) = [records for records in buffers if large in str(records)]
-        assert len(holding) == 1
 
 
 def by_flat_map(stream: Stream) -> Stream:

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 import tidelog
 from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, Portions, config, effects, words
-from tests.unit.runtime.test_changed_types import checkpoints, run, stopped
+from tests.support.pressure import checkpoints
+from tests.unit.runtime.test_changed_types import run, stopped
 from tidelog.catalog.audit import audit
 from tidelog.checkpoint.manifest import encode_entry
-from tidelog.errors import ConfigError, RestoreError, StateSchemaError, UserFunctionError
+from tidelog.errors import RestoreError, StateSchemaError, UserFunctionError
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -185,15 +186,3 @@ def test_keys_do_not_move_to_where_event_time_is_further() -> None:
     assert set(store._objects) == slots, "the job that runs is not fenced"
     run(windows(sink), store, parallelism=2)
     assert dict(sink.records) == Counter(source().records)
-
-
-def test_a_value_cannot_be_migrated_away() -> None:
-    store, sink = MemoryStore(), Outside()
-    stopped(counts(sink), store)
-    with pytest.raises(RestoreError, match="expected a value; found None"):
-        run(counts(sink, value_type=str, migrate=lambda _: None), store)
-
-
-def test_a_function_without_a_type_to_migrate_to_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match="migrate= of key_by"):
-        counts(Outside(), {"migrate": in_tuple})

@@ -78,46 +78,6 @@ def test_rules_arrive_at_every_subtask_in_the_order_of_their_source(
         assert numbers == {split: list(range(RULES)) for split in range(3)}
 
 
-def continued(stream: Stream, other: Stream) -> Stream:
-    return stream.map(lambda r: r).filter(lambda r: True)
-
-
-def with_times(stream: Stream, other: Stream) -> Stream:
-    return stream.event_time(lambda r: r[2])
-
-
-def with_others(stream: Stream, other: Stream) -> Stream:
-    return stream.union(other).map(lambda r: r)
-
-
-def with_rules(stream: Stream, other: Stream) -> Stream:
-    return stream.with_broadcast(
-        other, on_rule=lambda rule, known: None, on_record=lambda record, known: [record]
-    )
-
-
-@one_by_one(
-    stage=[continued, with_times, with_others, with_rules],
-    shape={"1-4": (1, 4), "4-3": (4, 3), "2-5": (2, 5)},
-)
-def test_records_of_a_split_and_key_stay_in_order_between_their_source_and_keyed_state(
-    stage: Callable[[Stream, Stream], Stream], shape: tuple[int, int]
-) -> None:
-    sources, parallelism = shape
-    sink = Outside()
-
-    def build(job: Job, clock: VirtualClock) -> None:
-        # Buffers of one record, and more to do for some keys than for others.
-        read = job.source(numbered(portion=1), parallelism=sources)
-        other = job.source(numbered(1, 0), name="other")
-        busy = stage(read, other).map(lambda r: clock.spend(0.01 * len(r[0]) * r[2]) or r)
-        arrivals(busy).sink(sink)
-
-    run_job(build, parallelism)
-    assert sorted(r[:3] for r in sink.records) == sorted(numbered().records)
-    assert_in_order_of_arrival(sink.records)
-
-
 @pytest.mark.parametrize(("parallelism", "sinks"), [(2, 3), (2, 5), (3, 2), (3, 1), (1, 4)])
 def test_what_a_key_emits_goes_to_one_subtask_of_a_sink(parallelism: int, sinks: int) -> None:
     """Two of them would commit a newer and an older value of a key in any order."""
@@ -133,15 +93,3 @@ def test_what_a_key_emits_goes_to_one_subtask_of_a_sink(parallelism: int, sinks:
             of_key[record[0]].add(token.partition(b"/")[0])
     assert len(of_key) == 5 and all(len(subtasks) == 1 for subtasks in of_key.values())
     assert_in_order_of_arrival(sink.records)
-
-
-def test_a_stream_that_is_rebalanced_uses_all_subtasks_of_the_job() -> None:
-    sink = Outside()
-
-    def build(job: Job, clock: VirtualClock) -> None:
-        job.source(numbered(), parallelism=1).rebalance().map(lambda r: r).sink(sink)
-
-    run_job(build, 4)
-    assert {token.partition(b"/")[0] for token in sink.committed} == {
-        b"sink-%d" % subtask for subtask in range(4)
-    }

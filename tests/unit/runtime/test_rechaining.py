@@ -38,11 +38,6 @@ def transactions(operator: OperatorState) -> list[tuple[bytes, ...]]:
     return [state.transactions for state in operator.subtasks]
 
 
-def test_the_chains_are_what_these_tests_are_about() -> None:
-    assert [v.id for v in vertices(1)] == ["source", "aggregate"]
-    assert [v.id for v in vertices(2)] == ["source", "map", "aggregate", "sink"]
-
-
 def test_a_sink_that_gets_tasks_of_its_own_takes_its_transactions_along() -> None:
     chained = stored("aggregate", 1, COUNT, transactions=lambda i: (b"tx",))
     found = rechain({"aggregate": chained}, vertices(2))
@@ -61,33 +56,9 @@ def test_a_sink_that_joins_the_tasks_before_it_takes_its_transactions_along() ->
     assert transactions(found["aggregate"]) == [(b"tx-0", b"tx-2"), (b"tx-1",)]
 
 
-def test_a_sink_behind_an_exchange_that_was_none_takes_its_transactions_along() -> None:
-    job = Job("job")
-    counted = job.source(words()).key_by(str).aggregate(lambda _: 1, lambda a, b: a + b)
-    counted.rebalance().map(str).sink(Outside())
-    chained = stored("aggregate", 2, COUNT, transactions=lambda i: (b"tx-%d" % i,))
-    found = rechain({"aggregate": chained}, compile_job(job, 2))
-    assert transactions(found["map"]) == [(b"tx-0",), (b"tx-1",)]
-    assert transactions(found["aggregate"]) == [(), ()]
-
-
-def test_operators_that_stay_where_they_were_are_left_alone() -> None:
-    operators = {
-        name: stored(name, 2, *states)
-        for name, states in {"source": (), "map": (), "aggregate": (COUNT,), "sink": ()}.items()
-    }
-    assert rechain(operators, vertices(2)) == operators
-
-
 def test_state_of_an_operator_that_is_not_the_first_any_more_is_refused() -> None:
     with pytest.raises(RestoreError, match=r"state of operator 'map'.*the first of a chain"):
         rechain({"map": stored("map", 2, COUNT)}, vertices(1))
-
-
-def test_transactions_without_a_sink_are_refused() -> None:
-    lost = stored("source", 1, transactions=lambda i: (b"tx",))
-    with pytest.raises(RestoreError, match="sink transactions of operator 'source'"):
-        rechain({"source": lost}, vertices(1))
 
 
 @pytest.mark.parametrize(("name", "parallelism"), [("source", 2), ("map", 1)])

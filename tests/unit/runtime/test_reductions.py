@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from datetime import timedelta
 from operator import itemgetter
 from typing import Any
 
@@ -112,14 +111,6 @@ def test_values_of_another_type_are_refused_or_migrated(windows: Any) -> None:
     assert isinstance(windows, Count) or digits / 2 < sum(map(len, values)) < digits
 
 
-def test_a_mean_goes_on_with_its_sum_and_its_number() -> None:
-    def mean(keyed: KeyedStream) -> Stream:
-        return keyed.mean(value_of)
-
-    found = dict(changed(mean, mean, then=float))
-    assert found == {f"k{k}": sum(range(k, 100, 3)) / len(range(k, 100, 3)) for k in range(3)}
-
-
 def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finished() -> None:
     records = [("a", n * 10, n) for n in range(2048)] + [("a", 1, 7)]
     sink, late, made, tag = Outside(), Outside(), Job("late"), OutputTag("late")
@@ -129,28 +120,6 @@ def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finis
     means.side_output(tag).sink(late, name="late")
     run(made, MemoryStore())
     assert late.records == [("a", 1, 7)] and ("a", 0, 4.5) in sink.records
-
-
-@pytest.mark.parametrize("length", [60_000, timedelta(minutes=1), "1m", "60 s", " 1 min"], ids=str)
-def test_a_length_of_time_is_a_number_a_timedelta_or_a_text(length: Any) -> None:
-    assert Tumbling(length).span.size_ms == Session(length).gap_ms == 60_000
-
-
-@pytest.mark.parametrize(
-    ("wrong", "what"),
-    [
-        (lambda: Tumbling("soon"), "'soon'"),
-        (lambda: Tumbling(0), "size 0 ms"),
-        (lambda: Tumbling(timedelta(microseconds=1)), "microseconds=1"),
-        (lambda: Sliding("1m", "2m"), "slide 120000 ms"),
-        (lambda: Session(0), "more than 0"),
-        (lambda: Session(-5), "-5"),
-        (lambda: Count(0), "1 or more"),
-    ],
-)
-def test_windows_that_cannot_be_are_refused(wrong: Callable[[], Any], what: str) -> None:
-    with pytest.raises(ConfigError, match=what):
-        wrong()
 
 
 @pytest.mark.parametrize(
@@ -192,8 +161,3 @@ def test_an_id_is_forgotten_when_its_time_to_live_is_over() -> None:
     bench.sweep()
     bench.backend.flush()
     assert bench.stored == []
-
-
-def test_an_id_that_is_no_key_is_refused() -> None:
-    with pytest.raises(StateSchemaError, match="the id"):
-        run(job(lambda k: k.deduplicate(list, ttl=5), Outside(), portions()), MemoryStore())

@@ -11,8 +11,9 @@ import pytest
 
 import tidelog
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
-from tests.unit.runtime.test_changed_types import checkpoints, run
-from tidelog import ConfigError, RestoreError, StateSchemaError, status_of
+from tests.support.pressure import checkpoints
+from tests.unit.runtime.test_changed_types import run
+from tidelog import RestoreError, StateSchemaError, status_of
 from tidelog.storage.memory import MemoryStore
 
 BUILD = Callable[[tidelog.Stream, Outside], None]
@@ -120,24 +121,6 @@ def test_a_renamed_source_would_read_everything_again_and_is_refused() -> None:
     assert all(again[word] > n for word, n in Counter(source().records).items())
 
 
-def rules(stream: tidelog.Stream, sink: Outside, name: str = "rules") -> None:
-    told = stream.filter(lambda w: w == "w1", name="rule")
-    handled = stream.with_broadcast(
-        told,
-        on_rule=lambda rule, known: known.update({rule: True}),
-        on_record=lambda record, known: [record],
-        name=name,
-    )
-    handled.sink(sink, name="sink")
-
-
-def test_state_without_keys_is_state_too() -> None:
-    store, sink = MemoryStore(), Outside()
-    stopped(job(rules, sink), store)
-    with pytest.raises(RestoreError, match=r"'rules'.*operator state 'rules'.*--allow-dropped"):
-        run(job(lambda s, k: rules(s, k, "laws"), sink), store)
-
-
 def plain(stream: tidelog.Stream, sink: Any) -> None:
     stream.map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="sink")
 
@@ -223,23 +206,6 @@ def test_a_sink_that_stays_commits_what_it_had_written_for_an_operator_that_goes
         assert runner.incarnation.plan.dropped == ("state 'aggregate' of operator 'count'",)
 
 
-def test_sinks_that_change_places_commit_each_what_it_had_written() -> None:
-    long, short = Outside(), Outside()
-
-    def split(stream: tidelog.Stream, *sinks: tuple[str, Outside]) -> None:
-        for name, (sink_name, sink) in zip(("one", "other"), sinks, strict=True):
-            stream.map(str, name=name).sink(sink, name=sink_name)
-
-    store = uncommitted(long, lambda stream, _: split(stream, ("long", long), ("short", short)))
-    held = [dict(sink.committed) for sink in (long, short)]
-    for sink, of_sink in zip((long, short), held, strict=True):
-        sink.prepared, sink.committed = dict(of_sink), {}
-    run(job(lambda stream, _: split(stream, ("short", short), ("long", long)), long), store)
-    for sink, of_sink in zip((long, short), held, strict=True):
-        assert of_sink and of_sink.items() <= sink.committed.items()
-        assert Counter(sink.records) == Counter(source().records)
-
-
 class Counts(tidelog.StatefulProcessor):
     """Counts in a state of a given name."""
 
@@ -275,24 +241,6 @@ def test_a_renamed_state_of_a_processor_would_begin_empty_and_is_refused() -> No
     run(job(processed("count"), sink), store, allow_dropped_state=("process/seen",))
     newest = {record[0]: record[1] for record in sink.records}
     assert sum(newest.values()) < len(source().records)
-
-
-def test_a_state_may_be_added_and_one_left_out_is_told_and_found_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    store, sink = MemoryStore(), Outside()
-    stopped(job(processed("a"), sink), store)
-    stopped(job(processed("a", "b"), sink), store)
-    with caplog.at_level(logging.WARNING):
-        stopped(job(processed("b"), sink), store)
-    assert "state 'a' of operator 'process' is in the checkpoint and no longer declared" in (
-        caplog.text
-    )
-    run(job(processed("a", "b"), sink), store)
-    newest = {record[0]: record[1:] for record in sink.records}
-    assert all(
-        0 < min(pair) <= n for (w, n) in Counter(source().records).items() for pair in [newest[w]]
-    )
 
 
 def window(size_ms: int, slide_ms: int | None = None, *, keep: bool = False) -> BUILD:
@@ -352,9 +300,3 @@ def test_another_class_of_source_does_not_get_positions_that_it_cannot_read() ->
     stopped(counting(Portions({"0": list(range(100))})), store)
     run(counting(other), store, allow_dropped_state=("source",))
     assert dict(sink.records)["7"] >= 60
-
-
-@pytest.mark.parametrize("name", ["a/b", "../x", "", "word count", "ä", "a\0b"])
-def test_a_name_that_no_object_can_bear_is_refused_when_the_job_is_built(name: str) -> None:
-    with pytest.raises(ConfigError, match="operator id"):
-        job(lambda stream, sink: count(stream, sink, name), Outside())

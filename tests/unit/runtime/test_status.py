@@ -1,17 +1,18 @@
 """A status tells what a job did, before, while and after it runs."""
 
 import asyncio
-import re
 from operator import add
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.damage import checkpoint_in
+from tests.support.jobs import config, contents, every_kind, virtual_effects
+from tests.support.pipelines import running
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback, Rate
 from tidelog.effects import Effects
-from tidelog.errors import StoreUnreachableError
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -19,6 +20,7 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
 
 RECORDS = 20_000
 KEYS = 100
@@ -34,22 +36,18 @@ def counting_job(limit: int | None = RECORDS) -> tuple[Job, list[Any]]:
     return job, results
 
 
-def runner_of(job: Job, store: MemoryStore, work_dir: Path, **settings: Any) -> JobRunner:
+def runner_of(job: Job, store: ObjectStore, work_dir: Path, **settings: Any) -> JobRunner:
     config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.02), **settings)
     return JobRunner(job, store, config, Effects())
 
 
 async def until(runner: JobRunner, what: Any) -> JobStatus:
     """Run a job until its status has something, then stop it."""
-    running = asyncio.ensure_future(runner.run())
-    try:
+    async with running(runner) as task:
         while not what(status := status_of(runner)):
-            assert not running.done(), running
+            assert not task.done(), task
             await asyncio.sleep(0.005)
         return status
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.parametrize("changelog", [True, False])
@@ -89,33 +87,26 @@ def test_a_running_job_shows_its_log_tables_and_materializations(tmp_path: Path)
     assert status.materializations.seconds > 0
 
 
-class Failing(MemoryStore):
-    """Refuses what its name says."""
-
-    refuses = re.compile("segments/|checkpoints/.*")
-    refusing = False
-
-    async def put(self, name: str, data: bytes) -> None:
-        self._refuse(name)
-        await super().put(name, data)
-
-    async def create(self, name: str, data: bytes) -> None:
-        self._refuse(name)
-        await super().create(name, data)
-
-    def _refuse(self, name: str) -> None:
-        if self.refusing and self.refuses.match(name):
-            raise StoreUnreachableError(name, found="a test", action="wait")
-
-
-def test_failures_are_counted_and_quoted(tmp_path: Path) -> None:
-    store = Failing("memory://s")
-    runner = runner_of(counting_job(None)[0], store, tmp_path)
-
-    def failed(status: JobStatus) -> bool:
-        store.refusing = status.phase == "running"
-        return status.checkpoints.failed >= 1
-
-    status = asyncio.run(until(runner, failed))
-    assert status.checkpoints.last_failure is not None
-    assert "a test" in status.checkpoints.last_failure
+def test_a_job_remembers_the_checkpoints_that_it_wrote() -> None:
+    store = MemoryStore()
+    runner = JobRunner(every_kind(), store, config(retain=100), virtual_effects())
+    asyncio.run(runner.run())
+    assert runner.incarnation is not None
+    recent = list(runner.incarnation.driver.metrics.recent)
+    objects = contents(store)
+    assert len(recent) > 3
+    for each in recent:
+        entry = checkpoint_in(objects, each.slot)
+        assert (each.checkpoint_id, each.created_ms) == (entry.checkpoint_id, entry.created_ms)
+        assert each.generation == entry.author.generation
+        assert each.manifest_bytes == len(objects[f"checkpoints/{each.slot:08}.json"])
+        assert each.sizes.log_full_bytes >= each.sizes.log_incremental_bytes
+    uploads = [new for each in recent for new in each.new_tables]
+    named = {
+        (operator.id, state.index, state.upto)
+        for each in recent
+        for operator, state in checkpoint_in(objects, each.slot).subtasks()
+        if state.materialization is not None
+    }
+    assert {(new.operator, new.subtask, new.upto) for new in uploads} == named
+    assert len(uploads) == len(named) > 2

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from tidelog_bench.experiment import Size
-from tidelog_bench.experiments.spark_commit import bill_of, cells, scaled
-from tidelog_bench.spark.batches import BatchWindow, Sum, by_kind, difference, dollars, parse_counts
+from tidelog_bench.experiments.spark_commit import bill_of, scaled
+from tidelog_bench.spark.batches import BatchWindow, Sum, dollars, parse_counts
 
 
 def progress(batch: int, ms: int, commits: tuple[int, ...]) -> dict[str, Any]:
@@ -52,20 +51,6 @@ def test_figures_leave_out_what_was_before_the_batches() -> None:
     }
 
 
-def test_curves_start_with_the_first_batch_and_add_up_to_all_bytes() -> None:
-    series = WINDOW.series()
-    assert series["batch_ms"] == [(0.0, 300.0), (1.0, 100.0), (3.0, 200.0), (4.0, 250.0)]
-    assert series["uploaded_kb"] == [(0.0, 0.9), (1.0, 0.9), (3.0, 0.9), (4.0, 1.7)]
-
-
-def test_the_difference_of_counts_leaves_out_what_did_not_happen_in_between() -> None:
-    before = parse_counts("get sst 4 400\nput changelog 8 1000")
-    after = parse_counts("get sst 4 400\nlist state 2 0\nput changelog 24 3000")
-    found = difference(after, before)
-    assert found == {("list", "state"): Sum(2, 0), ("put", "changelog"): Sum(16, 2000)}
-    assert by_kind(found, 3) == {"list": {"state": 0.667}, "put": {"changelog": 5.333}}
-
-
 def test_of_ten_executors_only_what_executors_do_is_scaled() -> None:
     one = parse_counts("delete changelog 7 0\nget sst 3 30\nput changelog 20 200\nput commits 2 60")
     assert scaled(one, 10) == {
@@ -80,13 +65,3 @@ def test_of_ten_executors_only_what_executors_do_is_scaled() -> None:
     assert by_class["changelog"] == 34.56  # 80 PUTs per batch x 86,400 x 0.005 / 1000
     whole = dollars(scaled(WINDOW.counts, 10), 4)
     assert sum(by_class.values()) == pytest.approx(whole, abs=0.02)
-
-
-@pytest.mark.parametrize("size", Size)
-def test_maintenance_of_the_bill_is_as_rare_as_a_minute_at_a_batch_a_second(size: Size) -> None:
-    [*bills] = (cell.settings for cell in cells(size) if "executors" in cell.settings)
-    assert bills
-    for found in bills:
-        batches = int(found["batches"] or 0) if size is Size.QUICK else 60
-        assert found["maintenance_ms"] == batches * int(found["trigger_ms"] or 0)
-        assert int(found["partitions"] or 0) * int(found["executors"] or 0) == 200

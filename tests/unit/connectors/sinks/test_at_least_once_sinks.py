@@ -3,13 +3,15 @@
 import errno
 import io
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
-from tidelog import Callback, ConfigError, Job, SinkWriter, Stdout, StorageError
+from tidelog import Callback, Files, Job, SinkWriter, Stdout, StorageError, TidelogError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
@@ -30,26 +32,6 @@ def test_stdout_prints_records_as_lines(
     writer.write([("tide", 1), ("ebb", 2)])
     assert writer.pre_commit(CheckpointId(1)) is None
     assert capsys.readouterr().out == printed
-
-
-def test_stdout_is_flushed_before_a_checkpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    raw = io.BytesIO()
-    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(raw)))
-    writer = Stdout().open(context())
-    writer.write(["line"])
-    assert raw.getvalue() == b""
-    writer.pre_commit(CheckpointId(1))
-    assert raw.getvalue() == b"line\n"
-
-
-def test_a_closed_pipe_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Closed(io.StringIO):
-        def flush(self) -> None:
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-
-    monkeypatch.setattr("sys.stdout", Closed())
-    with pytest.raises(StorageError, match=r"standard output; .*Broken pipe"):
-        Stdout().open(context()).pre_commit(CheckpointId(1))
 
 
 class Full(io.RawIOBase):
@@ -97,11 +79,6 @@ def test_no_line_is_missing_after_a_flush_that_failed(
     assert set(lines) <= set(disk.written.decode().splitlines())
 
 
-def test_an_unknown_format_is_refused() -> None:
-    with pytest.raises(ConfigError, match="format"):
-        Stdout("csv")  # type: ignore[arg-type]
-
-
 def test_a_callback_sees_every_record_in_order_and_each_checkpoint() -> None:
     seen: list[object] = []
     writer: SinkWriter = Callback(seen.append, lambda: seen.append("flush")).open(context())
@@ -112,14 +89,25 @@ def test_a_callback_sees_every_record_in_order_and_each_checkpoint() -> None:
     assert seen == [1, 2, 3, "flush"]
 
 
-def test_a_callback_needs_no_flush() -> None:
-    writer: SinkWriter = Callback(print).open(context())
-    assert writer.pre_commit(CheckpointId(1)) is None
+def test_calls_come_at_least_once_and_the_files_beside_them_exactly_once(tmp_path: Path) -> None:
+    store, called = MemoryStore(), list[int]()
 
+    def job(call: Callable[[int], object]) -> Job:
+        job = Job("payments")
+        numbers = job.source(Portions({"all": list(range(300))}))
+        numbers.sink(Callback(call), name="call")
+        numbers.sink(Files(tmp_path), name="files")
+        return job
 
-def test_exceptions_of_a_callback_pass_through() -> None:
-    def fail(record: object) -> None:
-        raise LookupError(record)
+    def fail_in_the_middle(number: int) -> None:
+        if number == 150:
+            raise ConnectionError("the service is away")
+        called.append(number)
 
-    with pytest.raises(LookupError, match="mine"):
-        Callback(fail).open(context()).write(["mine"])
+    for seed in range(2):
+        with pytest.raises(TidelogError, match="the service is away"):
+            run(job(fail_in_the_middle), store, seed=seed)
+    run(job(called.append), store, seed=2)
+    assert set(called) == set(range(300))
+    lines = [int(line) for part in tmp_path.glob("part-*") for line in part.open()]
+    assert sorted(lines) == list(range(300))

@@ -1,10 +1,8 @@
 """What sinks remember beside their output: all that a checkpoint may ask for, and no more."""
 
 import asyncio
-import sqlite3
 from collections import Counter
-from contextlib import closing, suppress
-from pathlib import Path
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -73,26 +71,6 @@ def test_a_database_remembers_commits_of_retained_checkpoints_only(
     start(out.sink(), store)
     assert Counter(out.shown()) == ALL
     assert (out.recorded() <= RETAIN + 1, out.hidden()) == (True, 0)
-
-
-def test_what_an_older_release_remembered_of_every_commit_shrinks(
-    tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    out, store = output("sqlite", request), MemoryStore()
-    start(out.sink(), store, seconds=5.5)
-    with closing(sqlite3.connect(tmp_path / "out-0.db")) as connection:
-        ((sink, subtask, tx),) = connection.execute("SELECT * FROM _tidelog_committed").fetchall()
-        stem, _, newest = tx.rpartition("-")
-        earlier = [(sink, subtask, f"{stem}-{number}") for number in range(1, int(newest))]
-        longer_ago = [(sink, subtask, f"0-feed-{number}") for number in range(1000)]
-        connection.executemany(
-            "INSERT INTO _tidelog_committed VALUES (?, ?, ?)", earlier + longer_ago
-        )
-        connection.commit()
-    assert out.recorded() == int(newest) + 1000
-    start(out.sink(), store)
-    assert Counter(out.shown()) == ALL
-    assert out.recorded() <= 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

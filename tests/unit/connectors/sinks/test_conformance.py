@@ -140,22 +140,3 @@ def test_an_output_holds_every_record_once_whatever_the_parallelism(
             assert not last
     assert Counter(out.shown()) == Counter(range(len(source.records)))
     assert out.hidden() == 0
-
-
-@pytest.mark.parametrize("kind", KINDS[:2])
-def test_recovery_removes_what_older_generations_left_and_nothing_newer(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
-    out = output(kind, request)
-
-    def staged_by(generation: int, attempt: str) -> bytes:
-        return pre_committed(out.sink().open(context(generation, attempt=attempt)), generation)
-
-    newer = staged_by(7, "newer")
-    for generation, attempt in ((0, "a"), (3, "a-b"), (4, "c")):
-        staged_by(generation, attempt)
-    before = out.hidden()
-    out.sink().open(context(4, attempt="d")).recover([])
-    assert out.hidden() == before // 4
-    out.sink().open(context(8)).recover([newer])
-    assert (out.shown(), out.hidden()) == ([1, 2], 0)

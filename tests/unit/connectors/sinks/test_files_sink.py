@@ -1,9 +1,7 @@
 """The file sink: what readers of a directory see, whenever they look and whatever crashed."""
 
-import asyncio
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -11,12 +9,10 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
-from tidelog import Effects, Files, Job, JobConfig, JobRunner, Row, TextFiles, open_store
+from tidelog import Files, Job, Row, TextFiles
 from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import (
-    ConfigError,
     CorruptObjectError,
-    ObjectNotFoundError,
     StorageError,
     StoreFullError,
     UserFunctionError,
@@ -25,8 +21,6 @@ from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
 FIRST = CheckpointId(1)
-
-Fail = Callable[[], object]
 
 
 def shown(directory: Path) -> list[str]:
@@ -67,15 +61,6 @@ def test_uncommitted_records_are_hidden_from_a_source_too(tmp_path: Path) -> Non
     assert TextFiles(tmp_path).discover() == []
 
 
-def test_an_empty_transaction_is_none_and_makes_no_file(tmp_path: Path) -> None:
-    writer = Files(tmp_path / "out").open(context())
-    writer.write([])
-    assert writer.pre_commit(FIRST) is None
-    writer.recover([])
-    writer.close()
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_file_is_cut_before_it_outgrows_the_limit(tmp_path: Path) -> None:
     writer = Files(tmp_path, "text", max_part_bytes=10).open(context())
     for record in ("aaaa", "bbbb", "c", "d" * 20, "e"):
@@ -85,21 +70,6 @@ def test_a_file_is_cut_before_it_outgrows_the_limit(tmp_path: Path) -> None:
     writer.commit(transaction)
     assert [path.stat().st_size for path in sorted(tmp_path.glob("part-*"))] == [10, 2, 21, 2]
     assert shown(tmp_path) == ["aaaa", "bbbb", "c", "d" * 20, "e"]
-
-
-def test_a_predecessor_may_commit_at_the_same_moment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def after_the_predecessor(pending: Path, final: Path) -> Path:
-        rename(pending, final)
-        return rename(pending, final)
-
-    writer = Files(tmp_path, "text").open(context())
-    transaction = pre_committed(writer)
-    rename = Path.rename
-    monkeypatch.setattr(Path, "rename", after_the_predecessor)
-    writer.commit(transaction)
-    assert shown(tmp_path) == ["a", "b"]
 
 
 def test_every_phase_syncs_what_it_wrote_before_it_returns(
@@ -133,57 +103,6 @@ def test_closing_removes_the_open_transaction_and_keeps_a_pre_committed_one(tmp_
     assert shown(tmp_path) == ["a", "b"]
 
 
-def test_a_lost_transaction_is_an_error_that_names_the_file(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text").open(context())
-    transaction = pre_committed(writer)
-    (tmp_path / ".tidelog" / "1-a-0-0.inprogress").unlink()
-    fails: list[Fail] = [lambda: writer.commit(transaction), lambda: writer.recover([transaction])]
-    for fail in fails:
-        with pytest.raises(ObjectNotFoundError, match=f"{tmp_path}/part-00000-.*found neither"):
-            fail()
-
-
-def test_a_truncated_file_is_not_committed(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text").open(context())
-    transaction = pre_committed(writer)
-    os.truncate(tmp_path / ".tidelog" / "1-a-0-0.inprogress", 3)
-    with pytest.raises(CorruptObjectError, match=r"0-0\.inprogress; expected 4 .* found 3 bytes"):
-        writer.commit(transaction)
-    assert shown(tmp_path) == []
-
-
-def test_recovery_commits_no_file_whose_bytes_changed(tmp_path: Path) -> None:
-    transaction = pre_committed(Files(tmp_path, "text").open(context()))
-    (tmp_path / ".tidelog" / "1-a-0-0.inprogress").write_text("a\nB\n")
-    with pytest.raises(CorruptObjectError, match="expected 4 bytes with CRC32C"):
-        Files(tmp_path, "text").open(context(2)).recover([transaction])
-    assert shown(tmp_path) == []
-
-
-def test_a_file_of_another_job_is_never_replaced(tmp_path: Path) -> None:
-    final = tmp_path / "part-00000-0000000001-0000.txt"
-    writer = Files(tmp_path, "text").open(context())
-    transaction = pre_committed(writer)
-    final.write_text("x\ny\n")
-    writer.write(["more"])
-    fails: list[Fail] = [lambda: writer.commit(transaction), lambda: writer.pre_commit(FIRST)]
-    for fail in fails:
-        with pytest.raises(ConfigError, match=f"{final}; expected a free name"):
-            fail()
-    assert shown(tmp_path) == ["x", "y"]
-
-
-def test_a_full_disk_is_reported_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    writer = Files(tmp_path, "text").open(context())
-    writer.write(["a"])
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreFullError, match=r"0-0\.inprogress; found No space left on device"):
-        writer.pre_commit(FIRST)
-
-
 def test_a_file_whose_sync_failed_is_written_again_before_it_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,22 +129,6 @@ def test_a_file_whose_sync_failed_is_written_again_before_it_counts(
     assert {path.stat().st_ino for path in tmp_path.glob("part-*")}.isdisjoint(refused)
     for file in held:
         file.close()
-
-
-def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer = Files(tmp_path, "text").open(context())
-    writer.write(["a", "b"])
-    with monkeypatch.context() as failing:
-        failing.setattr(os, "fsync", lambda fd: os.close(-1))
-        with pytest.raises(StorageError):
-            writer.pre_commit(FIRST)
-    (tmp_path / ".tidelog" / "1-a-0-0.inprogress").write_bytes(b"a\n\0\0")
-    for _ in range(2):
-        with pytest.raises(CorruptObjectError, match=r"1-a-0-0\.inprogress; expected 4 bytes"):
-            writer.pre_commit(FIRST)
-    assert hidden(tmp_path) == ["1-a-0-0.inprogress"]
 
 
 def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_path: Path) -> None:
@@ -266,12 +169,6 @@ def test_records_become_lines(
     assert shown(tmp_path) == [line, line]
 
 
-def test_tuples_with_names_for_their_values_may_lie_among_other_records(tmp_path: Path) -> None:
-    writer = Files(tmp_path, fields=("word", "n")).open(context())
-    writer.commit(pre_committed(writer, 1, ("tide", 1), Row(x=1), ("ebb", [2])))
-    assert shown(tmp_path) == ['{"word":"tide","n":1}', '{"x":1}', '{"word":"ebb","n":[2]}']
-
-
 @pytest.mark.parametrize(
     ("settings", "record", "found"),
     [
@@ -287,41 +184,17 @@ def test_a_record_without_such_a_form_is_an_error(
         Files(tmp_path, **settings).open(context()).write([record])
 
 
-def test_an_exception_of_the_format_function_passes_through(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        Files(tmp_path, lambda n: str(1 / n)).open(context()).write([0])
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"format": "csv"}, "format; expected .*found 'csv'"),
-        ({"format": "text", "fields": ("a",)}, "fields"),
-        ({"max_part_bytes": 0}, "max_part_bytes"),
-    ],
-)
-def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Files("out", **settings)
-
-
-@pytest.mark.parametrize(
-    ("output", "store"),
-    [("file", "store"), ("file/deep", "store"), ("out", "file"), ("out", "file/s")],
-)
-def test_a_file_in_place_of_a_directory_is_told(tmp_path: Path, output: str, store: str) -> None:
-    (tmp_path / "in.txt").write_text("a\nb\n")
-    (tmp_path / "file").write_text("in the way")
-    job = Job("copy")
-    lines = job.source(TextFiles(tmp_path / "in.txt"))
-    lines.map(lambda line: {"line": line}).sink(Files(tmp_path / output))
-    effects = Effects()
-    opened = open_store(str(tmp_path / store), effects)
-    runner = JobRunner(job, opened, JobConfig(parallelism=1), effects)
-    with pytest.raises(StorageError) as refused:
-        asyncio.run(runner.run())
-    effects.offload.close()
-    told = str(refused.value)
-    assert str(tmp_path / "file") in told
-    assert "found a file in one of them" in told and "choose another directory" in told
-    assert (tmp_path / "file").read_text() == "in the way"
+def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Files(tmp_path, "text").open(context())
+    writer.write(["a", "b"])
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "fsync", lambda fd: os.close(-1))
+        with pytest.raises(StorageError):
+            writer.pre_commit(FIRST)
+    (tmp_path / ".tidelog" / "1-a-0-0.inprogress").write_bytes(b"a\n\0\0")
+    for _ in range(2):
+        with pytest.raises(CorruptObjectError, match=r"1-a-0-0\.inprogress; expected 4 bytes"):
+            writer.pre_commit(FIRST)
+    assert hidden(tmp_path) == ["1-a-0-0.inprogress"]

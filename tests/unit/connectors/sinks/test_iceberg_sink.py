@@ -4,7 +4,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -15,7 +14,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import (
     DateType,
     DecimalType,
@@ -39,7 +38,6 @@ from tidelog import (
     StorageError,
     UserFunctionError,
 )
-from tidelog.connectors.iceberg.staged import SinkDirectory
 from tidelog.ids import CheckpointId
 
 TABLE = "lake.numbers"
@@ -159,21 +157,6 @@ def test_subtasks_that_are_ready_together_share_a_snapshot(
     assert (shown(lake), lake.announced(TABLE)) == ([0, 1, 2, 3], [])
 
 
-def test_a_committed_transaction_whose_announcement_stayed_keeps_its_files(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As a crash between the commit and its tidying leaves it."""
-    writer = sink(lake).open(context())
-    transaction = pre_committed(writer)
-    with monkeypatch.context() as killed:
-        killed.setattr("tidelog.connectors.iceberg.staged.SinkDirectory.settled", lambda *_: None)
-        writer.commit(transaction)
-    assert len(lake.announced(TABLE)) == 1
-    for generation in (2, 3):  # no checkpoint names it any more
-        sink(lake).open(context(generation)).recover([])
-    assert (shown(lake), lake.announced(TABLE), lake.recorded(TABLE)) == ([1, 2], [], [])
-
-
 def partitioned(lake: Lake, *transforms: Any) -> None:
     fields = [
         NestedField(1, "day", DateType()),
@@ -212,12 +195,6 @@ def test_a_partitioned_table_gets_its_values_by_partition(lake: Lake) -> None:
         {**row, "at": row["at"].astimezone(UTC)} for row in table.scan().to_arrow().to_pylist()
     ]
     assert sorted(map(str, found)) == sorted(map(str, rows))
-
-
-def test_a_partition_that_needs_another_library_says_so(lake: Lake) -> None:
-    partitioned(lake, DayTransform(), BucketTransform(2))
-    with pytest.raises(ConfigError, match=r"partition 'part-.*pip install 'pyiceberg\[pyiceberg-c"):
-        sink(lake, "lake.parts").open(context())
 
 
 def test_values_of_all_kinds_arrive(lake: Lake) -> None:
@@ -273,56 +250,6 @@ def test_a_record_that_does_not_fit_is_an_error_with_its_column(
     assert lake.rows("lake.strict") == [{"n": 5, "s": "good"}]
 
 
-def test_a_table_that_is_not_there_is_an_error(lake: Lake) -> None:
-    with pytest.raises(ConfigError, match=r"Iceberg table 'lake.none'; .*create it with the"):
-        sink(lake, "lake.none").open(context())
-    with pytest.raises(ConfigError, match="a namespace and a name"):
-        sink(lake, "numbers")
-
-
-def test_a_catalogue_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    catalog = {"type": "sql", "uri": f"sqlite:///{tmp_path}/none/c.db", "warehouse": "file:///x"}
-    with pytest.raises(StorageError, match=r"Iceberg table 'a.b'; found OperationalError: .*open"):
-        Iceberg(catalog, "a.b").open(context())
-
-
-def test_credentials_that_the_catalogue_renews_are_used(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load, used = SqlCatalog.load_table, []
-    announce = SinkDirectory.announce
-    tokens = count()
-
-    def with_a_new_token(*args: Any) -> Any:
-        table = load(*args)
-        table.io.properties = {**table.io.properties, "s3.session-token": f"{next(tokens)}"}
-        return table
-
-    def announced(place: SinkDirectory, *args: Any) -> None:
-        used.append(place.credentials["s3.session-token"])
-        announce(place, *args)
-
-    monkeypatch.setattr(SqlCatalog, "load_table", with_a_new_token)
-    monkeypatch.setattr(SinkDirectory, "announce", announced)
-    writer = sink(lake).open(context())
-    for checkpoint in (1, 2):
-        writer.commit(pre_committed(writer, checkpoint))
-    assert len(set(used)) == 2
-    assert shown(lake) == [1, 1, 2, 2]
-
-
-def test_a_data_file_that_is_gone_is_an_error_before_the_table_names_it(lake: Lake) -> None:
-    transaction = pre_committed(sink(lake).open(context()))
-    [file] = lake.unreferenced(TABLE)
-    content = file.read_bytes()
-    file.unlink()
-    with pytest.raises(StorageError, match=f"{file.name} of transaction .*bring it back"):
-        sink(lake).open(context(2)).recover([transaction])
-    file.write_bytes(content)
-    sink(lake).open(context(3)).recover([transaction])
-    assert shown(lake) == [1, 2]
-
-
 def changed(token: bytes, change: Callable[[list[Any]], object]) -> bytes:
     found = msgspec.msgpack.decode(token)
     change(found)
@@ -347,6 +274,18 @@ def test_a_forged_transaction_is_refused(change: Callable[[list[Any]], object], 
         writer.commit(b"\x93\x01\x02\x03")
 
 
+def test_a_data_file_that_is_gone_is_an_error_before_the_table_names_it(lake: Lake) -> None:
+    transaction = pre_committed(sink(lake).open(context()))
+    [file] = lake.unreferenced(TABLE)
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(StorageError, match=f"{file.name} of transaction .*bring it back"):
+        sink(lake).open(context(2)).recover([transaction])
+    file.write_bytes(content)
+    sink(lake).open(context(3)).recover([transaction])
+    assert shown(lake) == [1, 2]
+
+
 def test_a_spec_that_changed_meanwhile_is_an_error(lake: Lake) -> None:
     writer = sink(lake).open(context())
     transaction = pre_committed(writer)
@@ -354,3 +293,25 @@ def test_a_spec_that_changed_meanwhile_is_an_error(lake: Lake) -> None:
         update.add_identity("n")
     with pytest.raises(RestoreError, match=r"partition spec 1; found 'lake.numbers' .* spec 0"):
         writer.commit(transaction)
+
+
+def test_a_committed_transaction_whose_announcement_stayed_keeps_its_files(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a crash between the commit and its tidying leaves it."""
+    writer = sink(lake).open(context())
+    transaction = pre_committed(writer)
+    with monkeypatch.context() as killed:
+        killed.setattr("tidelog.connectors.iceberg.staged.SinkDirectory.settled", lambda *_: None)
+        writer.commit(transaction)
+    assert len(lake.announced(TABLE)) == 1
+    for generation in (2, 3):  # no checkpoint names it any more
+        sink(lake).open(context(generation)).recover([])
+    assert (shown(lake), lake.announced(TABLE), lake.recorded(TABLE)) == ([1, 2], [], [])
+
+
+def test_a_table_that_is_not_there_is_an_error(lake: Lake) -> None:
+    with pytest.raises(ConfigError, match=r"Iceberg table 'lake.none'; .*create it with the"):
+        sink(lake, "lake.none").open(context())
+    with pytest.raises(ConfigError, match="a namespace and a name"):
+        sink(lake, "numbers")

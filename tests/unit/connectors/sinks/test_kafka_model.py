@@ -19,8 +19,8 @@ from tests.support.fake_kafka import FakeKafka, failure
 from tidelog import FencedError, KafkaSink, SinkContext, TidelogError
 from tidelog.ids import CheckpointId, Generation
 
-SEEDS = more_in_depth(40, 10_000)
-TOGETHER = 40
+SEEDS = more_in_depth(25, 10_000)
+TOGETHER = 25
 KEYS = 6
 RETAINED = 3
 TARGETS = ("even", "odd")

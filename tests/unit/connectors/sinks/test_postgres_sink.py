@@ -15,7 +15,7 @@ from tests.first_jobs.programs import run
 from tests.support.clock import VirtualClock
 from tests.support.documentation import BLOCKS
 from tests.support.pipelines import Portions, config
-from tests.support.postgres import Server, query
+from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import context
 from tests.unit.connectors.sinks.outputs import output
 from tidelog import Effects, Job, JobResult, JobRunner, Postgres
@@ -23,7 +23,6 @@ from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.effects import InlineOffload
 from tidelog.errors import (
-    AccessDeniedError,
     ConfigError,
     FencedError,
     StoreUnreachableError,
@@ -84,13 +83,6 @@ class TestFencing:
                 act()
         assert (shown(conninfo), staged(conninfo)) == ([], 0)
 
-    def test_a_zombie_of_a_subtask_that_is_no_more_is_fenced_too(self, sink: Postgres) -> None:
-        zombie = sink.open(context(subtask=3))
-        sink.open(context(generation=2, subtask=0))
-        zombie.write([("z", 9)])
-        with pytest.raises(FencedError):
-            zombie.pre_commit(CheckpointId(2))
-
     def test_a_zombie_that_opens_late_changes_nothing(self, sink: Postgres) -> None:
         writer = sink.open(context(generation=2))
         with pytest.raises(FencedError, match='DELETE FROM "_tidelog_writers"'):
@@ -130,16 +122,6 @@ class TestFencing:
             await older
         await newer
         assert sorted(out.shown()) == [n for (n,) in numbers]
-
-    def test_a_job_begun_again_in_a_new_store_does_as_the_message_says(
-        self, sink: Postgres, conninfo: str
-    ) -> None:
-        sink.open(context(generation=7))
-        with pytest.raises(FencedError) as caught:
-            sink.open(context(generation=0))
-        statement = caught.value.action.partition("DELETE")[2].partition(" and start")[0]
-        query(conninfo, f"DELETE{statement}")
-        sink.open(context(generation=0)).recover([])
 
 
 @pytest.mark.parametrize(
@@ -212,45 +194,8 @@ def test_a_connection_that_broke_is_replaced_and_nothing_is_lost(
     assert shown(conninfo) == [("a", 1)]
 
 
-def test_a_transaction_is_durable_whatever_the_server_does_by_default(
-    sink: Postgres, conninfo: str
-) -> None:
-    query(conninfo, "ALTER ROLE tidelog SET synchronous_commit = off")
-    try:
-        writer = sink.open(context())
-        with writer._tables.transaction() as connection:
-            (value,) = connection.execute("SHOW synchronous_commit").fetchone()
-    finally:
-        query(conninfo, "ALTER ROLE tidelog RESET synchronous_commit")
-    assert value == "on"
-
-
 def test_a_server_that_is_not_there_is_named_without_the_password(conninfo: str) -> None:
     nowhere = "postgresql://tide:secret@localhost:1/tides"
     with pytest.raises(StoreUnreachableError, match="database tides at localhost:1") as caught:
         Postgres(nowhere, "words", COLUMNS).open(context())
     assert "secret" not in str(caught.value)
-
-
-def test_a_connection_string_that_is_none_is_not_shown() -> None:
-    pytest.importorskip("psycopg")
-    with pytest.raises(ConfigError, match="connection string of a PostgreSQL sink") as caught:
-        Postgres("password=secret nonsense", "words", COLUMNS).open(context())
-    assert "secret" not in str(caught.value)
-
-
-def test_a_missing_database_and_a_missing_right_are_told_apart(
-    postgres_server: Server, conninfo: str
-) -> None:
-    nowhere = postgres_server.conninfo("nowhere")
-    with pytest.raises((ConfigError, StoreUnreachableError), match='"nowhere" does not exist'):
-        Postgres(nowhere, "words", COLUMNS).open(context())
-    query(conninfo, "DROP ROLE IF EXISTS stranger")
-    query(conninfo, "CREATE ROLE stranger LOGIN")
-    query(conninfo, "CREATE TABLE words (word text, n bigint)")
-    query(conninfo, "GRANT CREATE ON SCHEMA public TO stranger")
-    stranger = conninfo.replace("user=tidelog", "user=stranger")
-    writer = Postgres(stranger, "words", COLUMNS).open(context())
-    transaction = pre_committed(writer)
-    with pytest.raises(AccessDeniedError, match="permission denied for table words"):
-        writer.commit(transaction)

@@ -2,11 +2,9 @@
 
 import sqlite3
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Barrier
 from typing import Any
 
 import pytest
@@ -17,12 +15,9 @@ from tidelog import Postgres, Row, Sqlite
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.errors import (
-    ConfigError,
-    CorruptObjectError,
     ObjectNotFoundError,
     RestoreError,
     StorageError,
-    StoreFullError,
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
@@ -148,22 +143,6 @@ def test_a_table_with_these_columns_is_used_with_its_constraints(database: Datab
 
 
 @pytest.mark.parametrize(
-    "columns", ["word text", "word text, n text", "word text, n bigint, more text", "w text"]
-)
-def test_a_table_with_other_columns_is_refused(columns: str, database: Database) -> None:
-    database.ask(f"CREATE TABLE words ({columns})")
-    with pytest.raises(ConfigError, match=r"table 'words' in .*; expected the columns"):
-        database.sink().open(context())
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-@pytest.mark.parametrize("columns", [{}, {"a": ""}, {"a": "int PRIMARY KEY"}, {"a": "x); --"}])
-def test_columns_without_a_plain_type_are_refused(columns: dict[str, str], kind: str) -> None:
-    with pytest.raises(ConfigError, match="columns of table 'words'"):
-        Database(kind, "").sink(columns=columns)
-
-
-@pytest.mark.parametrize(
     ("kind", "table", "columns"),
     [
         ("sqlite", "other", COLUMNS),
@@ -186,30 +165,6 @@ def test_staged_rows_go_nowhere_but_where_they_were_written_for(
     assert database.shown() == [("a", 1), ("b", 2)]
 
 
-def test_many_subtasks_create_one_sqlite_database_at_once(tmp_path: Path) -> None:
-    at_once = Barrier(8)
-
-    def create(sink: Sqlite, subtask: int) -> None:
-        at_once.wait()
-        sink.open(context(subtask=subtask)).close()
-
-    with ThreadPoolExecutor(8) as pool:
-        for number in range(100):
-            sink = Sqlite(tmp_path / f"{number}.db", "words", COLUMNS)
-            list(pool.map(create, [sink] * 8, range(8)))
-
-
-def test_a_reader_in_the_middle_of_a_query_does_not_block_a_commit(lite: Database) -> None:
-    writer = lite.sink().open(context())
-    writer.commit(pre_committed(writer))
-    with closing(sqlite3.connect(lite.at)) as reader:
-        rows = reader.execute("SELECT * FROM words")
-        assert rows.fetchone() == ("a", 1)
-        writer.commit(pre_committed(writer, 2))
-        assert rows.fetchall() == [("b", 2)]
-    assert len(lite.shown()) == 4
-
-
 @pytest.mark.parametrize(
     "value", [None, 0, -(2**63), 2**63 - 1, 1.5, "", "\u2693\0", b"\x00\xff", True]
 )
@@ -217,42 +172,3 @@ def test_values_come_out_of_sqlite_as_they_went_in(value: Any, lite: Database) -
     writer = lite.sink("words", {"value": "BLOB"}).open(context())
     writer.commit(pre_committed(writer, 1, (value,)))
     assert lite.ask("SELECT * FROM words") == [(value,)]
-
-
-@pytest.mark.parametrize(
-    ("value", "found"),
-    [
-        ([1], "a value of type list"),
-        (2**63, "9223372036854775808, which has more than 64 bits"),
-        ("\ud800", ".*surrogates"),
-    ],
-)
-def test_a_value_that_sqlite_does_not_store_is_an_error_at_once(
-    value: Any, found: str, lite: Database
-) -> None:
-    with pytest.raises(UserFunctionError, match=f"table 'words'; .*found {found}"):
-        lite.sink().open(context()).write([("a", value)])
-
-
-def test_a_full_sqlite_database_is_reported_and_can_be_tried_again(lite: Database) -> None:
-    writer = lite.sink().open(context())
-    writer.write([("x" * 100_000, 1)])
-    with writer._tables.transaction() as connection:
-        pass
-    connection.execute("PRAGMA max_page_count = 10")
-    with pytest.raises(StoreFullError, match=f"database {lite.at}"):
-        writer.pre_commit(CheckpointId(1))
-    connection.execute("PRAGMA max_page_count = 1000000")
-    transaction = writer.pre_commit(CheckpointId(2))
-    assert transaction is not None
-    writer.commit(transaction)
-    assert len(lite.shown()) == 1
-
-
-def test_a_path_that_is_no_database_is_an_error_that_names_it(lite: Database) -> None:
-    lite.at.write_text("not a database" * 100)
-    with pytest.raises(CorruptObjectError, match=f"database {lite.at}"):
-        lite.sink().open(context())
-    absent = lite.at.parent / "absent" / "words.db"
-    with pytest.raises(ConfigError, match=f"database {absent}.*create its directory"):
-        Sqlite(absent, "words", COLUMNS).open(context())

@@ -19,8 +19,6 @@ from tests.unit.connectors.sources.test_text_files import CONTENTS, lines_of
 from tidelog import (
     ConfigError,
     CorruptObjectError,
-    JsonLines,
-    RestoreError,
     StorageError,
     TextFiles,
     TidelogError,
@@ -73,16 +71,6 @@ def test_a_restart_from_every_position_gives_the_remaining_lines(
         check_every_restart(source, path.name, lines_of(b"".join(members)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_file_of_many_chunks_and_members_is_read_whole(kind: str, tmp_path: Path) -> None:
-    lines = [f"line {number} {number * number:x}" for number in range(60_000)]
-    text = "\n".join(lines).encode()
-    third = len(text) // 3
-    members = (text[:third], b"", text[third : 2 * third], text[2 * third :])
-    path = compressed(kind, tmp_path / "input", *members)
-    assert read_all(source_of(path)) == lines
-
-
 def test_what_other_programs_put_between_members_is_passed_over(tmp_path: Path) -> None:
     padded = tmp_path / "padded.gz"
     padded.write_bytes(
@@ -92,14 +80,6 @@ def test_what_other_programs_put_between_members_is_passed_over(tmp_path: Path) 
     noted.write_bytes(SKIPPABLE + zstd(b"c\n") + SKIPPABLE + zstd(b"d\n") + SKIPPABLE)
     check_every_restart(TextFiles(padded, chunk_bytes=1), "padded.gz", ["a", "b"])
     check_every_restart(TextFiles(noted, chunk_bytes=1), "noted.zst", ["c", "d"])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_position_of_an_older_release_goes_on(kind: str, tmp_path: Path) -> None:
-    """It has the start of a member, as a byte of the file and as an offset of the text."""
-    path = compressed(kind, tmp_path / "input", *(b"%d\n" % n for n in range(10)))
-    member = len(KINDS[kind][1](b"0\n"))
-    assert drain(source_of(path).open(path.name, [4, None, 2 * member, 4])) == list("23456789")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -159,14 +139,6 @@ def test_a_bomb_takes_no_more_memory_than_the_line_limit(kind: str, tmp_path: Pa
         reader.close()
 
 
-def test_json_in_compressed_files_names_lines_by_their_place_in_the_text(tmp_path: Path) -> None:
-    path = compressed("gzip", tmp_path / "events.jsonl", b'{"n": 1}\n', b'{"n": 2}\nno json\n')
-    with pytest.raises(CorruptObjectError, match="line at byte 18"):
-        read_all(JsonLines(path))
-    rows = read_all(JsonLines(path, on_error="skip"))
-    assert [row.n for row in rows] == [1, 2]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_followed_file_ends_and_what_is_added_later_is_for_the_next_start(
     kind: str, tmp_path: Path
@@ -191,36 +163,3 @@ def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     os.truncate(path, 3)
     with pytest.raises(StorageError, match=f"{path}; expected at least .* found 3 bytes"):
         source.open(path.name, stored(reader.position))
-
-
-def test_one_with_less_text_is_an_error(tmp_path: Path) -> None:
-    path = compressed("gzip", tmp_path / "input", b"one\ntwo\n")
-    source = source_of(path, chunk_bytes=4)
-    reader = source.open(path.name, None)
-    reader.read()
-    reader.close()
-    path.write_bytes(gzip.compress(b"one"))
-    with pytest.raises(StorageError, match="at least 4 bytes of text; found 3"):
-        source.open(path.name, stored(reader.position)).read()
-
-
-def test_a_position_of_a_version_that_read_the_bytes_is_refused(tmp_path: Path) -> None:
-    path = compressed("gzip", tmp_path / "input", b"one\n")
-    with pytest.raises(RestoreError, match=r"input.gz; expected a position in compressed text"):
-        source_of(path).open(path.name, [0, 24])
-
-
-def test_a_name_that_promises_too_much_is_an_error(tmp_path: Path) -> None:
-    for name in ("plain.gz", "plain.zst"):
-        (tmp_path / name).write_bytes(b"only text, and nothing compressed\n")
-        with pytest.raises(CorruptObjectError, match=rf"{name}, near byte 0; .*as its suffix"):
-            read_all(source_of(tmp_path / name))
-
-
-def test_a_window_above_the_limit_is_refused(tmp_path: Path) -> None:
-    parameters = zstandard.ZstdCompressionParameters(window_log=28, enable_ldm=True)
-    compressor = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
-    path = tmp_path / "wide.zst"
-    path.write_bytes(compressor.compress(b"line\n") + compressor.flush())
-    with pytest.raises(CorruptObjectError, match="window of at most 128 MiB"):
-        read_all(source_of(path))

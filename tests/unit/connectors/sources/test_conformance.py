@@ -24,9 +24,18 @@ from tests.support.pressure import (
     slowly,
 )
 from tests.unit.connectors.sources.reading import check_every_restart
-from tests.unit.connectors.sources.test_known_ends import Known, expected
 from tests.unit.connectors.sources.test_push import Numbers
-from tidelog import Job, JsonLines, ParquetFiles, Rate, Replayable, Row, Source, TextFiles
+from tidelog import (
+    Job,
+    JsonLines,
+    ParquetFiles,
+    Rate,
+    Replayable,
+    Row,
+    Source,
+    SplitReader,
+    TextFiles,
+)
 from tidelog.storage.memory import MemoryStore
 
 Case = tuple[Callable[[], Source], list[Any]]
@@ -85,12 +94,43 @@ def pushed(directory: Path) -> Case:
     return lambda: Numbers(3, 40), [(str(split), n) for split in range(3) for n in range(40)]
 
 
+class KnownReader(SplitReader):
+    """Two reads of two records each; the second one is known to be the last."""
+
+    def __init__(self, split: str, position: int) -> None:
+        self.position = position
+        self._split = split
+
+    @property
+    def at_end(self) -> bool:  # type: ignore[override]
+        return self.position == 4
+
+    def read(self) -> list[Any] | None:
+        assert not self.at_end, "asked for an end that it had said"
+        first, self.position = self.position, self.position + 2
+        return [f"{self._split}, {number}" for number in range(first, first + 2)]
+
+
+class Known(Source):
+    def __init__(self, *, blocking: bool) -> None:
+        self.blocking = blocking
+
+    def discover(self) -> list[str]:
+        return [f"file {number}" for number in range(40)]
+
+    def open(self, split: str, position: Any) -> KnownReader:
+        return KnownReader(split, position or 0)
+
+
+KNOWN_RECORDS = [f"file {split}, {number}" for split in range(40) for number in range(4)]
+
+
 def known_ends(directory: Path) -> Case:
-    return lambda: Known([], blocking=False), list(expected())
+    return lambda: Known(blocking=False), KNOWN_RECORDS
 
 
 def known_blocking_ends(directory: Path) -> Case:
-    return lambda: Known([], blocking=True), list(expected())
+    return lambda: Known(blocking=True), KNOWN_RECORDS
 
 
 PUSHED = [pushed]

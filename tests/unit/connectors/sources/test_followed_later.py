@@ -62,22 +62,6 @@ def test_lines_behind_the_end_that_an_earlier_run_saw_are_read(tmp_path: Path) -
     assert sorted(again.records) == sorted(expected)
 
 
-def test_a_last_line_without_its_newline_counts_when_the_file_ends_there(tmp_path: Path) -> None:
-    """What completes it later is a line of its own: the first part has been handled."""
-    (tmp_path / "short").write_text("s0\npart")
-    write(tmp_path / "long", *(f"l{n}" for n in range(20)))
-    store, sink, clock = MemoryStore("memory://followed"), Outside(), VirtualClock()
-    config = pressed(parallelism=1, channel_buffers=1)
-    run_pressed(copying(tmp_path, sink, clock, follow=False), store, config, clock)
-    taken = [c for c in checkpoints(store) if "part" in outside_as_of(sink, c).records]
-    write(tmp_path / "short", "ial", "s2")
-    again, clock = outside_as_of(sink, taken[0]), VirtualClock()
-    job = copying(tmp_path, again, clock, follow=True)
-    follow_for_a_while(job, store, config, clock, taken[0].slot)
-    numbered = (f"l{n}" for n in range(20))
-    assert sorted(again.records) == sorted(["s0", "part", "ial", "s2", *numbered])
-
-
 def test_a_source_that_had_finished_says_that_it_follows_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

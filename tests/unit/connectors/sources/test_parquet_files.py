@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,7 +52,6 @@ def test_a_restart_from_every_position_gives_the_remaining_rows(
 
 
 MOMENT = datetime(2026, 3, 29, 1, 30, 0, 123456)
-CET = timezone(timedelta(hours=1))
 VALUES: Mapping[str, tuple[pa.DataType, Any]] = {
     "tiny": (pa.int8(), -1),
     "big": (pa.uint64(), 2**64 - 1),
@@ -103,12 +102,6 @@ def test_values_are_those_of_python_and_can_be_in_flight(tmp_path: Path) -> None
     assert decode_records(*encode_records(rows, types), types) == rows
 
 
-def test_the_timestamps_that_old_writers_leave_are_read(tmp_path: Path) -> None:
-    columns = {"at": pa.array([MOMENT], pa.timestamp("us"))}
-    written(tmp_path / "old.parquet", columns, use_deprecated_int96_timestamps=True)
-    assert read_all(ParquetFiles(tmp_path)) == [Row(at=MOMENT)]
-
-
 @pytest.mark.parametrize(
     "values",
     [
@@ -155,14 +148,6 @@ def test_files_that_differ_are_errors_with_file_and_column(
     written(tmp_path / "2.parquet", second)
     with pytest.raises(ConfigError, match=message):
         read_all(ParquetFiles(tmp_path, columns=columns))
-
-
-def test_types_without_a_place_in_records_are_refused(tmp_path: Path) -> None:
-    key = pa.struct({"x": pa.int64()})
-    odd = pa.array([[({"x": 1}, 2)]], pa.map_(key, pa.int64()))
-    written(tmp_path / "x.parquet", {"n": [1], "odd": odd})
-    with pytest.raises(ConfigError, match=r"a type for column 'odd' .*found map<struct.*columns="):
-        read_all(ParquetFiles(tmp_path))
 
 
 def test_a_large_file_is_read_in_ranges_of_row_groups(
@@ -223,20 +208,3 @@ def test_a_file_that_was_replaced_or_is_gone_is_an_error(tmp_path: Path) -> None
     path.unlink()
     with pytest.raises(ObjectNotFoundError, match=str(path)):
         source.open("x.parquet", stored(reader.position))
-
-
-def test_damaged_pages_are_an_error_with_the_file(tmp_path: Path) -> None:
-    path = written(tmp_path / "x.parquet", {"n": range(10_000)}, write_page_checksum=True)
-    data = bytearray(path.read_bytes())
-    data[100:300] = bytes(200)
-    path.write_bytes(data)
-    with pytest.raises(CorruptObjectError, match=str(path)):
-        read_all(ParquetFiles(tmp_path))
-
-
-@pytest.mark.parametrize(
-    "options", [{"batch_rows": 0}, {"columns": []}, {"columns": "name"}], ids=str
-)
-def test_options_that_make_no_sense_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        ParquetFiles("in", **options)

@@ -1,6 +1,5 @@
-"""A source that pushes is held back by room, and pushes again what no checkpoint has."""
+"""A source that pushes is held back by room, and its splits take turns."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -8,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.pipelines import Outside, config, run
+from tests.support.pipelines import Outside
 from tests.support.pressure import pressed, run_pressed, slowly
-from tidelog import Emitter, Job, PushSource, UnalignedConfig, UserFunctionError
+from tidelog import Emitter, Job, PushSource, UnalignedConfig
 from tidelog.storage.memory import MemoryStore
 
 
@@ -30,15 +29,6 @@ class Numbers(PushSource):
             if number == self._fails_at:
                 raise OSError("the client lost its server")
             await emitter.emit([(split, number)], number + 1)
-
-
-def pushed(source: Numbers, sink: Outside, clock: VirtualClock) -> Job:
-    job = Job("pushed")
-    slowly(job.source(source, parallelism=3).rebalance(), clock, 0.2).sink(sink)
-    return job
-
-
-EXPECTED = sorted((str(split), number) for split in range(3) for number in range(40))
 
 
 class Counted(Numbers):
@@ -81,27 +71,3 @@ def test_no_split_of_a_task_pushes_without_a_free_buffer_and_all_take_turns(over
     # One at either end of the channel, also where there are buffers to lend.
     assert max(unhandled) == 2
     assert all(max(s.values()) - min(s[str(n)] for n in range(4)) <= 1 for s in shares)
-
-
-def test_an_error_while_pushing_stops_the_job_and_the_next_start_goes_on() -> None:
-    sink, objects = Outside(), MemoryStore("memory://pushed")
-    job = Job("pushed")
-    job.source(Numbers(2, 40, fails_at=30), name="numbers").sink(sink)
-    with pytest.raises(UserFunctionError, match="numbers"):
-        run(job, objects, config())
-    job = Job("pushed")
-    job.source(Numbers(2, 40), name="numbers").sink(sink)
-    run(job, objects, config(), seed=2)
-    assert sorted(sink.records) == sorted((str(s), n) for s in range(2) for n in range(40))
-
-
-async def test_emit_returns_only_when_the_records_were_taken_over() -> None:
-    emitter, heard = Emitter(), []
-    emitter.notify(lambda: heard.append(True))
-    emitting = asyncio.ensure_future(emitter.emit(iter([1, 2]), "here"))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert heard == [True] and not emitting.done()
-    assert emitter.take() == ([1, 2], "here")
-    await emitting
-    assert emitter.take() is None

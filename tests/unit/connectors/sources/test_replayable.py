@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, config, run
-from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
+from tests.unit.connectors.sources.reading import check_every_restart, read_all
 from tidelog import ConfigError, Job, Rate, Replayable, RestoreError, Source, SplitReader
 from tidelog.storage.memory import MemoryStore
 
@@ -25,19 +25,6 @@ from tidelog.storage.memory import MemoryStore
 def test_a_restart_from_every_position_gives_the_remaining_records(size: int, kind: Any) -> None:
     source = Replayable(lambda: kind(range(size)))
     check_every_restart(source, "records", list(range(size)))
-
-
-@pytest.mark.parametrize("records", [[1, 2, 3], (1, 2, 3), range(1, 4), lambda: iter([1, 2, 3])])
-def test_sequences_and_factories_are_sources(records: Any) -> None:
-    source = Replayable(records)
-    assert read_all(source) == read_all(source) == [1, 2, 3]
-
-
-def test_a_mapping_gives_several_splits_in_its_order() -> None:
-    source = Replayable({"z": [1, 2], "a": lambda: (n for n in [3])})
-    assert source.discover() == ["z", "a"]
-    assert read_all(source) == [1, 2, 3]
-    assert drain(source.open("z", 1)) == [2]
 
 
 @pytest.mark.parametrize("records", [iter([1]), {1, 2}, 5])
@@ -49,11 +36,6 @@ def test_what_cannot_be_read_twice_in_the_same_order_is_refused(records: Any) ->
 def test_an_iterable_that_became_shorter_fails_the_restore() -> None:
     with pytest.raises(RestoreError, match=r"at least 4 records.*found 3"):
         Replayable([1, 2, 3]).open("records", 4)
-
-
-def test_a_split_that_is_gone_fails_the_restore() -> None:
-    with pytest.raises(RestoreError, match=r"split 'b'; expected one of \['a'\]"):
-        Replayable({"a": [1]}).open("b", None)
 
 
 def test_closing_a_reader_closes_its_generator() -> None:
@@ -69,19 +51,6 @@ def test_closing_a_reader_closes_its_generator() -> None:
     reader.read()
     reader.close()
     assert closed == [True]
-
-
-def test_an_exception_of_the_iterable_passes_through() -> None:
-    def records() -> Iterator[int]:
-        yield 1
-        raise LookupError("mine")
-
-    with pytest.raises(LookupError, match="mine"):
-        read_all(Replayable(records))
-
-
-def test_blocking_iterables_say_so() -> None:
-    assert (Replayable([]).blocking, Replayable([], blocking=True).blocking) == (False, True)
 
 
 SPLITS = {f"split {number}": number for number in range(11)}
@@ -144,27 +113,11 @@ def test_no_record_is_late_because_its_split_had_to_wait(
     assert 0 < source.most <= 2 * parallelism
 
 
-def test_all_are_read_at_once_unless_the_source_says_otherwise() -> None:
-    source = Few(None, blocking=False)
-    job = Job("hours")
-    job.source(source).sink(Outside())
-    run(job, MemoryStore(), config(parallelism=1))
-    assert source.most == len(SPLITS)
-
-
 @given(st.integers(1, 5), st.integers(0, 20_000), st.integers(-5, 5))
 def test_the_splits_produce_each_number_once(splits: int, limit: int, start: int) -> None:
     source = Rate(None, splits=splits, limit=limit, start=start)
     assert len(list(source.discover())) == splits
     assert sorted(read_all(source)) == list(range(start, start + limit))
-
-
-def test_records_are_made_from_their_numbers() -> None:
-    assert read_all(Rate(None, limit=3, make=lambda n: f"record {n}")) == [
-        "record 0",
-        "record 1",
-        "record 2",
-    ]
 
 
 async def test_records_come_when_they_are_due() -> None:
@@ -181,14 +134,6 @@ async def test_records_come_when_they_are_due() -> None:
     assert reader.read() == list(range(4, 404))
 
 
-async def test_the_rate_is_that_of_all_splits_together() -> None:
-    clock = VirtualClock(auto=False)
-    source = Rate(8, splits=4, clock=clock)
-    readers = [source.open(split, None) for split in source.discover()]
-    await clock.advance(1)
-    assert [reader.read() for reader in readers] == [[0, 4], [1, 5], [2, 6], [3, 7]]
-
-
 async def test_a_restored_split_goes_on_at_the_rate() -> None:
     clock = VirtualClock(auto=False)
     reader = Rate(10, limit=105, clock=clock).open("0", 100)
@@ -198,25 +143,3 @@ async def test_a_restored_split_goes_on_at_the_rate() -> None:
     await clock.advance(60)
     assert reader.read() == [102, 103, 104]
     assert reader.read() is None
-
-
-def test_one_read_is_bounded_and_an_endless_split_goes_on() -> None:
-    reader = Rate(None).open("0", 10**12)
-    first, second = reader.read(), reader.read()
-    assert first is not None
-    assert second is not None
-    assert (first[0], second[0]) == (10**12, 10**12 + len(first))
-    assert 1000 < len(first) < 10_000
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"records_per_s": 0}, "records_per_s; expected more than 0; found 0"),
-        ({"records_per_s": 1, "splits": 0}, "splits; expected at least 1; found 0"),
-        ({"records_per_s": 1, "limit": -1}, "limit; expected at least 0; found -1"),
-    ],
-)
-def test_numbers_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        Rate(**settings)

@@ -1,17 +1,15 @@
 """Text files: every line once, from every position, whatever the bytes and the chunk size."""
 
-import errno
 import os
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import AccessDeniedError, ConfigError, ObjectNotFoundError, StorageError, TextFiles
+from tidelog import ConfigError, StorageError, TextFiles
 
 CONTENTS = st.one_of(
     st.binary(max_size=200),
@@ -101,13 +99,6 @@ def test_only_a_newline_ends_a_line(content: bytes, lines: list[str], tmp_path: 
     assert read_all(TextFiles(written(tmp_path / "input", content))) == lines
 
 
-def test_one_read_gives_many_lines(tmp_path: Path) -> None:
-    path = written(tmp_path / "input", b"line\n" * 10_000)
-    reader = TextFiles(path, chunk_bytes=5_002).open("input", None)
-    assert reader.read() == ["line"] * 1000
-    reader.close()
-
-
 def test_splits_are_the_visible_regular_files_sorted_by_path(tmp_path: Path) -> None:
     for name in ("b.txt", "a/z.txt", "a/b/c.txt", "a.txt", ".hidden", ".tidelog/x.txt", "c.csv"):
         written(tmp_path / "input" / name, b"x\n")
@@ -120,22 +111,6 @@ def test_splits_are_the_visible_regular_files_sorted_by_path(tmp_path: Path) -> 
     assert TextFiles(tmp_path / "input", "b/*.txt").discover() == ["a/b/c.txt"]
 
 
-@pytest.mark.parametrize(
-    "include", ["*", "*.py", "a/*", "?/[ab].*", "**/b.py", "a.py", "./a.py", "/a.py", "[!a].py"]
-)
-def test_a_pattern_is_matched_as_pure_path_matches_it(include: str, tmp_path: Path) -> None:
-    names = ["a.py", "b.py", "c.txt", "a/a.py", "a/b/b.py", "a/b/c.txt", "b/line\nend.py"]
-    for name in names:
-        written(tmp_path / name, b"")
-    expected = sorted(name for name in names if PurePosixPath(name).match(include))
-    assert TextFiles(tmp_path, include).discover() == expected
-
-
-def test_an_empty_pattern_is_refused() -> None:
-    with pytest.raises(ConfigError, match="include"):
-        TextFiles("input", "")
-
-
 def test_a_bounded_input_ends_at_the_size_of_the_first_open(tmp_path: Path) -> None:
     path = written(tmp_path / "input", b"one\ntwo\n")
     source = TextFiles(path)
@@ -143,24 +118,6 @@ def test_a_bounded_input_ends_at_the_size_of_the_first_open(tmp_path: Path) -> N
     append(path, b"three\n")
     again = source.open("input", stored(first.position))
     assert drain(first) == drain(again) == ["one", "two"]
-
-
-def test_files_that_appear_later_are_found(tmp_path: Path) -> None:
-    source = TextFiles(tmp_path, follow=True)
-    assert source.discover() == []
-    written(tmp_path / "a" / "new", b"line\n")
-    assert source.discover() == ["a/new"]
-
-
-def test_a_chunk_grows_for_a_long_line_up_to_the_limit(tmp_path: Path) -> None:
-    path = written(tmp_path / "input", b"short\n" + b"x" * 100 + b"\nshort\n")
-    lines = ["short", "x" * 100, "short"]
-    assert read_all(TextFiles(path, chunk_bytes=8, max_line_bytes=100)) == lines
-    reader = TextFiles(path, chunk_bytes=8, max_line_bytes=99).open("input", None)
-    assert reader.read() == ["short"]
-    with pytest.raises(ConfigError, match=r"input, line at byte 6; .*within 99 bytes.*max_line_by"):
-        reader.read()
-    reader.close()
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -175,13 +132,6 @@ def test_the_line_limit_does_not_depend_on_chunks(
     with pytest.raises(ConfigError, match="line at byte 51"):
         reader.read()
     reader.close()
-
-
-def test_a_last_line_without_newline_is_limited_too(tmp_path: Path) -> None:
-    path = written(tmp_path / "input", b"x" * 50)
-    assert read_all(TextFiles(path, max_line_bytes=50)) == ["x" * 50]
-    with pytest.raises(ConfigError, match="line at byte 0"):
-        read_all(TextFiles(path, max_line_bytes=49))
 
 
 @pytest.mark.parametrize("follow", [False, True])
@@ -215,14 +165,6 @@ def test_a_file_that_is_written_anew_is_an_error(follow: bool, size: int, tmp_pa
         source.open("input", stored(reader.position))
 
 
-def test_a_position_of_an_older_release_goes_on(tmp_path: Path) -> None:
-    path = written(tmp_path / "input", b"one\ntwo\nthree\n")
-    assert drain(TextFiles(path).open("input", [4, 8])) == ["two"]
-    followed = TextFiles(path, follow=True).open("input", [4, None])
-    assert followed.read() == ["two", "three"]
-    followed.close()
-
-
 def test_lines_that_are_no_utf_8_are_counted_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -246,66 +188,7 @@ def test_a_followed_file_must_stay_the_same_file(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_a_vanished_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    path = written(tmp_path / "dir" / "input", b"one\n")
-    source = TextFiles(tmp_path / "dir", follow=True)
-    reader = source.open("input", None)
-    path.unlink()
-    with pytest.raises(ObjectNotFoundError, match=str(path)):
-        reader.read()
-    with pytest.raises(ObjectNotFoundError, match=str(path)):
-        source.open("input", None)
-    reader.close()
-
-
-def test_an_unreadable_directory_is_an_error_that_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def scandir(path: str) -> Any:
-        if Path(path).name == "closed":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return original(path)
-
-    original = os.scandir
-    (tmp_path / "closed").mkdir()
-    monkeypatch.setattr(os, "scandir", scandir)
-    with pytest.raises(AccessDeniedError, match=f"input directory {tmp_path / 'closed'}"):
-        TextFiles(tmp_path).discover()
-
-
-def test_a_directory_that_vanishes_while_listed_holds_no_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def scandir(path: str) -> Any:
-        if Path(path).name == "gone":
-            (tmp_path / "gone").rmdir()
-        return original(path)
-
-    original = os.scandir
-    (tmp_path / "gone").mkdir()
-    written(tmp_path / "input", b"")
-    monkeypatch.setattr(os, "scandir", scandir)
-    assert TextFiles(tmp_path).discover() == ["input"]
-
-
-def test_an_unreadable_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    (tmp_path / "input").mkdir()
-    with pytest.raises(StorageError, match=f"{tmp_path / 'input'}; found Is a directory"):
-        TextFiles(tmp_path).open("input", None)
-
-
-def test_a_missing_input_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"{tmp_path / 'absent'}; .*found nothing"):
-        TextFiles(tmp_path / "absent").discover()
-
-
 def test_a_name_that_no_checkpoint_could_hold_is_refused(tmp_path: Path) -> None:
     os.close(os.open(os.fsencode(tmp_path) + b"/bad\xff", os.O_CREAT))
     with pytest.raises(ConfigError, match=r"bad\\udcff.*byte b'\\xff'"):
         TextFiles(tmp_path).discover()
-
-
-@pytest.mark.parametrize("setting", ["chunk_bytes", "max_line_bytes"])
-def test_sizes_below_one_are_refused(setting: str) -> None:
-    with pytest.raises(ConfigError, match=setting):
-        TextFiles("input", **{setting: 0})  # type: ignore[arg-type]

@@ -14,19 +14,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.pipelines import Outside, config, word_count, words
+from tests.support.pipelines import Outside, config, running, word_count, words
 from tests.unit.runtime.test_status import counting_job, runner_of
 from tidelog import (
     AccessDeniedError,
-    ConfigError,
     ControlError,
     Effects,
     JobRunner,
-    SavepointFailedError,
     StorageError,
     serve_control,
 )
-from tidelog.runtime.control import server
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
     LIMIT_BYTES,
@@ -34,7 +31,6 @@ from tidelog.runtime.control.protocol import (
     Failed,
     Request,
     decode_line,
-    decode_request,
     encode,
     socket_of,
 )
@@ -63,14 +59,6 @@ async def raw(path: Path, data: bytes) -> bytes:
     return answer
 
 
-async def test_it_says_who_is_there_and_an_error_keeps_its_kind() -> None:
-    async with served():
-        done = await ask(Request(URL, "status"))
-        assert (done.job, done.pid) == ("word-count", os.getpid())
-        with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
-            await ask(Request(URL, "savepoint"))
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [
@@ -96,38 +84,12 @@ async def test_what_it_cannot_answer_it_refuses_with_the_reason(
     assert said in str(refused["error"])
 
 
-async def test_fields_of_a_later_release_are_ignored() -> None:
-    request = json.loads(encode(Request(URL, "status"))) | {"later": True}
-
-    async with served() as path:
-        assert isinstance(decode_line(await raw(path, json.dumps(request).encode() + b"\n")), Done)
-
-
 @pytest.mark.parametrize("data", [b"", b"x" * (LIMIT_BYTES * 3), b'{"version": 1'])
 async def test_lines_that_never_end_and_clients_that_go_away_do_no_harm(data: bytes) -> None:
     async with served() as path:
         with suppress(ConnectionError):
             await raw(path, data)
         assert (await ask(Request(URL, "status"))).job == "word-count"
-
-
-async def test_requests_that_are_unanswered_when_the_job_ends_are_logged(
-    logged: Callable[[str], list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = asyncio.Event()
-
-    async def never(*_: object, **__: object) -> None:
-        asked.set()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(JobRunner, "savepoint", never)
-    monkeypatch.setattr(server, "_PATIENCE_S", 0)
-    waiting: list[asyncio.Future[Any]] = []
-
-    async with served():
-        waiting.append(asyncio.ensure_future(ask(Request(URL, "savepoint"))))
-        await asked.wait()
-    assert logged("control_unanswered") == [{"clients": 1}]
 
 
 async def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends() -> None:
@@ -178,26 +140,14 @@ async def test_a_socket_that_another_user_opened_to_all_is_not_believed(
         assert (await ask(Request(URL, "savepoint"))).name == "taken", "root asks all users'"
 
 
-def test_a_request_survives_its_way() -> None:
-    request = Request(URL, "stop", name="a", format="canonical", drain=True, timeout_s=2.5)
-    assert decode_request(encode(request)) == request
-    with pytest.raises(ConfigError):
-        decode_request(b"[]")
-
-
 async def observed(runner: JobRunner, checkpoints: int) -> Done:
     """The answer of a job that has completed so many checkpoints."""
-    running = asyncio.ensure_future(runner.run())
-    try:
-        async with serve_control(runner):
-            while True:
-                done = await ask(Request(URL, "observe"))
-                if len(done.checkpoints) >= checkpoints:
-                    return done
-                assert not running.done(), running
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+    async with running(runner) as task, serve_control(runner):
+        while True:
+            done = await ask(Request(URL, "observe"))
+            if len(done.checkpoints) >= checkpoints:
+                return done
+            assert not task.done(), task
 
 
 def test_a_running_job_tells_its_status_and_its_checkpoints(tmp_path: Path) -> None:
@@ -222,17 +172,3 @@ def test_a_running_job_tells_its_status_and_its_checkpoints(tmp_path: Path) -> N
     told = {*first, *first["phases"], "status", "checkpoints"}
     assert {name for name in told if f"`{name}`" not in guide} == set()
     assert json.loads(json.dumps(done.status)) == done.status
-
-
-async def test_a_job_that_has_not_started_has_a_status_and_no_checkpoints(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with served():
-        done = await ask(Request(URL, "observe"))
-        assert (done.status["phase"], done.status["generation"]) == ("starting", None)
-        assert (done.status["records_read"], done.status["operators"]) == (0, [])
-        assert done.checkpoints == []
-        # An answer that is longer than any request arrives whole.
-        long = {"job": "x" * (LIMIT_BYTES * 3)}
-        monkeypatch.setattr("tidelog.runtime.control.server.status_of", lambda runner: long)
-        assert (await ask(Request(URL, "observe"))).status == long

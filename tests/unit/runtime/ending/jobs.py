@@ -4,11 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.pipelines import Outside, Portions, acted_on, config, effects
+from tests.support.pipelines import Outside, Portions, acted_on, config, effects, running
 from tidelog import Checkpoint, Job, JobConfig, JobRunner, SplitReader
 from tidelog.checkpoint.manifest import OperatorState
-from tidelog.checkpoint.slots import SlotLog
-from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
 KEEP_ALL = 10_000
@@ -88,12 +86,10 @@ def run_until(
 
     async def scenario() -> None:
         runner = JobRunner(job, store, chosen, effects())
-        running = asyncio.ensure_future(runner.run())
-        while not reached(runner):
-            await runner.effects.clock.sleep(0.2)
-            assert not running.done(), "it ended before it was to crash"
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with running(runner) as task:
+            while not reached(runner):
+                await runner.effects.clock.sleep(0.2)
+                assert not task.done(), "it ended before it was to crash"
 
     asyncio.run(scenario())
 
@@ -102,17 +98,6 @@ def exited(runner: JobRunner, vertex: str) -> int:
     """How many subtasks of a vertex have exited."""
     tasks = runner.incarnation.tasks if runner.incarnation is not None else []
     return sum(task.exited for task in tasks if task.id.operator == vertex)
-
-
-def checkpoints(store: MemoryStore) -> list[Checkpoint]:
-    """All that are stored, oldest first."""
-
-    async def read() -> list[Checkpoint]:
-        slots = SlotLog(store, effects())
-        entries = [await slots.read(slot) for slot in await slots.slots()]
-        return [entry for entry in entries if isinstance(entry, Checkpoint)]
-
-    return asyncio.run(read())
 
 
 def operator(checkpoint: Checkpoint, name: str) -> OperatorState:

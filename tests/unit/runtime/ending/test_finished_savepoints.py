@@ -9,8 +9,8 @@ import pytest
 from tests.support.depth import one_by_one
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, acted_on, effects, run
+from tests.support.pressure import checkpoints
 from tests.unit.runtime.ending.jobs import (
-    checkpoints,
     exited,
     long,
     operator,
@@ -60,29 +60,6 @@ def test_a_job_goes_on_from_a_savepoint_of_a_part(
     assert sorted(first.records) == sorted(Counter(left.records).items())
     assert sorted(second.records) == sorted(Counter(right.records).items())
     assert first.prepared == second.prepared == {}
-
-
-def test_after_the_first_checkpoint_elsewhere_a_crash_needs_nothing_of_the_origin() -> None:
-    left, right, first, second = uneven(5), long(2), Outside(), Outside()
-    old, new = MemoryStore("memory://old"), MemoryStore("memory://new")
-    stop_when_a_part_has_ended(side_by_side(left, right, first, second), old, "native")
-
-    async def until_two_checkpoints() -> None:
-        job = side_by_side(left, right, first, second)
-        runner = JobRunner(
-            job, new, settings(parallelism=3), effects(2), restore_from=RestoreFrom("halt", old)
-        )
-        running = asyncio.ensure_future(runner.run())
-        while runner.incarnation is None or runner.incarnation.driver.metrics.completed < 2:
-            await runner.effects.clock.sleep(0.2)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(until_two_checkpoints())
-    old._objects.clear()
-    run(side_by_side(left, right, first, second), new, settings(parallelism=2), seed=3)
-    assert sorted(first.records) == sorted(Counter(left.records).items())
-    assert sorted(second.records) == sorted(Counter(right.records).items())
 
 
 @pytest.mark.parametrize("kind", ["native", "canonical"])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.pipelines import Outside, Portions, run
+from tests.support.pressure import checkpoints
 from tests.unit.runtime.ending.jobs import (
-    checkpoints,
     long,
     operator,
     run_for,
@@ -19,7 +19,7 @@ from tests.unit.runtime.ending.jobs import (
 from tidelog import Checkpoint, Job, Schedule, UnalignedConfig
 from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.manifest import decode_entry
-from tidelog.errors import CheckpointFailedError, UserFunctionError
+from tidelog.errors import CheckpointFailedError
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.storage.memory import MemoryStore
@@ -36,10 +36,6 @@ def applied(word: Any, known: Mapping[Any, Any]) -> Iterable[Any]:
     yield word, known.get(word), len(known)
 
 
-def store() -> MemoryStore:
-    return MemoryStore("memory://rules")
-
-
 def priced(words: Portions, rules: Portions, sink: Outside) -> Job:
     """Every word with what is known of it; the rules are there long before the last words."""
     job = Job("priced")
@@ -52,7 +48,11 @@ def priced(words: Portions, rules: Portions, sink: Outside) -> Job:
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
 def test_every_subtask_knows_every_rule(parallelism: int) -> None:
     words, sink = long(3), Outside()
-    run(priced(words, Portions({"rules": RULES}), sink), store(), settings(parallelism=parallelism))
+    run(
+        priced(words, Portions({"rules": RULES}), sink),
+        MemoryStore(),
+        settings(parallelism=parallelism),
+    )
     assert Counter(word for word, _, _ in sink.records) == Counter(words.records)
     known = [(word, factor) for word, factor, count in sink.records if count == len(RULES)]
     assert len(known) > len(sink.records) // 2
@@ -64,7 +64,7 @@ def test_every_subtask_knows_every_rule(parallelism: int) -> None:
 def test_rules_of_a_source_that_finished_are_known_after_a_restart(
     before: int, after: int, mode: Any
 ) -> None:
-    words, rules, sink, objects = long(3), Portions({"rules": RULES}), Outside(), store()
+    words, rules, sink, objects = long(3), Portions({"rules": RULES}), Outside(), MemoryStore()
     unaligned = UnalignedConfig(mode)
     chosen = settings(parallelism=before, unaligned=unaligned)
     run_for(priced(words, rules, sink), objects, 8.0, chosen)
@@ -77,19 +77,6 @@ def test_rules_of_a_source_that_finished_are_known_after_a_restart(
     later = sink.records[seen + 20 :]
     assert later and all(count == len(RULES) for _, _, count in later)
     assert {(word, factor) for word, factor, _ in later} <= set(RULES)
-
-
-def test_a_rule_that_cannot_change_the_view_of_a_record() -> None:
-    def wrong(word: Any, known: Any) -> Iterable[Any]:
-        known[word] = 1
-        return ()
-
-    job = Job("wrong")
-    rules = job.source(Portions({"rules": RULES}), name="rules")
-    words = job.source(long(), name="words")
-    words.with_broadcast(rules, on_rule=told, on_record=wrong).sink(Outside())
-    with pytest.raises(UserFunctionError, match=r"(?s)with-broadcast.*TypeError"):
-        run(job, store())
 
 
 class Remembering(Operator):
@@ -111,7 +98,7 @@ def remembering(sink: Outside) -> Job:
 
 
 def test_checkpoints_fail_while_a_union_has_lost_a_part_and_succeed_when_all_have_ended() -> None:
-    sink, objects = Outside(), store()
+    sink, objects = Outside(), MemoryStore()
     schedule = Schedule(interval=1.0, timeout=60.0, tolerable_failures=10_000)
     run(remembering(sink), objects, settings(parallelism=2, checkpoint=schedule))
     taken = [operator(checkpoint, "left") for checkpoint in checkpoints(objects)]
@@ -120,7 +107,7 @@ def test_checkpoints_fail_while_a_union_has_lost_a_part_and_succeed_when_all_hav
     assert dict(sink.records) == Counter(uneven(4).records)
     with pytest.raises(CheckpointFailedError, match=r"union state 'seen' of operator 'remember'"):
         impatient = Schedule(interval=1.0, timeout=60.0, tolerable_failures=1)
-        run(remembering(Outside()), store(), settings(parallelism=2, checkpoint=impatient))
+        run(remembering(Outside()), MemoryStore(), settings(parallelism=2, checkpoint=impatient))
 
 
 def seen_by(objects: MemoryStore) -> list[Counter[bytes]]:
@@ -134,7 +121,7 @@ def seen_by(objects: MemoryStore) -> list[Counter[bytes]]:
 
 
 def test_a_union_comes_back_whole_in_every_subtask() -> None:
-    sink, objects = Outside(), store()
+    sink, objects = Outside(), MemoryStore()
     run_until(remembering(sink), objects, lambda _: any(seen_by(objects)), settings(parallelism=2))
     held = sum(seen_by(objects), Counter())
     run_until(

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.pipelines import Outside, config, effects, run
-from tests.unit.runtime.ending.jobs import checkpoints, long, operator, run_for, settings, short
+from tests.support.pressure import checkpoints
+from tests.unit.runtime.ending.jobs import long, operator, run_for, settings, short
 from tidelog import Job, JobRunner, RestoreError, Stream
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
@@ -35,12 +36,6 @@ def orders() -> Job:
     job = Job("orders")
     counted(job.source(short()).map(str, name="parse")).sink(Outside())
     return job
-
-
-def test_the_same_job_goes_on() -> None:
-    check(orders(), finished("source", "parse"))
-    check(orders(), finished("source", "parse"), finished("count", "sink"))
-    check(orders())
 
 
 def between(source: Stream) -> Stream:
@@ -71,25 +66,6 @@ def test_what_would_send_records_to_a_finished_operator_is_refused(
     counted(build(job.source(short()))).sink(Outside())
     with pytest.raises(RestoreError, match=reason):
         check(job, finished("source", "parse"), finished("count", "sink"))
-
-
-def test_an_operator_behind_finished_ones_is_welcome() -> None:
-    job = Job("orders")
-    parsed = job.source(short()).map(str, name="parse")
-    counted(parsed).sink(Outside())
-    parsed.rebalance().filter(bool, name="paid").sink(Outside(), name="second")
-    check(job, finished("source", "parse"), finished("count", "sink"))
-
-
-def test_finished_operators_may_share_tasks_with_others_of_them_than_before() -> None:
-    check(orders(), finished("source", "parse"), finished("count"), finished("sink"))
-    job = Job("orders")
-    counted(job.source(short()).map(str, name="parse")).sink(Outside(), parallelism=2)
-    check(job, finished("source", "parse"), finished("count", "sink"))
-
-
-def test_a_checkpoint_that_does_not_name_what_finished_with_an_operator_is_believed() -> None:
-    check(orders(), finished("source", known=False))
 
 
 def pair(*, second: bool, between: bool = False) -> tuple[Job, Outside, Outside]:

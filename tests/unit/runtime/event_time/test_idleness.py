@@ -1,40 +1,25 @@
-"""Inputs that have nothing do not hold event time back, and the reports show them.
-
-A split is idle at the very moment its task woke up for, however its clock rounds.
-
-The least watermark of many splits is the minimum, whatever moves, ends or joins.
-"""
+"""Inputs that have nothing do not hold event time back, and the reports show them."""
 
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
-import hypothesis.strategies as st
 import pytest
-from hypothesis import given
 
-from tests.property.profiles import looking
-from tests.support.clock import VirtualClock
-from tests.support.pipelines import config, effects
+from tests.support.pipelines import config, effects, running
 from tidelog import (
     Callback,
-    Effects,
     Emitter,
     Job,
     JobRunner,
     JobStatus,
     PushSource,
-    Replayable,
     Stream,
     TextFiles,
     status_of,
 )
-from tidelog.effects import InlineOffload
 from tidelog.runtime.status.operators import OperatorStatus
-from tidelog.runtime.tasks.split_reading import SplitReading
-from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.storage.memory import MemoryStore
 
 
@@ -53,17 +38,13 @@ def status_when(
 
     async def steps() -> JobStatus:
         runner = JobRunner(job, MemoryStore(), config(parallelism=parallelism), effects())
-        running = asyncio.ensure_future(runner.run())
-        try:
+        async with running(runner) as task:
             for _ in range(600):
                 await runner.effects.clock.sleep(0.5)
-                if running.done():
-                    running.result()
+                if task.done():
+                    task.result()
                 if runner.running and enough(fired, status_of(runner)):
                     return status_of(runner)
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
         raise AssertionError(f"five minutes have passed; fired {fired}")
 
     return asyncio.run(steps())
@@ -162,42 +143,3 @@ def test_a_split_that_comes_back_counts_again_and_what_is_late_is_counted() -> N
     # The other split is idle, so event time goes as far as the one that came back.
     assert operator(status, "window").watermark_ms == 8999
     assert operator(status, "window").late_records == 2
-
-
-IDLE_AFTER_MS = 150
-
-
-def test_a_split_is_idle_as_soon_as_it_was_quiet_for_so_long() -> None:
-    for n in range(500):
-        clock = VirtualClock()
-        clock._elapsed = n / 7
-        effects = Effects(clock, Random(1), InlineOffload())
-        reading = SplitReading("only", Replayable([]), None, "t", effects, lambda: None)
-        reading.on_silence(IDLE_AFTER_MS)
-        assert not reading.idle
-        clock._elapsed = n / 7 + IDLE_AFTER_MS / 1000
-        reading.on_silence(IDLE_AFTER_MS)
-        assert reading.idle, f"quiet since {n / 7}"
-
-
-MOVES = st.lists(
-    st.tuples(st.sampled_from("abcde"), st.one_of(st.none(), st.integers(0, 9)), st.booleans()),
-    max_size=60,
-)
-
-
-@looking(100, deep=30)
-@given(MOVES)
-def test_it_is_the_minimum_of_what_counts(moves: list[tuple[str, int | None, bool]]) -> None:
-    least, model = LeastWatermark(), dict[str, int | None]()
-    for split, mark, drops in moves:
-        if drops:
-            least.drop(split)
-            model.pop(split, None)
-        else:
-            least.put(split, mark)
-            model[split] = mark
-        assert len(least) == len(model)
-        if model:
-            known = [each for each in model.values() if each is not None]
-            assert least.mark == (min(known) if len(known) == len(model) else None)

@@ -11,7 +11,7 @@ import pytest
 from tests.support.cli import tidelog
 from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, config, run
-from tidelog import ConfigError, Job, OutputTag, Replayable, StatefulProcessor, UserFunctionError
+from tidelog import Job, OutputTag, Replayable, StatefulProcessor, UserFunctionError
 from tidelog.storage.memory import MemoryStore
 
 
@@ -67,25 +67,6 @@ def test_late_records_are_a_stream_of_their_own_each_once(
     if kind != "process":
         counted = sum(record[-1] for record in on_time.records)
     assert counted == 3000
-
-
-def test_a_side_output_that_nobody_follows_goes_nowhere() -> None:
-    records = [("a", n * 10) for n in range(2048)] + [("a", 1)]
-    sink, job = Outside(), Job("late")
-    timed = job.source(Replayable(records)).event_time(lambda r: r[1])
-    windows = timed.key_by(lambda r: r[0]).window(
-        1000, value_of=lambda _: 1, combine=plus, late=OutputTag("late")
-    )
-    windows.map(lambda fired: fired[2]).sink(sink)
-    run(job, MemoryStore())
-    assert sum(sink.records) == 2048
-
-
-def test_a_tag_that_the_operator_was_not_given_is_refused() -> None:
-    keyed = Job("late").source(Replayable([])).key_by(str)
-    windows = keyed.window(10, value_of=len, combine=plus, late=OutputTag("late"))
-    with pytest.raises(ConfigError, match=r"side output 'other' .*'late'"):
-        windows.side_output(OutputTag("other"))
 
 
 JOB = """

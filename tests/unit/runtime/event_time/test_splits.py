@@ -160,14 +160,6 @@ class _Slowly(JsonLines):
         return reader
 
 
-def test_a_time_that_is_no_int_is_refused() -> None:
-    job = Job("floats")
-    stream = job.source(Replayable([1.5])).event_time(lambda r: r)
-    stream.key_by(str).window(10, value_of=lambda _: 1, combine=max).sink(Outside())
-    with pytest.raises(UserFunctionError, match=r"event-time.*milliseconds as int|milliseconds"):
-        run(job, MemoryStore())
-
-
 DAY_MS = 86_400_000
 
 
@@ -237,16 +229,3 @@ def test_an_input_that_ends_does_not_bring_the_first_watermark_to_the_second(
     again.key_by(lambda _: "all").window(100, value_of=one, combine=plus).sink(sink)
     run(job, MemoryStore(), config(parallelism=parallelism))
     assert sum(count for *_, count in sink.records) == RECORDS + 2
-
-
-@pytest.mark.parametrize("parallelism", [1, 2])
-def test_windows_of_windows_follow_a_watermark_each(parallelism: int) -> None:
-    job, sink = Job("twice"), Outside()
-    timed = job.source(Replayable(range(RECORDS))).event_time(lambda n: n)
-    tens = timed.key_by(lambda n: n % 2).window(10, value_of=one, combine=plus, name="tens")
-    again = tens.event_time(lambda fired: fired[1], max_delay_ms=2000, name="of-windows")
-    again.key_by(lambda _: "all").window(
-        1000, value_of=lambda fired: fired[2], combine=plus, name="thousands"
-    ).sink(sink)
-    run(job, MemoryStore(), config(parallelism=parallelism))
-    assert sorted(sink.records) == [("all", start, 1000) for start in range(0, RECORDS, 1000)]

@@ -3,14 +3,13 @@
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.pipelines import Outside, config, run
+from tests.support.pipelines import config, run, running
 from tidelog import (
     Callback,
     Effects,
@@ -76,27 +75,6 @@ def test_every_endless_split_of_a_subtask_is_read(kind: str, tmp_path: Path) -> 
         run(job, MemoryStore(), config(parallelism=1))
 
 
-def test_a_directory_of_more_files_than_may_be_open_is_read_in_turn(tmp_path: Path) -> None:
-    for number in range(150):
-        (tmp_path / f"{number:03}").write_text(f"{number} first\n{number} second\n")
-    order: list[str] = []
-    job = Job("files")
-    job.source(TextFiles(tmp_path, chunk_bytes=12)).sink(Callback(order.append))
-    run(job, MemoryStore(), config(parallelism=1))
-    assert sorted(order) == sorted(f"{n} {w}" for n in range(150) for w in ("first", "second"))
-    assert all(line.endswith("first") for line in order[:150])
-
-
-@asynccontextmanager
-async def running(runner: JobRunner) -> AsyncIterator[None]:
-    task = asyncio.ensure_future(runner.run())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 def test_what_a_blocking_iterator_has_and_barriers_pass_while_it_waits() -> None:
     """A record, then nothing until the test is over: the record arrives, checkpoints complete."""
     never = threading.Event()
@@ -140,28 +118,6 @@ def test_what_a_blocking_iterator_has_and_barriers_pass_while_it_waits() -> None
     assert sorted(arrived) == ["early"] * 9 + ["x", "y"]
 
 
-def test_a_restart_reads_what_a_waiting_thread_had_read_and_nobody_taken() -> None:
-    records = [f"r{n}" for n in range(300)]
-    sink, store = Outside(), MemoryStore()
-
-    def job(breaks_at: str) -> Job:
-        built = Job("again")
-        source = Replayable({"a": records, "b": records}, blocking=True)
-
-        def check(record: str) -> str:
-            if record == breaks_at:
-                raise Enough
-            return record
-
-        built.source(source).map(check).sink(sink)
-        return built
-
-    with pytest.raises(Exception, match="Enough"):
-        run(job("r250"), store, config(parallelism=1))
-    run(job(""), store, config(parallelism=1), seed=2)
-    assert sorted(sink.records) == sorted(records * 2)
-
-
 def test_a_split_far_ahead_waits_for_one_behind_that_has_records() -> None:
     """One split has a record a minute, the other one a second: in step, 61 to 1, not 1 to 1."""
     order: list[int] = []
@@ -178,24 +134,6 @@ def test_a_split_far_ahead_waits_for_one_behind_that_has_records() -> None:
     for time in order:
         reach = max(reach, time)
         assert reach - time <= 60_000 * 1024
-
-
-def test_splits_of_several_subtasks_keep_in_step() -> None:
-    furthest = {"sparse": 0, "dense": 0}
-    job = Job("in-step")
-    sparse = [("sparse", 60_000 * n) for n in range(9000)]
-    dense = [("dense", 1000 * n) for n in range(540_000)]
-    source = Replayable({"sparse": sparse, "dense": dense})
-    apart: list[int] = []
-
-    def see(record: tuple[str, int]) -> None:
-        furthest[record[0]] = max(furthest[record[0]], record[1])
-        if record[0] == "sparse":
-            apart.append(record[1] - furthest["dense"])
-
-    job.source(source).event_time(lambda r: r[1], max_ahead_ms=0).sink(Callback(see))
-    run(job, MemoryStore(), config(parallelism=2))
-    assert max(apart) <= 60_000 * 1024 + 1024 * 1000
 
 
 def test_nobody_waits_for_a_split_that_has_nothing() -> None:
@@ -222,3 +160,14 @@ def test_nobody_waits_for_a_split_that_has_nothing() -> None:
     with pytest.raises(Exception, match="Enough"):
         run(job, MemoryStore(), config(parallelism=1))
     assert len(seen) == 201
+
+
+def test_a_directory_of_more_files_than_may_be_open_is_read_in_turn(tmp_path: Path) -> None:
+    for number in range(150):
+        (tmp_path / f"{number:03}").write_text(f"{number} first\n{number} second\n")
+    order: list[str] = []
+    job = Job("files")
+    job.source(TextFiles(tmp_path, chunk_bytes=12)).sink(Callback(order.append))
+    run(job, MemoryStore(), config(parallelism=1))
+    assert sorted(order) == sorted(f"{n} {w}" for n in range(150) for w in ("first", "second"))
+    assert all(line.endswith("first") for line in order[:150])

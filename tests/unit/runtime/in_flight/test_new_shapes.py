@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.clock import VirtualClock
-from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     SlowOutside,
@@ -31,7 +30,6 @@ from tidelog import (
 )
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import SubtaskState, encode_entry
-from tidelog.runtime.subtasks.vertices import compile_job
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -60,14 +58,6 @@ def one_sink(sink: Outside) -> Job:
     """Keyed state in front of a slow sink of one subtask."""
     job = Job("one-sink")
     numbering(job.source(numbered())).sink(sink, parallelism=1)
-    return job
-
-
-def spread(sink: Outside) -> Job:
-    """Between sources of another parallelism and keyed state, records are spread evenly."""
-    job = Job("sources")
-    stream = job.source(numbered(), parallelism=3).rebalance().map(lambda r: r)
-    numbering(stream).sink(sink)
     return job
 
 
@@ -110,42 +100,6 @@ def taken_under_pressure(
     check(sink)
     held = [checkpoint for checkpoint in checkpoints(objects) if overtaken(checkpoint)]
     return objects, sink, held[1]
-
-
-@pytest.mark.parametrize("after", more_in_depth([1, 5], [1, 2, 3, 5]))
-def test_records_in_flight_to_a_sink_of_one_subtask_find_it(after: int) -> None:
-    objects, sink, chosen = taken_under_pressure(one_sink, 3)
-    assert ("sink", 0) in destinations(chosen)
-    check(resumed(one_sink, copy_of(objects), sink, chosen, after))
-
-
-@pytest.mark.parametrize("after", more_in_depth([1], [1, 3]))
-def test_operators_that_had_tasks_of_their_own_and_are_chained_now_get_their_records(
-    after: int,
-) -> None:
-    """The exchange in front of them has become a plain edge."""
-
-    def plain(sink: Outside) -> Job:
-        job = Job("sources")
-        stream = job.source(numbered(), parallelism=3).map(lambda r: r)
-        numbering(stream).sink(sink)
-        return job
-
-    objects, sink, chosen = taken_under_pressure(spread, 3)
-    assert ("map", 0) in destinations(chosen)
-    assert compile_job(plain(sink), after)[0].nodes[-1].id == "map"
-    check(resumed(plain, copy_of(objects), sink, chosen, after))
-
-
-@pytest.mark.parametrize("after", more_in_depth([2], [1, 2]))
-def test_a_plain_edge_that_becomes_an_exchange_finds_its_records(after: int) -> None:
-    def exchanged(sink: Outside) -> Job:
-        job = Job("one-sink")
-        numbering(job.source(numbered())).key_by(lambda r: r[0]).sink(sink, parallelism=2)
-        return job
-
-    objects, sink, chosen = taken_under_pressure(one_sink, 3)
-    check(resumed(exchanged, copy_of(objects), sink, chosen, after))
 
 
 def test_records_written_before_checkpoints_said_where_they_go_are_found_too() -> None:

@@ -1,4 +1,4 @@
-"""What a barrier overtakes is recorded once, at the end of the channel where it waits."""
+"""What a barrier overtakes is recorded once, where it waits; channels take turns."""
 
 from typing import Any
 
@@ -68,17 +68,6 @@ def test_a_barrier_that_waits_in_the_backlog_moves_to_the_front_of_it() -> None:
     assert moved == []
 
 
-def test_a_barrier_that_moves_on_by_itself_leaves_nothing_behind() -> None:
-    channel, moved = a_channel(1), []
-    buffers(channel, 1, 2)
-    channel.send(MAY)
-    assert channel.holds(ONE, lambda: moved.append(True))
-    channel.take()
-    assert moved == [True], "the second buffer took the room, and events need none"
-    assert drained(channel) == [2, MAY]
-    assert not channel.holds(ONE, lambda: None)
-
-
 def test_what_comes_before_a_late_barrier_is_recorded_and_what_is_behind_is_not() -> None:
     channel, recorded = a_channel(2), Recorder()
     buffers(channel, 1)
@@ -93,20 +82,10 @@ def test_what_comes_before_a_late_barrier_is_recorded_and_what_is_behind_is_not(
     assert drained(channel) == [2, EndOfData(), 3]
 
 
-def test_a_barrier_of_another_checkpoint_ends_no_recording() -> None:
-    channel, recorded = a_channel(9), Recorder()
-    channel.record(CheckpointId(2), recorded)
-    channel.send(NOW)
-    buffers(channel, 1)
-    channel.send(Barrier(CheckpointId(2), 0.0, order="unaligned"))
-    assert recorded.data == [1]
-
-
-def test_a_recording_that_is_given_up_answers_no_more() -> None:
-    channel, recorded = a_channel(9), Recorder()
-    channel.record(ONE, recorded)
-    channel.stop_recording(CheckpointId(2))
-    channel.stop_recording(ONE)
-    channel.send(NOW)
-    assert recorded.data is None
-    assert drained(channel) == [NOW]
+async def test_channels_take_turns_and_each_stays_in_order() -> None:
+    gate = Gate([BufferPool(1, 100, 0), BufferPool(1, 100, 0)], 10)
+    first, second = gate.channels
+    buffers(first, 1, 2, 3)
+    buffers(second, 7)
+    received = [await gate.get() for _ in range(4)]
+    assert received == [(0, Batch([1])), (1, Batch([7])), (0, Batch([2])), (0, Batch([3]))]

@@ -20,41 +20,9 @@ from tests.support.pressure import (
 )
 from tidelog import Effects, Job, JobConfig, JobRunner, Schedule, Stream, UnalignedConfig
 from tidelog.effects import InlineOffload
-from tidelog.errors import ConfigError
-from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.channel import BufferPool
-from tidelog.runtime.channels.gate import Gate
-from tidelog.runtime.channels.messages import Barrier, Batch
-from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
-from tidelog.runtime.channels.partition import Forward
-from tidelog.runtime.in_flight.capture import ChannelId
+from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator
-from tidelog.runtime.operators.turn import WorkTime
 from tidelog.storage.memory import MemoryStore
-
-
-def store() -> MemoryStore:
-    return MemoryStore("memory://room")
-
-
-async def test_overdraft_lets_a_large_record_finish_and_is_returned_before_the_next() -> None:
-    pool = BufferPool(1, 2, overdraft=3)
-    gate = Gate([pool], 1)
-    name = ChannelId("next", 0, 0, 0, at_producer=True)
-    edge = OutputEdge(Forward(0), tuple(gate.channels), (name,), pool)
-    output = ChannelOutput([edge], WorkTime(VirtualClock()))
-    for number in range(5):
-        await asyncio.wait_for(output.emit(Batch([number])), 5)
-    assert pool.used == 4 and not output.available
-    emitting = asyncio.ensure_future(output.emit(Batch([5])))
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert not emitting.done(), "the overdraft is used up"
-    output.forward(Barrier(CheckpointId(1), 0.0), None)
-    for _ in range(4):
-        await gate.get()
-        await asyncio.sleep(0)
-    assert emitting.done() and output.available
 
 
 class Burst(Operator):
@@ -68,7 +36,7 @@ class Burst(Operator):
 
 def test_a_record_that_makes_more_than_there_is_room_for_passes_with_any_overdraft() -> None:
     for overdraft in (0, 1, 5):
-        source, sink, objects, clock = numbered(length=12), Outside(), store(), VirtualClock()
+        source, sink, objects, clock = numbered(length=12), Outside(), MemoryStore(), VirtualClock()
         job = Job("bursts")
         bursts: Stream = job.source(source, parallelism=4)._then("burst", Burst)
         slowly(bursts.rebalance(), clock, 0.2).sink(sink)
@@ -102,7 +70,7 @@ def furthest_ahead(subtasks: int, unaligned: UnalignedConfig) -> int:
     bursts = job.source(Eager({"only": [1]}), parallelism=1).flat_map(burst)
     bursts.rebalance().map(handle).sink(sink)
     config = pressed(parallelism=subtasks, channel_buffers=1, unaligned=unaligned)
-    run_pressed(job, store(), config, clock)
+    run_pressed(job, MemoryStore(), config, clock)
     assert sorted(sink.records) == [(1, number) for number in range(200)]
     return ahead
 
@@ -117,7 +85,7 @@ def test_an_output_lends_five_buffers_however_many_channels_it_has(subtasks: int
 
 def test_a_source_without_room_hears_of_barriers() -> None:
     """The sink's operator takes a minute per buffer; barriers pass all the same."""
-    source, sink, objects, clock = numbered(1, 8), Outside(), store(), VirtualClock()
+    source, sink, objects, clock = numbered(1, 8), Outside(), MemoryStore(), VirtualClock()
     job = Job("stuck")
     slowly(job.source(source, parallelism=1).rebalance(), clock, 60.0).sink(sink)
     config = pressed(parallelism=1, channel_buffers=1, checkpoint=Schedule(1.0, 1e6))
@@ -129,9 +97,3 @@ def test_a_source_without_room_hears_of_barriers() -> None:
     assert sorted(sink.records) == sorted(source.records)
     assert max(delays) <= 60_000, "a barrier waits for the buffer in hand, never for those queued"
     assert any(map(overtaken, checkpoints(objects)))
-
-
-def test_an_order_of_settings_that_cannot_work_is_refused() -> None:
-    for wrong in (UnalignedConfig(timeout=0.0), UnalignedConfig(overdraft=-1)):
-        with pytest.raises(ConfigError, match="Next:"):
-            JobConfig(unaligned=wrong)

@@ -20,13 +20,6 @@ def task(channels: int = 2, **settings: Any) -> Alignment:
     return Alignment(channels, exactly_once=True, switching=STAGES, **settings)
 
 
-def test_a_barrier_that_overtakes_starts_the_snapshot_when_the_first_is_seen() -> None:
-    alignment = task(3)
-    decision = alignment.announced(replace(BARRIER, order="unaligned"), 0.0)
-    assert decision == Aligned(unblock=True, overtake=True)
-    assert alignment.barrier(1, replace(BARRIER, order="unaligned"), 5.0) == Aligned()
-
-
 def test_stage_one_a_task_that_aligns_for_too_long_switches() -> None:
     alignment = task()
     assert alignment.barrier(0, BARRIER, 50.0) == Aligned(block=True)
@@ -45,39 +38,12 @@ def test_stage_two_ten_tasks_of_59_s_switch_after_60_s_and_not_after_590() -> No
     assert second.announced(BARRIER, 60.0).overtake
 
 
-def test_a_barrier_that_comes_late_switches_at_once() -> None:
-    assert task().barrier(0, BARRIER, 61.0) == Aligned(unblock=True, overtake=True)
-
-
-def test_an_aligned_barrier_never_switches() -> None:
-    alignment = task()
-    alignment.barrier(0, replace(BARRIER, order="aligned"), 0.0)
-    assert alignment.deadline is None
-    assert alignment.announced(replace(BARRIER, order="aligned"), 1e9) == Aligned()
-
-
-def test_at_least_once_never_overtakes() -> None:
-    alignment = Alignment(2, exactly_once=False, switching=STAGES)
-    assert alignment.announced(replace(BARRIER, order="unaligned"), 1e9) == Aligned()
-
-
 def test_channels_that_stay_aligned_are_waited_for_and_others_are_not() -> None:
     alignment = task(3, stay_aligned={1})
     overtaking = replace(BARRIER, order="unaligned")
     assert alignment.announced(overtaking, 0.0) == Aligned()
     assert alignment.barrier(0, overtaking, 1.0) == Aligned(block=True)
     assert alignment.barrier(1, overtaking, 2.0) == Aligned(unblock=True, overtake=True)
-
-
-def test_a_given_up_checkpoint_does_not_switch_any_more() -> None:
-    alignment = task()
-    alignment.barrier(0, BARRIER, 0.0)
-    assert alignment.abort(ONE) == Aligned(unblock=True)
-    assert alignment.deadline is None
-    assert alignment.announced(BARRIER, 61.0) == Aligned()
-    later = replace(BARRIER, checkpoint=TWO, started=100.0)
-    assert alignment.barrier(0, later, 100.0) == Aligned(block=True)
-    assert alignment.deadline == 160.0
 
 
 @looking(100, deep=30)

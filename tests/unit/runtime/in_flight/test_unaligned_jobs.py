@@ -40,10 +40,6 @@ class Order:
         self.number = number
 
 
-def store() -> MemoryStore:
-    return MemoryStore("memory://pressure")
-
-
 def keyed(source: Portions) -> PressedJob:
     return functools.partial(keyed_job, source)
 
@@ -68,7 +64,7 @@ def test_every_checkpoint_resumes_with_all_records_once_and_in_order(
 def test_an_aligned_checkpoint_under_pressure_waits_and_an_unaligned_one_does_not() -> None:
     def completed(mode: Any) -> int:
         source, sink, clock = numbered(4, 80), Outside(), VirtualClock()
-        result = run_pressed(keyed_job(source, sink, clock), store(), pressed(mode), clock)
+        result = run_pressed(keyed_job(source, sink, clock), MemoryStore(), pressed(mode), clock)
         assert sorted(sink.records) == sorted(source.records)
         return result.checkpoints
 
@@ -76,7 +72,7 @@ def test_an_aligned_checkpoint_under_pressure_waits_and_an_unaligned_one_does_no
 
 
 def test_broadcast_edges_stay_aligned_beside_one_that_overtakes() -> None:
-    source, rules, objects = numbered(4, 40), numbered(1, 20), store()
+    source, rules, objects = numbered(4, 40), numbered(1, 20), MemoryStore()
     sink, clock = Outside(), VirtualClock()
     settings = pressed("always", parallelism=2)
 
@@ -109,7 +105,7 @@ def test_barriers_late_in_outputs_and_in_tasks_overtake() -> None:
 
 
 def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> None:
-    source, sink, objects, clock = numbered(), Outside(), store(), VirtualClock()
+    source, sink, objects, clock = numbered(), Outside(), MemoryStore(), VirtualClock()
     job = Job("orders")
     orders = job.source(source, parallelism=4).map(lambda r: Order(*r))
     slowly(orders.key_by(lambda o: o.key), clock, 0.2).map(

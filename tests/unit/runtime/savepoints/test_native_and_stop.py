@@ -12,20 +12,18 @@ import pytest
 
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
+from tests.support.pressure import checkpoints
 from tidelog import (
-    Checkpoint,
     ConfigError,
     Job,
     JobResult,
     JobRunner,
     MaterializeConfig,
     Savepoint,
-    SavepointFailedError,
     Sink,
     Source,
     status_of,
 )
-from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -41,10 +39,6 @@ def run(
     result, answer = acted_on(job, store, act, at=at, settings=config(**settings))
     assert result is not None
     return result, answer
-
-
-def entries(store: ObjectStore) -> list[Checkpoint]:
-    return list(asyncio.run(read_inventory(store)).slots.checkpoints.values())
 
 
 def copy(source: Source, sink: Sink) -> Job:
@@ -70,7 +64,7 @@ def test_a_savepoint_is_a_slot_of_its_name_that_retention_never_drops(changelog:
     assert isinstance(savepoint, Savepoint)
     assert (savepoint.name, savepoint.savepoint_format) == ("mine", "native")
     assert result.stopped is None
-    kept = entries(store)
+    kept = checkpoints(store)
     assert [e.slot for e in kept if isinstance(e, Savepoint)] == [savepoint.slot]
     assert len([e for e in kept if not isinstance(e, Savepoint)]) == config().retain
     assert kept[0] == savepoint, "older checkpoints went"
@@ -124,25 +118,6 @@ def test_without_drain_no_window_fires_and_with_drain_all_do() -> None:
     assert sum(record[2] for record in flushed.records) == read
 
 
-def test_what_a_dropped_savepoint_alone_needed_goes_while_the_job_runs() -> None:
-    store = MemoryStore()
-
-    def rows() -> set[str]:
-        return {name for name in store._objects if "-sp-" in name}
-
-    async def act(runner: JobRunner) -> None:
-        savepoint = await runner.savepoint("mine", "canonical")
-        await runner.effects.clock.sleep(3.0)
-        assert rows()
-        await store.delete(object_names.checkpoint(savepoint.slot))
-        assert runner.incarnation is not None
-        runner.incarnation.collector.forget(savepoint.slot)
-        await runner.effects.clock.sleep(0.1)
-        assert not rows()
-
-    run(word_count(words(length=200), Outside()), store, act)
-
-
 def test_names_are_labels_and_free() -> None:
     async def act(runner: JobRunner) -> None:
         await runner.savepoint("a")
@@ -156,40 +131,6 @@ def test_names_are_labels_and_free() -> None:
         assert len({"a", first.name, second.name}) == 3
 
     run(word_count(words(length=200), Outside()), MemoryStore(), act)
-
-
-def test_names_stay_taken_after_a_restart() -> None:
-    store = MemoryStore()
-    run(word_count(words(length=60), Outside()), store, lambda r: r.stop("a"))
-
-    async def act(runner: JobRunner) -> None:
-        with pytest.raises(ConfigError, match="that of slot"):
-            await runner.savepoint("a")
-
-    run(word_count(words(length=60), Outside()), store, act, at=1.0)
-
-
-async def test_who_asks_a_job_that_is_over_is_told_so() -> None:
-    runner = JobRunner(word_count(words(length=60), Outside()), MemoryStore(), config(), effects())
-    with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
-        await runner.savepoint()
-    await runner.run()
-    with pytest.raises(SavepointFailedError, match="has not started, or has ended"):
-        await runner.stop()
-
-
-async def test_who_waits_when_the_job_dies_is_told_so() -> None:
-    store = SteerableStore(MemoryStore())
-    world = effects()
-    runner = JobRunner(word_count(words(length=200), Outside()), store, config(), world)
-    running = asyncio.ensure_future(runner.run())
-    await world.clock.sleep(9.2)
-    store.hold("checkpoints/")
-    asked = asyncio.ensure_future(runner.savepoint())
-    await world.clock.sleep(0.5)
-    running.cancel()
-    with pytest.raises(SavepointFailedError, match="the job ended before it was done"):
-        await asked
 
 
 INTERVAL = 2.5
@@ -233,3 +174,22 @@ async def test_every_changed_table_is_materialized_on_time_while_a_savepoint_han
     assert (await asked).savepoint_format == kind
     await running
     assert dict(sink.records) == Counter(source.records)
+
+
+def test_what_a_dropped_savepoint_alone_needed_goes_while_the_job_runs() -> None:
+    store = MemoryStore()
+
+    def rows() -> set[str]:
+        return {name for name in store._objects if "-sp-" in name}
+
+    async def act(runner: JobRunner) -> None:
+        savepoint = await runner.savepoint("mine", "canonical")
+        await runner.effects.clock.sleep(3.0)
+        assert rows()
+        await store.delete(object_names.checkpoint(savepoint.slot))
+        assert runner.incarnation is not None
+        runner.incarnation.collector.forget(savepoint.slot)
+        await runner.effects.clock.sleep(0.1)
+        assert not rows()
+
+    run(word_count(words(length=200), Outside()), store, act)

@@ -14,6 +14,7 @@ import pytest
 from tests.support.depth import in_pairs, one_by_one
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
+from tests.support.pressure import checkpoints
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
@@ -52,11 +53,6 @@ def stopped(store: ObjectStore, format: SavepointFormat, sink: Outside, **settin
     acted_on(job, store, lambda runner: runner.stop("halt", format), settings=chosen)
 
 
-def entries(store: ObjectStore) -> list[Checkpoint]:
-    inventory = asyncio.run(read_inventory(store))
-    return list(inventory.slots.checkpoints.values())
-
-
 def objects(store: ObjectStore, checkpoint: Checkpoint) -> set[str]:
     inventory = asyncio.run(read_inventory(store))
     return {need.name for need in inventory.needs(checkpoint)}
@@ -77,26 +73,11 @@ def test_a_savepoint_starts_a_job_on_another_store_whatever_table_and_log_it_has
     result = start(
         new, sink, RestoreFrom("halt", old), table=after, changelog=changelog[1], parallelism=2
     )
-    assert result.restored_slot == entries(old)[-1].slot
+    assert result.restored_slot == checkpoints(old)[-1].slot
     assert dict(sink.records) == Counter(source().records)
     assert max(sink.commits.values()) == 1
     assert old._objects == kept, "the other store is only read"
     assert not asyncio.run(audit(new, deep=True)).problems, "the new one needs nothing else"
-
-
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_a_savepoint_starts_a_job_of_another_parallelism(
-    format: SavepointFormat, parallelism: int
-) -> None:
-    old, new, sink = MemoryStore("memory://old"), MemoryStore("memory://new"), Outside()
-    stopped(old, format, sink)
-    start(new, sink, RestoreFrom("halt", old), parallelism=parallelism)
-    assert dict(sink.records) == Counter(source().records)
-    again, other = MemoryStore("memory://again"), Outside()
-    stopped(again, format, other)
-    start(again, other, parallelism=parallelism)
-    assert dict(other.records) == Counter(source().records)
 
 
 def test_the_same_command_started_again_resumes_from_its_own_store() -> None:
@@ -104,7 +85,7 @@ def test_the_same_command_started_again_resumes_from_its_own_store() -> None:
     stopped(old, "native", sink)
     chosen = RestoreFrom("halt", old)
     acted_on(word_count(source(), sink), new, at=3.0, crash=True, restore_from=chosen)
-    own = entries(new)
+    own = checkpoints(new)
     assert own, "it had completed a checkpoint"
     result = start(new, sink, RestoreFrom("halt", old))
     assert result.restored_slot == own[-1].slot
@@ -112,33 +93,14 @@ def test_the_same_command_started_again_resumes_from_its_own_store() -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("changelog", [True, False])
-def test_without_a_claim_the_savepoint_stays_and_no_checkpoint_needs_its_objects(
-    format: SavepointFormat, changelog: bool
-) -> None:
-    store, sink = MemoryStore(), Outside()
-    stopped(store, format, sink, changelog=changelog)
-    savepoint = entries(store)[-1]
-    theirs = objects(store, savepoint)
-    start(store, sink, RestoreFrom("halt"), changelog=changelog)
-    assert dict(sink.records) == Counter(source().records)
-    kept = entries(store)
-    assert savepoint in kept
-    later = [entry for entry in kept if entry.slot > savepoint.slot]
-    assert later
-    assert all(objects(store, entry).isdisjoint(theirs) for entry in later)
-    assert theirs <= store._objects.keys()
-
-
-@pytest.mark.parametrize("format", FORMATS)
 def test_with_a_claim_the_savepoint_goes_like_any_checkpoint(format: SavepointFormat) -> None:
     store, sink = MemoryStore(), Outside()
     stopped(store, format, sink)
-    savepoint = entries(store)[-1]
+    savepoint = checkpoints(store)[-1]
     theirs = objects(store, savepoint)
     start(store, sink, RestoreFrom("halt", claim=True))
     assert dict(sink.records) == Counter(source().records)
-    kept = entries(store)
+    kept = checkpoints(store)
     assert savepoint not in kept
     needed = {name for entry in kept for name in objects(store, entry)}
     assert not (theirs - needed) & store._objects.keys(), "what nobody needs went with it"
@@ -201,7 +163,7 @@ def _one_failure(format: SavepointFormat, changelog: bool, stop: bool, failure: 
 
     settings = config(changelog=changelog)
     _, taken = acted_on(word_count(source(), sink), store, take, settings=settings)
-    assert taken in entries(store.inner)
+    assert taken in checkpoints(store.inner)
     assert is_canonical(taken) == (format == "canonical")
     if stop:
         start(store.inner, sink, changelog=changelog)
@@ -225,7 +187,7 @@ def test_into_another_store_a_job_writes_what_comes_behind_into_an_output_of_its
     halfway = lambda runner: runner.savepoint("halfway", format)  # noqa: E731
     acted_on(_passing(first.sink), old, halfway, settings=RARELY)
     start_passing(new, second.sink, RestoreFrom("halfway", old))
-    savepoint = next(e for e in entries(old) if isinstance(e, Savepoint))
+    savepoint = next(e for e in checkpoints(old) if isinstance(e, Savepoint))
     assert any(state.transactions for _, state in savepoint.subtasks())
     everything = Counter(source().records)
     assert first.read() == everything
@@ -240,7 +202,7 @@ def test_output_of_a_job_that_was_killed_is_committed_when_it_is_kept(keep: bool
     sink, own = Outside(), Outside()
     halfway = lambda runner: runner.savepoint("halfway")  # noqa: E731
     acted_on(_passing(sink), old, halfway, settings=RARELY, crash=True)
-    newest = entries(old)[-1]
+    newest = checkpoints(old)[-1]
     # As if the process had gone between the savepoint and its commits.
     uncommitted = [
         msgspec.msgpack.decode(t)[1] for _, s in newest.subtasks() for t in s.transactions
