@@ -18,7 +18,6 @@ LONG = (
     (
         "tests/spark/wordcount/test_wordcount.py",
         "tests/spark/test_notebook.py",
-        "tests/spark/bench/test_one_query.py",
         "tests/spark/bench/test_counted_file_system.py",
         "tests/spark/s3a/",
         "tests/unit/spark/",

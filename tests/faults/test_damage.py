@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -104,15 +103,6 @@ def test_a_damaged_block_is_refused_and_an_older_slot_restored(
     comes_back(hurt, objects, log_range.segment)
 
 
-@pytest.mark.parametrize("harm", ["bit", "cut"])
-def test_a_damaged_footer_stops_no_job_because_manifests_name_the_blocks(harm: str) -> None:
-    objects = usual()
-    name = a_log_range(objects).segment
-    data = objects[name]
-    hurt = data[:-30] if harm == "cut" else data[:-30] + bytes([data[-30] ^ 1]) + data[-29:]
-    assert finish(store_of({**objects, name: hurt})).restored_slot == newest(objects)
-
-
 @pytest.mark.parametrize("damage", [truncated, flipped])
 def test_a_damaged_newest_manifest_is_refused_before_anything_is_fenced(damage: Damage) -> None:
     objects = usual()
@@ -125,18 +115,6 @@ def test_a_damaged_newest_manifest_is_refused_before_anything_is_fenced(damage: 
     assert written_since(store, hurt) == set()
     assert finish(store, restore_slot=slot - 1).restored_slot == slot - 1
     assert finish(store_of({**hurt, manifest(slot): objects[manifest(slot)]}))
-
-
-@pytest.mark.parametrize("damage", [truncated, flipped])
-def test_a_damaged_chosen_slot_is_refused_before_anything_is_fenced(damage: Damage) -> None:
-    objects = usual()
-    slot = newest(objects) - 2
-    hurt = damaged(objects, manifest(slot), damage)
-    store = store_of(hurt)
-    with pytest.raises(CorruptObjectError, match=manifest(slot)):
-        finish(store, restore_slot=slot)
-    assert written_since(store, hurt) == set()
-    finish(store)
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
@@ -153,13 +131,6 @@ def test_a_damaged_older_manifest_stops_no_job_and_nothing_it_may_refer_to_is_de
     after = contents(store)
     assert manifest(newest(objects)) not in after, "retention was at work"
     assert needs(objects, older) <= after.keys()
-
-
-def test_a_sound_store_is_tidied_up_by_the_same_starts() -> None:
-    objects = usual()
-    store = store_of(objects)
-    finish(store, settings(retain=1))
-    assert not needs(objects, newest(objects) - 3) <= contents(store).keys()
 
 
 @DAMAGES
@@ -209,21 +180,3 @@ def _hurting(damage: Callable[[bytes], bytes]) -> Callable[[SubtaskState], Subta
         return msgspec.structs.replace(state, inline=tuple(map(damage, state.inline)))
 
     return hurt
-
-
-def test_a_failed_restore_leaves_no_file_behind(tmp_path: Path) -> None:
-    objects = usual()
-    name = a_table_file(objects, newest(objects))
-    with pytest.raises(CorruptObjectError):
-        finish(store_of(damaged(objects, name, flipped)), settings(tmp_path))
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-
-
-def test_without_changelog_damage_is_refused_alike() -> None:
-    chosen = settings(changelog=False)
-    objects = broken_off(chosen)
-    name = max(needs(objects, newest(objects)) - needs(objects, newest(objects) - 1))
-    store = store_of(damaged(objects, name, flipped))
-    with pytest.raises(CorruptObjectError, match=name):
-        finish(store, chosen)
-    finish(store, chosen, restore_slot=newest(objects) - 1)

@@ -15,12 +15,11 @@ from tests.faults.counting import (
     settings,
     start,
     usual,
-    written_since,
 )
 from tests.support.clock import VirtualClock
 from tests.support.jobs import store_of
 from tests.support.pipelines import Outside
-from tidelog import Effects, StorageError, StoreFullError, TidelogError
+from tidelog import Effects, StoreFullError, TidelogError
 from tidelog.effects import InlineOffload
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
@@ -117,13 +116,3 @@ def test_a_table_that_finds_no_room_stops_the_job_before_a_checkpoint_misses_cha
         with pytest.raises(StoreFullError, match=str(tmp_path)):
             finish(store, settings(tmp_path))
     assert finish(store, settings(tmp_path)).restored_slot is not None
-
-
-def test_an_unusable_work_directory_is_named_and_nothing_fenced(tmp_path: Path) -> None:
-    in_the_way = tmp_path / "file"
-    in_the_way.write_text("no directory")
-    store = store_of(usual())
-    with pytest.raises(StorageError, match=str(in_the_way)):
-        finish(store, settings(in_the_way / "work"))
-    assert written_since(store, usual()) == set()
-    finish(store, settings(tmp_path / "work"))

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, counting, settings
-from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions
 from tests.wire.proxy import Behaviour, proxy
-from tests.wire.servers import S3Server, free_port
+from tests.wire.servers import S3Server
 from tidelog import JobResult, JobRunner, MaterializeConfig, RetryPolicy, Schedule, open_store
 from tidelog.effects import Effects
-from tidelog.errors import AccessDeniedError, CheckpointFailedError, StoreUnreachableError
+from tidelog.errors import CheckpointFailedError
 
 PATIENCE = RetryPolicy(attempt_timeout=1.0, hedge_after=None, max_backoff=0.1, deadline=2.0)
 """Longer than a busy machine lets an honest server wait for the processor."""
@@ -74,14 +73,6 @@ class Bucket:
 @pytest.fixture
 def bucket(moto: S3Server, tmp_path: Path) -> Bucket:
     return Bucket(moto, tmp_path)
-
-
-def test_an_unreachable_endpoint_is_given_up_at_the_deadline_and_named(bucket: Bucket) -> None:
-    with pytest.raises(StoreUnreachableError, match=f"{bucket.url}/checkpoints/") as refused:
-        bucket.start(f"http://127.0.0.1:{free_port()}")
-    assert "check the endpoint and the network" in refused.value.action
-    assert bucket.objects() == []
-    bucket.finish()
 
 
 def refuse(behaviour: Behaviour) -> None:
@@ -155,39 +146,3 @@ def test_a_store_lost_for_a_while_costs_a_checkpoint_and_no_more(
         result = asyncio.run(lose_and_find())
     assert result.restored_slot is None, "the same incarnation went on"
     bucket.check()
-
-
-def test_a_store_that_denies_access_stops_the_start_at_once(bucket: Bucket) -> None:
-    behaviour = Behaviour(error=lambda exchange: (403, "AccessDenied"))
-    with (
-        proxy(bucket.server.endpoint, behaviour) as endpoint,
-        pytest.raises(AccessDeniedError, match="HTTP 403 AccessDenied") as refused,
-    ):
-        bucket.start(endpoint)
-    assert "check the credentials" in refused.value.action
-    assert len(behaviour.seen) == 1, "no retry makes a wrong key right"
-    bucket.finish()
-
-
-@pytest.mark.parametrize(
-    ("behaviour", "says"),
-    [
-        (Behaviour(error=lambda exchange: (403, "AccessDenied")), "check the credentials"),
-        (Behaviour(ignore_conditions=True), "`tidelog doctor`"),
-    ],
-    ids=["denied", "no conditional writes"],
-)
-def test_the_command_says_so_too(
-    behaviour: Behaviour, says: str, bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in bucket.server.env.items():
-        monkeypatch.setenv(name, value)
-    command = ["run", "tests.faults.command_jobs:mended", "--store", bucket.url]
-    command += ["--work-dir", str(tmp_path), "--output", str(tmp_path / "out")]
-    with proxy(bucket.server.endpoint, behaviour) as endpoint:
-        refused = tidelog(*command, "--endpoint", endpoint)
-    assert refused.exit_code == 1
-    assert bucket.url in refused.output and says in refused.output
-    assert "Traceback" not in refused.output
-    done = tidelog(*command, "--endpoint", bucket.server.endpoint)
-    assert done.exit_code == 0, done.output

@@ -109,14 +109,6 @@ def test_a_begun_file_that_vanished_is_missed_and_not_taken_for_read(inputs: Inp
     inputs.finish()
 
 
-def test_a_directory_that_vanished_is_missed(inputs: Inputs) -> None:
-    away = inputs.directory.rename(inputs.directory.parent / "away")
-    with pytest.raises(ConfigError, match=f"input {inputs.directory}"):
-        inputs.start()
-    away.rename(inputs.directory)
-    inputs.finish()
-
-
 @pytest.mark.parametrize("wrong", ['{"word": "w1"', "[1, 2]", "\x00"])
 def test_a_malformed_line_is_named_by_its_place(wrong: str, tmp_path: Path) -> None:
     inputs = Inputs(tmp_path / "in", as_json=True)

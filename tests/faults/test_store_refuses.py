@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults.counting import checkpoints, counting, finish, settings, start, usual
 from tests.support.clock import VirtualClock
-from tests.support.faulty_store import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
 from tidelog import MaterializeConfig, Schedule
@@ -71,13 +71,6 @@ def test_a_store_that_takes_no_more_stops_the_job_and_it_resumes_where_it_was(
     assert says in str(failed.value)
     assert "it resumes from its last completed checkpoint" in failed.value.action
     assert finish(store).restored_slot == checkpoints(usual())[-1]
-
-
-@REFUSALS
-def test_a_few_refusals_are_tolerated(error: Failing, kind: type[StorageError], says: str) -> None:
-    store = MemoryStore()
-    refusals = [Fault(FaultKind.FAIL, "put", nth=nth, error=error) for nth in (2, 3, 5, 9)]
-    finish(faulty(store, *refusals))
 
 
 @REFUSALS

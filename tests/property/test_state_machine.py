@@ -442,10 +442,10 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule()
     def every_retained_checkpoint_restores(self) -> None:
-        failures, self.store.failures = self.store.failures, []
+        failures, self.store.faults = self.store.faults, ()
         for slot in self._retained():
             self.run(self._check_checkpoint(slot))
-        self.store.failures = failures
+        self.store.faults = failures
 
     async def _check_checkpoint(self, slot: Slot) -> None:
         checkpoint = await checkpoint_at(self.memory, slot, self.job.runner.effects)

@@ -17,8 +17,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
 from tests.spark.support.session import PATIENCE_S
 from tests.spark.support.zoo.aggregations import TOTALS
-from tests.support.documentation import BLOCKS, ROOT
-from tests.support.prometheus import Query, reason_without, server
+from tests.support.documentation import BLOCKS
 from tests.support.spark_page import PREFIX, documented, parts, series
 from tidelog.spark import BatchReport, batch_report, follow_batches
 
@@ -181,27 +180,3 @@ def test_prometheus_gets_the_metrics_of_the_page_and_no_others(
         lambda: exposed(spark)[summed] == exposed(spark)[counted],
         lambda: f"{exposed(spark)[summed]} of {exposed(spark)[counted]}",
     )
-
-
-@pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
-def test_every_query_of_the_dashboard_finds_something_in_a_prometheus(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    file = ROOT / "docs" / "operations" / "spark-dashboard.json"
-    queries = [
-        Query(f"{panel['title']} {target['refId']}", target["expr"])
-        for panel in json.loads(file.read_text())["panels"]
-        for target in panel["targets"]
-    ]
-    port = int(spark.sparkContext.uiWebUrl.rpartition(":")[2])  # type: ignore[union-attr]
-    with server(tmp_path, port, "/metrics/prometheus") as prometheus:
-
-        def all_have_samples() -> bool:
-            try:
-                while queries and prometheus.samples(queries[-1].over("5s")):
-                    queries.pop()
-            except OSError:  # The server is not up yet.
-                pass
-            return not queries
-
-        await_that(all_have_samples, lambda: repr(queries))

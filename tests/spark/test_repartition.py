@@ -1,4 +1,4 @@
-"""The number of state partitions changes offline, and damaged snapshots are replaced."""
+"""The number of state partitions changes offline."""
 
 import json
 from typing import TYPE_CHECKING
@@ -7,7 +7,6 @@ import pytest
 
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
-from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.all import QUERIES
 
 if TYPE_CHECKING:
@@ -46,26 +45,3 @@ def _partitions(place: Place) -> list[int]:
     """The partitions that have had a batch since the last repartition."""
     line = (place.checkpoint / "commits" / str(place.committed()[-1])).read_text().split("\n")[1]
     return list(range(len(json.loads(line)["stateUniqueIds"]["0"])))
-
-
-def test_a_damaged_snapshot_is_repaired_from_an_older_one_and_the_changelogs(
-    spark: "SparkSession", place: Place
-) -> None:
-    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "50")
-    batches = TOTALS.batches()
-    add(place, batches[:7])
-    finish(spark, TOTALS, place)
-
-    newest = {
-        max(partition.glob("*.zip"), key=lambda file: int(file.name.partition("_")[0]))
-        for partition in (place.checkpoint / "state" / "0").glob("[0-9]*")
-        if list(partition.glob("*.zip"))
-    }
-    assert newest
-    for snapshot in newest:
-        snapshot.write_bytes(b"PK" + b"\0" * 100)
-        (snapshot.parent / f".{snapshot.name}.crc").unlink(missing_ok=True)
-    add(place, batches[7:])
-    finish(spark, TOTALS, place)
-
-    assert TOTALS.result(place.rows()) == TOTALS.expected(batches)

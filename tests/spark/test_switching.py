@@ -95,19 +95,6 @@ def test_an_exported_checkpoint_goes_on_without_the_plugin(
     assert query.result(place.rows()) == query.expected(batches)
 
 
-def test_an_export_leaves_the_plugin_able_to_go_on(spark: "SparkSession", place: Place) -> None:
-    query = QUERIES["totals"]
-    batches = query.batches()
-    add(place, batches[:5])
-    finish(spark.newSession(), query, place)
-
-    export(place)
-    add(place, batches[5:])
-    finish(spark.newSession(), query, place)
-
-    assert query.result(place.rows()) == query.expected(batches)
-
-
 def export(place: Place, *options: str) -> None:
     command = [sys.executable, "-m", "tidelog", "spark", "export", f"file://{place.checkpoint}"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)

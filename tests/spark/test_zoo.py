@@ -23,13 +23,12 @@ NEEDS_RETRIES = {"clumsy_totals"}
 
 PROVED_ELSEWHERE = {
     "totals": "the faults of uploads",
-    "tumbling_windows": "a file sink",
+    "tumbling_windows": "three_stateful_operators",
     "join_by_a_processor": "the same class in Spark and embedded",
     "inner_join_format_2": "left_outer_join_format_2",
     "left_outer_join_format_3": "inner_join_format_3",
     "left_outer_join_format_4": "inner_join_format_4",
     "transform_with_state_in_pandas": "the same class in Spark and embedded",
-    "transform_with_state_timers": "the same class in Spark and embedded",
 }
 """Queries of deep runs, each with what runs its operators and its format of state in every run."""
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.support.cli import tidelog
 from tests.support.documentation import PAGES, ROOT
 from tidelog.cli import main
 
@@ -31,10 +30,6 @@ def printed(page: Path) -> Iterator[list[str]]:
 COMMANDS = sorted(
     {(str(page.relative_to(ROOT)), shlex.join(words)) for page in PAGES for words in printed(page)}
 )
-
-
-def test_commands_are_found() -> None:
-    assert len(COMMANDS) > 50
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
@@ -64,48 +59,3 @@ def options_of(command: click.Command) -> set[str]:
         if isinstance(parameter, click.Option):
             names |= {*parameter.opts, *parameter.secondary_opts}
     return names
-
-
-ON_A_STORE = (
-    "checkpoints list",
-    "checkpoints show",
-    "inspect",
-    "log",
-    "restore",
-    "sweep",
-    "report",
-)
-BY_ITSELF = ("estimate", "plan", "config explain", "key new")
-RUN = [
-    command
-    for _, command in COMMANDS
-    if command.startswith((*ON_A_STORE, *BY_ITSELF, "verify")) and "..." not in command
-    if not command.startswith("verify") or command.endswith("--engine local")
-]
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the word count of the first page leaves."""
-    place = tmp_path_factory.mktemp("words")
-    (place / "texts").mkdir()
-    (place / "texts" / "tides.txt").write_text("the tide comes in\nthe tide goes out\n")
-    run = ("run", "wordcount", "--input", place / "texts", "--output", place / "counts")
-    assert tidelog(*run, "--store", place / "store").exit_code == 0
-    return place / "store"
-
-
-@pytest.mark.parametrize("command", RUN)
-def test_a_printed_command_that_needs_a_store_alone_or_nothing_works(
-    command: str, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The store is a local one in place of the cloud's that the guides have."""
-    monkeypatch.chdir(tmp_path)
-    words = [
-        str(store)
-        if re.match(r"s3://|out/store", word)
-        else word.replace("/var/tmp", str(tmp_path))
-        for word in shlex.split(command)
-    ]
-    done = tidelog(*words)
-    assert done.exit_code == 0, done.output

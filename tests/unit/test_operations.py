@@ -14,7 +14,6 @@ from tests.support.prometheus import (
     OPERATIONS,
     PANELS,
     QUERIES,
-    ROWS,
     RULES,
     Query,
     promtool,
@@ -54,20 +53,6 @@ def test_a_query_names_only_what_exists(query: Query) -> None:
     assert wrong_names(query) == []
 
 
-@pytest.mark.parametrize(
-    ("expr", "legend", "wrong"),
-    [
-        ("tidelog_no_such_thing", "", ["tidelog_no_such_thing"]),
-        ("rate(tidelog_records_in[5m])", "", ["tidelog_records_in"]),
-        ('tidelog_state_bytes{operator="x"}', "", ["tidelog_state_bytes: operator"]),
-        ("sum by (subtask) (tidelog_watermark_ms)", "", ["subtask"]),
-        ("tidelog_running", "{{job_name}} {{operator}}", ["operator"]),
-    ],
-)
-def test_a_name_that_does_not_exist_is_found(expr: str, legend: str, wrong: list[str]) -> None:
-    assert wrong_names(Query("x", expr, legend)) == wrong
-
-
 def test_every_annotation_of_an_alert_uses_labels_that_its_query_keeps() -> None:
     for rule in RULES:
         kept = {label for name in NAME.findall(rule["expr"]) for label in LABELS.get(name, ())}
@@ -98,11 +83,6 @@ def test_the_panels_lie_side_by_side_and_explain_themselves() -> None:
     for panel in PANELS:
         assert panel["description"].endswith("."), panel["title"]
         assert panel["datasource"]["uid"] == "${datasource}"
-
-
-def test_the_dashboard_has_a_row_for_each_subject() -> None:
-    subjects = [row["title"][0].lower() + row["title"][1:] for row in ROWS]
-    assert f"a dashboard: {', '.join(subjects)} |" in GUIDE
 
 
 def test_the_provisioning_is_that_of_the_commands_in_the_guide() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.wire.calls import IMPATIENT
 from tests.wire.recorder import Asked, recorder
 from tests.wire.servers import CloudServer, S3Server
-from tidelog import ConfigError, Effects, StoreUnreachableError, open_store
+from tidelog import Effects, StoreUnreachableError, open_store
 
 CREDENTIALS: dict[str, dict[str, Any]] = {
     "s3": {"key": "writer", "secret": "sesame-open", "region": "eu-central-1"},
@@ -67,16 +67,6 @@ def test_an_option_of_s3_is_in_the_request_and_signed(
     assert "/eu-central-1/s3/" in asked.headers["authorization"]
 
 
-def test_the_bucket_of_an_s3_server_is_in_the_path_or_in_the_host() -> None:
-    asked = asked_by("s3://bucket/prefix", {})
-    assert asked.path == "/bucket/prefix/name"
-    asked_through_proxy: list[Asked] = []
-    with recorder(asked_through_proxy) as endpoint:
-        options = {"endpoint_url": "http://store.invalid", "proxy": endpoint, "path_style": "false"}
-        write("s3://bucket/prefix", options)
-    assert asked_through_proxy[0].path == "http://bucket.store.invalid/prefix/name"
-
-
 def test_options_of_google_cloud_are_in_the_request() -> None:
     options = {"storage_class": "NEARLINE", "kms_key": "projects/p/key", "request_payer": "payer"}
     asked = asked_by("gs://bucket/prefix", options)
@@ -89,15 +79,6 @@ def test_options_of_azure_are_in_the_request() -> None:
     asked = asked_by("az://container/p", {"storage_class": "Cool", "encryption_scope": "scope-1"})
     assert asked.headers["x-ms-access-tier"] == "Cool"
     assert asked.headers["x-ms-encryption-scope"] == "scope-1"
-
-
-@pytest.mark.parametrize("scheme", CREDENTIALS)
-def test_a_variable_sets_what_no_option_does(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDELOG_STORE_STORAGE_CLASS", "of-variable")
-    asked = asked_by(f"{scheme}://bucket/prefix", {})
-    assert "of-variable" in str(asked)
-    asked = asked_by(f"{scheme}://bucket/prefix", {"storage_class": "of-option"})
-    assert "of-option" in str(asked) and "of-variable" not in str(asked)
 
 
 @pytest.mark.parametrize("scheme", CREDENTIALS)
@@ -150,25 +131,6 @@ def test_a_certificate_is_trusted_when_its_authority_is_in_the_file(
     assert len(asked) == 1
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "named"),
-    [
-        ("s3://bucket", {"strage_class": "x"}, "strage_class"),
-        ("gs://bucket", {"path_style": True}, "path_style"),
-        ("az://bucket", {"kms_key": "x"}, "kms_key"),
-        ("az://bucket", {"project": "x"}, "project"),
-        ("s3://bucket", {"path_style": "perhaps"}, "perhaps"),
-        ("s3://bucket", {"multipart_above": "much"}, "much"),
-        ("s3://bucket", {"ca_file": "/no/such/file"}, "/no/such/file"),
-        ("gs://bucket", {"endpoint_url": "nonsense"}, "nonsense"),
-        ("az://bucket", {"endpoint_url": "nonsense"}, "nonsense"),
-    ],
-)
-def test_an_option_that_cannot_work_is_named(url: str, options: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        write(url, options)
-
-
 @pytest.mark.parametrize("server", ["versitygw", "azurite"])
 async def test_an_object_above_the_limit_is_written_in_parts_and_read_whole(
     server: str, request: pytest.FixtureRequest
@@ -184,15 +146,3 @@ async def test_an_object_above_the_limit_is_written_in_parts_and_read_whole(
         assert await store.get("tables/large.sst", 17 * 2**20, 5) == data[:5]
     finally:
         await store.close()
-
-
-def test_parts_are_what_a_server_is_asked_for() -> None:
-    asked: list[Asked] = []
-    with recorder(asked) as endpoint:
-        options = {"endpoint_url": endpoint, "multipart_above": 2**20}
-        write("az://bucket/prefix", options, bytes(2**20))
-        assert [request.path for request in asked] == ["/bucket/prefix/name"]
-        asked.clear()
-        write("az://bucket/prefix", options, bytes(20 * 2**20))
-    assert sorted(len(request.body) for request in asked)[-2:] == [4 * 2**20, 16 * 2**20]
-    assert "comp=blocklist" in asked[-1].path

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import tidelog
 from tests.wire.calls import IMPATIENT, OPERATIONS, call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import CloudServer, S3Server, free_port
@@ -94,14 +93,6 @@ def misbehaving_s3(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
     yield from behind_a_proxy(moto, behaviour)
 
 
-def test_doctor_passes_a_cloud(cloud: CloudServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in cloud.env.items():
-        monkeypatch.setenv(name, value)
-    result = tidelog("doctor", cloud.url("probed"))
-    assert result.exit_code == 0, result.output
-    assert "one winner in each of" in result.output
-
-
 def test_an_endpoint_where_nobody_listens_is_unreachable(server: Server) -> None:
     nobody = replace(server, endpoint=f"http://127.0.0.1:{free_port()}")
     run(nobody, refused_as(StoreUnreachableError, r"name.*check the endpoint"), IMPATIENT)
@@ -125,34 +116,6 @@ def test_wrong_credentials_are_denied(
             assert getattr(store.request_metrics, operation).attempts == 1
 
     run(replace(versitygw, **wrong), scenario)
-
-
-def test_a_wrong_key_of_azure_is_denied(azurite: CloudServer) -> None:
-    wrong = {**azurite.credentials, "account_key": "c2VzYW1lLW9wZW4="}
-    run(replace(azurite, credentials=wrong), refused_as(AccessDeniedError, "credentials"))
-
-
-def test_missing_credentials_are_denied(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
-    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
-    scenario = refused_as(AccessDeniedError, "credentials", ("put",))
-    run(moto, scenario, options={"endpoint_url": moto.endpoint})
-
-
-@pytest.mark.parametrize("name", ["moto", "ministack", "versitygw", "azurite"])
-def test_a_missing_bucket_is_a_mistake_in_the_settings(
-    name: str, request: pytest.FixtureRequest
-) -> None:
-    server: Server = request.getfixturevalue(name)
-    scenario = refused_as(ConfigError, "bucket", ("put", "create", "get", "list"))
-    run(replace(server, bucket="no-such-bucket"), scenario)
-
-
-def test_a_malformed_endpoint_is_a_mistake_in_the_settings(moto: S3Server) -> None:
-    run(replace(moto, endpoint="nonsense"), refused_as(ConfigError, "nonsense", ("put",)))
 
 
 def test_the_usual_environment_leads_to_the_store(

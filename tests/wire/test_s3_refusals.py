@@ -177,26 +177,6 @@ def test_the_error_says_what_was_refused_why_and_what_to_do(
     asyncio.run(scenario())
 
 
-@each_refusal
-def test_a_head_that_is_refused_is_no_missing_object(
-    refusing: S3Server, behaviour: Behaviour, refusal: Refusal
-) -> None:
-    """The answer to a HEAD has no body with an error code: its HTTP status alone decides."""
-    if refusal.status == 404:
-        pytest.skip("nothing tells it from a missing object")
-    refuse(behaviour, refusal)
-
-    async def main() -> None:
-        store = open_store(refusing.url("refused"), Effects(), options=refusing.options)
-        try:
-            with pytest.raises((AccessDeniedError, ConfigError), match=str(refusal.status)):
-                await store.head("name")
-        finally:
-            await store.close()
-
-    asyncio.run(main())
-
-
 def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
     job: Jobs, refusing: S3Server, behaviour: Behaviour
 ) -> None:
@@ -217,25 +197,6 @@ def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(
         assert len(committed) < len(lines)
     check_goes_on(run, lines)
     assert set(committed) <= set(run.lines())
-
-
-def test_a_job_that_may_read_but_no_longer_write_commits_nothing_more(
-    job: Jobs, refusing: S3Server, behaviour: Behaviour
-) -> None:
-    run, lines = job(refusing, "--tolerable-failures", "2")
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: run.slots() > 3, process)
-        behaviour.error = lambda exchange: (
-            None if exchange.method in ("GET", "HEAD") else (403, "AccessDenied")
-        )
-        refused = run.end(process)
-    assert refused.returncode == 1 and "403 AccessDenied" in refused.stderr
-    committed = run.lines()
-    again = run.end(run.start())
-    assert again.returncode == 1 and "403 AccessDenied" in again.stderr
-    assert run.lines() == committed
-    behaviour.error = lambda exchange: None
-    check_goes_on(run, lines)
 
 
 def test_a_running_job_takes_the_credentials_that_its_provider_renews(
@@ -278,22 +239,3 @@ def test_a_running_job_takes_the_credentials_that_its_provider_renews(
     assert sorted(run.lines()) == sorted(lines)
     for secret in ("secret-of", "token-of"):
         assert secret not in done.stdout + done.stderr
-
-
-def test_a_start_with_wrong_settings_is_told_which_by_a_server_that_checks(
-    job: Jobs, versitygw: S3Server
-) -> None:
-    server = replace(versitygw, bucket="made-later")
-    run, lines = job(server)
-    for wrong, exit_code, codes, action in (
-        ({"secret": "guessed"}, 1, ("AccessDenied", "SignatureDoesNotMatch"), "credentials"),
-        ({"key": "stranger"}, 1, ("XAdminUserNotFound", "InvalidAccessKeyId"), "credentials"),
-        ({}, 2, ("NoSuchBucket",), "create the bucket"),
-    ):
-        run.env = replace(server, **wrong).env
-        refused = run.end(run.start())
-        assert refused.returncode == exit_code, refused.stderr
-        assert any(code in refused.stderr for code in codes), refused.stderr
-        assert action in refused.stderr
-    server.with_bucket()
-    check_goes_on(run, lines)

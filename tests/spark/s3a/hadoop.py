@@ -6,7 +6,6 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 
 FILE_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
-FILE_NOT_FOUND = "java.io.FileNotFoundException"
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from tests.spark.s3a.conftest import ADVISED, LoggedServer, s3a_options
-from tests.spark.s3a.hadoop import FILE_EXISTS, FILE_NOT_FOUND, Files, error_of
+from tests.spark.s3a.conftest import LoggedServer, s3a_options
+from tests.spark.s3a.hadoop import FILE_EXISTS, Files, error_of
 from tests.wire.proxy import Behaviour, Exchange, proxy
 
 _directories = count()
@@ -91,19 +91,6 @@ def test_nothing_is_sent_before_close_and_nothing_at_all_after_cancel(
     assert files.read("commits/0") == b"content"
 
 
-def test_a_renamed_file_appears_at_close_and_nothing_is_left_after_cancel(
-    renamed: Files, tmp_path: Path
-) -> None:
-    renamed.create("commits/1", b"content").cancel()
-    stream = renamed.create("commits/0", b"content")
-    assert not (tmp_path / "commits" / "0").exists()
-
-    stream.close()
-
-    assert (tmp_path / "commits" / "0").read_bytes() == b"content"
-    assert renamed.names("commits") == ["0"]
-
-
 def test_an_existing_file_stays_unless_it_may_be_replaced(either: Files) -> None:
     either.write("commits/0", b"first")
 
@@ -178,53 +165,6 @@ def test_a_create_refused_for_a_conflict_is_tried_again(misled: tuple[Files, Beh
 
     assert len(puts(behaviour)) == 2
     assert files.read("commits/0") == b"content"
-
-
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_put_that_fails_leaves_nothing_and_its_own_error(
-    misled: tuple[Files, Behaviour], overwrite: bool
-) -> None:
-    files, behaviour = misled
-    behaviour.error = lambda exchange: (403, "AccessDenied") if exchange.method == "PUT" else None
-
-    with pytest.raises(Py4JJavaError) as failed:
-        files.write("commits/0", b"content", overwrite=overwrite)
-
-    assert error_of(failed.value) == "java.nio.file.AccessDeniedException"
-    assert not files.java.manager().exists(files.path("commits/0"))
-
-
-def test_a_part_of_a_file_is_one_get(jvm: Any, logged: LoggedServer, root: str) -> None:
-    files = Files.open(jvm, root, s3a_options(logged.server) | ADVISED)
-    files.write("run-0.seg", b"0123456789")
-    before = len(logged.requests())
-
-    assert files.read("run-0.seg", 3, 4) == b"3456"
-
-    assert logged.operations(before) == {"GetObject": 1}
-
-
-def test_a_part_is_read_or_it_is_an_error(either: Files) -> None:
-    either.write("commits/0", b"0123456789")
-
-    assert either.read("commits/0", 3, 4) == b"3456"
-    with pytest.raises(Py4JJavaError) as beyond:
-        either.read("commits/0", 8, 4)
-    assert error_of(beyond.value) == "java.io.EOFException"
-    for part in ((), (0, 4)):
-        with pytest.raises(Py4JJavaError) as missing:
-            either.read("commits/1", *part)
-        assert error_of(missing.value) == FILE_NOT_FOUND
-
-
-def test_files_are_listed_and_deleted(files: Files) -> None:
-    files.write("commits/0", b"a")
-    files.write("commits/1", b"b")
-
-    files.java.manager().delete(files.path("commits/0"))
-    files.java.manager().delete(files.path("commits/0"))
-
-    assert files.names("commits") == ["1"]
 
 
 def test_a_file_system_that_cannot_create_conditionally_is_refused(

@@ -10,8 +10,7 @@ from tests.spark.source.loading import load, plain, rows
 from tests.support.cli import lay_out
 from tests.support.jobs import filled
 from tests.unit.spark.source.changelogs import content_of
-from tests.unit.spark.source.reading import bag, read, request
-from tests.unit.spark.source.reading import planned as parts
+from tests.unit.spark.source.reading import bag, read
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.spark import TidelogDataSource
 
@@ -55,39 +54,6 @@ def test_a_view_of_a_query_has_the_rows_of_the_reader_without_spark(
     spark: "SparkSession", query: Path, view: str
 ) -> None:
     assert bag(rows(load(spark, query, view=view))) == bag(expected(query, view=view))
-
-
-def test_a_task_reads_one_object_or_several_as_asked_for(
-    spark: "SparkSession", job: Path, query: Path
-) -> None:
-    for location, view in ((job, "blocks"), (job, "changes"), (job, "state"), (query, "changes")):
-        frame = load(spark, location, view=view, partitionBytes="0")
-        planned = parts(request(location, view=view, partitionBytes="0"))
-        assert frame.rdd.getNumPartitions() == len(planned) > 1
-    assert load(spark, job, view="changes", partitionBytes="1g").rdd.getNumPartitions() == 1
-
-
-def test_columns_are_chosen_by_an_option_or_a_schema(spark: "SparkSession", job: Path) -> None:
-    wanted = [{"seqno": r["seqno"], "value": r["value"]} for r in expected(job, view="changes")]
-    by_option = load(spark, job, view="changes", columns="seqno,value")
-    reader = spark.read.format("tidelog").schema("seqno bigint, value binary")
-    by_schema = reader.option("view", "changes").load(str(job))
-    for frame in (by_option, by_schema):
-        assert frame.columns == ["seqno", "value"]
-        assert bag(rows(frame)) == bag(wanted)
-
-
-def test_filters_are_sparks_own(spark: "SparkSession", job: Path) -> None:
-    frame = load(spark, job, view="changes", slot="all")
-    wanted = expected(job, view="changes", slot="all")
-    for slot in (7, 9):
-        found = rows(frame.where(f"slot = {slot} and subtask = 1"))
-        assert bag(found) == bag(r for r in wanted if r["slot"] == slot and r["subtask"] == 1)
-    assert bag(rows(frame)) == bag(wanted)
-
-
-def test_what_matches_nothing_is_empty(spark: "SparkSession", job: Path) -> None:
-    assert rows(load(spark, job, view="changes", operator="nothing")) == []
 
 
 def test_views_can_be_queried_in_sql(spark: "SparkSession", job: Path) -> None:

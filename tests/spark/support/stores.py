@@ -24,8 +24,6 @@ STOCK_V2 = {
 }
 """Spark's RocksDB store with changelogs and checkpoint ids: what the plug-in builds on."""
 
-STOCK_V1 = {**STOCK_V2, "spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}
-"""The same without checkpoint ids: the format of most checkpoints that exist."""
 
 EAGER = {
     "spark.sql.streaming.minBatchesToRetain": "4",

@@ -11,13 +11,12 @@ from click.testing import CliRunner
 
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.process.test_kill import write_words
-from tests.spark.support.application import Application, Job, settings
 from tests.spark.support.faults import SEGMENT, Faults, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish, start
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
-from tests.support.depth import more_in_depth, only_in_depth
+from tests.support.depth import more_in_depth
 from tidelog.cli import main
 
 if TYPE_CHECKING:
@@ -81,24 +80,6 @@ def test_both_engines_find_every_batch_sound_of_what_is_there_at_the_worst_momen
         rule.release()
     query.awaitTermination()
     assert [assert_sound(tmp_path / f"left-{number}") for number in range(2)] == [3, 4]
-
-
-@pytest.mark.plugin_only
-@only_in_depth("the test above looks at what is there at the same moments, without a kill")
-def test_both_engines_find_every_batch_of_a_killed_driver_sound(
-    spark: "SparkSession", place: Place, tmp_path: Path
-) -> None:
-    add(place, single(events(seed=71, batches=12, per_batch=10)))
-    faults = Faults(tmp_path / "own-faults")
-    given = settings(faults.control)
-    job = Job(place, "totals", scheme="faulty")
-    for action, op, path in MOMENTS.values():
-        with Application((job,), given) as application:
-            application.await_batches((place.committed() or [-1])[-1] + 4)
-            faults.add(action, op, path).await_fired()
-            application.kill()
-        faults.clear()
-        assert_sound(place.checkpoint)
 
 
 def assert_sound(checkpoint: Path) -> int:

@@ -21,7 +21,7 @@ from tests.unit.verify.stores import verified
 from tidelog.cli import main
 from tidelog.effects import Effects
 from tidelog.engines import SparkEngine, WorkerConfig, Workspace
-from tidelog.errors import AccessDeniedError, RestoreError
+from tidelog.errors import AccessDeniedError
 from tidelog.verify.results import UnitResult
 
 if TYPE_CHECKING:
@@ -97,13 +97,6 @@ def test_an_error_of_an_executor_is_raised_as_it_was(
     denied = AccessDeniedError("object x", expected="to read it", found="403", action="ask")
     with pytest.raises(AccessDeniedError, match="object x"):
         engine_run(spark, effects, denied)
-
-
-def test_a_task_that_fails_says_why_and_what_else_works(
-    spark: "SparkSession", effects: Effects
-) -> None:
-    with pytest.raises(RestoreError, match=r"KeyError: 'nobody expects'.*--engine local"):
-        engine_run(spark, effects, KeyError("nobody expects"))
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.support.application import CLUSTER, Application, Job, settings
+from tests.spark.support.application import Application, Job, settings
 from tests.spark.support.census import assert_complete
-from tests.spark.support.faults import Faults, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.session import ROOT
@@ -34,7 +33,6 @@ CORE = (
     "left_outer_join_format_3",
     "apply_in_pandas_with_state",
     "transform_with_state_in_pandas",
-    "transform_with_state_timers",
 )
 HOME = "import pathlib, pyspark; print(pyspark.__version__, pathlib.Path(pyspark.__file__).parent)"
 
@@ -74,25 +72,3 @@ def test_the_core_of_the_zoo_restarts_in_another_process_and_is_right(
         query = QUERIES[job.query]
         assert query.result(job.place.rows()) == query.expected(inputs[job.query]), job.query
         assert_complete(job.place.checkpoint)
-
-
-def test_a_killed_driver_is_continued_by_executors_of_their_own(
-    other: OtherSpark, place: Place, tmp_path: Path
-) -> None:
-    query = QUERIES["inner_join_format_2"]
-    batches = query.batches()
-    add(place, batches)
-    job = Job(place, query.name, scheme="faulty")
-    faults = Faults(tmp_path / "faults")
-    given = settings(faults.control, other.home)
-    committing = faults.add("hold", "put", commit(4))
-
-    with Application((job,), given, python=other.python) as application:
-        committing.await_fired()
-        application.kill()
-    faults.clear()
-    with Application((job,), given, CLUSTER, python=other.python) as application:
-        application.finish()
-
-    assert query.result(place.rows()) == query.expected(batches)
-    assert_complete(place.checkpoint)

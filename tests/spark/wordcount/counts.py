@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
-from tests.spark.support.session import PATIENCE_S, QUICK_JVM
+from tests.spark.support.session import QUICK_JVM
 from tests.spark.support.shared_classes import VARIABLE as OPTIONS_OF_JVMS
 from tidelog.examples import spark_wordcount
 from tidelog.spark.plugin.toolchain import find_spark
@@ -99,19 +99,6 @@ class WordCount:
             time.sleep(pause_s)
             assert process.poll() is None, "the job must live until it is killed"
         return seen
-
-    def interrupt_after(self, batches: int) -> subprocess.CompletedProcess[str]:
-        """Run until so many batches are reported, then Ctrl-C, and wait for the end."""
-        seen = ""
-        with self.running() as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                seen += line
-                if len(_BATCH.findall(seen)) >= batches:
-                    break
-            os.killpg(process.pid, signal.SIGINT)
-            out, err = process.communicate(timeout=PATIENCE_S)
-        return subprocess.CompletedProcess(process.args, process.returncode, seen + out, err)
 
     @contextmanager
     def running(self, *more: str) -> Iterator["subprocess.Popen[str]"]:

@@ -1,19 +1,14 @@
 """The word count on Spark: the right counts, whatever is killed meanwhile."""
 
 import random
-import re
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.support.session import PATIENCE_S
 from tests.spark.support.stores import missing
-from tests.spark.wordcount.counts import ROOT, Tree, WordCount, listed, spark_home
+from tests.spark.wordcount.counts import Tree, WordCount, listed, spark_home
 from tests.support.depth import more_in_depth
 
 if TYPE_CHECKING:
@@ -94,84 +89,3 @@ def test_kill_9_of_driver_and_tasks_loses_and_doubles_no_word(
     again = count.finish_on(spark, "--verify")
     assert again.exit_code == 1
     assert NOTICED in again.stderr
-
-
-def test_ctrl_c_ends_a_run_with_a_comparison_and_the_next_ends_after_a_few_batches_by_bytes(
-    spark: "SparkSession", tree: Tree, count: WordCount
-) -> None:
-    files, file_bytes, batch_bytes = 600, 1_000, 5_000
-    for number in range(files):
-        tree.add(f"w{number:03} " * (file_bytes // 5))
-    count.options = ("--partitions", "2", "--files-per-batch", "1")
-    some = count.interrupt_after(batches=3)
-    assert some.returncode == 0, some.stderr
-    assert "ERROR" not in some.stderr
-    assert "Traceback" not in some.stderr
-    last = verified_batch(some.stdout)
-    assert last < files - 1, "it was interrupted"
-    count.options = ("--partitions", "2", "--bytes-per-batch", str(batch_bytes))
-    rest = count.finish_on(spark, *ALL, "--batches", "2")
-    assert rest.exit_code == 0, rest.output
-    assert "batch 0: " not in rest.stdout, "it went on"
-    lines = [int(found) for found in re.findall(r"batch \d+: (\d+) lines", rest.stdout)]
-    if lines[0] == 1:  # a batch that the first run had planned
-        del lines[0]
-    assert lines and set(lines) == {batch_bytes // file_bytes}, "a line in each file"
-    assert verified_batch(rest.stdout) > last
-    words = listed(rest.stdout)
-    assert words <= tree.words()
-    assert last + sum(lines) < len(words) < files, "it stopped before the end"
-    assert set(words.values()) == {file_bytes // 5}
-
-
-def verified_batch(output: str) -> int:
-    found = re.search(r"verified: the state of batch (\d+) ", output)
-    assert found is not None, output
-    return int(found[1])
-
-
-WITHOUT_SPARK = """
-import sys
-import traceback
-from threading import Event, main_thread
-from types import SimpleNamespace
-from pyspark.sql import SparkSession
-from tidelog.examples import spark_wordcount
-
-def session(*_, **__):
-    # Not before the main thread waits for this one: the message has the test send Ctrl-C.
-    waits = False
-    while not waits:
-        stack = traceback.extract_stack(sys._current_frames()[main_thread().ident])
-        waits = any(frame.name == "result" for frame in stack)
-    print("at work", flush=True)
-    Event().wait()
-
-context = SimpleNamespace(setLogLevel=lambda level: print("log level", level, flush=True))
-SparkSession.active = lambda: SimpleNamespace(sparkContext=context)
-spark_wordcount.session = session
-spark_wordcount.main()
-"""
-
-
-def test_a_second_ctrl_c_aborts_whatever_runs_and_turns_the_log_of_spark_off() -> None:
-    arguments = ("--input", "in", "--checkpoint", "checkpoint")
-    with subprocess.Popen(
-        [sys.executable, "-c", WITHOUT_SPARK, *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None and process.stderr is not None
-        try:
-            assert process.stdout.readline() == "at work\n"
-            process.send_signal(signal.SIGINT)
-            assert process.stderr.readline() == "stopping; Ctrl-C again to abort\n"
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
-    assert process.returncode == 130
-    assert out == "log level OFF\n"
-    assert err == ""

@@ -50,31 +50,6 @@ async def test_a_transfer_that_would_reach_into_the_next_checkpoint_waits_for_th
     assert reaches_over.done()
 
 
-async def test_one_that_never_fits_starts_right_behind_a_checkpoint(
-    clock: VirtualClock, cadence: Cadence
-) -> None:
-    cadence.expect(1.0)
-    await clock.advance(0.5)
-    transfer = waiting(cadence, 5.0)
-    await clock.advance(0.2)
-    assert not transfer.done()
-    cadence.triggered(1)
-    cadence.expect(2.0)
-    await clock.advance(0.0)
-    assert transfer.done()
-
-
-async def test_between_barriers_only_short_transfers_start(
-    clock: VirtualClock, cadence: Cadence
-) -> None:
-    cadence.expect(1.0)
-    cadence.triggered(1)
-    short, long = waiting(cadence, 0.01), waiting(cadence, 0.5)
-    await clock.advance(0.0)
-    assert short.done() and not long.done()
-    long.cancel()
-
-
 async def test_patience_ends_so_tables_make_progress_under_any_cadence(
     clock: VirtualClock, cadence: Cadence
 ) -> None:
@@ -85,16 +60,3 @@ async def test_patience_ends_so_tables_make_progress_under_any_cadence(
         assert not transfer.done()
         await clock.advance(0.2)
         assert transfer.done()
-
-
-async def test_the_lead_before_a_checkpoint_comes_once(
-    clock: VirtualClock, cadence: Cadence
-) -> None:
-    cadence.expect(1.0)
-    await clock.advance(0.7)
-    assert not cadence.leads(since=0.0, lead_s=0.2)
-    await clock.advance(0.15)
-    assert cadence.leads(since=0.0, lead_s=0.2)
-    assert not cadence.leads(since=0.81, lead_s=0.2)
-    cadence.triggered(1)
-    assert not cadence.leads(since=0.0, lead_s=0.2)

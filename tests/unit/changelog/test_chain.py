@@ -24,15 +24,6 @@ def durable(first: int, end: int, segment: str = "s") -> LogRange:
     return LogRange(segment, 100 + first, 10, SeqNo(first), SeqNo(end), KeyGroup(0), KeyGroup(1))
 
 
-def test_a_gap_is_refused() -> None:
-    chain = SubtaskLogChain("o", 0)
-    chain.append(piece(0, 3))
-    with pytest.raises(InvariantError, match="number 3"):
-        chain.append(piece(4))
-    with pytest.raises(InvariantError):
-        chain.append(piece(2))
-
-
 def test_a_restored_chain_goes_on_where_its_ranges_end() -> None:
     chain = SubtaskLogChain("o", 0, [durable(0, 5), durable(5, 9)])
     assert chain.end == 9
@@ -40,20 +31,6 @@ def test_a_restored_chain_goes_on_where_its_ranges_end() -> None:
     with pytest.raises(InvariantError):
         chain.append(piece(8))
     chain.append(piece(9))
-
-
-def test_only_the_durable_prefix_settles() -> None:
-    chain = SubtaskLogChain("o", 0)
-    pieces = [piece(n) for n in range(3)]
-    for each in pieces:
-        chain.append(each)
-    pieces[1].durable = pieces[2].durable = durable(1, 3, "later")
-    chain.settle()
-    assert [p.first for p in chain.capture().pieces] == [0, 1, 2]
-    pieces[0].durable = durable(0, 1, "earlier")
-    chain.settle()
-    assert chain.capture().pieces == ()
-    assert [r.segment for r in chain.capture().ranges] == ["earlier", "later"]
 
 
 def test_truncation_drops_what_a_materialization_covers_and_keeps_what_it_cuts() -> None:
@@ -72,16 +49,6 @@ def test_metadata_written_behind_a_materialization_stays_with_the_new_log() -> N
     chain.append(piece(4))
     chain.truncate(SeqNo(4))
     assert [(p.first, p.end) for p in chain.capture().pieces] == [(4, 4), (4, 5)]
-
-
-def test_a_capture_is_not_touched_by_what_follows() -> None:
-    chain = SubtaskLogChain("o", 0, [durable(0, 5)])
-    chain.append(piece(5))
-    capture = chain.capture()
-    chain.append(piece(6))
-    chain.truncate(SeqNo(7))
-    assert [r.end for r in capture.ranges] == [5]
-    assert [p.first for p in capture.pieces] == [5]
 
 
 @looking(80, deep=25)
@@ -132,11 +99,3 @@ def test_any_order_of_uploads_and_truncations_keeps_what_was_captured_contiguous
             assert parts[-1][1] == end
         else:
             assert truncated == end
-
-
-def test_a_piece_is_sealed_with_its_compression_level() -> None:
-    batch = ChangeBatch(SeqNo(0), [bytes(2) + b"key"], [b"x" * 10_000])
-    plain, packed = Piece.of_batch(batch, 0.0, level=0), Piece.of_batch(batch, 0.0, level=1)
-    plain.seal()
-    packed.seal()
-    assert packed.size < 1_000 < 10_000 <= plain.size

@@ -67,15 +67,6 @@ def read(store: MemoryStore, *ranges: LogRange) -> list[list[Block]]:
     return asyncio.run(SegmentReader(store, CACHE).read_ranges(ranges))
 
 
-def test_a_range_gives_back_its_blocks() -> None:
-    packed = segment("a")
-    store = stored(packed)
-    blocks = asyncio.run(SegmentReader(store, CACHE).read_range(packed.ranges[1]))
-    assert [block.changes() for block in blocks] == [batch(10), batch(12)]
-    assert blocks[0].offset == packed.ranges[1].offset
-    assert store.reads == [("a", packed.ranges[1].offset, packed.ranges[1].length)]
-
-
 def test_ranges_come_back_in_the_order_they_were_asked_for() -> None:
     one, two = segment("a", value=b"1"), segment("b", value=b"2")
     wanted = [two.ranges[2], one.ranges[0], two.ranges[0], one.ranges[0]]
@@ -90,16 +81,6 @@ def test_neighbours_in_a_segment_share_one_request() -> None:
     read(store, *packed.ranges)
     first, last = packed.ranges[0], packed.ranges[-1]
     assert store.reads == [("a", first.offset, last.offset + last.length - first.offset)]
-
-
-def test_a_small_hole_is_read_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    packed = segment("a")
-    wanted = packed.ranges[0], packed.ranges[2]
-    for gap, requests in [(packed.ranges[1].length, 1), (packed.ranges[1].length - 1, 2)]:
-        monkeypatch.setattr(reader_module, "MAX_GAP_BYTES", gap)
-        store = stored(packed)
-        assert len(read(store, *wanted)) == 2
-        assert len(store.reads) == requests
 
 
 def test_a_request_stops_growing_at_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,17 +135,6 @@ def test_every_truncation_of_a_range_is_detected() -> None:
         asyncio.run(store.put("a", packed.data[:length]))
         with pytest.raises(CorruptObjectError, match="truncated"):
             read(store, wanted)
-
-
-def test_damage_is_reported_at_its_place_in_the_object() -> None:
-    packed = segment("a")
-    wanted = packed.ranges[1]
-    data = bytearray(packed.data)
-    data[wanted.offset + 45] ^= 1
-    store = MemoryStore()
-    asyncio.run(store.put("a", bytes(data)))
-    with pytest.raises(CorruptObjectError, match=f"a is damaged at byte {wanted.offset}"):
-        read(store, packed.ranges[0], wanted)
 
 
 def test_a_range_with_other_changes_than_it_should_hold_is_refused() -> None:

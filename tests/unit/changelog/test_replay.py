@@ -84,16 +84,6 @@ def test_a_large_log_is_merged_in_several_ranges_of_keys() -> None:
     assert keys == sorted(expected) and values == [expected[key] for key in keys]
 
 
-@given(logs)
-def test_rows_are_drained_in_ascending_order_and_once(log: list[dict[bytes, bytes | None]]) -> None:
-    merger = LastWriterWins(1 << 30, SeqNo(10))
-    for batch in batches_of(log):
-        add(merger, batch)
-    keys, _ = merger.drain()
-    assert keys == sorted(set(keys))
-    assert merger.drain() == ([], [])
-
-
 @given(logs, st.integers(0, 65536), st.integers(0, 65536))
 def test_only_rows_of_the_wanted_key_groups_are_kept(
     log: list[dict[bytes, bytes | None]], start: int, stop: int
@@ -105,13 +95,6 @@ def test_only_rows_of_the_wanted_key_groups_are_kept(
         add(merger, batch)
         expected |= {k: v for k, v in rows.items() if int.from_bytes(k[:2], "big") in wanted}
     assert dict(zip(*merger.drain(), strict=True)) == expected
-
-
-def test_a_delete_survives_the_merge() -> None:
-    merger = LastWriterWins(1 << 30, SeqNo(0))
-    add(merger, ChangeBatch(SeqNo(0), [b"\0\0\0\0k"], [b"v"]))
-    add(merger, ChangeBatch(SeqNo(1), [b"\0\0\0\0k"], [None]))
-    assert merger.drain() == ([b"\0\0\0\0k"], [None])
 
 
 def test_many_changes_of_one_row_do_not_fill_the_memory() -> None:
@@ -141,10 +124,3 @@ def test_a_change_that_comes_twice_is_refused() -> None:
     merger.skip(SeqNo(5), SeqNo(9))
     with pytest.raises(CorruptObjectError, match="repeats change 8"):
         add(merger, ChangeBatch(SeqNo(8), [b"\0\0\0\0a"], [b""]))
-
-
-def test_skipped_changes_count_but_leave_no_rows() -> None:
-    merger = LastWriterWins(1000, SeqNo(5))
-    merger.skip(SeqNo(5), SeqNo(9))
-    add(merger, ChangeBatch(SeqNo(9), [b"\0\0\0\0a"], [b"v"]))
-    assert merger.drain() == ([b"\0\0\0\0a"], [b"v"])

@@ -5,15 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.changelog.block import BlockKind, SealedBlock, iter_blocks, seal, seal_metadata
+from tidelog.changelog.block import SealedBlock, seal, seal_metadata
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import (
-    HEADER_BYTES,
     BlockGroup,
-    LogRange,
     SegmentAuthor,
     pack,
-    read_author,
     read_footer,
 )
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
@@ -57,36 +54,6 @@ def test_the_footer_finds_every_block(groups: list[tuple[str, int, list[int]]]) 
     assert found == [(g.operator, g.subtask, b.data) for g in given_groups for b in g.blocks]
 
 
-def test_each_group_has_one_range_of_whole_blocks() -> None:
-    first, second = SMALL.ranges
-    assert first.segment == second.segment == "segments/a.seg"
-    assert first.offset == HEADER_BYTES
-    assert first.offset + first.length == second.offset
-    assert (first.first, first.end) == (5, 8)
-    assert (second.first, second.end) == (9, 12)
-    blocks = list(iter_blocks(SMALL.data[first.offset : second.offset]))
-    assert [(block.kind, block.first) for block in blocks] == [
-        (BlockKind.METADATA, 5),
-        (BlockKind.CHANGES, 5),
-        (BlockKind.CHANGES, 7),
-    ]
-
-
-def test_a_range_knows_the_key_groups_of_its_changes() -> None:
-    blocks = [seal(batch(0, 4, 9)), seal(batch(2, 2, 300))]
-    log_range = pack(AUTHOR, "s", [BlockGroup("o", 0, blocks)]).ranges[0]
-    assert (log_range.key_group_min, log_range.key_group_max) == (2, 300)
-
-
-def test_ranges_can_be_kept_in_sets() -> None:
-    copy = LogRange(*(getattr(SMALL.ranges[0], field) for field in LogRange.__struct_fields__))
-    assert {copy} == {SMALL.ranges[0]}
-
-
-def test_the_author_is_read_from_the_header_alone() -> None:
-    assert read_author(SMALL.data[:HEADER_BYTES], "s") == AUTHOR
-
-
 def test_every_flipped_bit_is_detected() -> None:
     for position in range(len(SMALL.data)):
         for bit in range(8):
@@ -100,11 +67,6 @@ def test_every_truncation_is_detected() -> None:
     for length in range(len(SMALL.data)):
         with pytest.raises(CorruptObjectError):
             read_footer(SMALL.data[:length], "s")
-
-
-def test_bytes_behind_the_trailer_are_detected() -> None:
-    with pytest.raises(CorruptObjectError):
-        read_footer(SMALL.data + b"\0", "s")
 
 
 @pytest.mark.parametrize("position", [4, len(SMALL.data) - 9])
@@ -149,8 +111,3 @@ def test_a_footer_that_leaves_out_a_block_is_refused() -> None:
 def test_only_blocks_without_a_gap_are_packed(blocks: list[SealedBlock]) -> None:
     with pytest.raises(InvariantError, match="operator o, subtask 4"):
         pack(AUTHOR, "s", [BlockGroup("o", 4, blocks)])
-
-
-def test_a_process_token_that_would_be_cut_off_is_refused() -> None:
-    with pytest.raises(InvariantError, match="process token"):
-        pack(SegmentAuthor(Generation(1), "x" * 17, 0), "s", [])

@@ -12,7 +12,6 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.faults import Failure, SteerableStore
 from tidelog import Effects, StorageError, StoreUnreachableError, UploadConfig
-from tidelog.changelog import uploader
 from tidelog.changelog.block import open_block, seal_metadata
 from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainState, SubtaskLogChain
@@ -153,12 +152,6 @@ async def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> N
         assert changes(chain.capture().state()) == [(0, 2)]
 
 
-async def test_an_idle_chain_is_persistent_already() -> None:
-    async with running() as rig:
-        state = await rig.uploader.persist(chain_of().capture())
-        assert state == ChainState((), ())
-
-
 async def test_changes_travel_between_checkpoints_when_they_are_old_or_many() -> None:
     async with running(inline_bytes=100, max_age=0.25, segment_bytes=5000) as rig:
         chain = chain_of()
@@ -183,7 +176,7 @@ async def test_a_failed_upload_keeps_its_bytes_for_the_next_checkpoint(after: bo
     async with running() as rig:
         chain = chain_of()
         rig.write(chain, 100)
-        rig.store.fail(Failure("put", object_names.SEGMENTS, after))
+        rig.store.fail(Failure("put", object_names.SEGMENTS, after=after))
         failed = rig.persist(chain)
         await rig.clock.advance(0.02)
         assert isinstance(failed.exception(), StoreUnreachableError)
@@ -336,14 +329,6 @@ async def test_uploads_go_on_side_by_side_while_writers_are_held_back() -> None:
         writing.cancel()
 
 
-async def test_a_limit_below_the_inline_size_cannot_lock_writers_out() -> None:
-    async with running(limit_bytes=100, inline_bytes=10_000) as rig:
-        rig.write(chain_of(), 500)
-        admitted = asyncio.ensure_future(rig.uploader.admit())
-        await rig.clock.advance(1.0)
-        assert admitted.done()
-
-
 async def test_a_cancelled_waiter_hurts_nobody() -> None:
     async with running() as rig:
         chain = chain_of()
@@ -358,19 +343,6 @@ async def test_a_cancelled_waiter_hurts_nobody() -> None:
         assert changes(other.result()) == [(0, 1)]
         assert given_up.cancelled()
         assert not rig.cadence.busy
-
-
-async def test_a_capture_survives_the_truncation_of_its_chain() -> None:
-    async with running() as rig:
-        chain = chain_of()
-        rig.write(chain, 100)
-        answer = rig.persist(chain)
-        rig.write(chain, 100)
-        chain.truncate(SeqNo(2))
-        await rig.clock.advance(0.02)
-        (first,) = answer.result().ranges
-        assert (first.first, first.segment) == (0, rig.segments[0])
-        assert chain.objects() == set()
 
 
 async def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
@@ -451,36 +423,3 @@ async def test_what_was_flushed_before_a_checkpoint_is_uploaded_ahead_of_it() ->
         assert rig.segments == []
         await rig.clock.advance(0.02)
         assert len(rig.segments) == 1
-
-
-async def test_an_upload_that_ends_makes_room_for_the_one_that_waits() -> None:
-    rig = Rig(concurrency=1, limit_bytes=150, segment_bytes=100)
-    chain = chain_of()
-
-    async with running(rig):
-        rig.store.hold(object_names.SEGMENTS)
-        rig.write(chain, 120)
-        await rig.clock.advance(0.3)
-        rig.write(chain, 120)
-        await rig.clock.advance(0.3)
-        admitted = asyncio.ensure_future(rig.uploader.admit())
-        await rig.clock.advance(0.3)
-        assert not admitted.done()
-        rig.store.release()
-        # Nobody submits anything: only the end of the first upload can start the second.
-        await rig.clock.advance(1.0)
-        assert admitted.done()
-        assert len(rig.segments) == 2
-
-
-async def test_a_backlog_goes_out_in_segments_of_bounded_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(uploader, "LARGEST_SEGMENT", 1000)
-    async with running() as rig:
-        chain = chain_of()
-        for _ in range(20):
-            rig.write(chain, 200)
-        answer = rig.persist(chain)
-        await rig.clock.advance(1.0)
-        assert changes(answer.result()) == [(n, n + 4) for n in range(0, 20, 4)]

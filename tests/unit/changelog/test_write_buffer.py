@@ -3,16 +3,14 @@
 Memory of rows: sizes come near the truth, and whoever passes the limit makes room.
 """
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tidelog.changelog.row_memory import RowAccount, RowMemory, RowSize, object_bytes
+from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.state_rows import StateRows
 from tidelog.changelog.write_buffer import WriteBuffer
 from tidelog.table.memory import MemoryTable
@@ -31,27 +29,6 @@ def flush(writes: WriteBuffer) -> tuple[list[bytes], list[bytes | None]]:
     return keys, values
 
 
-def test_reads_see_changes_then_the_cache_then_the_table() -> None:
-    writes, rows = buffer(cached=False)
-    rows.put(b"k", "old")
-    flush(writes)
-    assert rows.get(b"k") == "old"
-    rows.put(b"k", "new")
-    assert rows.get(b"k") == "new"
-    rows.delete(b"k")
-    assert rows.get(b"k") is None
-    assert rows.get_many([b"k", b"other"]) == [None, None]
-
-
-def test_a_hot_row_is_flushed_once_with_its_newest_value() -> None:
-    writes, rows = buffer()
-    for n in range(100):
-        rows.put(b"k", str(n))
-    assert len(writes) == 1
-    assert flush(writes) == ([b"k"], [b"99"])
-    assert flush(writes) == ([], [])
-
-
 def test_rows_of_all_states_are_flushed_in_one_sorted_batch() -> None:
     writes, one = buffer()
     other = writes.state(str.encode, bytes.decode, cached=True, scanned=False)
@@ -60,14 +37,6 @@ def test_rows_of_all_states_are_flushed_in_one_sorted_batch() -> None:
     one.put(b"a", "1")
     other.delete(b"d")
     assert flush(writes) == ([b"a", b"b", b"c", b"d"], [b"1", b"2", b"3", None])
-
-
-def test_only_rows_put_since_the_last_flush_are_changed() -> None:
-    writes, rows = buffer()
-    rows.put(b"k", "v")
-    assert rows.changed(b"k") == "v"
-    flush(writes)
-    assert rows.changed(b"k") is None and rows.get(b"k") == "v"
 
 
 def test_a_scan_shows_the_rows_as_they_were_when_it_started() -> None:
@@ -197,42 +166,6 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
     assert replayed == model == {k: v.decode() for k, v in writes._table.scan(b"", None)}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        b"x" * 5000,
-        "y" * 700,
-        17,
-        None,
-        (1, 2.5, "z" * 90),
-        ["word"] * 400,
-        {"a": [b"q" * 3000] * 9},
-    ],
-)
-def test_an_object_counts_with_what_it_holds(value: object) -> None:
-    found = object_bytes(value)
-    assert _exact(value) * 0.8 <= found <= _exact(value) * 1.2
-
-
-def _exact(value: object) -> int:
-    size = sys.getsizeof(value)
-    if isinstance(value, dict):
-        return size + sum(_exact(part) for item in value.items() for part in item)
-    if isinstance(value, list | tuple):
-        return size + sum(map(_exact, value))
-    return size
-
-
-def test_the_mean_follows_rows_that_grow() -> None:
-    size = RowSize()
-    for _ in range(100):
-        size.sample(b"key", b"small")
-    small = size.bytes
-    for _ in range(200):
-        size.sample(b"key", bytes(16384))
-    assert small < 300 and 16_000 < size.bytes < 18_000
-
-
 def test_the_largest_give_back_until_the_rest_fits() -> None:
     memory = RowMemory(100)
     shed: list[int] = []
@@ -258,26 +191,3 @@ def test_the_largest_give_back_until_the_rest_fits() -> None:
     assert shed == [1, 0] and memory.used_bytes == 45
     accounts[2].close()
     assert memory.used_bytes == 5
-
-
-def test_only_who_keeps_much_gives_up_what_its_table_has_as_well() -> None:
-    memory = RowMemory(1000)
-    large, small, idle = (memory.account(lambda: iter(())) for _ in range(3))
-    large.holds(600)
-    small.holds(50)
-    assert not memory.crowded_by(600), "a quarter of the limit is free"
-    large.holds(750)
-    assert memory.crowded_by(740) and not memory.crowded_by(50)
-    assert not memory.crowded_by(0), "what only the buffer has cannot be given up"
-    large.holds(600)
-    idle.holds(0)
-    assert not memory.crowded_by(600)
-
-
-def test_without_a_limit_nothing_is_given_back() -> None:
-    memory = RowMemory()
-    account = memory.account(lambda: pytest.fail("nobody asked for room"))
-    account.holds(1 << 50)
-    assert list(memory.make_room()) == []
-    assert not memory.crowded_by(1 << 50)
-    assert memory.used_bytes == 1 << 50

@@ -38,33 +38,6 @@ def acknowledge_all(
     return decided
 
 
-def test_nothing_is_triggered_before_the_interval_is_over() -> None:
-    c = coordinator()
-    assert c.next_event_at() == 1.0
-    assert c.tick(0.99) == []
-    assert c.tick(1.0) == [trigger(7)]
-
-
-def test_a_checkpoint_is_stored_only_when_every_task_acknowledged() -> None:
-    c = coordinator()
-    c.tick(1.0)
-    assert c.acknowledged(CheckpointId(7), "source", 1) == []
-    assert c.acknowledged(CheckpointId(7), "sink", 3) == []
-    assert c.acknowledged(CheckpointId(7), "middle", 2) == [
-        Store(CheckpointId(7), {"source": 1, "middle": 2, "sink": 3}, final=False)
-    ]
-    assert c.stored(CheckpointId(7), 1.2) == [complete(7)]
-
-
-def test_a_decline_discards_the_checkpoint_and_late_acknowledgements_of_it() -> None:
-    c = coordinator()
-    c.tick(1.0)
-    c.acknowledged(CheckpointId(7), "source", 1)
-    assert c.declined(CheckpointId(7), "no", 1.5) == [Abort(CheckpointId(7), "no")]
-    assert acknowledge_all(c, 7) == []
-    assert c.declined(CheckpointId(7), "again", 1.5) == []
-
-
 def test_a_late_checkpoint_is_given_up_and_names_who_it_waited_for() -> None:
     c = coordinator()
     c.tick(1.0)
@@ -121,19 +94,6 @@ def test_a_completed_checkpoint_forgives_earlier_failures() -> None:
     assert c.consecutive_failures == 0
 
 
-def test_the_final_checkpoint_starts_with_the_end_of_the_last_task() -> None:
-    c = coordinator()
-    assert c.ended("source", 0.1) == []
-    assert c.ended("middle", 0.1) == []
-    assert c.ended("sink", 0.1) == [trigger(7, final=True)]
-    acknowledge_all(c, 7, finished=TASKS)
-    assert c.stored(CheckpointId(7), 0.2) == [complete(7, final=True, exited=TASKS)]
-    assert c.finished
-    assert c.next_event_at() is None
-    assert c.tick(1000.0) == []
-    assert c.ended("sink", 1000.0) == []
-
-
 def test_a_checkpoint_under_way_at_the_end_is_followed_by_the_final_one_at_once() -> None:
     c = coordinator()
     c.tick(1.0)
@@ -141,21 +101,6 @@ def test_a_checkpoint_under_way_at_the_end_is_followed_by_the_final_one_at_once(
         assert c.ended(task, 1.1) == []
     acknowledge_all(c, 7)
     assert c.stored(CheckpointId(7), 1.2) == [complete(7), trigger(8, final=True)]
-
-
-def test_tasks_exit_with_the_checkpoint_that_contains_their_finish() -> None:
-    c = coordinator()
-    c.ended("source", 0.5)
-    c.tick(1.0)
-    (store,) = acknowledge_all(c, 7, finished=["source"])
-    assert isinstance(store, Store) and not store.final
-    assert c.stored(CheckpointId(7), 1.1) == [complete(7, exited=("source",))]
-    assert c.tick(2.0) == [trigger(8, at=("middle",))]
-    assert c.acknowledged(CheckpointId(8), "source", 1) == [], "it takes part no more"
-    c.acknowledged(CheckpointId(8), "middle", 2)
-    assert c.acknowledged(CheckpointId(8), "sink", 3) == [
-        Store(CheckpointId(8), {"middle": 2, "sink": 3}, final=False)
-    ]
 
 
 def test_the_rest_of_a_job_ends_with_a_final_checkpoint_at_once() -> None:

@@ -63,24 +63,6 @@ def test_a_savepoint_is_triggered_at_once_and_periodic_checkpoints_go_on_after_i
     assert c.tick(due) == [trigger(8)]
 
 
-def test_a_savepoint_follows_the_checkpoint_under_way_at_once() -> None:
-    c = coordinator()
-    c.tick(1.0)
-    assert c.savepoint(PLAIN, 1.1) == []
-    acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.2) == [complete(7), trigger(8, PLAIN)]
-
-
-def test_a_savepoint_follows_a_checkpoint_that_failed() -> None:
-    c = coordinator()
-    c.tick(1.0)
-    c.savepoint(PLAIN, 1.1)
-    assert c.declined(CheckpointId(7), "no", 1.2) == [
-        Abort(CheckpointId(7), "no"),
-        trigger(8, PLAIN),
-    ]
-
-
 @pytest.mark.parametrize("first", [PLAIN, STOP, DRAIN])
 @pytest.mark.parametrize("busy", [False, True])
 def test_of_two_savepoints_at_a_time_the_second_is_refused_and_named_the_first(
@@ -127,14 +109,6 @@ def test_a_job_is_over_with_the_savepoint_it_stops_with() -> None:
     assert isinstance(c.savepoint(PLAIN, 100.0)[0], Refuse)
 
 
-def test_a_job_whose_last_savepoint_failed_goes_on() -> None:
-    c = coordinator()
-    c.savepoint(STOP, 0.1)
-    c.declined(CheckpointId(7), "no", 0.2)
-    assert not c.finished
-    assert c.tick(1.2) == [trigger(8)]
-
-
 def test_a_drain_ends_the_sources_and_its_savepoint_is_the_final_checkpoint() -> None:
     c = coordinator()
     assert c.savepoint(DRAIN, 0.1) == [Drain()]
@@ -155,15 +129,6 @@ def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
     c.declined(CheckpointId(8), "no", 1.5)
     c.tick(2.5)
     assert c.declined(CheckpointId(9), "no", 2.6)[1:] == [FailJob(3, "no")]
-
-
-def test_a_savepoint_of_a_job_that_has_ended_already_is_refused() -> None:
-    c = coordinator()
-    for task in TASKS:
-        c.ended(task, 0.1)
-    (refuse,) = c.savepoint(PLAIN, 0.2)
-    assert isinstance(refuse, Refuse)
-    assert "reached its end" in refuse.reason
 
 
 step = st.one_of(

@@ -31,7 +31,6 @@ from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
-    ObjectNotFoundError,
     RestoreError,
     StoreUnreachableError,
     UserFunctionError,
@@ -79,12 +78,6 @@ def test_a_fork_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
 
 
 @pytest.mark.parametrize("slot", SLOTS)
-def test_every_retained_slot_is_a_restore_point(slot: int) -> None:
-    """The same in the store itself: all that came after is read and counted again."""
-    assert finish(store_of(usual()), restore_slot=slot).restored_slot == slot
-
-
-@pytest.mark.parametrize("slot", SLOTS)
 def test_what_a_slot_restores_is_what_had_been_counted_then(slot: int, tmp_path: Path) -> None:
     """Positions and counts of one slot, read as rows: the counts of just what lies before them."""
     store = lay_out(tmp_path / "store", usual())
@@ -112,10 +105,6 @@ def test_the_origin_is_only_read() -> None:
     origin = SteerableStore(store_of(usual()))
     fork(origin, MemoryStore("memory://fork"), Slot(SLOTS[0]))
     assert {operation for operation, _ in origin.calls} <= {"get", "list"}
-
-
-def test_the_newest_checkpoint_is_the_latest() -> None:
-    assert fork(store_of(usual()), MemoryStore("memory://fork")).checkpoint.slot == SLOTS[-1]
 
 
 class TestOnOneDisk:
@@ -146,13 +135,6 @@ class TestOnOneDisk:
         assert objects_of(SLOTS[-1]) - left, "the fork was meant to delete something shared"
         assert files(origin) == dict(usual())
         finish(local(origin))
-
-    def test_copies_are_files_of_their_own(self, origin: Path, tmp_path: Path) -> None:
-        forked = fork(local(origin), local(tmp_path / "fork"), sharing=False)
-        assert (forked.shared, forked.copied) == (0, len(objects_of(SLOTS[-1])))
-        for name in objects_of(SLOTS[-1]):
-            assert not (tmp_path / "fork" / name).samefile(origin / name)
-        assert problems(local(tmp_path / "fork")) == []
 
     def test_without_links_it_copies(
         self, origin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -207,13 +189,6 @@ def test_a_table_file_that_is_not_intact_stops_the_fork(harm: Damage) -> None:
     with pytest.raises((RestoreError, CorruptObjectError), match=name):
         fork(store_of(damaged(usual(), name, harm)), target)
     assert checkpoints(contents(target)) == []
-
-
-def test_a_slot_that_is_not_there_is_named() -> None:
-    with pytest.raises(ObjectNotFoundError, match="slot 999"):
-        fork(store_of(usual()), MemoryStore("memory://fork"), Slot(999))
-    with pytest.raises(ObjectNotFoundError, match="savepoint 'before-it'"):
-        fork(store_of(usual()), MemoryStore("memory://fork"), "before-it")
 
 
 class TestOutput:

@@ -15,9 +15,7 @@ from tidelog.checkpoint.invariants import (
     Need,
     check_manifest,
     descriptor_violations,
-    direct_needs,
     manifest_violations,
-    object_violations,
     slot_violations,
     table_needs,
 )
@@ -215,19 +213,6 @@ def test_starts_before_the_newest_may_be_gone() -> None:
 
 def test_an_unreadable_slot_may_be_the_start_that_is_looked_for() -> None:
     assert slot_violations(slots(start(OLD), checkpoint()), [Slot(4)], []) == []
-
-
-def test_a_manifest_needs_each_segment_as_far_as_its_ranges_reach() -> None:
-    manifest = with_log(9, part(5, 7), part(7, 9, offset=144, length=10), upto=5)
-    assert direct_needs(manifest) == [Need("s", 154, exact=False), Need("d", 50, exact=True)]
-
-
-def test_a_needed_object_must_exist_and_be_large_enough() -> None:
-    needs = [Need("segment", 100, exact=False), Need("table", 100, exact=True)]
-    assert object_violations(needs, {"segment": 101, "table": 100}) == []
-    found = object_violations(needs, {"segment": 99, "table": 101})
-    assert [violation.where for violation in found] == ["segment", "table"]
-    assert broken(object_violations(needs, {})) == {Invariant.OBJECTS}
 
 
 def test_a_descriptor_must_say_what_the_manifest_says() -> None:

@@ -15,7 +15,7 @@ from tidelog import Checkpoint, CorruptObjectError, Effects
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Author, OperatorState, SubtaskState, encode_entry
-from tidelog.checkpoint.retention import garbage, subsumed, sweepable
+from tidelog.checkpoint.retention import subsumed
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import read_history
 from tidelog.effects import InlineOffload
@@ -52,23 +52,6 @@ def test_the_pinned_always_stay_and_besides_them_as_many_of_the_newest_as_are_wa
     assert set(gone).isdisjoint(pinned)
     assert set(gone).isdisjoint(sorted(slots)[-keep:])
     assert len(slots - pinned - set(gone)) == min(keep, len(slots - pinned))
-
-
-def test_garbage_is_what_neither_a_checkpoint_nor_a_subtask_refers_to() -> None:
-    assert garbage({"a", "b", "c"}, {"a"}, {"b", "x"}) == {"c"}
-
-
-def test_only_older_generations_are_swept_and_foreign_objects_never() -> None:
-    stored = [
-        segment(1, 0),
-        segment(2, 0),
-        segment(1, 5),
-        "notes.txt",
-        object_names.checkpoint(Slot(1)),
-    ]
-    old, undecided = sweepable(stored, {segment(2, 0)}, Generation(5))
-    assert old == [segment(1, 0)]
-    assert undecided == [segment(1, 5)]
 
 
 class Rig:
@@ -122,7 +105,7 @@ def test_while_a_manifest_cannot_be_deleted_its_objects_stay() -> None:
 def test_a_failed_deletion_is_tried_again(after: bool) -> None:
     rig = Rig()
     rig.write(segment(1))
-    rig.store.fail(Failure("delete", object_names.SEGMENTS, after))
+    rig.store.fail(Failure("delete", object_names.SEGMENTS, after=after))
     rig.collect()
     assert segment(1) in rig.ledger.names
     assert rig.collect() == set()

@@ -86,26 +86,9 @@ def test_the_subtasks_of_a_checkpoint_are_added_up() -> None:
     assert sizes(both, BEFORE) == (33, 23, 564, 57)
 
 
-def test_files_of_an_unknown_descriptor_count_as_new() -> None:
-    new = checkpoint(state(ref=table("second")))
-    assert astuple(checkpoint_sizes(new, BEFORE, lambda name: {}))[2:] == (257, 257)
-
-
 def stored(data: bytes) -> TableObject:
     name = f"tables/00000001/{content_hash(data)}-count-0-3.sst"
     return TableObject("000012.sst", name, len(data), checksum(data))
-
-
-def test_the_bytes_of_a_file_pass() -> None:
-    data = encode_rows([(b"key", b"value")])
-    check_table_file(stored(data), data, "restore an older slot")
-
-
-@pytest.mark.parametrize("damage", [b"", b"short", encode_rows([(b"kez", b"value")])[:-1] + b"\0"])
-def test_other_bytes_are_refused_with_the_name_of_the_object(damage: bytes) -> None:
-    file = stored(encode_rows([(b"key", b"value")]))
-    with pytest.raises(CorruptObjectError, match=file.object):
-        check_table_file(file, damage, "restore an older slot")
 
 
 def test_another_file_of_the_same_length_and_crc_is_refused() -> None:

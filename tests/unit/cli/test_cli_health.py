@@ -9,12 +9,8 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import (
     Damage,
-    a_descriptor,
-    a_table_file,
     damaged,
     flipped,
-    last_segment,
-    missing,
     truncated,
 )
 from tests.support.jobs import filled
@@ -22,43 +18,9 @@ from tidelog import Value, open_partitions
 from tidelog.storage import open as opening
 from tidelog.storage.memory import MemoryStore
 
-VICTIMS = {
-    "segment": last_segment(filled(), 9),
-    "table file": a_table_file(filled(), 9),
-    "descriptor": a_descriptor(filled(), 9)[0],
-}
 MANIFEST = "checkpoints/00000009.json"
 GARBAGE = {"segments/00000000-zombie-0000000009.seg": b"left by a crash"}
 UNDECIDED = {"tables/00000004/ab.sst": b"being uploaded"}
-
-
-@pytest.mark.parametrize("deep", [[], ["--deep"]], ids=["quick", "deep"])
-def test_a_sound_store_passes(deep: list[str], store: Path) -> None:
-    result = tidelog("inspect", store, *deep)
-    assert result.exit_code == 0 and "0 problems" in result.stdout
-    assert files(store) == filled()
-
-
-@pytest.mark.parametrize("damage", [truncated, flipped, missing])
-@pytest.mark.parametrize("name", VICTIMS.values(), ids=VICTIMS)
-def test_a_damaged_object_is_named_with_what_it_costs(
-    name: str, damage: Damage, tmp_path: Path
-) -> None:
-    objects = damaged(filled(), name, damage)
-    store = lay_out(tmp_path, objects)
-    result = tidelog("inspect", store, "--deep", "--json")
-    document = json.loads(result.stdout)
-    assert result.exit_code == 1
-    assert {problem["where"] for problem in document["problems"]} == {name}
-    for problem in document["problems"]:
-        assert problem["slots"] and problem["action"]
-        assert problem["expected"] != problem["found"]
-    costs = {slot for problem in document["problems"] for slot in problem["slots"]}
-    verdicts = {row["slot"]: row["restorable"] for row in document["slots"]}
-    assert verdicts == {4: None, **{slot: slot not in costs for slot in (7, 8, 9)}}
-    shown = tidelog("inspect", store, "--deep").stdout
-    assert f"{name} (" in shown and "makes unusable: slot" in shown and "next: " in shown
-    assert files(store) == objects
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
@@ -96,31 +58,6 @@ def test_the_stores_of_all_partitions_are_checked(tmp_path: Path) -> None:
     assert hurt.exit_code == 1
     assert [(s["partition"], s["problems"]) for s in document["stores"]] == [(2, 0), (10, 1)]
     assert (document["partitions"], document["job"]) == (12, "database")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["log"], ["verify"], ["sweep"], ["checkpoints", "list"], ["report"], ["savepoint"], ["ui"]],
-    ids=" ".join,
-)
-def test_other_commands_ask_for_one_partition(command: list[str], tmp_path: Path) -> None:
-    with open_partitions(str(tmp_path), {"n": Value(int)}) as app:
-        app.assign(range(5))
-    result = tidelog(*command, tmp_path)
-    assert result.exit_code == 2
-    assert "an application with 5 partitions" in result.stderr
-    assert "/partitions/00000, " in result.stderr and "00002, ..." in result.stderr
-
-
-def test_a_local_directory_is_safe_and_left_as_it_was(tmp_path: Path) -> None:
-    result = tidelog("doctor", tmp_path)
-    assert result.exit_code == 0
-    assert "is safe for jobs" in result.stdout and "create race" in result.stdout
-    document = json.loads(tidelog("doctor", tmp_path, "--json").stdout)
-    assert document["passed"] is True and document["url"] == tmp_path.as_uri()
-    assert {"name", "passed", "message"} == set(document["checks"][0])
-    assert {"operation", "calls", "min_ms", "median_ms", "max_ms"} == set(document["latencies"][0])
-    assert files(tmp_path) == {}
 
 
 def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,7 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import filled
 from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, SECOND, key_file
-from tidelog import JobConfig, open_store
-from tidelog.settings.declared import OPTIONS, variable
+from tidelog import open_store
 
 
 @pytest.fixture
@@ -70,11 +69,3 @@ def test_a_rotation_needs_the_key_that_opens_the_store(
     assert refused.exit_code == 2 and "not encrypted" in refused.stderr
     unsafe = tidelog("doctor", store, "--encryption-key", new)
     assert unsafe.exit_code == 1 and "found another key" in unsafe.stdout
-
-
-def test_the_variable_of_the_commands_is_that_of_the_jobs_option(
-    store: Path, key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert JobConfig().encryption_key is None
-    monkeypatch.setenv(variable(OPTIONS["encryption_key"]), key)
-    assert tidelog("inspect", store).exit_code == 0

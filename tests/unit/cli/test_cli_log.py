@@ -11,16 +11,10 @@ from tests.support.cli import files, lay_out, tidelog
 from tests.support.clock import VirtualClock
 from tests.support.damage import Damage, checkpoint_in, damaged, flipped, missing, truncated
 from tests.support.jobs import (
-    config,
-    contents,
-    every_kind,
     filled,
-    run,
-    run_until_break,
     store_of,
-    word_count,
 )
-from tidelog import Effects, UploadConfig
+from tidelog import Effects
 from tidelog.cli.output import Output
 from tidelog.cli.store.log import Change, MissingRange, Tail
 from tidelog.cli.store.options import StoreCommand
@@ -45,27 +39,6 @@ def test_changes_are_exactly_those_after_the_materialization(slot: int, store: P
         assert of_subtask == list(range(state.upto, state.seqno))
 
 
-def test_inline_changes_are_part_of_the_log(tmp_path: Path) -> None:
-    memory = MemoryStore()
-    run(memory, word_count(), config(upload=UploadConfig(inline_bytes=50_000)))
-    objects = contents(memory)
-    newest = max(slot for name in objects if (slot := object_names.slot_of(name)) is not None)
-    states = [state for _, state in checkpoint_in(objects, newest).subtasks()]
-    assert any(state.inline for state in states)
-    logged = sum(state.seqno - state.upto for state in states)
-    assert len(lines(lay_out(tmp_path, objects))) == logged > 0
-
-
-def test_a_delete_has_no_value(tmp_path: Path) -> None:
-    memory = MemoryStore()
-    # The timers are due at once: each is put, fires, and is deleted.
-    run(memory, every_kind(timer_ms=1), config(upload=UploadConfig(inline_bytes=0)))
-    store = lay_out(tmp_path, contents(memory))
-    deletes = [line for line in lines(store, "--slot", "latest") if line["op"] == "delete"]
-    assert deletes and all(line["value"] is None for line in deletes)
-    assert "delete" in tidelog("log", store).stdout
-
-
 def test_a_change_is_decoded_and_options_narrow_the_output(store: Path) -> None:
     found = lines(store, "--operator", "process")
     change = next(line for line in found if line["state"] == "count")
@@ -76,11 +49,6 @@ def test_a_change_is_decoded_and_options_narrow_the_output(store: Path) -> None:
     assert len(tidelog("log", store, "--limit", "4").stdout.splitlines()) == 4
     shown = tidelog("log", store, "--operator", "source", "--subtask", "0").stdout
     assert '  put  $splits  "right"  {"done":true,"position":400}\n' in shown
-
-
-def test_follow_ends_with_the_final_checkpoint(store: Path) -> None:
-    assert lines(store, "--follow") == lines(store)
-    assert tidelog("log", store, "--follow", "--slot", "7").exit_code == 2
 
 
 class _Growing(VirtualClock):
@@ -129,12 +97,6 @@ def test_follow_prints_every_change_once_and_names_gaps(then: list[int]) -> None
             assert reached in (None, first) and first < end
             reached = end
         assert reached == state.seqno
-
-
-def test_a_job_without_changelog_has_no_log(tmp_path: Path) -> None:
-    memory = MemoryStore()
-    run_until_break(memory, word_count(breaks_at=200), config(changelog=False))
-    assert lines(lay_out(tmp_path, contents(memory))) == []
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, missing])

@@ -1,7 +1,6 @@
 """`tidelog --log-level --log-format`: records on standard error, for every command."""
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -41,16 +40,6 @@ def test_json_records_have_time_level_logger_event_and_fields(text: Path) -> Non
     assert not any("logger" in document for document in documents(done.stdout))
 
 
-def test_text_records_are_lines_with_level_and_logger(text: Path) -> None:
-    done = run(text, "--log-level", "INFO")
-    [line] = [line for line in done.stderr.splitlines() if "starts as generation" in line]
-    assert " INFO tidelog.checkpoint.slots: job 'wordcount' starts" in line
-
-
-def test_only_warnings_are_shown_unless_asked(text: Path) -> None:
-    assert run(text).stderr == ""
-
-
 def test_other_commands_show_their_records_too(tmp_path: Path) -> None:
     """`overhead` goes on without a segment that is gone, and says so."""
     store = MemoryStore()
@@ -60,14 +49,3 @@ def test_other_commands_show_their_records_too(tmp_path: Path) -> None:
     place = lay_out(tmp_path / "store", objects)
     measured = tidelog("--log-level", "info", "overhead", place, "--engine", "local")
     assert "INFO tidelog.cost.measured.log: a segment is left out" in measured.stderr
-
-
-def test_a_level_that_does_not_exist_is_wrong_usage(tmp_path: Path) -> None:
-    refused = tidelog("--log-level", "loud", "inspect", tmp_path)
-    assert refused.exit_code == 2 and "'loud'" in refused.stderr
-
-
-def test_a_command_leaves_logging_as_it_was(text: Path) -> None:
-    before = list(logging.getLogger().handlers), logging.getLogger("tidelog").level
-    run(text, "--log-level", "debug")
-    assert (logging.getLogger().handlers, logging.getLogger("tidelog").level) == before

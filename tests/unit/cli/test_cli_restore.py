@@ -114,13 +114,6 @@ def test_an_older_slot_and_one_operator_can_be_chosen(store: Path, tmp_path: Pat
     assert {row["key"] for row in rows_in(to)} == {"left", "right"}
 
 
-def test_an_unknown_operator_is_wrong_usage(store: Path, tmp_path: Path) -> None:
-    result = tidelog("restore", store, "--to", tmp_path / "to", "--operator", "sauce")
-    assert result.exit_code == 2
-    assert "source (2 subtasks)" in result.stderr
-    assert not (tmp_path / "to").exists()
-
-
 def test_a_target_that_is_not_empty_is_refused_and_left_alone(store: Path, tmp_path: Path) -> None:
     target = lay_out(tmp_path / "to", {"precious": b"data"})
     result = tidelog("restore", store, "--to", target)

@@ -37,20 +37,6 @@ def test_show_names_where_each_setting_comes_from(
     assert {key for each in found.values() for key in each if f"`{key}`" not in DOCUMENT} == set()
 
 
-def test_show_changed_leaves_the_defaults_out(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = tidelog("config", "show", "--config", file, "--changed")
-    names = [line.split()[0] for line in shown.stdout.splitlines()[1:]]
-    assert names == ["retain", "upload.linger", "materialize.interval"]
-    monkeypatch.setenv("TIDELOG_CONFIG", str(file))
-    assert tidelog("config", "show", "--changed").stdout == shown.stdout
-
-
-def test_show_refuses_what_run_refuses() -> None:
-    shown = tidelog("config", "show", "--upload-linger", "5")
-    assert shown.exit_code == 2
-    assert "option upload.linger (option --upload-linger); expected a time" in shown.stderr
-
-
 def test_check_lists_everything_that_is_wrong(file: Path) -> None:
     assert "3 options, nothing wrong" in tidelog("config", "check", file).stdout
     file.write_text('retian = 7\nmemory = "1 KiB"\n')
@@ -61,27 +47,6 @@ def test_check_lists_everything_that_is_wrong(file: Path) -> None:
     document = json.loads(tidelog("config", "check", file, "--json").stdout)
     assert [problem["type"] for problem in document["problems"]] == ["ConfigError"] * 2
     assert {key for key in document if f"`{key}`" not in DOCUMENT} == set()
-
-
-def test_explain_takes_every_name_of_an_option() -> None:
-    for name in ("upload.linger", "--upload-linger", "TIDELOG__UPLOAD__LINGER"):
-        shown = tidelog("config", "explain", name).stdout
-        for text in ("10 ms", "from 0 s to 1 min", "TIDELOG__UPLOAD__LINGER", "--upload-linger"):
-            assert text in shown
-        assert 'upload.linger = "10 ms"' in shown
-        assert "JobConfig(upload=UploadConfig(linger=0.01))" in shown
-    for name, option in (("--unaligned", "unaligned.mode"), ("--no-changelog", "changelog")):
-        assert tidelog("config", "explain", name).stdout.startswith(f"{option}: ")
-
-
-def test_explain_lists_a_section_or_everything() -> None:
-    lines = tidelog("config", "explain", "upload").stdout.splitlines()[1:]
-    assert lines and all(line.startswith("upload.") for line in lines)
-    document = json.loads(tidelog("config", "explain", "--json").stdout)
-    assert [each["name"] for each in document] == list(OPTIONS)
-    wrong = tidelog("config", "explain", "upload.lingr")
-    assert wrong.exit_code == 2 and "did you mean upload.linger?" in wrong.stderr
-    assert {key for each in document for key in each if f"`{key}`" not in DOCUMENT} == set()
 
 
 def test_run_has_a_flag_for_every_option() -> None:
@@ -108,14 +73,3 @@ def test_run_refuses_a_wrong_file_before_it_starts(text: Path, tmp_path: Path) -
     assert refused.exit_code == 2
     assert "did you mean materialize?" in refused.output
     assert not (tmp_path / "store").exists()
-
-
-def test_failures_of_checkpoints_and_of_materializations_are_tolerated_separately() -> None:
-    shown = tidelog("config", "show", "--tolerable-failures", "3", "--changed", "--json")
-    assert [(e["name"], e["value"]) for e in json.loads(shown.stdout)] == [
-        ("checkpoint.tolerable_failures", 3)
-    ]
-    shown = tidelog("config", "show", "--materialize-tolerable-failures", "0", "--json")
-    found = {each["name"]: each["value"] for each in json.loads(shown.stdout)}
-    assert found["materialize.tolerable_failures"] == 0
-    assert found["checkpoint.tolerable_failures"] == 10

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import files, lay_out, tidelog
-from tests.support.damage import damaged, flipped
+from tests.support.cli import files, tidelog
 from tests.support.jobs import filled
 from tests.support.running import running_job
 from tidelog import Effects, open_store
-from tidelog.cli.store.ui import has_screen
 from tidelog.runtime.control.protocol import DIRECTORY_VARIABLE
 
 
@@ -57,17 +54,6 @@ def test_it_says_where_the_page_is_and_ends_by_ctrl_c(store: Path, tmp_path: Pat
     assert files(store) == filled()
 
 
-def test_a_port_in_use_is_an_error_that_says_what_to_do(store: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = str(taken.getsockname()[1])
-        result = tidelog("ui", store, "--port", port)
-    assert result.exit_code == 2
-    assert f"port {port}; expected a free port of this machine" in result.stderr
-    assert "Next: pass another --port" in result.stderr
-
-
 @pytest.mark.parametrize("command", ["ui", "report"])
 def test_a_place_without_a_store_is_an_error_and_no_page(command: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
@@ -77,22 +63,6 @@ def test_a_place_without_a_store_is_an_error_and_no_page(command: str, tmp_path:
         assert (result.exit_code, result.stdout) == (1, "")
         assert says in result.stderr and "Traceback" not in result.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.parametrize(
-    ("platform", "environment", "window"),
-    [
-        ("linux", {"DISPLAY": ":0"}, True),
-        ("linux", {"WAYLAND_DISPLAY": "wayland-0"}, True),
-        ("linux", {"TERM": "xterm", "DISPLAY": ""}, False),
-        ("darwin", {}, True),
-        ("win32", {}, True),
-    ],
-)
-def test_a_browser_is_opened_only_where_it_has_a_window(
-    platform: str, environment: dict[str, str], window: bool
-) -> None:
-    assert has_screen(platform, environment) == window
 
 
 def embedded(page: Path) -> Any:
@@ -120,25 +90,6 @@ def test_a_report_is_one_file_and_nothing_goes_into_the_store(
     guide = (Path(__file__).parents[3] / "docs" / "reference" / "cli-json.md").read_text()
     section = guide.partition("## tidelog ui, tidelog report")[2].partition("\n## ")[0]
     assert {name for name in {*shown, "page"} if f"`{name}`" not in section} == set()
-
-
-def test_a_missing_directory_is_an_error_that_says_what_to_do(store: Path, tmp_path: Path) -> None:
-    target = tmp_path / "missing" / "page.html"
-    result = tidelog("report", store, "--output", target)
-    assert result.exit_code == 2
-    assert f"--output {target}; expected a file that can be written" in result.stderr
-    assert "found No such file or directory. Next: choose another path" in result.stderr
-
-
-def test_damage_is_reported_and_the_page_is_written(tmp_path: Path) -> None:
-    name = "checkpoints/00000009.json"
-    store = lay_out(tmp_path / "store", damaged(filled(), name, flipped))
-    target = tmp_path / "page.html"
-    result = tidelog("report", store, "--output", target)
-    assert result.exit_code == 1
-    assert name in result.stdout and "  next: bring the object back from a backup" in result.stdout
-    [problem] = embedded(target)["problems"]
-    assert problem["where"] == name
 
 
 def test_a_report_has_the_rates_of_a_running_job(

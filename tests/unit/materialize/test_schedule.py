@@ -1,6 +1,5 @@
 """When tables are uploaded: evenly spread, on time, early when the log grows too long."""
 
-import dataclasses
 from itertools import pairwise
 
 import hypothesis.strategies as st
@@ -13,7 +12,6 @@ from tidelog.materialize.schedule import (
     Reason,
     finish_by,
     first_due,
-    missed,
     next_due,
     reason_to_start,
 )
@@ -44,10 +42,6 @@ def test_a_subtask_stays_on_its_phase_however_late_it_is(
     assert periods == pytest.approx(round(periods), abs=1e-3)
 
 
-def test_what_is_not_due_yet_stays_due() -> None:
-    assert next_due(50.0, 100.0, 49.0) == 50.0
-
-
 @pytest.mark.parametrize(
     ("observed", "now", "reason"),
     [
@@ -67,20 +61,7 @@ def test_each_trigger_starts_at_its_limit_and_not_before(
     assert reason_to_start(CONFIG, observed, due=100.0, now=now) is reason
 
 
-def test_a_large_table_allows_a_longer_replay() -> None:
-    """The replay may take a fifth of the time that the table itself takes to load."""
-    config = dataclasses.replace(CONFIG, replay_target=1.0, replay_share=0.2, load_rate=100.0)
-    small, large = Observed(150, 10, 100), Observed(150, 10, 2000)
-    assert reason_to_start(config, small, due=100.0, now=1.0) is Reason.REPLAY_TIME
-    assert reason_to_start(config, large, due=100.0, now=1.0) is None
-
-
 def test_an_upload_waits_for_others_no_longer_than_a_share_of_its_interval() -> None:
     assert finish_by(due=100.0, interval=40.0, now=101.0) == 110.0
     early = finish_by(due=100.0, interval=40.0, now=50.0)
     assert early == 60.0, "a trigger that came before the interval counts from now"
-
-
-def test_an_interval_counts_as_missed_when_all_of_it_passed() -> None:
-    counts = [missed(due=100.0, interval=10.0, now=now) for now in (90.0, 109.0, 110.0, 135.0)]
-    assert counts == [0, 0, 1, 3]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.faulty_store import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.pipelines import Outside, config, effects, run, word_count, words
 from tests.support.pressure import checkpoints
 from tidelog import JobConfig, TidelogError, UploadConfig

@@ -20,10 +20,6 @@ def problems(tmp_path: Path, text: str) -> list[str]:
     return [str(problem) for problem in resolve(written(tmp_path, text), {}, ()).problems]
 
 
-def test_without_anything_the_configuration_is_that_of_python() -> None:
-    assert load_config() == JobConfig()
-
-
 def test_a_file_has_the_names_of_python_and_units(tmp_path: Path) -> None:
     file = written(
         tmp_path,
@@ -128,11 +124,6 @@ def test_a_wrong_setting_is_told_with_what_is_expected(
         assert str(tmp_path / "job.toml") in told
     with pytest.raises(ConfigError):
         load_config(tmp_path / "job.toml")
-
-
-def test_all_problems_of_a_file_are_reported_together(tmp_path: Path) -> None:
-    told = problems(tmp_path, 'retain = 0\nwhat = 1\n[upload]\nlinger = "x"\n')
-    assert len(told) == 3
 
 
 @pytest.mark.parametrize(

@@ -13,18 +13,15 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
-from tidelog.concurrency import gather_bounded
-from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint
 from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import (
-    ChangelogReader,
     Located,
     assembled,
     locate,
     read_footers,
 )
-from tidelog.spark.checkpoint.location import find_layout, store_url
+from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import FooterEntry
@@ -95,21 +92,6 @@ def test_a_stock_checkpoint_has_files_and_segments_no_index_names_are_orphans(
     assert found["log"]["segments"] == 0
     found = document(Synthetic().virtual(2).failed_attempt(), tmp_path / "failed")
     assert (found["log"]["orphan_segments"], found["log"]["live_changelogs"]) == (2, 4)
-
-
-def test_the_list_for_people_has_a_row_per_batch(tmp_path: Path) -> None:
-    directory = lay_out(tmp_path, Synthetic().virtual(2).objects)
-    result = tidelog("spark", "checkpoints", f"file:{directory}")
-    assert result.exit_code == 0
-    assert result.stdout.startswith("batch")
-    assert "log: 4 segments" in result.stdout
-
-
-def test_a_directory_without_a_query_is_an_error(tmp_path: Path) -> None:
-    result = tidelog("spark", "checkpoints", tmp_path / "typo")
-    assert result.exit_code == 1
-    assert "check the URL" in result.stderr
-    assert not (tmp_path / "typo").exists()
 
 
 def with_lost_snapshots() -> Synthetic:
@@ -226,15 +208,6 @@ def test_a_damaged_index_line_is_named_and_spark_part_still_counts(
     assert found["log"]["live_changelogs"] == 4
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense\n{}", b"v2\n{", b'v2\n{"stateUniqueIds":[1]}'])
-def test_a_damaged_commit_is_named(data: bytes, tmp_path: Path) -> None:
-    synthetic = Synthetic().virtual(3)
-    synthetic.objects["commits/1"] = data
-    result = tidelog("spark", "checkpoints", lay_out(tmp_path, synthetic.objects))
-    assert result.exit_code == 1
-    assert "object commits/1 is damaged" in result.stdout
-
-
 def test_an_index_of_other_batches_is_damage() -> None:
     synthetic = Synthetic().virtual(20)
     synthetic.objects[roll_up_object(10)] = synthetic.objects[roll_up_object(0)]
@@ -243,16 +216,6 @@ def test_an_index_of_other_batches_is_damage() -> None:
     line = swapped.objects["commits/0"].rsplit(b"\n", 1)[1]
     swapped.objects["commits/1"] = without_line(swapped.objects["commits/1"]) + b"\n" + line
     assert list(examine(swapped)[0].damaged) == ["commits/1"]
-
-
-def test_hidden_checksum_files_of_hadoop_are_no_objects_of_the_checkpoint() -> None:
-    synthetic = Synthetic().virtual(11)
-    for name in list(synthetic.objects):
-        folder, _, leaf = name.rpartition("/")
-        synthetic.objects[f"{folder}/.{leaf}.crc"] = b"crc"
-    checkpoint, located = examine(synthetic)
-    assert checkpoint.damaged == {}
-    assert (len(checkpoint.commits), len(located.assessment.live)) == (11, 22)
 
 
 @pytest.mark.parametrize(
@@ -270,83 +233,8 @@ def test_locations_are_taken_as_spark_writes_them(location: str, url: str) -> No
     assert store_url(location) == url
 
 
-@pytest.mark.parametrize(
-    ("name", "layout"),
-    [
-        ("checkpoints/00000007.json", "job"),
-        ("offsets/0", "query"),
-        ("commits/0", "query"),
-        ("_tidelog/segments/a-1-00000001.seg", "query"),
-        ("checkpoints/orders/offsets/0", None),
-        ("data/part-0.csv", None),
-    ],
-)
-def test_one_object_of_a_layout_is_enough_and_other_things_are_no_location(
-    name: str, layout: str | None
-) -> None:
-    store = CountingStore({name: b""})
-    if layout:
-        assert asyncio.run(find_layout(store)) == layout
-    else:
-        with pytest.raises(ObjectNotFoundError, match="expected checkpoints/ of a tidelog job"):
-            asyncio.run(find_layout(store))
-
-
 def entries(synthetic: Synthetic) -> list[IndexEntry]:
     return [entry for document in synthetic.documents.values() for entry in document.entries]
-
-
-def read_all(store: CountingStore, wanted: list[IndexEntry], cache_bytes: int) -> list[bytes]:
-    async def work() -> list[bytes]:
-        reader = ChangelogReader(store, cache_bytes)
-        try:
-            return list((await gather_bounded(wanted, reader.read)).values())
-        finally:
-            await reader.close()
-
-    return asyncio.run(work())
-
-
-@pytest.mark.parametrize("cache_bytes", [1 << 20, 0])
-def test_every_changelog_is_read_as_it_was_and_with_room_every_segment_once(
-    cache_bytes: int,
-) -> None:
-    synthetic = Synthetic(partitions=40, executors=2, piece_bytes=25).virtual(3)
-    store = CountingStore(synthetic.objects)
-    wanted = sorted(entries(synthetic), key=lambda entry: entry.name.partition)
-    assert read_all(store, wanted, cache_bytes) == [synthetic.model[e.name] for e in wanted]
-    assert set(store.reads) == set(synthetic.segments())
-    assert (len(store.reads) == len(synthetic.segments())) is bool(cache_bytes)
-
-
-@pytest.mark.parametrize(
-    ("gone", "change", "error", "message"),
-    [
-        (True, lambda entry: entry, RestoreError, "expected an object with changelog 0/0/1_"),
-        (
-            False,
-            lambda entry: replace(entry, bytes=entry.bytes + 1),
-            CorruptObjectError,
-            "as its index entry says",
-        ),
-        (
-            False,
-            lambda entry: replace(entry, pieces=entry.pieces[:-1]),
-            CorruptObjectError,
-            "more to follow",
-        ),
-    ],
-)
-def test_a_changelog_that_is_not_as_its_entry_says_is_an_error(
-    gone: bool, change: Callable[[IndexEntry], IndexEntry], error: type[TidelogError], message: str
-) -> None:
-    synthetic = Synthetic(piece_bytes=25).virtual(1)
-    entry = entries(synthetic)[0]
-    if gone:
-        synthetic.without_segments(0)
-    with pytest.raises(error, match=message) as caught:
-        read_all(CountingStore(synthetic.objects), [change(entry)], 1 << 20)
-    assert entry.pieces[0].segment in str(caught.value)
 
 
 NAME = ChangelogName(0, 1, "default", 7, "id")

@@ -48,16 +48,6 @@ def test_the_dashboard_shows_every_figure_of_the_driver() -> None:
         assert any(name.rpartition("_")[0] + "_" == series_of_it for name in shown), metric
 
 
-def test_panels_have_titles_of_their_own_and_do_not_overlap() -> None:
-    assert len(of_panels()) == len(DASHBOARD["panels"])
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        x, y, w, h = (panel["gridPos"][key] for key in "xywh")
-        cells = {(column, row) for column in range(x, x + w) for row in range(y, y + h)}
-        assert x + w <= 24 and not taken & cells, panel["title"]
-        taken |= cells
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
 def test_every_alert_is_on_series_that_there_are_and_says_what_to_do(rule: dict[str, Any]) -> None:
     used = names(rule["expr"])

@@ -16,14 +16,11 @@ from tests.support.cli import lay_out, tidelog
 from tests.unit.cli.test_cli_contract import DOCUMENT, keys
 from tests.unit.spark.spark_home import fake_spark
 from tests.unit.spark.synthetic import Synthetic, roll_up_object
-from tidelog.cli import spark_group
 from tidelog.spark.plugin.doctor import (
     CheckResult,
     check_installation,
     check_settings,
-    hadoop_version,
 )
-from tidelog.spark.plugin.options import OPTIONS
 from tidelog.spark.plugin.settings import settings
 from tidelog.spark.plugin.toolchain import Spark
 
@@ -91,28 +88,10 @@ def test_a_setting_that_breaks_the_guarantees_is_found_with_what_to_change(
     assert change in actions(results, verdict)[check]
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("spark.plugins", "a.B, tidelog.spark.TidelogPlugin"),
-        ("spark.speculation", "true"),
-        ("spark.master", "local[4]"),
-    ],
-)
-def test_what_does_no_harm_passes(setting: str, value: str) -> None:
-    results = check_settings(changed(setting, value), "/a")
-    assert {result.verdict for result in results} == {"ok"}
-
-
 def test_speculation_is_refused_without_format_2() -> None:
     failed = actions(check_settings({**GOOD, "spark.speculation": "true", FORMAT: "1"}))
     assert set(failed) == {"format", "speculation"}
     assert f"{FORMAT}=2" in failed["speculation"]
-
-
-def test_a_jar_may_be_on_the_class_path() -> None:
-    conf = changed("spark.jars", None) | {"spark.driver.extraClassPath": "/opt/tidelog-spark.jar"}
-    assert {result.verdict for result in check_settings(conf)} == {"ok"}
 
 
 @pytest.mark.parametrize(("hadoop", "passes"), [("3.4.1", False), ("3.4.2", True), ("3.5.0", True)])
@@ -128,11 +107,6 @@ def test_s3a_needs_conditional_writes_and_the_client_of_hadoop(
     assert package in actions(results, "warn")["hadoop-aws"]
     at_hand = check_settings({**GOOD, "spark.jars.packages": package}, "s3a://bucket/a", spark)
     assert actions(at_hand, "warn") == {}
-
-
-def test_the_hadoop_version_is_that_of_the_client_jar() -> None:
-    assert hadoop_version(["a.jar", "hadoop-client-api-3.4.2-vendor-1.jar"]) == (3, 4, 2)
-    assert hadoop_version([]) is None
 
 
 def test_an_unsupported_spark_and_a_missing_java_are_failures(
@@ -162,22 +136,6 @@ def test_the_command_takes_given_settings_as_complete(tmp_path: Path) -> None:
     assert failed & of_settings == {"format"}
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [("--properties-file", "typo", "--properties-file"), ("--conf", "a.b", "NAME=VALUE")],
-)
-def test_settings_that_cannot_be_read_are_wrong_usage(
-    option: str, value: str, message: str, tmp_path: Path
-) -> None:
-    result = tidelog("spark", "doctor", option, tmp_path / value if value == "typo" else value)
-    assert result.exit_code == 2
-    assert message in result.stderr
-
-
-COMMANDS = spark_group.lazy_commands  # type: ignore[attr-defined]
-ON_CHECKPOINTS = ["checkpoints", "doctor", "export"]
-
-
 def loaded(script: str) -> set[str]:
     """Modules that a fresh interpreter has loaded after a script."""
     command = [sys.executable, "-c", script + "\nimport sys; print(*sys.modules)"]
@@ -187,39 +145,6 @@ def loaded(script: str) -> set[str]:
 def test_neither_tidelog_nor_its_spark_side_imports_pyspark() -> None:
     modules = loaded("import tidelog, tidelog.spark, tidelog.cli.spark.conf")
     assert not modules & {"pyspark", "py4j", "pandas", "pyarrow"}
-
-
-def test_help_imports_no_command() -> None:
-    modules = loaded(
-        "from click.testing import CliRunner\n"
-        "from tidelog.cli import main\n"
-        "assert CliRunner().invoke(main, ['spark', '--help']).exit_code == 0"
-    )
-    assert "tidelog.spark" not in modules
-    assert not {name for name in modules if name.startswith("tidelog.cli.spark")}
-
-
-def test_help_names_every_command_as_its_module_does() -> None:
-    shown = tidelog("spark", "--help").stdout
-    for name, command in COMMANDS.items():
-        assert f"  {name} " in shown
-        assert command.load().name == name
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_explains_itself(name: str) -> None:
-    result = tidelog("spark", name, "--help")
-    assert result.exit_code == 0
-    assert "--json" in result.stdout and "--debug" in result.stdout
-    assert ("--endpoint" in result.stdout) is (name in ON_CHECKPOINTS)
-    if name == "conf":
-        flags = [f"--{option.argument.replace('_', '-')} " for option in OPTIONS]
-        assert [flag for flag in flags if flag not in result.stdout] == []
-
-
-@pytest.mark.parametrize("command", [[], ["nonsense"], ["checkpoints"], ["export"]])
-def test_wrong_usage_exits_with_2(command: list[str]) -> None:
-    assert tidelog("spark", *command).exit_code == 2
 
 
 @pytest.mark.parametrize(

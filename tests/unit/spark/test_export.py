@@ -195,12 +195,6 @@ def test_a_segment_that_nothing_needs_may_be_damaged_while_the_log_stays(tmp_pat
     assert state_files(directory) == modelled(synthetic)
 
 
-def test_export_says_which_settings_to_keep(tmp_path: Path) -> None:
-    result = tidelog("spark", "export", lay_out(tmp_path, Synthetic().virtual(1).objects))
-    assert "checkpointFormatVersion=2" in result.stdout
-    assert "spark.plugins" in result.stdout
-
-
 def test_export_reads_and_writes_s3(moto: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in moto.env.items():
         monkeypatch.setenv(name, value)

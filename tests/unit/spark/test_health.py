@@ -76,12 +76,6 @@ def test_a_whole_checkpoint_is_fine_and_untouched(
     assert files(directory) == objects
 
 
-def test_a_place_without_a_checkpoint_is_fine(tmp_path: Path) -> None:
-    found = findings(tmp_path / "new")
-    assert [(f["check"], f["verdict"]) for f in found] == [("checkpoint", "ok")]
-    assert not (tmp_path / "new").exists()
-
-
 @pytest.mark.parametrize(
     ("objects", "verdict", "check", "text"),
     [
@@ -121,15 +115,6 @@ def test_a_damaged_index_asks_for_nothing(name: str, tmp_path: Path) -> None:
     failed = of(findings(directory), "fail")
     assert name in failed["damage"]["found"]
     assert "nothing has to be done" in failed["damage"]["action"]
-
-
-def test_what_is_lost_is_named(tmp_path: Path) -> None:
-    synthetic = Synthetic(partitions=8, executors=1).virtual(3).without_segments(1)
-    lost = [f for f in findings(lay_out(tmp_path, synthetic.objects)) if f["check"] == "lost"]
-    (segment,) = synthetic.documents[1].segments
-    assert segment in lost[0]["found"]
-    assert lost[-1]["found"] == "3 more changelogs"
-    assert {f["verdict"] for f in lost} == {"fail"}
 
 
 @pytest.mark.parametrize(
@@ -174,9 +159,3 @@ def test_an_id_that_flipped_in_a_commit_is_named_with_the_one_that_belongs_there
     exported = tidelog("spark", "export", directory)
     assert exported.exit_code != 0
     assert f"write {right} there" in exported.stderr
-
-
-def test_the_report_for_people_names_the_next_step(tmp_path: Path) -> None:
-    result = tidelog("spark", "doctor", lay_out(tmp_path, OTHER_PROVIDER))
-    assert "stored-provider" in result.stdout and "next: start a new checkpoint" in result.stdout
-    assert "NOT safe" in result.stdout

@@ -10,8 +10,8 @@ import pytest
 from tests.unit.spark.spark_home import fake_spark, installed_spark
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin import jar
-from tidelog.spark.plugin.jar import compile_jar, pack, plugin_jar, plugin_sources
-from tidelog.spark.plugin.toolchain import Spark, find_java, find_spark, java_version, release_of
+from tidelog.spark.plugin.jar import compile_jar, plugin_jar, plugin_sources
+from tidelog.spark.plugin.toolchain import Spark, find_java, find_spark, release_of
 
 GREETING = (
     "package tiny\nobject Greeting { def text = new org.apache.spark.SparkConf().toString }\n"
@@ -65,11 +65,6 @@ def test_an_unsupported_spark_is_refused(version: str, tmp_path: Path) -> None:
     assert error.value.found == version
 
 
-def test_a_client_without_spark_in_it_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="pyspark-client has no Spark in it"):
-        find_spark(tmp_path)
-
-
 def fake_java(home: Path, says: str) -> Path:
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -88,14 +83,6 @@ def test_a_java_that_is_missing_is_an_error_with_what_to_do(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="openjdk-17"):
         find_java()
-
-
-@pytest.mark.parametrize(
-    ("said", "version"),
-    [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "1.8.0_402"', 8)],
-)
-def test_java_says_its_version(said: str, version: int, tmp_path: Path) -> None:
-    assert java_version(fake_java(tmp_path, said)) == version
 
 
 def test_an_old_java_is_refused_before_anything_is_compiled(
@@ -144,26 +131,6 @@ def test_only_the_folder_of_the_minor_version_is_compiled(tmp_path: Path) -> Non
     assert folders == {"scala", "spark-4.3"}
     with pytest.raises(ConfigError, match="install tidelog again"):
         plugin_sources(spark, tmp_path / "nothing")
-
-
-def test_equal_classes_make_equal_jars(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        for leaf in ("b/B.class", "a/A.class") if name == "one" else ("a/A.class", "b/B.class"):
-            path = tmp_path / name / leaf
-            path.parent.mkdir(parents=True)
-            path.write_bytes(leaf.encode())
-        pack(tmp_path / name, tmp_path / f"{name}.jar")
-    assert (tmp_path / "one.jar").read_bytes() == (tmp_path / "two.jar").read_bytes()
-    with zipfile.ZipFile(tmp_path / "one.jar") as archive:
-        assert archive.namelist() == ["META-INF/MANIFEST.MF", "a/A.class", "b/B.class"]
-
-
-def test_what_the_compiler_says_is_shown_and_no_jar_is_left(tmp_path: Path, cache: Path) -> None:
-    spark = installed_spark()
-    root = sources_in(tmp_path / "src", "object Broken { val x: Int = noSuchThing }\n")
-    with pytest.raises(ConfigError, match="not found: value noSuchThing"):
-        plugin_jar(spark.home, sources=root, notify=lambda line: None)
-    assert list((cache / "spark").iterdir()) == []
 
 
 def test_two_processes_that_compile_at_once_both_get_the_jar(tmp_path: Path, cache: Path) -> None:

@@ -193,12 +193,6 @@ def test_conf_prints_arguments_for_spark_submit_and_json() -> None:
     assert json.loads(result.stdout) == settings(snapshot_every=5)
 
 
-@pytest.mark.parametrize("arguments", [["--segment-bytes", "x"], ["--jar", "a", "--no-jar"]])
-def test_conf_refuses_what_settings_refuse(arguments: list[str]) -> None:
-    result = tidelog("spark", "conf", "--no-jar", *arguments)
-    assert (result.exit_code, result.stdout) == (2, "")
-
-
 @pytest.mark.parametrize(
     ("line", "found"),
     [("a.b c d", {"a.b": "c d"}), ("a.b=c", {"a.b": "c"}), ("a.b : c=d", {"a.b": "c=d"})],

@@ -17,8 +17,6 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.effects import SystemClock
 from tidelog.ids import KeyGroup
 from tidelog.runtime.channels.messages import KeyedBatch
-from tidelog.runtime.operators.join import Join
-from tidelog.runtime.operators.join_spans import Interval
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
@@ -26,8 +24,7 @@ from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
 from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
-from tidelog.state.handles.timers import Timers
-from tidelog.state.key_groups import encode_key, first_value
+from tidelog.state.key_groups import encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
 
@@ -60,15 +57,6 @@ def test_a_value_has_its_fields_names_and_a_delete_none(bench: Bench) -> None:
     assert (found.key, found.value) == (["tide", 3], None)
 
 
-def test_values_without_a_json_type_become_text(bench: Bench) -> None:
-    bench.backend.use_key(b"\x00\xff")
-    value = bench.value("raw binary, day date, tags array<string>")
-    value.update((b"\x01", datetime.date(2024, 2, 29), ["a"]))
-    (found,) = flushed(bench)
-    assert found.key == "AP8="
-    assert found.value == {"raw": "AQ==", "day": "2024-02-29", "tags": ["a"]}
-
-
 def test_a_ttl_shows_when_values_expire_and_a_list_row_its_position(bench: Bench) -> None:
     ValueState(bench.backend, "seen", "at long", ttl_ms=500).update((7,))
     ListState(bench.backend, "items", "n int", ttl_ms=500).appendList([(1,), (2,)])
@@ -88,12 +76,6 @@ def test_a_map_row_is_told_apart_into_key_and_entry(bench: Bench, key: Any) -> N
     assert found.key == json.loads(msgspec.json.encode(key))
     assert found.entry == {"letter": "t", "n": 70_000}
     assert found.value == {"times": 2}
-
-
-def test_a_timer_is_shown_by_both_of_its_rows(bench: Bench) -> None:
-    Timers(bench.backend).register(-5)
-    rows = [row("timers", f"$timers-by-{order}", entry=-5) for order in ("time", "key")]
-    assert flushed(bench) == rows
 
 
 TEN_SECONDS = WindowSpan(10_000, 10_000)
@@ -121,20 +103,6 @@ def test_a_window_shows_its_start_and_what_it_holds(
     group, key = bench.backend.key_prefix, bench.backend.key
     window.process(KeyedBatch([1, 2], [12_000, 14_000], [key] * 2, [group] * 2))
     assert [found for found in flushed(bench) if found.kind != "timers"] == [wanted]
-
-
-def test_a_join_shows_the_times_of_what_it_holds(bench: Bench) -> None:
-    join = Join(Interval(-5, 5), "left")
-    join.open(OperatorContext("op", 0, 1, SystemClock(), bench.backend))
-    group, key = bench.backend.key_prefix, bench.backend.key
-    for side in (0, 1):
-        list(join.process(KeyedBatch([{"n": side}], [12 + side], [key], [group], side)))
-    held = [(row.state, row.kind, row.entry, row.value) for row in flushed(bench)]
-    assert held == [
-        ("left", "timed-records", {"time_ms": 12, "position": 0}, {"n": 0}),
-        ("left-marks", "timed-marks", {"time_ms": 12, "position": 0}, None),
-        ("right", "timed-records", {"time_ms": 13, "position": 0}, {"n": 1}),
-    ]
 
 
 AGGREGATE = StateInfo(0, "aggregate", "aggregate", ("msgpack",))
@@ -182,27 +150,6 @@ def test_what_is_not_understood_keeps_its_bytes(
     assert base64.b64decode(found.key) == key[4:]
     assert base64.b64decode(found.value) == value
     assert found.state == (info.name if info else None)
-
-
-VALUES: list[Any] = [
-    *(None, True, 0, 127, 128, 70_000, 1 << 40, -1, -33, -200, -70_000, -(1 << 40), 1.5),
-    *("", "a" * 31, "a" * 32, "a" * 300, "a" * 70_000, b"", b"b" * 300, b"b" * 70_000),
-    *([], [1, [2, {}]], list(range(16)), list(range(70_000)), {"k": [1]}),
-    dict.fromkeys(map(str, range(70_000))),
-    *(msgspec.msgpack.Ext(5, b"x" * size) for size in (1, 2, 4, 8, 16, 3, 300, 70_000)),
-]
-
-
-def test_a_msgpack_value_says_itself_where_it_ends() -> None:
-    for value in VALUES:
-        data = msgspec.msgpack.encode(value)
-        for behind in (b"", b"\x00", b"rest"):
-            assert first_value(data + behind) == (data, behind)
-        for cut in {0, 1, len(data) // 2, len(data) - 1} - {len(data)}:
-            with pytest.raises(ValueError, match="cut short"):
-                first_value(data[:cut])
-    with pytest.raises(ValueError, match="0xc1"):  # which msgpack never uses
-        first_value(b"\xc1")
 
 
 class Colour(enum.Enum):

@@ -23,7 +23,7 @@ from tidelog.effects import InlineOffload
 from tidelog.ids import Generation, MaterializationId, SeqNo
 from tidelog.state.log import SubtaskLog
 from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.shared_log import LoggedBlock, SharedLog
+from tidelog.state.restore.shared_log import SharedLog
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.memory import MemoryStore
 
@@ -145,18 +145,6 @@ def _block(number: int) -> object:
     return seal(ChangeBatch(SeqNo(number), [key], [Random(number).randbytes(500)]))
 
 
-async def test_four_readers_of_both_subtasks_cost_one_request_per_segment(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rig = Rig(monkeypatch, 1 << 20)
-    rig.expect(4)
-    replays = [rig.replay(task) for task in (0, 1) for _ in range(4)]
-    assert await asyncio.gather(*replays) == [list(range(12))] * 8
-    assert rig.gets == len(SEGMENTS)
-    assert rig.decoded == 2 * 12
-    assert rig.log._held_bytes == 0 and rig.log._entries == {}
-
-
 async def test_without_room_readers_fetch_for_themselves_and_nothing_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -166,15 +154,6 @@ async def test_without_room_readers_fetch_for_themselves_and_nothing_stays(
     replays = [rig.replay(task) for task in (0, 0, 1, 1, 1)]
     assert await asyncio.gather(*replays) == [list(range(12))] * 5
     assert rig.log._held_bytes == 0 and rig.log._entries == {}
-
-
-async def test_a_reader_that_is_behind_makes_no_other_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = Rig(monkeypatch, 2500)
-    rig.expect(2)
-    late: list[list[LoggedBlock]] = await rig.log.read(rig.ranges[0][:1])
-    assert await rig.replay(0) == list(range(12))
-    assert rig.log._held_bytes <= 2500 + rig.ranges[0][0].length
-    assert [changes.first for changes in await rig.log.take(late[0])] == [0, 1]
 
 
 async def test_a_fetch_that_fails_fails_for_all_who_wait_and_one_given_up_for_none_else(

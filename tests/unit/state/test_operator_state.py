@@ -1,15 +1,10 @@
 """State without a key comes back where it belongs, whatever the number of subtasks."""
 
-from collections import Counter
-from itertools import chain
 from typing import Any
 
-import hypothesis.strategies as st
 import msgspec
 import pytest
-from hypothesis import given
 
-from tests.property.profiles import looking
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, SubtaskState
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
@@ -45,20 +40,6 @@ def after(old: OperatorState, parallelism: int) -> list[list[Any]]:
     ]
 
 
-def test_every_kind_comes_back_as_it_was() -> None:
-    states = OperatorStates()
-    states.listed("op", "seen").update([1, "two", [3]])
-    states.union("op", "everywhere").update([b"x"])
-    rules = states.broadcast("op", "rules")
-    rules["a"], rules[1, ("b", 2)], rules["gone"] = {"limit": 5}, None, 0
-    del rules["gone"]
-
-    again = OperatorStates(states.capture())
-    assert list(again.listed("op", "seen")) == [1, "two", [3]]
-    assert list(again.union("op", "everywhere")) == [b"x"]
-    assert dict(again.broadcast("op", "rules")) == {"a": {"limit": 5}, (1, ("b", 2)): None}
-
-
 def test_a_captured_state_does_not_change_behind_the_barrier() -> None:
     states = OperatorStates()
     rules = states.broadcast("op", "rules")
@@ -67,11 +48,6 @@ def test_a_captured_state_does_not_change_behind_the_barrier() -> None:
     rules["a"] = 2
     assert dict(OperatorStates(captured).broadcast("op", "rules")) == {"a": 1}
     assert dict(OperatorStates(states.capture()).broadcast("op", "rules")) == {"a": 2}
-
-
-def test_what_nobody_asked_for_stays_in_checkpoints() -> None:
-    held = (piece("list", 1, 2),)
-    assert OperatorStates(held).capture() == held
 
 
 def test_a_state_of_another_kind_is_refused_by_name() -> None:
@@ -96,24 +72,6 @@ def test_a_broadcast_state_is_taken_from_a_running_subtask() -> None:
     )
     assert after(old, 2) == [[["a", 2]]] * 2
     assert after(old, 3) == [[["a", 2]]] * 3
-
-
-def test_a_list_stays_where_it_is_while_the_number_of_subtasks_does() -> None:
-    old = operator(subtask(0, 2, piece("list", 1, 2, 3)), subtask(1, 2))
-    assert after(old, 2) == [[1, 2, 3], []]
-
-
-@looking(100)
-@given(st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=5), st.integers(1, 5))
-def test_lists_are_dealt_out_and_unions_go_to_all(held: list[list[int]], parallelism: int) -> None:
-    count = len(held)
-    lists = operator(*(subtask(i, count, piece("list", *v)) for i, v in enumerate(held)))
-    dealt = after(lists, parallelism)
-    assert Counter(chain(*dealt)) == Counter(chain(*held)), "every element once"
-    if parallelism != count:
-        assert max(map(len, dealt)) - min(map(len, dealt)) <= 1, "evenly"
-    unions = operator(*(subtask(i, count, piece("union", *v)) for i, v in enumerate(held)))
-    assert after(unions, parallelism) == [list(chain(*held))] * parallelism
 
 
 def test_a_union_of_which_a_part_finished_is_a_reason_against_the_checkpoint() -> None:

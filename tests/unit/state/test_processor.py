@@ -112,19 +112,6 @@ def test_processing_timers_follow_the_clock_not_the_watermark(bench: Bench) -> N
     assert outputs(process.tick(50)) == [("fired", ("a",), (1,))]
 
 
-def test_timers_can_be_listed_and_deleted(bench: Bench) -> None:
-    listed = []
-
-    def act(handle: StatefulProcessorHandle, row: int) -> None:
-        handle.registerTimer(row)
-        handle.registerTimer(row + 1)
-        handle.deleteTimer(row)
-        listed.append(list(handle.listTimers()))
-
-    opened(bench, Recorder(act), "event").process(batch(("a", 10), ("b", 20), times=[1, 1]))
-    assert listed == [[11], [21]]
-
-
 @pytest.mark.parametrize(
     ("act", "error", "message"),
     [

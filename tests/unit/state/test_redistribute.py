@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,12 +70,6 @@ def owners(state: OperatorState) -> Counter[tuple[int, int]]:
     )
 
 
-def test_the_same_shape_is_left_alone() -> None:
-    before = of(3)
-    assert redistribute(before, 3) is before
-    assert redistribute(before, 3, "rocksdb") is before
-
-
 @given(old=st.integers(1, GROUPS), new=st.integers(1, GROUPS))
 def test_every_key_group_of_every_old_subtask_has_one_heir_who_owns_it(old: int, new: int) -> None:
     before = of(old)
@@ -111,29 +104,6 @@ def test_every_transaction_has_one_heir_and_stays_with_a_subtask_of_its_number(
     assert dealt == Counter(b"tx-%d" % index for index in range(old))
     for heir in after.subtasks[:old]:
         assert b"tx-%d" % heir.index in heir.transactions
-
-
-@pytest.mark.parametrize(("old", "new"), [(1, 4), (4, 1), (4, 3), (2, 5)])
-def test_new_changes_are_numbered_above_all_old_ones_with_a_gap(old: int, new: int) -> None:
-    before = of(old)
-    highest = max(s.seqno for s in before.subtasks)
-    for heir in redistribute(before, new).subtasks:
-        assert (heir.start, heir.seqno) == (highest + 1, highest + 1)
-        assert (heir.materialization, heir.log, heir.inline) == (None, (), ())
-
-
-def test_what_was_logged_on_top_of_an_inheritance_comes_after_it() -> None:
-    heir = redistribute(of(4), 2).subtasks[0]
-    block = LogRange("s", 44, 10, heir.start, SeqNo(heir.start + 5), KeyGroup(0), KeyGroup(5))
-    running = msgspec.structs.replace(heir, seqno=SeqNo(heir.start + 5), log=(block,))
-    merged = redistribute(operator(running, redistribute(of(4), 2).subtasks[1]), 1).subtasks[0]
-    layers = [(layer.subtask, layer.start, layer.upto) for layer in merged.inherited]
-    assert layers == [(0, 0, 40), (1, 0, 41), (0, 54, 54), (2, 0, 42), (3, 0, 43)]
-
-
-def test_a_subtask_without_state_leaves_nothing_to_inherit() -> None:
-    empty = of(2, seqno=SeqNo(0), materialization=None, log=())
-    assert [s.inherited for s in redistribute(empty, 3).subtasks] == [(), (), ()]
 
 
 def test_key_groups_that_were_further_stay_so_through_every_shape() -> None:

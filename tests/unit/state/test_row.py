@@ -7,7 +7,6 @@ import copy
 import datetime
 import decimal
 import pickle
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -39,12 +38,6 @@ def test_equality_and_hash_are_those_of_the_values() -> None:
     assert Row(a=1) < Row(a=2)
 
 
-def test_a_row_of_bare_values_has_no_names() -> None:
-    row = Row("tide", 3)
-    assert row == ("tide", 3) and "tide" in row and repr(row) == "<Row('tide', 3)>"
-    assert not hasattr(row, "__fields__")
-
-
 def test_a_row_of_names_makes_rows() -> None:
     Word = Row("word", "count")
     assert Word("tide", 3) == Row(word="tide", count=3)
@@ -56,24 +49,6 @@ def test_as_dict_goes_into_rows_lists_and_dicts_when_asked() -> None:
     row = Row(a=Row(b=1), c=[Row(d=2)], e={"f": Row(g=3)})
     assert row.asDict() == {"a": Row(b=1), "c": [Row(d=2)], "e": {"f": Row(g=3)}}
     assert row.asDict(recursive=True) == {"a": {"b": 1}, "c": [{"d": 2}], "e": {"f": {"g": 3}}}
-
-
-@pytest.mark.parametrize(
-    ("use", "error", "message"),
-    [
-        (lambda: setattr(Row(a=1), "a", 2), TypeError, "immutable"),
-        (lambda: Row(1, a=2), ValueError, "not both"),
-        (lambda: Row(a=1).nothing, AttributeError, "no field 'nothing'"),
-        (lambda: Row(a=1)["nothing"], ValueError, "no field 'nothing'"),
-        (lambda: Row(1, 2).asDict(), TypeError, "no dict form"),
-        (lambda: Row("word", "count")(1, 2, 3), ValueError, "expected 2 values"),
-    ],
-)
-def test_what_a_row_does_not_have_is_refused_as_pyspark_does(
-    use: Callable[[], object], error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        use()
 
 
 @pytest.mark.parametrize("row", [Row(a=1, b=[2]), Row(1, 2), Row(a=Row(b=1))])
@@ -222,16 +197,6 @@ def test_values_come_back_as_they_were_written(schema: str, value: tuple[Any, ..
 def test_values_of_another_type_are_refused(schema: str, value: Any) -> None:
     with pytest.raises(StateSchemaError, match="a value for the schema"):
         parse_schema(schema).check(value)
-
-
-def test_whole_numbers_become_floats_where_floats_are_expected() -> None:
-    assert parse_schema("x double").check((3,)) == (3.0,)
-
-
-def test_only_schemas_of_scalars_may_be_shared_without_a_copy() -> None:
-    assert parse_schema("a int, s struct<b:string,c:date>").immutable
-    assert not parse_schema("a array<int>").immutable
-    assert not parse_schema("s struct<a:array<int>>").immutable
 
 
 @looking(80, deep=25)

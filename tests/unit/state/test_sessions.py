@@ -114,40 +114,6 @@ def test_sessions_that_become_one_rewrite_none_of_their_records(bench: Bench) ->
     assert bench.stored == []
 
 
-def test_a_record_exactly_a_gap_later_belongs_to_the_session(bench: Bench) -> None:
-    window = sums(bench)
-    give(window, 0, GAP, 2 * GAP + 1)
-    assert fire(window, 1_000) == [("k", 0, 2 * GAP, 2), ("k", 21, 31, 1)]
-
-
-def test_a_session_that_is_over_takes_no_record_and_an_open_one_takes_older_ones(
-    bench: Bench,
-) -> None:
-    window = sums(bench)
-    give(window, 0, 100)
-    assert fire(window, 105) == [("k", 0, GAP, 1)]
-    give(window, 95, 85)  # the second would be late by itself, but it joins the others
-    give(window, 5)
-    assert window.late_records == 1
-    assert fire(window, 1_000) == [("k", 85, 110, 3)]
-
-
-def test_with_an_allowed_lateness_a_session_fires_again_and_may_grow_out_of_the_past(
-    bench: Bench,
-) -> None:
-    window = sums(bench, Firing(lateness_ms=100))
-    give(window, 0)
-    assert fire(window, 15) == [("k", 0, 10, 1)]
-    assert give(window, 3) == [("k", 0, 13, 2)]
-    assert give(window, 12) == []  # its end is ahead now
-    assert fire(window, 21) == [("k", 0, 22, 3)]
-    assert fire(window, 120) == [] and give(window, 5) == [("k", 0, 22, 4)]
-    assert fire(window, 121) == [] and give(window, 5) == []
-    assert window.late_records == 1
-    bench.backend.flush()
-    assert bench.stored == []
-
-
 def test_a_session_beyond_the_row_fires_in_time_while_an_older_one_is_still_kept(
     bench: Bench,
 ) -> None:

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.pipelines import Outside, run
 from tests.unit.state.conftest import Bench
-from tidelog import Job, Replayable
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.channels.partition import ByKey
@@ -18,7 +16,6 @@ from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import RecordsWindow
 from tidelog.state.schema.decode import RowDecoder
-from tidelog.storage.memory import MemoryStore
 
 SPANS = [(60, 10), (60, 25), (7, 5), (5, 1), (10, 10)]
 
@@ -123,16 +120,3 @@ def test_windows_that_open_and_fire_between_two_flushes_are_not_logged(bench: Be
     assert fire(window, 19) == [("k", 10, 2)]
     assert fire(window, 29) == [("k", 20, 1)]
     assert rows(bench, "window-aggregate") == rows(bench, "timers") == 0
-
-
-def test_sums_of_sliding_windows_through_a_job_count_each_record_in_each_of_its_windows() -> None:
-    times = [-95, -40, -39, 0, 1, 24, 25, 26, 59, 60, 61, 200]
-    sink, job = Outside(), Job("sliding")
-    timed = job.source(Replayable(times)).event_time(lambda time: time)
-    timed.key_by(lambda _: "k").window(60, 25, value_of=lambda _: 1, combine=add).sink(sink)
-    run(job, MemoryStore())
-    windows = [start for time in times for start in starts(time, 60, 25)]
-    assert [start for _, start, _ in sink.records] == sorted(set(windows))
-    assert {start: count for _, start, count in sink.records} == {
-        start: windows.count(start) for start in windows
-    }

@@ -1,14 +1,11 @@
 """The states a user function sees, before and after flushes, with and without time to live."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
-from tests.support.clock import VirtualClock
 from tests.unit.state.conftest import Bench
-from tidelog.changelog.cadence import Cadence
-from tidelog.errors import StateSchemaError, StoreFullError
+from tidelog.errors import StoreFullError
 from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
@@ -28,30 +25,6 @@ def settle(request: pytest.FixtureRequest, bench: Bench) -> Any:
     return step
 
 
-def test_a_value_is_what_was_last_put_and_none_after_clear(bench: Bench, settle: Any) -> None:
-    state = bench.value("n int, s string")
-    assert state.get() is None and not state.exists()
-    for value in ((1, "a"), (2, None)):
-        state.update(value)
-        settle()
-        assert state.get() == value and state.exists()
-    bench.backend.use_key("other")
-    assert state.get() is None
-    bench.backend.use_key("k")
-    state.clear()
-    settle()
-    assert state.get() is None and not state.exists()
-
-
-@pytest.mark.parametrize("wrong", [(1,), ("x", "y"), (1, "a", 2), None, 5, (2**31, "a")])
-def test_a_value_that_does_not_fit_is_refused_and_changes_nothing(bench: Bench, wrong: Any) -> None:
-    state = bench.value("n int, s string")
-    state.update((1, "a"))
-    with pytest.raises(StateSchemaError, match="n int, s string"):
-        state.update(wrong)
-    assert state.get() == (1, "a")
-
-
 def test_what_a_user_changes_after_reading_or_writing_is_not_the_state(
     bench: Bench, settle: Any
 ) -> None:
@@ -66,45 +39,6 @@ def test_what_a_user_changes_after_reading_or_writing_is_not_the_state(
     assert read == (["a"],)
     read[0].append("mine")
     assert (state.get(), list(items.get())) == ((["a"],), [(1,)])
-
-
-def test_a_list_keeps_order_over_flushes(bench: Bench, settle: Any) -> None:
-    state = ListState(bench.backend, "l", "n int")
-    assert list(state.get()) == [] and not state.exists()
-    for n in range(4):
-        state.appendValue((n,))
-        settle()
-    state.appendList([(4,), (5,)])
-    assert [n for (n,) in state.get()] == [0, 1, 2, 3, 4, 5]
-    state.put([(9,)])
-    settle()
-    state.appendValue((10,))
-    assert [n for (n,) in state.get()] == [9, 10]
-    state.put([])
-    settle()
-    assert not state.exists()
-
-
-def test_a_map_holds_entries_per_key(bench: Bench, settle: Any) -> None:
-    state = MapState(bench.backend, "m", "k string", "n int")
-    bench.backend.use_key("a")
-    state.updateValue(("x",), (1,))
-    state.updateValue(("y",), (2,))
-    settle()
-    state.updateValue(("x",), (3,))
-    settle()
-    assert dict(state.iterator()) == {("x",): (3,), ("y",): (2,)}
-    assert (sorted(state.keys()), sorted(state.values())) == ([("x",), ("y",)], [(2,), (3,)])
-    assert state.getValue(("y",)) == (2,) and state.containsKey(("y",))
-    bench.backend.use_key("ab")
-    assert not state.exists() and state.getValue(("x",)) is None
-    bench.backend.use_key("a")
-    state.removeKey(("x",))
-    settle()
-    assert not state.containsKey(("x",))
-    state.clear()
-    settle()
-    assert not state.exists()
 
 
 def test_a_map_may_be_changed_while_it_is_iterated(bench: Bench, settle: Any) -> None:
@@ -204,29 +138,6 @@ def test_expired_rows_leave_the_table_in_the_end(bench: Bench) -> None:
     assert sum(v is None for b in bench.log.batches for v in b.values) == 100, "logged, each once"
 
 
-@pytest.mark.parametrize(
-    ("kind", "schema", "ttl"),
-    [
-        (ListState, "n int", None),
-        (ValueState, "n string", None),
-        (ValueState, "m int", None),
-        (ValueState, "n int", 5),
-    ],
-)
-def test_a_changed_definition_is_refused_with_both_definitions_named(
-    bench: Bench, kind: Any, schema: str, ttl: int | None
-) -> None:
-    bench.value()
-    with pytest.raises(StateSchemaError, match=r"value state of \(n int\), as the checkpoint"):
-        kind(bench.reopen(), "v", schema, ttl)
-
-
-def test_the_same_definition_in_other_words_is_accepted(bench: Bench) -> None:
-    ValueState(bench.backend, "s", "N INTEGER, t array<LONG>", 100).update((1, [2]))
-    again = ValueState(bench.reopen(), "s", "struct<N:int,t:array<bigint>>", 900)
-    assert again.get() == (1, [2])
-
-
 def test_states_no_longer_used_keep_their_ids_and_rows(bench: Bench) -> None:
     bench.value(name="old").update((1,))
     bench.value(name="b").update((2,))
@@ -306,16 +217,6 @@ def test_a_row_that_changes_again_and_again_is_written_to_the_table_once(bench: 
     assert [row[1] for row in table.scan(b"", None)] == [b"\x91\x63"] * 10
 
 
-def test_two_may_bring_rows_to_the_table_at_the_same_time(bench: Bench) -> None:
-    state = bench.value()
-    for key in range(5000):
-        bench.update(state, key, 1)
-    bench.backend.flush(settle=False)
-    one, other = bench.backend.write_back(), bench.backend.write_back()
-    assert [next(one, "end"), next(other, "end"), next(one, "end")] == [None, None, "end"]
-    assert (next(other, "end"), bench.backend.dirty_rows) == ("end", 0)
-
-
 def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
     bench = Bench(cache_bytes=2000)
     state = bench.value()
@@ -332,21 +233,6 @@ def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
     assert bench.backend._buffer.cached_bytes > 0
     bench.backend.use_key("changed")
     assert state.get() == (-1,)
-
-
-def test_a_buffer_is_flushed_ahead_of_a_checkpoint_unless_its_rows_are_hot(bench: Bench) -> None:
-    clock = VirtualClock(auto=False)
-    bench.backend.cadence = cadence = Cadence(clock)
-    cadence.expect(2.0)
-    value = bench.value()
-    value.update((1,))
-    assert not bench.backend.flush_due()
-    asyncio.run(clock.advance(1.95))
-    bench.now = 1_950
-    assert bench.backend.flush_due()
-    value.update((2,))
-    value.update((3,))
-    assert not bench.backend.flush_due()
 
 
 @pytest.mark.parametrize("rows", [1, 1_000])

@@ -4,18 +4,15 @@ Phases of a restore: what overlaps counts once.
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tests.support.clock import VirtualClock
 from tests.unit.state.conftest import Bench
 from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import decode_key
-from tidelog.state.restore.progress import RestoreTimings
 
 
 def taken(
@@ -44,15 +41,6 @@ def register(bench: Bench, timers: Timers, key: object, *times: int) -> None:
         timers.register(time)
 
 
-def test_a_timer_fires_at_its_time_and_once(bench: Bench) -> None:
-    timers = Timers(bench.backend)
-    register(bench, timers, "k", 10, 10)
-    assert fire(bench, timers, 9) == []
-    assert fire(bench, timers, 10) == [("k", 10)]
-    assert fire(bench, timers, 1000) == []
-    assert timers.next_due() is None
-
-
 @pytest.mark.parametrize("flushed", [False, True])
 def test_times_of_a_key_are_listed_in_order_also_below_zero(bench: Bench, flushed: bool) -> None:
     timers = Timers(bench.backend)
@@ -65,16 +53,6 @@ def test_times_of_a_key_are_listed_in_order_also_below_zero(bench: Bench, flushe
     timers.delete(77)
     assert list(timers.list()) == [-7, 0, 300]
     assert [t for _, t in fire(bench, timers, 0)] == [-7, 0]
-
-
-def test_timers_of_a_restored_table_are_found(bench: Bench) -> None:
-    register(bench, Timers(bench.backend), "k", 10, 20)
-    timers = Timers(bench.reopen())
-    due = timers.next_due()
-    assert due is not None and due <= 10, "a lower bound, whatever the table holds"
-    assert fire(bench, timers, 15) == [("k", 10)]
-    assert timers.next_due() == 20
-    assert fire(bench, timers, 20) == [("k", 20)]
 
 
 def test_a_handler_may_delete_and_add_timers(bench: Bench) -> None:
@@ -155,20 +133,3 @@ def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> Non
         earliest = min((t for _, t in model), default=None)
         bound = timers.next_due()
         assert earliest is None or (bound is not None and bound <= earliest)
-
-
-def test_time_that_two_spend_in_a_phase_side_by_side_counts_once_also_when_one_fails() -> None:
-    clock = VirtualClock(auto=False)
-    timings = RestoreTimings(clock)
-    with timings.download, timings.fetch_log:
-        clock.spend(2)
-        with suppress(ValueError), timings.download:
-            clock.spend(3)
-            raise ValueError
-        assert timings.download.seconds == 5
-        clock.spend(4)
-    clock.spend(10)
-    with timings.download:
-        clock.spend(1)
-    found = (timings.download, timings.fetch_log, timings.open, timings.replay)
-    assert [each.seconds for each in found] == [10, 9, 0, 0]

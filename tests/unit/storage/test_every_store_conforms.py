@@ -9,7 +9,7 @@ import pytest
 from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 from fsspec.implementations.memory import MemoryFileSystem
 
-from tests.support.faulty_store import FaultyStore
+from tests.support.faults import FaultyStore
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.storage.fsspec_store import FsspecStore

@@ -71,18 +71,6 @@ def test_a_create_has_exactly_one_winner_across_processes(tmp_path: Path) -> Non
     assert temps(tmp_path) == []
 
 
-def test_an_object_is_a_file_of_its_name(tmp_path: Path) -> None:
-    run(LocalStore(tmp_path, INLINE).put("tables/00000001/aa.sst", b"table"))
-    assert (tmp_path / "tables/00000001/aa.sst").read_bytes() == b"table"
-    assert temps(tmp_path) == []
-
-
-def test_opening_and_reading_write_nothing(tmp_path: Path) -> None:
-    root = tmp_path / "absent"
-    assert run(names(LocalStore(root, INLINE))) == []
-    assert not root.exists()
-
-
 @pytest.mark.parametrize("operation", ["put", "create"])
 def test_data_is_synced_before_its_name_appears_and_the_name_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
@@ -117,19 +105,6 @@ def test_new_directories_are_synced_into_their_parents(
     run(LocalStore(tmp_path / "root", INLINE).put("a/b/c", b"x"))
     for directory in ("", "root", "root/a", "root/a/b"):
         assert str(tmp_path / directory) in synced
-
-
-def test_nothing_is_synced_when_durability_is_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(descriptor: int) -> None:
-        raise AssertionError("fsync was called")
-
-    monkeypatch.setattr(os, "fsync", refused)
-    store = LocalStore(tmp_path, INLINE, durable=False)
-    run(store.put("a/b", b"x"))
-    run(store.create("a/c", b"x"))
-    assert run(names(store)) == ["a/b", "a/c"]
 
 
 @pytest.mark.parametrize(
@@ -200,11 +175,6 @@ def test_no_name_leads_out_of_the_store(tmp_path: Path, operation: str, name: st
     assert (tmp_path / "outside").read_text() == "untouched"
 
 
-def test_no_prefix_leads_out_of_the_store(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="object name"):
-        run(names(LocalStore(tmp_path, INLINE), "../"))
-
-
 def test_leftovers_of_dead_writers_are_never_listed_and_are_removed_by_the_next_writer(
     tmp_path: Path,
 ) -> None:
@@ -222,57 +192,6 @@ def test_leftovers_of_dead_writers_are_never_listed_and_are_removed_by_the_next_
     run(store.put("a", b"x"))
     assert run(names(store)) == ["a"]
     assert temps(tmp_path) == sorted([running, elsewhere])
-
-
-def test_a_delete_removes_emptied_directories_below_the_top_level(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path, INLINE)
-    for name in ("tables/1/a/x", "tables/1/y", "tables/2/z"):
-        run(store.put(name, b"x"))
-    run(store.delete("tables/1/a/x"))
-    assert sorted(path.name for path in (tmp_path / "tables/1").iterdir()) == ["y"]
-    run(store.delete("tables/1/y"))
-    run(store.delete("tables/2/z"))
-    assert list((tmp_path / "tables").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("prefix", "start_after", "visited"),
-    [
-        ("checkpoints/", "", ["checkpoints"]),
-        ("checkpoints/000", "", ["checkpoints"]),
-        ("tables/", "", ["tables", "tables/1", "tables/2", "tables/3"]),
-        ("tables/", "tables/2/b", ["tables", "tables/2", "tables/3"]),
-        ("tables/3", "", ["tables", "tables/3"]),
-    ],
-)
-def test_a_list_visits_only_directories_that_can_hold_a_result(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    prefix: str,
-    start_after: str,
-    visited: list[str],
-) -> None:
-    store = LocalStore(tmp_path, INLINE, durable=False)
-    for name in ("checkpoints/0001", "segments/1", "tables/1/a", "tables/2/c", "tables/3/a"):
-        run(store.put(name, b"x"))
-    seen: list[str] = []
-    scandir = os.scandir
-
-    def recorded(path: Path) -> Any:
-        seen.append(Path(path).relative_to(tmp_path).as_posix())
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", recorded)
-    assert run(names(store, prefix, start_after)) != []
-    assert seen == visited
-
-
-def test_a_list_longer_than_a_page_is_complete(tmp_path: Path) -> None:
-    written = [f"segments/{number:05d}" for number in range(2500)]
-    (tmp_path / "segments").mkdir()
-    for name in written:
-        (tmp_path / name).touch()
-    assert run(names(LocalStore(tmp_path, INLINE), "segments/")) == written
 
 
 def test_an_object_deleted_during_a_list_does_not_break_it(tmp_path: Path) -> None:

@@ -6,12 +6,11 @@ from random import Random
 
 import pytest
 
-from tests.support.faulty_store import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.errors import (
     ConfigError,
-    CorruptObjectError,
     RestoreError,
     StoreUnreachableError,
     TidelogError,
@@ -143,10 +142,6 @@ def test_a_job_does_not_begin_in_the_log_store_of_another_one(disk: Disk) -> Non
     assert disk.names("fast") == ["log-of.json", "segments/a.seg"]
 
 
-def test_a_store_is_not_its_own_log_store(disk: Disk) -> None:
-    assert "leave the option out" in str(disk.refused("main", "main"))
-
-
 def test_an_emptied_log_store_is_an_error_before_a_start_fences_or_a_segment_is_read(
     disk: Disk,
 ) -> None:
@@ -169,14 +164,6 @@ def test_the_log_store_of_another_one_in_its_place_is_an_error(disk: Disk) -> No
     assert isinstance(error, RestoreError) and f"the log of {disk.root.as_uri()}/second" in str(
         error
     )
-
-
-def test_a_damaged_document_is_named(disk: Disk) -> None:
-    disk.fill("main", "fast")
-    path = disk.root / "main" / "log-store.json"
-    path.write_bytes(path.read_bytes().replace(b"fast", b"past"))
-    error = disk.refused("main")
-    assert isinstance(error, CorruptObjectError) and "main/log-store.json" in str(error)
 
 
 def test_what_an_earlier_store_of_this_url_left_in_the_log_store_is_not_taken_over(

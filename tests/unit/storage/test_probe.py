@@ -2,17 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.faulty_store import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import names
 from tidelog import Effects, ObjectExistsError
 from tidelog.effects import InlineOffload
-from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo, ObjectStore
 from tidelog.storage.probe import ProbeReport, probe_store
@@ -91,15 +89,6 @@ def test_an_honest_store_passes_every_check() -> None:
     ]
 
 
-def test_a_local_directory_passes_and_is_left_as_it_was(tmp_path: Path) -> None:
-    effects = Effects()
-    stores = [LocalStore(tmp_path, effects) for _ in range(3)]
-    asyncio.run(stores[0].put("mine", b"x"))
-    assert probe(*stores, effects=effects).passed
-    assert asyncio.run(names(stores[0])) == ["mine"]
-    effects.offload.close()
-
-
 @pytest.mark.parametrize(
     ("store", "caught"),
     [
@@ -120,44 +109,11 @@ def test_a_lie_is_caught_by_its_check(store: MemoryStore, caught: list[str]) -> 
     assert not report.passed
 
 
-def test_a_store_with_two_winners_is_reported_with_their_number() -> None:
-    report = probe(CheckingThenWriting())
-    race = next(check for check in report.checks if check.name == "create race")
-    assert "8 of 8 racing creates" in race.message
-
-
-@pytest.mark.parametrize("store", [MemoryStore(), Overwriting(), Disordered()])
-def test_the_probe_deletes_all_it_wrote(store: MemoryStore) -> None:
-    probe(store)
-    assert asyncio.run(names(store)) == []
-
-
 def test_a_store_that_cannot_be_reached_is_asked_nothing_more() -> None:
     store = FaultyStore(MemoryStore(), [Fault(FaultKind.FAIL)], VirtualClock(), Random(0))
     report = probe(store)
     assert failed(report) == ["reach", "clean up"]
-    assert store.calls == {"put": 1, "delete": 1}
-
-
-def test_a_failure_in_one_check_does_not_stop_the_others() -> None:
-    fault = Fault(FaultKind.FAIL, operation="head")
-    inner = MemoryStore()
-    report = probe(FaultyStore(inner, [fault], VirtualClock(), Random(0)))
-    assert failed(report) == ["read after write"]
-    assert asyncio.run(names(inner)) == []
-
-
-def test_latencies_are_those_of_the_store() -> None:
-    clock = VirtualClock()
-    store = FaultyStore(MemoryStore(), [Fault(FaultKind.DELAY, seconds=0.03)], clock, Random(0))
-    report = probe(store, effects=Effects(clock, Random(0), InlineOffload()))
-    assert report.passed
-    measured = {latency.operation: latency for latency in report.latencies}
-    assert set(measured) == {"put", "create", "get", "list", "head", "delete"}
-    for latency in measured.values():
-        assert latency.calls > 0
-        times = (latency.min_ms, latency.median_ms, latency.max_ms)
-        assert times == pytest.approx((30.0, 30.0, 30.0), abs=0.01)
+    assert [operation for operation, _ in store.calls] == ["put", "delete"]
 
 
 def test_a_racer_without_an_answer_fails_the_race_and_its_object_is_deleted() -> None:

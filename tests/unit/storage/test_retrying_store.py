@@ -1,17 +1,17 @@
 """Retries, deadlines and hedges, with a fault at every call, in virtual time."""
 
 import asyncio
+from collections import Counter
 from random import Random
 
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.faulty_store import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import names
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import (
     AccessDeniedError,
-    ConfigError,
     ObjectExistsError,
     ObjectNotFoundError,
     StoreUnreachableError,
@@ -47,6 +47,11 @@ class Rig:
         self.faulty = FaultyStore(self.inner, faults, self.clock, Random(7))
         self.store = RetryingStore(self.faulty, policy, effects)
 
+    @property
+    def asked(self) -> Counter[str]:
+        """Calls that reached the store, by operation."""
+        return Counter(operation for operation, _ in self.faulty.calls)
+
 
 def on(operation: str, fault: Fault, nth: int | None = 1) -> Fault:
     return Fault(
@@ -74,14 +79,14 @@ async def test_a_single_fault_at_any_call_is_invisible(
     for name in ("segments/1", "checkpoints/1"):
         await store.delete(name)
     assert await names(rig.inner) == ["checkpoints/2", "segments/2"]
-    assert rig.faulty.calls[operation] >= 2
+    assert rig.asked[operation] >= 2
     assert rig.faulty.stalled == 0
     assert rig.clock.monotonic() <= 31.0
     for each in OPERATIONS:
         counters = getattr(store.request_metrics, each)
         assert counters.attempts == counters.calls + counters.retries + counters.hedges
         assert counters.failures == 0
-        assert rig.faulty.calls[each] == counters.attempts
+        assert rig.asked[each] == counters.attempts
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
@@ -105,13 +110,6 @@ async def test_a_create_once_whose_object_was_deleted_meanwhile_has_lost() -> No
     await store.put("checkpoints/1", b"theirs")
     with pytest.raises(ObjectExistsError):
         await create_once(store, "checkpoints/1", b"ours")
-
-
-async def test_a_create_once_in_doubt_is_settled_by_calling_again() -> None:
-    rig = Rig(Fault(FaultKind.FAIL, "get"), Fault(FaultKind.FAIL, "create", nth=1, after=True))
-    with pytest.raises(StoreUnreachableError):
-        await create_once(rig.store, "checkpoints/1", b"ours")
-    await create_once(rig.inner, "checkpoints/1", b"ours")
 
 
 async def test_a_create_whose_answer_was_lost_reports_that_the_name_is_taken() -> None:
@@ -148,7 +146,7 @@ async def test_an_error_that_a_retry_cannot_cure_is_raised_at_once() -> None:
     with pytest.raises(ObjectNotFoundError):
         await rig.store.get("name")
     assert rig.clock.monotonic() == 0.0
-    assert rig.faulty.calls == {"put": 1, "get": 1}
+    assert rig.asked == {"put": 1, "get": 1}
     metrics = rig.store.request_metrics
     assert (metrics.put.failures, metrics.get.failures) == (1, 0)
 
@@ -166,19 +164,6 @@ async def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None
     assert list(counters.latency_s) == [rig.clock.monotonic()]
 
 
-async def test_a_slow_first_attempt_can_still_win_over_the_second() -> None:
-    rig = Rig(
-        Fault(FaultKind.DELAY, "put", nth=1, seconds=3.0), Fault(FaultKind.STALL, "put", nth=2)
-    )
-    await rig.store.put("name", b"x")
-    assert rig.clock.monotonic() == 3.0
-    assert (rig.store.request_metrics.put.hedges, rig.store.request_metrics.put.hedge_wins) == (
-        1,
-        0,
-    )
-    assert rig.faulty.stalled == 0
-
-
 async def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
     rig = Rig(
         Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0), Fault(FaultKind.FAIL, "get", nth=2)
@@ -187,12 +172,6 @@ async def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
     assert await rig.store.get("name") == b"x"
     assert rig.clock.monotonic() == 4.0
     assert rig.store.request_metrics.get.retries == 0
-
-
-async def test_a_quick_call_is_not_doubled() -> None:
-    rig = Rig(Fault(FaultKind.DELAY, seconds=1.9))
-    await rig.store.put("name", b"x")
-    assert rig.faulty.calls == {"put": 1}
 
 
 async def test_a_create_never_has_two_attempts_under_way() -> None:
@@ -218,20 +197,12 @@ async def test_a_create_never_has_two_attempts_under_way() -> None:
     assert inner.attempts > 1
 
 
-async def test_a_large_object_gets_the_time_its_bytes_need() -> None:
-    policy = RetryPolicy(attempt_timeout=10.0, hedge_after=2.0, bytes_per_s=1000.0)
-    rig = Rig(Fault(FaultKind.DELAY, "put", seconds=100.0), policy=policy)
-    await rig.store.put("large", bytes(100_000))
-    assert rig.faulty.calls == {"put": 1}
-    assert rig.store.request_metrics.bytes_written == 100_000
-
-
 async def test_a_request_is_given_up_after_its_last_attempt_before_the_deadline() -> None:
     policy = RetryPolicy(attempts=3, hedge_after=None, deadline=1e6)
     rig = Rig(Fault(FaultKind.FAIL, "put"), policy=policy)
     with pytest.raises(StoreUnreachableError, match="3 attempts without an answer"):
         await rig.store.put("name", b"x")
-    assert rig.faulty.calls == {"put": 3}
+    assert rig.asked == {"put": 3}
 
 
 async def test_a_list_goes_on_behind_the_last_page_that_arrived(
@@ -257,37 +228,6 @@ async def test_a_cancelled_call_leaves_nothing_running() -> None:
     assert rig.faulty.stalled == 0
 
 
-async def test_an_answered_call_leaves_nothing_running() -> None:
-    effects = Effects(VirtualClock(auto=False), Random(0), InlineOffload())
-    store = RetryingStore(MemoryStore(), POLICY, effects)
-    await store.put("name", b"x")
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-def test_pauses_double_up_to_the_longest_and_are_drawn_below_it() -> None:
-    policy = RetryPolicy(first_backoff=0.1, max_backoff=1.0, jitter=0.5)
-    assert [policy.backoff_s(retry, 0.0) for retry in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
-    assert policy.backoff_s(10_000, 0.5) == 0.75
-    assert policy.backoff_s(0, 0.999) > 0.05
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"attempt_timeout": 0},
-        {"hedge_after": -1},
-        {"first_backoff": 0},
-        {"max_backoff": 0},
-        {"deadline": 0},
-        {"jitter": 1.5},
-        {"bytes_per_s": 0},
-    ],
-)
-def test_a_policy_that_cannot_work_is_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match=r"option retry\.\w+; expected .*found"):
-        RetryPolicy(**wrong)
-
-
 @pytest.mark.parametrize(
     ("faults", "attempts"),
     [
@@ -306,13 +246,3 @@ async def test_attempts_are_counted_per_segment_of_the_log(
     metrics = rig.store.request_metrics
     assert list(metrics.attempts_per_segment) == attempts
     assert metrics.segment_attempts == sum(attempts) == metrics.put.attempts - 1
-
-
-async def test_a_segment_that_was_given_up_counts_its_attempts() -> None:
-    rig = Rig(
-        *(Fault(FaultKind.FAIL, "put", nth=n) for n in (1, 2)),
-        policy=RetryPolicy(attempts=2, hedge_after=None),
-    )
-    with pytest.raises(StoreUnreachableError):
-        await rig.store.put("segments/1", b"x")
-    assert list(rig.store.request_metrics.attempts_per_segment) == [2]

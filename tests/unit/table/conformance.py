@@ -12,7 +12,7 @@ from threading import Thread
 
 import pytest
 
-from tidelog import ConfigError, CorruptObjectError, InvariantError, RocksOptions
+from tidelog import CorruptObjectError, InvariantError, RocksOptions
 from tidelog.table.port import Table, TableFactory, TableFile
 
 SMALL_BUFFERS = RocksOptions(write_buffer_bytes=64 << 10, target_file_bytes=32 << 10)
@@ -71,24 +71,6 @@ class TableConformance:
     def table(self, factory: TableFactory, tmp_path: Path) -> Table:
         return factory.create(tmp_path / "live")
 
-    def test_a_new_table_is_empty(self, table: Table) -> None:
-        assert rows(table) == {}
-        assert table.get(b"key") is None
-        assert table.get_many([]) == []
-
-    def test_get_many_answers_in_the_order_asked_with_none_for_absent_keys(
-        self, table: Table
-    ) -> None:
-        put(table, {b"a": b"1", b"b": b"", b"c": b"3"})
-        assert table.get_many([b"c", b"x", b"b", b"a"]) == [b"3", None, b"", b"1"]
-        assert table.get_many((b"a",)) == [b"1"]
-        assert table.get(b"b") == b""
-
-    def test_a_batch_puts_overwrites_and_deletes_at_once(self, table: Table) -> None:
-        put(table, {b"a": b"1", b"b": b"2"})
-        table.write([b"a", b"b", b"c", b"d"], [b"9", None, b"3", None])
-        assert rows(table) == {b"a": b"9", b"c": b"3"}
-
     def test_columns_are_all_rows_in_the_order_of_their_keys(self, table: Table) -> None:
         assert list(table.columns(10)) == []
         content = many_rows(seed=4)
@@ -102,71 +84,10 @@ class TableConformance:
         ] == expected
         assert [len(keys) for keys, _ in chunks[:-1]] == [999] * (len(chunks) - 1)
 
-    def test_a_clipped_table_has_the_rows_of_the_range_alone(self, table: Table) -> None:
-        content = many_rows(seed=3)
-        put(table, content)
-        table.prepare_snapshot()
-        table.clip(b"key-02000", b"key-04000")
-        inside = {
-            key: value for key, value in content.items() if b"key-02000" <= key < b"key-04000"
-        }
-        assert rows(table) == inside
-        gone = min(content.keys() - inside.keys())
-        assert table.get_many([gone, min(inside)]) == [None, inside[min(inside)]]
-        put(table, {b"key-00000": b"new"})
-        assert rows(table) == {**inside, b"key-00000": b"new"}
-
-    def test_a_table_can_be_clipped_at_one_end_or_to_nothing(self, table: Table) -> None:
-        put(table, {b"a": b"1", b"b": b"2", b"\xff\xff\xff": b"3"})
-        table.clip(b"", None)
-        assert len(rows(table)) == 3
-        table.clip(b"b", None)
-        assert rows(table) == {b"b": b"2", b"\xff\xff\xff": b"3"}
-        table.clip(b"b", b"\xff")
-        assert rows(table) == {b"b": b"2"}
-        table.clip(b"c", b"d")
-        assert rows(table) == {}
-        table.clip(b"c", b"d")
-        assert rows(table) == {}
-
-    def test_a_snapshot_of_a_clipped_table_has_the_rows_of_the_range_alone(
-        self, factory: TableFactory, table: Table, tmp_path: Path
-    ) -> None:
-        content = many_rows(seed=4)
-        put(table, content)
-        before = table.snapshot(tmp_path / "before")
-        table.clip(b"key-03000", None)
-        files = table.snapshot(tmp_path / "after")
-        inside = {key: value for key, value in content.items() if key >= b"key-03000"}
-        assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == inside
-        assert rows(factory.restore(lay_out(before, tmp_path / "again"))) == content
-
-    def test_a_batch_need_not_be_sorted(self, table: Table) -> None:
-        table.write([b"c", b"a", b"b"], [b"3", b"1", b"2"])
-        assert list(table.scan(b"", None)) == [(b"a", b"1"), (b"b", b"2"), (b"c", b"3")]
-
     def test_a_batch_with_unequal_columns_is_refused_whole(self, table: Table) -> None:
         with pytest.raises(ValueError, match="argument"):
             table.write([b"a", b"b"], [b"1"])
         assert rows(table) == {}
-
-    def test_keys_are_ordered_by_their_bytes(self, table: Table) -> None:
-        keys = [b"\xff", b"", b"\x00", b"a\x00", b"a", b"\x7f", b"\x80", b"aa"]
-        table.write(keys, [b"v"] * len(keys))
-        assert [key for key, _ in table.scan(b"", None)] == sorted(keys)
-
-    def test_a_scan_includes_lower_and_excludes_upper(self, table: Table) -> None:
-        put(table, {b"%d" % number: b"" for number in range(6)})
-
-        def keys(lower: bytes, upper: bytes | None) -> bytes:
-            return b"".join(key for key, _ in table.scan(lower, upper))
-
-        assert keys(b"1", b"4") == b"123"
-        assert keys(b"35", None) == b"45"
-        assert keys(b"2", b"2") == b""
-        assert keys(b"4", b"1") == b""
-        assert keys(b"", b"") == b""
-        assert keys(b"9", None) == b""
 
     def test_a_scan_sees_the_table_as_it_was_when_the_scan_started(self, table: Table) -> None:
         put(table, {b"a": b"1", b"b": b"2"})
@@ -210,29 +131,6 @@ class TableConformance:
         ]
         assert len(rows(table)) == count - 1
 
-    def test_the_size_grows_with_the_content(self, table: Table) -> None:
-        empty = table.size_bytes()
-        put(table, many_rows(1))
-        assert table.size_bytes() > empty + 50_000
-
-    def test_a_restored_table_equals_the_snapshot(
-        self, table: Table, factory: TableFactory, tmp_path: Path
-    ) -> None:
-        content = many_rows(1)
-        put(table, content)
-        table.write([b"key-00000", b"gone"], [b"x", None])
-        files = table.snapshot(tmp_path / "snapshot")
-        restored = factory.restore(lay_out(files, tmp_path / "restored"))
-        assert rows(restored) == {**content, b"key-00000": b"x"}
-        put(restored, {b"more": b"rows"})
-        assert restored.get(b"more") == b"rows"
-
-    def test_an_empty_table_can_be_restored(
-        self, table: Table, factory: TableFactory, tmp_path: Path
-    ) -> None:
-        files = table.snapshot(tmp_path / "snapshot")
-        assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == {}
-
     def test_a_snapshot_lists_exactly_the_files_of_its_directory(
         self, table: Table, tmp_path: Path
     ) -> None:
@@ -243,20 +141,6 @@ class TableConformance:
         assert all(file.path.name == file.name for file in files)
         assert any(file.shared for file in files)
 
-    def test_a_snapshot_never_changes_while_the_table_does(
-        self, table: Table, factory: TableFactory, tmp_path: Path
-    ) -> None:
-        content = many_rows(1)
-        put(table, content)
-        files = table.snapshot(tmp_path / "snapshot")
-        frozen = digests(files)
-        for seed in range(2, 10):
-            put(table, many_rows(seed))
-            table.prepare_snapshot()
-        table.close()
-        assert digests(files) == frozen
-        assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == content
-
     def test_shared_files_keep_name_and_content_from_snapshot_to_snapshot(
         self, table: Table, tmp_path: Path
     ) -> None:
@@ -266,12 +150,6 @@ class TableConformance:
             files = table.snapshot(tmp_path / f"{number}")
             for name, digest in digests([file for file in files if file.shared]).items():
                 assert seen.setdefault(name, digest) == digest
-
-    def test_an_unchanged_table_adds_no_shared_file(self, table: Table, tmp_path: Path) -> None:
-        put(table, many_rows(1))
-        first = table.snapshot(tmp_path / "1")
-        second = table.snapshot(tmp_path / "2")
-        assert {f.name for f in first if f.shared} == {f.name for f in second if f.shared}
 
     def test_a_small_change_leaves_most_of_a_snapshot_shared(
         self, table: Table, tmp_path: Path
@@ -315,11 +193,6 @@ class TableConformance:
         table.close()
         preparation.join()
         assert all("closed" in str(failure) for failure in failures)
-
-    def test_a_snapshot_refuses_a_directory_that_exists(self, table: Table, tmp_path: Path) -> None:
-        (tmp_path / "taken").mkdir()
-        with pytest.raises(ConfigError, match="taken"):
-            table.snapshot(tmp_path / "taken")
 
     @pytest.mark.parametrize("damage", [cut_last_byte, cut_to_nothing, remove])
     def test_a_restore_refuses_any_damaged_file_by_name(

@@ -97,15 +97,3 @@ def test_a_start_with_a_file_that_cannot_be_used_is_refused_before_it_fences(
         asyncio.run(JobRunner(counting(), store, config, Effects(offload=InlineOffload())).run())
     assert str(options_file) in str(caught.value)
     assert asyncio.run(names(store)) == []
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    config = JobConfig(rocksdb=RocksOptions(options_file=tmp_path / "missing.ini"))
-    with pytest.raises(ConfigError, match=r"missing\.ini.*No such file"):
-        asyncio.run(JobRunner(counting(), MemoryStore(), config).run())
-
-
-def test_an_option_that_the_file_sets_cannot_be_set_beside_it(options_file: Path) -> None:
-    with pytest.raises(ConfigError, match=r"rocksdb\.level0_file.*options_file sets it"):
-        RocksOptions(options_file=options_file, level0_files=4)
-    RocksOptions(options_file=options_file, block_cache_bytes=8 << 20)

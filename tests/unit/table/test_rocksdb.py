@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
-from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, StoreFullError
+from tidelog.errors import CorruptObjectError, InvariantError, StoreFullError
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.rocksdb import RocksTable, RocksTableFactory
 from tidelog.table.rocksdb_options import MANIFEST_BYTES
@@ -77,43 +77,11 @@ def test_a_damaged_block_fails_every_way_to_read_it(
         list(restored.columns(1000))
 
 
-def test_create_refuses_a_directory_that_holds_a_table(
-    table: RocksTable, factory: RocksTableFactory, tmp_path: Path
-) -> None:
-    table.close()
-    with pytest.raises(ConfigError, match="live"):
-        factory.create(tmp_path / "live")
-
-
-def test_a_closed_table_refuses_every_call(table: RocksTable, tmp_path: Path) -> None:
-    table.close()
-    for call in (
-        lambda: table.get(b"key"),
-        lambda: table.get_many([b"key"]),
-        lambda: table.write([b"key"], [b"value"]),
-        lambda: table.scan(b"", None),
-        table.prepare_snapshot,
-        lambda: table.snapshot(tmp_path / "snapshot"),
-        table.size_bytes,
-    ):
-        with pytest.raises(InvariantError, match="closed"):
-            call()
-
-
 def test_an_unsorted_bulk_load_is_refused_and_changes_nothing(table: RocksTable) -> None:
     keys = [b"%06d" % number for number in range(100_000)]
     with pytest.raises(InvariantError, match="ascending"):
         table.load(keys[::-1], keys)
     assert list(table.scan(b"", None)) == []
-
-
-def test_tables_of_one_factory_do_not_share_rows(
-    factory: RocksTableFactory, tmp_path: Path
-) -> None:
-    first, second = factory.create(tmp_path / "first"), factory.create(tmp_path / "second")
-    put(first, {b"key": b"first"})
-    put(second, {b"key": b"second"})
-    assert first.get(b"key") == b"first"
 
 
 class TestMemoryTable(TableConformance):

@@ -8,22 +8,18 @@ import asyncio
 import pytest
 
 from tests.support import pipelines
-from tests.support.clock import VirtualClock
 from tests.support.damage import (
     Damage,
-    a_descriptor,
-    a_table_file,
     checkpoint_in,
     damaged,
     flipped,
-    missing,
     of_a_newer_release,
     truncated,
 )
-from tests.support.jobs import contents, filled, store_of
+from tests.support.jobs import contents, filled
 from tests.support.pipelines import Outside, words
-from tests.support.watching import Counting, document_of
-from tidelog import CorruptObjectError, JobRunner, ObjectNotFoundError, Savepoint
+from tests.support.watching import document_of
+from tidelog import JobRunner, Savepoint
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.checkpoint.sizes import checkpoint_sizes
 from tidelog.ids import Slot
@@ -31,7 +27,6 @@ from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
 from tidelog.ui.document import Document
-from tidelog.ui.read import StoreReader
 
 
 @pytest.fixture(scope="module")
@@ -66,21 +61,6 @@ def test_a_checkpoint_opens_to_its_operators_and_subtasks(document: Document) ->
             assert row.materialized_bytes == (ref.table_bytes if ref is not None else 0)
             assert row.log_bytes == sum(piece.length for piece in state.log)
             assert row.descriptor == (ref.descriptor if ref is not None else None)
-
-
-def test_points_have_the_sizes_of_the_checkpoints(document: Document) -> None:
-    entries = [checkpoint_in(filled(), slot) for slot in (7, 8, 9)]
-    for point, entry in zip(document.checkpoints, entries, strict=True):
-        sizes = checkpoint_sizes(entry, None, lambda _: {})
-        assert (point["slot"], point["created_ms"]) == (entry.slot, entry.created_ms)
-        assert point["sizes"]["log_full_bytes"] == sizes.log_full_bytes
-        assert point["sizes"]["materialized_full_bytes"] == sizes.materialized_full_bytes
-        assert point["manifest_bytes"] == len(filled()[checkpoint(entry.slot)])
-        assert point["stored"] and point["contents"]["start_delay_s"] >= 0
-    new = [point["sizes"].get("log_incremental_bytes") for point in document.checkpoints]
-    assert new[0] is None  # Nothing is known before the first.
-    for size, point in zip(new[1:], document.checkpoints[1:], strict=True):
-        assert size is not None and size <= point["sizes"]["log_full_bytes"]
 
 
 def test_a_restore_reads_what_the_page_says() -> None:
@@ -143,35 +123,6 @@ def test_a_damaged_slot_has_its_place_and_its_action(slot: int, damage: Damage) 
     assert document.restore is not None and document.restore.slot == (9 if slot == 7 else 8)
 
 
-@pytest.mark.parametrize("damage", [truncated, flipped, missing])
-def test_a_damaged_descriptor_makes_its_checkpoints_unusable_and_hides_nothing(
-    damage: Damage,
-) -> None:
-    name, _ = a_descriptor(filled(), 9)
-    document = document_of(damaged(filled(), name, damage))
-    [problem] = [each for each in document.problems if each.where == name]
-    assert 9 in problem.unusable and problem.action
-    shown = {slot.slot: slot for slot in document.slots}
-    assert shown[9].restorable is False and shown[9].operators and shown[9].problem
-    assert document.restore is not None and document.restore.possible is False
-
-
-def test_a_missing_table_file_is_a_problem() -> None:
-    name = a_table_file(filled(), 9)
-    [problem] = document_of(damaged(filled(), name, missing)).problems
-    assert (problem.where, problem.found) == (name, "no such object") and 9 in problem.unusable
-
-
-def test_a_store_without_a_checkpoint_is_shown() -> None:
-    damaged_alone = document_of({checkpoint(Slot(0)): b"{}", checkpoint(Slot(1)): b"x"})
-    assert [slot.kind for slot in damaged_alone.slots] == ["unreadable", "unreadable"]
-    assert damaged_alone.job is None and len(damaged_alone.problems) >= 2
-    start_alone = document_of({checkpoint(Slot(4)): filled()[checkpoint(Slot(4))]})
-    assert start_alone.job == "every-kind" and start_alone.started_ms is not None
-    for document in (damaged_alone, start_alone):
-        assert (document.restore, document.checkpoints) == (None, ())
-
-
 def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:
     entry = checkpoint_in(filled(), 8)
     fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
@@ -184,71 +135,3 @@ def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:
     # What the next checkpoint adds is counted from the one before the savepoint.
     sizes = checkpoint_sizes(checkpoint_in(filled(), 9), checkpoint_in(filled(), 7), lambda _: {})
     assert points[9]["sizes"]["log_incremental_bytes"] == sizes.log_incremental_bytes
-
-
-OBJECTS = filled()
-DESCRIPTORS = {
-    state.materialization.descriptor
-    for slot in (7, 8, 9)
-    for _, state in checkpoint_in(OBJECTS, slot).subtasks()
-    if state.materialization is not None
-}
-
-
-async def test_what_was_read_once_is_not_read_again() -> None:
-    store = Counting(store_of(OBJECTS))
-    reader = StoreReader(store, VirtualClock(auto=False))
-    first = await reader.read(objects=True)
-    # Four slots, their descriptors; lists of the slots and of each kind of object.
-    assert store.taken() == {"get": 4 + len(DESCRIPTORS), "list": 4}
-    again = await reader.read(objects=False)
-    assert store.taken() == {"list": 1}
-    assert again.inventory == first.inventory and again.findings == ()
-
-
-async def test_a_new_slot_costs_one_read_and_one_that_was_dropped_is_gone() -> None:
-    objects = dict(OBJECTS)
-    newest = objects.pop(checkpoint(Slot(9)))
-    store = Counting(store_of(objects))
-    reader = StoreReader(store, VirtualClock(auto=False))
-    assert list((await reader.read(objects=True)).slots.checkpoints) == [7, 8]
-    store.taken()
-    await store.inner.put(checkpoint(Slot(9)), newest)
-    await store.inner.delete(checkpoint(Slot(7)))
-    assert list((await reader.read(objects=False)).slots.checkpoints) == [8, 9]
-    assert store.taken() == {"get": 1, "list": 1}
-
-
-async def test_a_damaged_slot_and_descriptor_are_kept_as_errors_and_tried_again() -> None:
-    name, _ = a_descriptor(OBJECTS, 9)
-    objects = damaged(damaged(OBJECTS, checkpoint(Slot(8)), flipped), name, flipped)
-    store = Counting(store_of(objects))
-    reader = StoreReader(store, VirtualClock(auto=False))
-    view = await reader.read(objects=True)
-    assert isinstance(view.slots.unreadable[Slot(8)], CorruptObjectError)
-    assert isinstance(view.inventory.unreadable[name], CorruptObjectError)
-    assert {finding.where for finding in view.findings} == {checkpoint(Slot(8)), name}
-    store.taken()
-    for damaged_name in (checkpoint(Slot(8)), name):
-        await store.inner.put(damaged_name, OBJECTS[damaged_name])
-    mended = await reader.read(objects=True)
-    assert store.taken() == {"get": 2, "list": 4}
-    assert not mended.slots.unreadable and not mended.inventory.unreadable
-    assert mended.findings == ()
-
-
-async def test_a_missing_object_is_found_and_forgotten_with_the_checkpoint_that_needs_it() -> None:
-    name, _ = a_descriptor(OBJECTS, 9)
-    store = store_of(damaged(OBJECTS, name, missing))
-    reader = StoreReader(store, VirtualClock(auto=False))
-    [finding] = (await reader.read(objects=True)).findings
-    assert finding.where == name
-    for slot in finding.unusable:
-        await store.delete(checkpoint(Slot(slot)))
-    assert (await reader.read(objects=False)).findings == ()
-
-
-def test_a_store_without_slots_is_an_error() -> None:
-    reader = StoreReader(MemoryStore(), VirtualClock(auto=False))
-    with pytest.raises(ObjectNotFoundError, match="check the URL"):
-        asyncio.run(reader.read(objects=True))

@@ -7,15 +7,14 @@ import asyncio
 from typing import Any
 
 import msgspec
-import pytest
 
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import config, every_kind, filled, virtual_effects
 from tests.support.watching import done
-from tidelog import ControlError, JobRunner, status_of
+from tidelog import JobRunner, status_of
 from tidelog.ids import Slot
 from tidelog.storage.memory import MemoryStore
-from tidelog.ui.history import Downsampled, SeenCheckpoints, SeenMaterializations
+from tidelog.ui.history import SeenCheckpoints
 from tidelog.ui.live import LivePart, Sample, completed_points, live_part, new_tables, status_in
 
 DONE = done({"job": "j"})
@@ -47,35 +46,6 @@ def test_rates_are_those_between_two_looks_over_all_subtasks() -> None:
         "late_per_s": [None, 1.5],
         "behind_s": [None, None],
     }
-
-
-@pytest.mark.parametrize(
-    "later",
-    [
-        sample(12, operator(records_in=500), generation=2),
-        sample(12, operator(records_in=99)),
-        sample(12, {"id": "other", "records_in": 500}),
-        sample(10, operator(records_in=500)),
-    ],
-    ids=["another incarnation", "a counter went back", "it is gone", "no time passed"],
-)
-def test_there_is_no_rate_where_there_is_nothing_to_go_by(later: Sample) -> None:
-    found = part(sample(10, operator(records_in=100)), later)
-    assert found.operators[0]["records_per_s"] == [None, None]
-    assert found.now[0]["records_per_s"] is None
-
-
-def test_event_time_is_behind_the_clock_unless_it_has_not_begun_or_is_over() -> None:
-    marks = [None, 9_000, -(1 << 63), (1 << 63) - 1]
-    [series] = part(*(sample(10, operator(watermark_ms=mark)) for mark in marks)).operators
-    assert series["behind_s"] == [None, 1.0, None, None]
-
-
-def test_tables_of_a_job_that_restores_are_not_known_to_be_empty() -> None:
-    figures = {"state": {"table_bytes": 0}, "memory": {"used_bytes": 7}}
-    looks = [sample(at, phase=p, **figures) for at, p in enumerate(("restoring", "running"))]
-    series = part(*looks).series
-    assert series["table_bytes"] == [None, 0] and series["memory_bytes"] == [7, 7]
 
 
 def test_now_is_what_became_of_the_last_look_by_subtask() -> None:
@@ -117,44 +87,8 @@ def test_a_real_status_has_every_figure_of_the_charts() -> None:
     ]
 
 
-def test_what_another_release_adds_passes_through_and_what_it_lacks_is_not_known() -> None:
-    status = {"job": "j", "operators": [{"id": "a", "new": 1, "tasks": [{"subtask": 0, "n": 2}]}]}
-    look = Sample(0, status_in(done(status)))
-    found = live_part(done(status), [look], [look.to_keep()])
-    assert found.status == status
-    assert found.now[0]["tasks"][0]["n"] == 2
-    assert found.series["log_bytes"] == [None] and found.operators[0]["behind_s"] == [None]
-    told = done(status, ({"slot": 3, "new": 1}, {"no": "slot"}, "x"))
-    assert completed_points(told) == [{"slot": 3, "new": 1}] and new_tables(told) == []
-
-
-@pytest.mark.parametrize("status", [{}, {"job": "j", "operators": "many"}])
-def test_an_answer_that_makes_no_sense_is_an_error(status: dict[str, Any]) -> None:
-    with pytest.raises(ControlError, match="use the release of tidelog that the job runs"):
-        status_in(done(status))
-
-
-def test_a_long_list_keeps_its_first_item_and_even_distances() -> None:
-    samples: Downsampled[int] = Downsampled(limit=8)
-    for number in range(9):
-        samples.add(number)
-    assert samples.all() == [0, 2, 4, 6, 8]
-    for number in range(9, 1001):
-        samples.add(number)
-    assert samples.all() == list(range(0, 1001, 128))
-
-
 def point(slot: int, **changes: Any) -> dict[str, Any]:
     return {"slot": slot, "checkpoint_id": slot, **changes}
-
-
-def test_a_checkpoint_that_says_where_its_time_went_replaces_one_that_does_not() -> None:
-    told = point(3, phases={"durable_s": 1})
-    for order in ([told, point(3)], [point(3), told]):
-        seen = SeenCheckpoints()
-        for each in order:
-            seen.add([each])
-        assert seen.all({}) == [{**told, "stored": False}]
 
 
 def test_checkpoints_are_told_apart_marked_and_forgotten() -> None:
@@ -165,42 +99,3 @@ def test_checkpoints_are_told_apart_marked_and_forgotten() -> None:
     seen.add([point(9, checkpoint_id=number)])
     found = [(each["checkpoint_id"], each["stored"]) for each in seen.all(stored)]
     assert found == [(number, True), (9, False), (number + 100, False)]
-
-
-def tables(slot: int) -> dict[tuple[str, int, int], int]:
-    """The tables that a checkpoint names, and when it was completed."""
-    entry = checkpoint_in(filled(), slot)
-    return {
-        (operator.id, state.index, state.materialization.upto): entry.created_ms
-        for operator, state in entry.subtasks()
-        if state.materialization is not None
-    }
-
-
-def test_an_upload_is_dated_by_the_first_checkpoint_that_names_it() -> None:
-    seen = SeenMaterializations()
-    seen.add({Slot(7): checkpoint_in(filled(), 7)})
-    assert seen.all() == []  # They may be older than the checkpoint.
-    seen.add({Slot(slot): checkpoint_in(filled(), slot) for slot in (7, 8, 9)})
-    dated = {(e["operator"], e["subtask"], e["upto"]): e["at_ms"] for e in seen.all()}
-    first = tables(9) | tables(8)
-    assert dated and dated == {key: at for key, at in first.items() if key not in tables(7)}
-
-
-def test_what_the_job_tells_of_an_upload_counts() -> None:
-    seen = SeenMaterializations()
-    seen.add({Slot(9): checkpoint_in(filled(), 9)})
-    operator, subtask, upto = next(iter(tables(9)))
-    event = {"operator": operator, "subtask": subtask, "upto": upto, "at_ms": 7, "table_bytes": 1}
-    seen.add_events([event])
-    assert seen.all() == [event]
-
-
-def test_what_the_job_told_before_its_restart_stays_and_the_oldest_goes() -> None:
-    uploads = [{"operator": "count", "subtask": 0, "at_ms": at, "upto": at} for at in range(1, 6)]
-    seen = SeenMaterializations(limit=3)
-    seen.add_events(uploads[:2])
-    seen.add_events(uploads[2:3])
-    assert seen.all() == uploads[:3]
-    seen.add_events(uploads[3:])
-    assert seen.all() == uploads[2:]

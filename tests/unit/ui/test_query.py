@@ -4,17 +4,12 @@ import asyncio
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.support.cli import lay_out, tidelog
 from tests.support.clock import VirtualClock
-from tests.support.jobs import filled, store_of
-from tests.support.watching import Counting
+from tests.support.jobs import store_of
 from tests.unit.spark.synthetic import Synthetic
-from tidelog.errors import ObjectNotFoundError
 from tidelog.ui.document import Document, QueryPart
-from tidelog.ui.query import ON_DEMAND_S, READ_S, QueryWatcher, watcher_of
-from tidelog.ui.watch import Watcher
+from tidelog.ui.query import QueryWatcher
 
 METADATA = b'{"id":"3f43980e-0a67-46ab-88dc-4b831f39a269"}'
 
@@ -72,29 +67,6 @@ def test_every_state_store_is_shown_with_what_a_restart_replays() -> None:
         assert store.changelogs == 13
 
 
-def test_changelogs_that_are_files_are_counted_too() -> None:
-    made = Synthetic(stores=("left", "right")).stock(4)
-    query = query_of(made.objects)
-    assert [batch.files for batch in query.batches] == [4] * 4
-    assert {store.name for store in query.stores} == {"left", "right"}
-    stored = sum(len(content) for content in made.model.values())
-    assert sum(store.replay_bytes for store in query.stores) == stored
-    assert {store.snapshot_version for store in query.stores} == {None}
-
-
-def test_the_query_and_the_log_are_named() -> None:
-    made = checkpoint()
-    document = document_of(made.objects)
-    assert document.job == "Spark query 3f43980e-0a67-46ab-88dc-4b831f39a269"
-    assert document.problems == () and document.notices == ()
-    query = query_of(made.objects)
-    assert query.log.segments == len(made.segments())
-    assert query.log.bytes == sum(len(made.objects[name]) for name in made.segments())
-    assert (query.log.roll_ups, query.log.orphan_segments) == (1, 0)
-    del made.objects["metadata"]
-    assert document_of(made.objects).job == "Spark query"
-
-
 def test_what_is_lost_is_a_problem_and_what_is_doubtful_a_notice() -> None:
     made = checkpoint().failed_attempt()
     assert "segments" in document_of(made.objects).notices[0]
@@ -103,42 +75,6 @@ def test_what_is_lost_is_a_problem_and_what_is_doubtful_a_notice() -> None:
     [problem, *_] = document_of(made.objects).problems
     assert gone in problem.found or "is nowhere" in problem.found
     assert problem.action
-
-
-async def test_it_is_read_as_often_as_the_pace_allows_and_stays_when_it_is_gone() -> None:
-    inner = store_of(checkpoint().objects)
-    made, clock = checkpoint(), VirtualClock(auto=False)
-    store = Counting(inner)
-    watcher = QueryWatcher(store, clock)  # type: ignore[arg-type]
-    await watcher.document()
-    assert store.taken()["get"] >= len(made.documents)
-    await clock.advance(READ_S - 1)
-    await watcher.document()
-    assert store.taken() == {}
-    await watcher.document(on_demand=True)
-    assert store.taken() != {}
-    await clock.advance(ON_DEMAND_S / 2)
-    await watcher.document(on_demand=True)
-    assert store.taken() == {}
-    for name in made.objects:
-        await inner.delete(name)
-    await clock.advance(READ_S)
-    document = await watcher.document()
-    assert "could not be read again" in document.notices[0]
-    assert document.query is not None and len(document.query.batches) == 13
-
-
-def test_a_place_is_followed_as_what_it_holds() -> None:
-    clock = VirtualClock(auto=False)
-
-    def follower(objects: dict[str, bytes]) -> Watcher | QueryWatcher:
-        return asyncio.run(watcher_of(store_of(objects), clock))
-
-    assert isinstance(follower(checkpoint().objects), QueryWatcher)
-    assert isinstance(follower(dict(filled())), Watcher)
-    nothing = follower({})
-    with pytest.raises(ObjectNotFoundError):
-        asyncio.run(nothing.document())
 
 
 def test_a_report_is_written_of_a_checkpoint_and_says_what_is_damaged(tmp_path: Path) -> None:
@@ -152,10 +88,3 @@ def test_a_report_is_written_of_a_checkpoint_and_says_what_is_damaged(tmp_path: 
     (path / made.segments()[-1]).unlink()
     result = tidelog("report", path, "--output", str(file))
     assert result.exit_code == 1 and "tidelog spark doctor" in result.stdout
-
-
-@pytest.mark.parametrize("metadata", [b'{"id":"\xff"}', b"", b"[]", b"{"])
-def test_a_query_whose_metadata_is_damaged_is_shown_without_its_id(metadata: bytes) -> None:
-    made = checkpoint()
-    made.objects["metadata"] = metadata
-    assert query_of(made.objects).id is None

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.depth import more_in_depth
-from tidelog.errors import ConfigError, StoreUnreachableError
+from tidelog.errors import StoreUnreachableError
 from tidelog.ui.server import PageServer, page_server
 
 STRANGE = (b"//[", b"http://[", b"http://[/?now", b"/%00", b"*", b"?now")
@@ -163,12 +163,3 @@ def test_an_error_is_an_answer_with_what_to_do_and_a_defect_shows_on_standard_er
     with pytest.raises(http.client.RemoteDisconnected):
         asked(server, "/document.json")
     assert "KeyError: 'a defect'" in capfd.readouterr().err
-
-
-def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(server: PageServer) -> None:
-    taken = server.server_port
-    with (
-        pytest.raises(ConfigError, match=f"port {taken}; expected a free port.*--port"),
-        page_server(taken, PAGE, POLICY, document),
-    ):
-        raise AssertionError("it was served")

@@ -1,18 +1,16 @@
 """The page follows a store and its job, and says what it cannot know."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.jobs import filled, store_of
-from tests.support.watching import Counting, MadeUpJob, done, watcher
+from tests.support.watching import MadeUpJob, done, watcher
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
     ControlError,
-    StoreUnreachableError,
     TidelogError,
 )
 from tidelog.ids import Slot
@@ -55,33 +53,6 @@ def completed(slot: int, **changes: Any) -> dict[str, Any]:
         "new_tables": [{"operator": "process", "subtask": 1, "table_bytes": 9, "upto": slot}],
         **changes,
     }
-
-
-async def test_the_store_is_read_as_often_as_the_pace_allows() -> None:
-    store = Counting(store_of(OBJECTS))
-    clock, job = VirtualClock(auto=False), MadeUpJob()
-    watching = watcher(store, job, clock)
-
-    async def lists_after(seconds: float, *, on_demand: bool = False) -> int:
-        store.taken()
-        clock.spend(seconds)
-        await watching.document(on_demand=on_demand)
-        return store.taken().get("list", 0)
-
-    assert await lists_after(0) == 4
-    assert await lists_after(29.9) == 0
-    assert await lists_after(0.2) == 1  # Without a job every 30 s.
-    assert await lists_after(1.9, on_demand=True) == 0
-    assert await lists_after(0.2, on_demand=True) == 1
-    assert await lists_after(30) == 4  # All objects after a minute.
-    job.answer = done(STATUS)
-    await watching.look_at_job()
-    assert await lists_after(9.9) == 0
-    assert await lists_after(0.2) == 1  # With a job every 10 s.
-    for number in range(2500):  # Of a large store objects are listed less often.
-        await store.inner.put(f"segments/00000004-x-{number:010}.seg", b"x")
-    assert await lists_after(60) == 4
-    assert (await lists_after(170), await lists_after(31)) == (1, 4)
 
 
 async def test_a_running_job_is_live_and_its_checkpoints_are_on_the_charts() -> None:
@@ -152,50 +123,3 @@ async def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
     assert document.live is None and document.slots
     [notice] = document.notices
     assert said in notice
-
-
-async def test_a_store_that_is_gone_stays_on_the_page_with_the_reason() -> None:
-    store = store_of(OBJECTS)
-    clock = VirtualClock(auto=False)
-    watching = watcher(store, None, clock)
-    before = await watching.document()
-
-    def gone(*_: object, **__: object) -> Any:
-        raise StoreUnreachableError("store memory://", found="no answer", action="wait for it")
-
-    whole, store.list = store.list, gone  # type: ignore[method-assign]
-    clock.spend(31)
-    document = await watching.document()
-    assert document.slots == before.slots
-    [problem] = document.problems
-    assert (problem.where, problem.action) == ("store memory://", "wait for it")
-    store.list = whole  # type: ignore[method-assign]
-    clock.spend(31)
-    assert (await watching.document()).problems == ()
-
-
-async def test_a_checkpoint_that_the_store_dropped_stays_on_the_charts() -> None:
-    store = store_of(OBJECTS)
-    clock = VirtualClock(auto=False)
-    watching = watcher(store, None, clock)
-    await watching.document()
-    await store.delete(checkpoint(Slot(7)))
-    clock.spend(31)
-    document = await watching.document()
-    points = [(point["slot"], point["stored"]) for point in document.checkpoints]
-    assert points == [(7, False), (8, True), (9, True)]
-    assert [slot.slot for slot in document.slots] == [9, 8, 4]
-
-
-async def test_it_follows_the_job_until_it_is_cancelled() -> None:
-    store = store_of(OBJECTS)
-    clock = VirtualClock(auto=False)
-    watching = watcher(store, MadeUpJob(done(STATUS)), clock)
-    following = asyncio.ensure_future(watching.follow())
-    await clock.advance(10)
-    following.cancel()
-    await asyncio.gather(following, return_exceptions=True)
-    document = await watching.document()
-    assert document.live is not None
-    moments = document.live.series["at_ms"]
-    assert [at - moments[0] for at in moments] == [0, 2000, 4000, 6000, 8000, 10_000]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tests.support.faulty_store import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import config, contents, run, store_of, virtual_effects, word_count
 from tidelog import Checkpoint, Job, JobRunner
 from tidelog.checkpoint.manifest import (

@@ -1,9 +1,6 @@
 """`tidelog verify` on stores in directories: its table, its JSON, its exit code."""
 
 import json
-import os
-import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
-from tests.support.damage import damaged, flipped, last_segment, missing
+from tests.support.damage import damaged, last_segment, missing
 from tests.support.jobs import filled
 from tests.unit.cli.test_cli_contract import keys
 from tests.unit.verify.query.spark_store import SparkStore
@@ -49,16 +46,6 @@ def test_a_sound_store_passes_and_is_not_written_to(store: Path) -> None:
     assert files(store) == filled()
 
 
-def test_the_table_names_what_is_sound_and_what_was_not_checked(store: Path) -> None:
-    shown = tidelog("verify", store, "--engine", "local")
-    assert shown.exit_code == 0
-    assert re.search(r"^   9  sound +4 +\d+ +\d+  \d of 4$", shown.stdout, re.MULTILINE)
-    assert re.search(r"^not checked in two ways: .+: .*process-0", shown.stdout, re.MULTILINE)
-    assert shown.stdout.endswith(
-        "passed: 3 of 3 checkpoints are sound; the newest is 9; 0 problems\n"
-    )
-
-
 def test_damage_is_shown_with_object_partition_checkpoints_and_what_still_works(
     tmp_path: Path,
 ) -> None:
@@ -78,16 +65,6 @@ def test_damage_is_shown_with_object_partition_checkpoints_and_what_still_works(
         "  next: bring the object back from a backup, or look for a sound checkpoint among the "
         f"others: `tidelog verify {hurt}`, without --slot" in shown.stdout.replace("file://", "")
     )
-
-
-def test_damage_that_costs_nothing_fails_the_verification_too(tmp_path: Path) -> None:
-    start = "checkpoints/00000004.json"
-    code, document = verify(lay_out(tmp_path, damaged(filled(), start, flipped)))
-    (problem,) = document["problems"]
-    assert code == 1 and problem["where"] == start
-    assert problem["unusable"] == problem["doubtful"] == []
-    assert "every checkpoint works without it" in problem["action"]
-    assert {c["verdict"] for c in document["checkpoints"]} == {"sound"}
 
 
 def test_a_checkpoint_of_a_query_is_known_by_what_lies_there(tmp_path: Path) -> None:
@@ -116,25 +93,6 @@ def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
         assert f"`{verdict}`" in SECTION
 
 
-@pytest.mark.parametrize("slot", ["new", "-1", "1.5"])
-def test_a_slot_is_a_number_latest_or_all(slot: str) -> None:
-    result = tidelog("verify", "x", "--slot", slot)
-    assert result.exit_code == 2 and "'latest'" in result.stderr
-
-
-def test_a_directory_that_cannot_be_written_to_exits_with_2(store: Path) -> None:
-    result = tidelog("verify", store, "--engine", "local", "--work-dir", "/no/such/place")
-    assert result.exit_code == 2 and "choose another --work-dir" in result.stderr
-    assert result.stdout == ""
-
-
-def test_a_place_with_nothing_in_it_is_an_error(tmp_path: Path) -> None:
-    result = tidelog("verify", tmp_path / "typo", "--engine", "local")
-    assert result.exit_code == 1
-    assert "Next: check the URL" in result.stderr and result.stdout == ""
-    assert not (tmp_path / "typo").exists()
-
-
 def test_without_pyspark_the_error_says_what_else_works(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,20 +102,3 @@ def test_without_pyspark_the_error_says_what_else_works(
     result = tidelog("verify", store, "--engine", "spark")
     assert result.exit_code == 2 and "pip install" in result.stderr
     assert "--engine local" in result.stderr
-
-
-@pytest.mark.parametrize("command", ["verify", "overhead"])
-def test_without_spark_nothing_of_it_is_imported(command: str, store: Path, tmp_path: Path) -> None:
-    script = (
-        "import sys\n"
-        "from click.testing import CliRunner\n"
-        "from tidelog.cli import main\n"
-        f"ran = CliRunner().invoke(main, [{command!r}, {str(store)!r}, '--engine', 'local'])\n"
-        "assert ran.exit_code in (0, 1) and ran.stdout, ran.output\n"
-        "print(sorted({'pyspark', 'py4j', 'pandas', 'pyarrow', 'numpy'} & set(sys.modules)))\n"
-    )
-    environment = os.environ | {"TIDELOG_CACHE": str(tmp_path / "cache")}
-    run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, env=environment
-    )
-    assert run.stdout.decode().strip() == "[]"

@@ -7,11 +7,9 @@ import msgspec
 import pytest
 
 from tests.support.damage import (
-    a_descriptor,
     damaged,
     flipped,
     missing,
-    of_a_newer_release,
     truncated,
 )
 from tests.support.jobs import filled
@@ -152,16 +150,6 @@ def test_objects_that_are_swapped_are_found(prefix: str) -> None:
         assert sound >= ALL - touched
 
 
-@pytest.mark.parametrize("slot", [6, 7, 8])
-def test_a_slot_with_an_older_manifest_in_it_is_found(slot: int) -> None:
-    objects = {**small(), f"checkpoints/{slot:08d}.json": small()["checkpoints/00000005.json"]}
-    report = verified(objects)
-    assert verdicts(report) == {n: "unusable" if n == slot else "sound" for n in ALL}
-    (problem,) = report.problems
-    assert problem.expected == f"the manifest of slot {slot}"
-    assert problem.found == "that of slot 5"
-
-
 def test_a_manifest_put_back_under_its_own_number_has_too_few_changes() -> None:
     older = decode_entry(small()["checkpoints/00000005.json"], "")
     rewound = with_manifest(
@@ -173,12 +161,6 @@ def test_a_manifest_put_back_under_its_own_number_has_too_few_changes() -> None:
     assert verdicts(report) == {5: "sound", 6: "sound", 7: "sound", 8: "doubtful"}
     assert {problem.check for problem in report.problems} == {"order"}
     assert all("as slot 7 has" in problem.expected for problem in report.problems)
-
-
-def test_a_manifest_of_a_newer_release_is_refused_not_called_damaged() -> None:
-    name = "checkpoints/00000008.json"
-    (problem,) = verified(damaged(small(), name, of_a_newer_release)).problems
-    assert problem.newer_format and problem.unusable == (8,)
 
 
 def test_a_range_that_belongs_to_another_partition_is_found() -> None:
@@ -221,12 +203,3 @@ def test_a_missing_change_below_a_checkpoint_is_found() -> None:
 
     (problem,) = verified(with_manifest(tiny(), 2, shortened)).problems
     assert problem.check == "log" and problem.unusable == (2,)
-
-
-def test_several_damages_are_all_named() -> None:
-    objects = small()
-    descriptor, _ = a_descriptor(objects, 8)
-    segment = max(name for name in objects if name.startswith(object_names.SEGMENTS))
-    start = "checkpoints/00000000.json"
-    hurt = damaged(damaged(damaged(objects, segment, missing), descriptor, flipped), start, missing)
-    assert {problem.where for problem in verified(hurt).problems} == {segment, descriptor, start}

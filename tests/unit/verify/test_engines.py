@@ -10,8 +10,8 @@ from tests.support.cli import files, lay_out
 from tests.support.damage import damaged, flipped
 from tests.support.jobs import virtual_effects
 from tests.unit.verify.stores import small, verdicts, verified
-from tidelog import AccessDeniedError, ConfigError, Effects, StorageError, open_store
-from tidelog.engines import LocalEngine, WorkerConfig, Workspace, work
+from tidelog import AccessDeniedError, Effects, open_store
+from tidelog.engines import LocalEngine, WorkerConfig, Workspace
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.report import VerifyReport
 from tidelog.verify.results import UnitResult
@@ -58,28 +58,3 @@ def test_an_error_in_another_process_is_raised_as_it_was() -> None:
     engine = LocalEngine(MemoryStore(), effects, WorkerConfig("memory://engines"), jobs=2)
     with pytest.raises(AccessDeniedError, match="set credentials"):
         asyncio.run(engine.run([Failing(), Failing()], lambda done, total: None))
-
-
-def test_a_worker_returns_an_error_instead_of_raising_it() -> None:
-    found = work(Failing(), WorkerConfig("memory://engines"))
-    assert isinstance(found, AccessDeniedError) and isinstance(found, StorageError)
-    found = work(Failing(), WorkerConfig("memory://engines", directory="/no/such/directory"))
-    assert isinstance(found, ConfigError) and "--work-dir" in found.action
-
-
-def test_progress_is_reported_after_every_unit() -> None:
-    effects, store = virtual_effects(), MemoryStore()
-    seen: list[tuple[int, int]] = []
-
-    @dataclass(frozen=True)
-    class Nothing:
-        weight: int = 0
-
-        async def run(self, workspace: Workspace) -> UnitResult:
-            assert list(workspace.directory.iterdir()) == []
-            return UnitResult()
-
-    engine = LocalEngine(store, effects, WorkerConfig(store.url))
-    units = [Nothing(), Nothing(), Nothing()]
-    asyncio.run(engine.run(units, lambda done, total: seen.append((done, total))))
-    assert seen == [(1, 3), (2, 3), (3, 3)]

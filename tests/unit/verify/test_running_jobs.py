@@ -7,21 +7,17 @@ Checkpoints with in-flight data: every reader knows what their segments hold bes
 
 import asyncio
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.cli import lay_out
 from tests.support.clock import VirtualClock
 from tests.support.damage import damaged, missing
-from tests.support.faulty_store import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of, virtual_effects
 from tests.support.pipelines import Outside, words
 from tests.support.pressure import keyed_job, numbered, pressed, run_pressed
-from tests.unit.cost.measured.measuring import measured
 from tests.unit.runtime.test_changed_types import run, stopped
-from tests.unit.spark.source.reading import read
 from tests.unit.verify.stores import (
     Objects,
     needed_by,
@@ -73,12 +69,6 @@ def test_checkpoints_that_are_dropped_meanwhile_are_gone_and_no_problem(
     expected = {n: "gone" if n in dropped else "sound" for n in range(OLDEST, NEWEST + 1)}
     assert verdicts(report) == expected
     assert not {n for _, _, at in report.unchecked for n in at} & set(dropped)
-
-
-def test_nothing_is_passed_when_every_checkpoint_is_gone() -> None:
-    report = report_while_dropping(5, 6, 7, 8)
-    assert set(verdicts(report).values()) == {"gone"}
-    assert report.problems == () and not report.passed
 
 
 class Restarting(MemoryStore):
@@ -173,19 +163,3 @@ def test_lost_in_flight_data_costs_the_checkpoints_that_need_it() -> None:
     unusable = {slot for slot, verdict in verdicts(report).items() if verdict == "unusable"}
     assert unusable >= set(slots)
     assert all(problem.partitions for problem in report.problems)
-
-
-@pytest.mark.parametrize("inline_bytes", [0, 20_000])
-def test_the_view_of_blocks_shows_them_with_who_needs_them(
-    inline_bytes: int, tmp_path: Path
-) -> None:
-    rows = read(lay_out(tmp_path, pressured(inline_bytes)), view="blocks")
-    in_flight = [row for row in rows if row["kind"] == "in-flight"]
-    assert in_flight and any(row["referenced_by"] for row in in_flight)
-    where = {row["object"].partition("/")[0] for row in in_flight}
-    assert where == ({"segments"} if inline_bytes == 0 else {"checkpoints"})
-
-
-def test_the_overhead_of_the_log_leaves_them_out() -> None:
-    report = measured(pressured(0))
-    assert {operator.id for operator in report.operators} >= {"source"}

@@ -9,33 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.cli import lay_out, tidelog
-from tests.support.jobs import config, contents, every_kind, store_of, virtual_effects
-from tests.support.pipelines import Outside, effects, word_count, words
-from tests.support.pipelines import config as quiet_config
-from tests.unit.cost.measured.measuring import measured
-from tests.unit.spark.source.reading import read
+from tests.support.jobs import config, contents, every_kind, virtual_effects
 from tests.unit.verify.stores import Objects, verdicts, verified
 from tidelog import JobRunner, MaterializeConfig
-from tidelog.catalog.audit import audit
-from tidelog.cost.measured.history import read_history
 from tidelog.storage.memory import MemoryStore
-
-
-@cache
-def saved(form: Any, changelog: bool, parallelism: int) -> Objects:
-    """A job that took a savepoint after nine seconds, and all of its checkpoints."""
-
-    async def run() -> MemoryStore:
-        store, world = MemoryStore(), effects()
-        settings = quiet_config(changelog=changelog, parallelism=parallelism, retain=20)
-        runner = JobRunner(word_count(words(length=60), Outside()), store, settings, world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        await runner.savepoint("mine", form)
-        await running
-        return store
-
-    return contents(asyncio.run(run()))
 
 
 @cache
@@ -71,17 +48,6 @@ def slots(store: Path) -> list[dict[str, Any]]:
         tidelog("checkpoints", "list", store, "--json").stdout
     )["slots"]
     return listed
-
-
-@pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("changelog", [True, False])
-@pytest.mark.parametrize("form", ["native", "canonical"])
-def test_a_savepoint_verifies_and_contradicts_nothing(
-    form: str, changelog: bool, parallelism: int
-) -> None:
-    objects = saved(form, changelog, parallelism)
-    assert_sound(objects)
-    assert asyncio.run(audit(store_of(objects), deep=True)).problems == ()
 
 
 def test_savepoints_and_every_checkpoint_around_them_are_sound(store: Path) -> None:
@@ -133,23 +99,3 @@ def test_a_checkpoint_and_the_newest_slot_are_not_dropped(store: Path, tmp_path:
     assert refused.exit_code == 1
     assert "output that is committed would come again" in refused.stderr
     assert (store / f"checkpoints/{halt:08}.json").exists()
-
-
-def test_the_views_name_savepoints(tmp_path: Path) -> None:
-    location = lay_out(tmp_path, saved("canonical", True, 2))
-    kinds = {row["slot"]: row["kind"] for row in read(location, view="checkpoints")}
-    slot = next(slot for slot, kind in kinds.items() if kind == "savepoint")
-    assert set(kinds.values()) > {"savepoint", "checkpoint"}
-    before, rows = (
-        {row["key"] for row in read(location, view="state", slot=each)} for each in (slot - 1, slot)
-    )
-    assert rows >= before > set()
-
-
-def test_the_overhead_and_its_history_leave_canonical_savepoints_out() -> None:
-    native, canonical = (measured(saved(form, True, 2)) for form in ("native", "canonical"))
-    assert canonical.checkpoints == native.checkpoints - 1
-    history, checkpoints = asyncio.run(read_history(store_of(lived())))
-    names = {getattr(each, "name", None) for each in checkpoints}
-    assert "files" in names and not {"rows", "halt"} & names
-    assert len(history.snapshots) == len(checkpoints)

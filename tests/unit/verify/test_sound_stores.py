@@ -17,9 +17,8 @@ from tests.support.jobs import (
     virtual_effects,
     word_count,
 )
-from tests.unit.verify.stores import overlapping, report_on, small, tiny, verdicts, verified
+from tests.unit.verify.stores import overlapping, report_on, tiny, verdicts, verified
 from tidelog import Callback, Job, JobConfig, JobRunner, MaterializeConfig, UploadConfig
-from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.job.paths import LOG_IS_CUT, NO_MATERIALIZATION
@@ -124,19 +123,3 @@ def test_rows_and_fingerprints_do_not_depend_on_parallelism_or_table() -> None:
         assert content.operator == "count" and content.rows == 40
         found.append(content.fingerprint)
     assert len(set(found)) == 1 and len(str(found[0])) == 32
-
-
-@pytest.mark.parametrize(("chosen", "expected"), [("latest", [8]), (6, [6]), ("all", [5, 6, 7, 8])])
-def test_one_checkpoint_can_be_chosen(chosen: Any, expected: list[int]) -> None:
-    assert list(verdicts(verified(small(), chosen))) == expected
-
-
-def test_a_checkpoint_that_is_not_there_is_an_error_that_names_those_that_are() -> None:
-    with pytest.raises(ObjectNotFoundError, match="one of 5 to 8"):
-        verified(small(), 4)
-
-
-def test_a_store_with_starts_only_is_an_error() -> None:
-    starts = {name: data for name, data in small().items() if name.endswith("0000.json")}
-    with pytest.raises(RestoreError, match="starts only"):
-        verified({name: starts[name] for name in starts if name.startswith("checkpoints/")})

@@ -13,7 +13,6 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from tests.spark.support.place import Row
 from tests.spark.support.zoo.query import (
-    END,
     LATE,
     Batch,
     Query,
@@ -27,7 +26,6 @@ from tests.spark.support.zoo.query import (
 )
 
 OUTPUT = "k string, n long, odd long, distinct long, expired long"
-TIMER_MS = 5_000_000
 TIMEOUT_MS = 5_000_000
 HOUR_MS = 3_600_000
 
@@ -75,34 +73,6 @@ class PandasTallies(Tallies):
         yield pd.DataFrame({"k": [key[0]], **{k: [v] for k, v in self.tally(values).items()}})
 
 
-class Farewell(StatefulProcessor):
-    """Emits a key's count when its timer ends; every record moves the timer."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.handle = handle
-        self.count = handle.getValueState("count", "n long")
-
-    def handleInputRows(  # type: ignore[override]
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
-        n = (self.count.get() or (0,))[0] + sum(len(frame) for frame in rows)
-        self.count.update((n,))
-        for timer in list(self.handle.listTimers()):
-            self.handle.deleteTimer(timer)
-        self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + TIMER_MS)
-        yield from ()
-
-    def handleExpiredTimer(  # type: ignore[override]
-        self, key: Any, timerValues: Any, expiredTimerInfo: Any
-    ) -> Iterator[pd.DataFrame]:
-        n = (self.count.get() or (0,))[0]
-        self.count.clear()
-        yield pd.DataFrame({"k": [key[0]], "n": [n]})
-
-    def close(self) -> None:
-        pass
-
-
 def _tallies_in_pandas(sources: Sources) -> DataFrame:
     return (
         sources.stream()
@@ -126,21 +96,6 @@ def _tallies_of(batches: list[Batch]) -> dict[tuple[str, ...], Row]:
         for key, values in found.items()
     ]
     return by_key(rows, "k")
-
-
-def _farewells(sources: Sources) -> DataFrame:
-    return (
-        with_time(sources.stream())
-        .groupBy("k")
-        .transformWithStateInPandas(Farewell(), "k string, n long", "Append", "EventTime")
-    )
-
-
-def _farewells_of(batches: list[Batch]) -> list[Row]:
-    n: dict[str, int] = {}
-    for record in records(batches):
-        n[record["k"]] = n.get(record["k"], 0) + 1
-    return ordered([{"k": key, "n": count} for key, count in n.items() if key not in (END, LATE)])
 
 
 def _no_late(seed: int) -> list[Batch]:
@@ -198,5 +153,4 @@ TALLIES = Query(
 QUERIES = [
     TALLIES,
     Query("apply_in_pandas_with_state", _with_timeout, lambda: _no_late(31), _counted),
-    Query("transform_with_state_timers", _farewells, lambda: _no_late(43), _farewells_of),
 ]

@@ -1,14 +1,10 @@
 """The estimates themselves: triggers, warnings, and what makes figures larger or smaller."""
 
-from dataclasses import replace
-
 import pytest
 
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
-from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.formulas import log_peak_bytes
 from tidelog.cost.model.settings import Settings, StoreLink
-from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.model.workload import Workload
 from tidelog.materialize.config import MaterializeConfig
 
@@ -18,10 +14,6 @@ WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
 def settings(interval: float = 20.0, replay_target: float = 2.0, **changes: object) -> Settings:
     config = MaterializeConfig(interval=interval, replay_target=replay_target)
     return Settings(**{"parallelism": 4, "materialize": config, **changes})  # type: ignore[arg-type]
-
-
-def stored(estimate: Estimate, kind: str) -> float:
-    return sum(flow.stored_bytes for flow in estimate.usage.flows if flow.kind == kind)
 
 
 def test_the_rule_of_thumb_is_the_log_of_an_interval_and_the_peak_knows_retention() -> None:
@@ -61,14 +53,6 @@ def test_what_comes_before_the_interval_is_named_and_warned_of(
     assert warning is None or any(warning in said for said in estimate.warnings)
 
 
-def test_a_replay_target_that_comes_first_shortens_restores() -> None:
-    early, late = (
-        estimate_changelog(FAST, settings(600, target, link=StoreLink(1e9))) for target in (2, 1e9)
-    )
-    assert early.materialize_s is not None and early.materialize_s < 60
-    assert early.restore_s < late.restore_s
-
-
 def test_without_changelog_a_checkpoint_of_large_state_takes_longer_than_its_interval() -> None:
     large = Workload(100_000, 50_000_000)
     estimate = estimate_incremental(large, settings())
@@ -78,38 +62,3 @@ def test_without_changelog_a_checkpoint_of_large_state_takes_longer_than_its_int
     on = estimate_changelog(large, settings(600, 1e9))
     assert on.checkpoint_s is not None and on.checkpoint_s < 1
     assert on.usage.uploaded_per_s < estimate.usage.uploaded_per_s / 2
-
-
-def test_longer_intervals_upload_less_table_and_keep_more_log() -> None:
-    short, long = (estimate_changelog(WORKLOAD, settings(at, 1e9)) for at in (20, 200))
-    assert long.usage.uploaded_per_s < short.usage.uploaded_per_s
-    assert stored(long, "segment") > 5 * stored(short, "segment")
-    assert long.restore_s > short.restore_s
-
-
-def test_skewed_keys_are_combined_before_they_are_logged() -> None:
-    uniform, skewed = (
-        estimate_changelog(replace(WORKLOAD, skew=skew), settings()).log for skew in (0.0, 1.3)
-    )
-    assert uniform is not None and skewed is not None
-    assert uniform.combine == pytest.approx(1.0, abs=0.01)
-    assert skewed.combine > 2 and skewed.bytes_per_s < uniform.bytes_per_s / 2
-
-
-def test_processes_are_jobs_that_share_the_work() -> None:
-    one = estimate_changelog(WORKLOAD, settings(processes=1))
-    four = estimate_changelog(WORKLOAD, settings(processes=4))
-    manifests = [
-        flow.per_s for e in (one, four) for flow in e.usage.flows if flow.kind == "manifest"
-    ]
-    assert manifests == [1.0, 4.0]
-    assert one.log is not None and four.log is not None
-    assert four.log.changes_per_s == pytest.approx(one.log.changes_per_s, rel=0.01)
-    assert four.restore_s < one.restore_s
-
-
-def test_a_day_of_checkpoints_is_86_400_manifests() -> None:
-    estimate = estimate_changelog(WORKLOAD, settings())
-    (manifests,) = (flow for flow in estimate.usage.flows if flow.kind == "manifest")
-    assert manifests.per_s * DAY_S == 86_400
-    assert manifests.stored == 3

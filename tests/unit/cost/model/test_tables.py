@@ -5,13 +5,6 @@ import pytest
 from tidelog.cost.model.tables import snapshot
 from tidelog.cost.model.workload import Workload
 
-
-def test_the_subtasks_share_the_table() -> None:
-    workload = Workload(10_000, 10_000_000)
-    eight = snapshot(workload, 8, 10_000, 60.0)
-    assert workload.table_bytes <= 8 * eight.stored_bytes <= 1.5 * workload.table_bytes
-
-
 RECORDED = [
     # From throughput.jsonl in benchmarks/results/decisions, off@1s or off@20s, medians: 1 subtask,
     # snapshots by a flush each. Changes and seconds are those between two snapshots.

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from tests.support.depth import in_pairs, one_by_one
-from tests.support.faults import Failure, SteerableStore
+from tests.support.faults import Failure, Fault, SteerableStore
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
 from tests.support.pressure import checkpoints
 from tidelog.catalog.audit import audit
@@ -146,7 +146,7 @@ def test_a_savepoint_survives_the_failure_of_any_of_its_calls_or_fails_and_anoth
             _one_failure(format, changelog, stop, Failure(operation, prefix, after=after, nth=nth))
 
 
-def _one_failure(format: SavepointFormat, changelog: bool, stop: bool, failure: Failure) -> None:
+def _one_failure(format: SavepointFormat, changelog: bool, stop: bool, failure: Fault) -> None:
     store, sink = SteerableStore(MemoryStore()), Outside()
 
     async def take(runner: JobRunner) -> Savepoint:

@@ -2,8 +2,6 @@
 
 import pytest
 
-from tests.golden import golden_spark as golden
-from tests.support.spark_segments import write_index
 from tidelog.errors import CorruptObjectError, FormatVersionError
 from tidelog.spark.format.index import (
     ChangelogPiece,
@@ -59,15 +57,3 @@ def test_an_index_that_is_not_whole_is_refused_under_a_good_checksum(body: str) 
 def test_an_index_of_a_newer_format_is_refused_by_name() -> None:
     with pytest.raises(FormatVersionError, match=r"commits/1.*format 2"):
         read('{"format":2,"new":{}}')
-
-
-@pytest.mark.parametrize("where", ["commits/13", "_tidelog/index/0000000010.json"])
-@pytest.mark.parametrize("text", ["half", '{"body":{},"crc32c":"00000000"}', None])
-def test_damage_to_the_index_asks_for_no_backup(where: str, text: str | None) -> None:
-    line = text or write_index(golden.ROLL_UP).replace('"first":', '"first":1')
-    with pytest.raises(CorruptObjectError) as caught:
-        read_index(line, where)
-    assert caught.value.action == (
-        "nothing has to be done, the segments' footers say the same; a restarted query writes the "
-        "roll-up of these batches again, and one that stays damaged is needed by none: delete it"
-    )

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.golden import golden_spark as golden
 from tests.support.spark_segments import NewPiece, pack_pieces, seal_piece
-from tidelog.changelog.block import BlockKind, seal_metadata, seal_opaque
+from tidelog.changelog.block import seal_metadata
 from tidelog.changelog.segment import BlockGroup, pack
-from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
+from tidelog.errors import CorruptObjectError, InvariantError
 from tidelog.ids import SeqNo
 from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
 from tidelog.spark.format.segment import framing_bytes, read_content, read_footer, read_footer_at
@@ -82,52 +82,6 @@ def test_the_block_of_another_changelog_or_piece_is_refused(
 ) -> None:
     with pytest.raises(CorruptObjectError, match=r"a\.seg.*found piece 1 of 0/3/12_a.changelog"):
         read_content(BLOCK, name, piece, pieces, WHERE)
-
-
-def test_every_flipped_bit_and_truncation_of_a_block_is_found() -> None:
-    flipped = [
-        BLOCK[:at] + bytes([BLOCK[at] ^ (1 << bit)]) + BLOCK[at + 1 :]
-        for at in range(len(BLOCK))
-        for bit in range(8)
-    ]
-    for damaged in [*flipped, *(BLOCK[:end] for end in range(len(BLOCK))), BLOCK + b"\0"]:
-        with pytest.raises((CorruptObjectError, FormatVersionError), match=r"a\.seg"):
-            read_content(damaged, NAME, 1, 0, WHERE)
-
-
-@pytest.mark.parametrize(
-    ("block", "error", "message"),
-    [
-        (
-            BLOCK[:-1] + bytes([BLOCK[-1] ^ 1]),
-            CorruptObjectError,
-            "^object a.seg at byte 2316 is damaged;.*restart the query from a batch",
-        ),
-        (BLOCK[:4] + bytes([9]) + BLOCK[5:], FormatVersionError, "^object a.seg at byte 2316;"),
-        (seal_metadata(b"states", SeqNo(12)).data, FormatVersionError, "found METADATA"),
-        *(
-            (
-                seal_opaque(
-                    BlockKind.SPARK_CHANGELOG, payload, 1, SeqNo(12), compression_level=0
-                ).data,
-                CorruptObjectError,
-                "a name and two numbers",
-            )
-            for payload in (b"", b"\xff", b"\xff\xffname")
-        ),
-    ],
-)
-def test_damage_and_newer_formats_say_where_they_are_and_what_to_do_for_a_query(
-    block: bytes, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        read_content(block, NAME, 1, 0, WHERE)
-
-
-@pytest.mark.parametrize(("piece", "pieces"), [(-1, 0), (0, 2), (3, 3)])
-def test_numbers_that_do_not_fit_are_not_written(piece: int, pieces: int) -> None:
-    with pytest.raises(InvariantError, match=f"piece {piece} of {pieces}"):
-        seal_piece(NAME, piece, pieces, b"")
 
 
 def footer_at(data: bytes, size: int | None = None) -> object:

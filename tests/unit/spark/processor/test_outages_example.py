@@ -57,11 +57,3 @@ def test_its_lines_are_the_silences_of_the_sorted_readings(tmp_path: Path) -> No
     again = outages("--input", readings, "--state", tmp_path / "state")
     assert (again.exit_code, again.stdout) == (0, "")
     assert "had finished before" in again.stderr
-
-
-def test_readings_are_made_up_in_a_new_directory_only(tmp_path: Path) -> None:
-    (tmp_path / "mine").touch()
-    refused = outages("--input", tmp_path, "--state", tmp_path / "state", "--make")
-    assert refused.exit_code == 1
-    assert "leave --make out" in refused.stderr
-    assert not (tmp_path / "state").exists()

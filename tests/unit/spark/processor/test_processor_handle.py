@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.spark.processor.fake import Expiry, Handle, Query, SparkRow, Times
+from tests.unit.spark.processor.fake import Expiry, Handle, SparkRow, Times
 from tidelog import ConfigError, Row, StatefulProcessor, StateSchemaError, UserFunctionError
 from tidelog.spark.processor.adapter import SparkProcessor, TypeNames
 from tidelog.spark.processor.handle import SparkHandle
@@ -80,38 +80,6 @@ def test_without_a_time_mode_there_are_neither_timers_nor_times() -> None:
     adapter = SparkProcessor(Asks, "none", (), ANY)
     adapter.init(Handle())
     assert list(adapter.handleInputRows(("a",), iter(()), Times(-1, -1))) == [Row(asked=True)]
-
-
-class Chain(StatefulProcessor):
-    """Every timer that fires deletes the next one, and says what is left."""
-
-    def init(self, handle: Any) -> None:
-        self.handle = handle
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
-        for row in rows:
-            for time in row.times:
-                self.handle.registerTimer(time)
-        return iter(())
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-        time = expiredTimerInfo.getExpiryTimeInMs()
-        self.handle.deleteTimer(time + 1)
-        if time == 3:
-            self.handle.deleteTimer(5)
-            self.handle.registerTimer(5)
-        yield Row(fired=time, left=list(self.handle.listTimers()))
-
-
-def test_a_timer_deleted_by_a_handler_does_not_fire_though_spark_has_read_it() -> None:
-    query = Query(SparkProcessor(Chain, "event", ("k", "at", "times"), ANY), "at", 0)
-    assert query.run("k", [{"k": "a", "at": 100, "times": [1, 2, 3, 5, 200]}]) == []
-    assert query.run("k", []) == [
-        Row(fired=1, left=[1, 3, 5, 200]),
-        Row(fired=3, left=[3, 5, 200]),
-        Row(fired=5, left=[5, 200]),
-    ]
-    assert query.store.timers == {(200, ("a",))}
 
 
 class Echo(StatefulProcessor):

@@ -1,6 +1,5 @@
 """States on Spark answer as the embedded ones do."""
 
-import datetime
 import inspect
 from typing import Any
 
@@ -15,18 +14,6 @@ from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key
-
-ALL_TYPES = (
-    "b boolean, t tinyint, s smallint, i int, l bigint, d double, c string, x binary, day date, "
-    "many array<string>, inner struct<n:int,x:binary>, nested array<struct<k:string,v:double>>"
-)
-VALUE = (
-    *(True, -1, 300, 70_000, 1 << 40, 0.1, "é", b"\x00\xff", datetime.date(2026, 2, 28)),
-    ["a", None],
-    (1, b"y"),
-    [("k", 1.5), ("l", None)],
-)
-NOTHING = (None,) * len(VALUE)
 
 
 @pytest.fixture
@@ -65,23 +52,6 @@ def test_whatever_a_function_may_call_embedded_it_may_call_on_spark(
     for name, method in methods.items():
         on_spark = inspect.signature(getattr(theirs, name))
         assert list(on_spark.parameters) == list(inspect.signature(method).parameters), name
-
-
-def test_a_value_of_every_type_comes_back_as_it_was_written(handle: Any) -> None:
-    state = handle.getValueState("state", ALL_TYPES)
-    assert (state.exists(), state.get()) == (False, None)
-    for value in (VALUE, NOTHING):
-        state.update(value)
-        assert state.exists()
-        found = state.get()
-        assert found == value
-        assert [type(each) for each in found] == [type(each) for each in value]
-    state.update(VALUE)
-    assert [type(each) for each in (*state.get()[10], *state.get()[11])] == [
-        *(int, bytes, tuple, tuple)
-    ]
-    state.clear()
-    assert (state.exists(), state.get()) == (False, None)
 
 
 def test_a_list_keeps_its_order_and_may_be_changed_while_it_is_read(handle: Any) -> None:

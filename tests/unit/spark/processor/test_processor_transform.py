@@ -85,17 +85,6 @@ def test_an_init_that_fails_is_an_error_that_names_it() -> None:
         build(BROKEN)
 
 
-def test_packages_that_spark_needs_and_that_are_missing_are_named(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(
-        "tidelog.spark.processor.transform.find_spec",
-        lambda name: None if name == "google.protobuf" else object(),
-    )
-    with pytest.raises(ConfigError, match=r"found no protobuf.*pip install protobuf"):
-        build()
-
-
 def test_the_page_names_every_type_and_argument() -> None:
     page = (Path(__file__).parents[4] / "docs" / "guides" / "processor.md").read_text()
     named = [*KEPT, *_CHANGED, *KEY_TYPES, *inspect.signature(transform).parameters]

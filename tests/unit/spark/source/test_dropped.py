@@ -6,27 +6,14 @@ What Spark calls, without Spark: readers are small and read what they have plann
 """
 
 import asyncio
-import pickle
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.types import (
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-)
 
 from tests.support.cli import lay_out
-from tests.support.damage import damaged, flipped
 from tests.support.jobs import filled, store_of
 from tests.unit.spark.source.changelogs import COLUMNS, content_of, expected
 from tests.unit.spark.source.reading import bag, planned, read, request
@@ -34,7 +21,7 @@ from tests.unit.spark.synthetic import Synthetic
 from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, key_file
 from tests.unit.verify.stores import needed_by, small
 from tests.wire.servers import S3Server
-from tidelog import ConfigError, CorruptObjectError, ObjectNotFoundError, RestoreError, open_store
+from tidelog import ConfigError, ObjectNotFoundError, RestoreError, open_store
 from tidelog.spark import TidelogDataSource
 from tidelog.spark.source.datasource import read_part
 from tidelog.spark.source.job.listings import plan_objects
@@ -77,16 +64,6 @@ def test_a_batch_dropped_since_the_plan_says_so(tmp_path: Path) -> None:
             read_after(location, request(location, view="changes"), *names)
         assert "minBatchesToRetain" in str(raised.value)
         lay_out(location, objects)
-
-
-def test_damage_is_reported_as_damage(tmp_path: Path) -> None:
-    segments = [name for name in filled() if name.startswith("segments/")]
-    objects = filled()
-    for name in segments:
-        objects = damaged(objects, name, flipped)
-    location = lay_out(tmp_path, objects)
-    with pytest.raises(CorruptObjectError):
-        read_after(location, request(location, view="changes"))
 
 
 class Dropping(MemoryStore):
@@ -175,63 +152,5 @@ def test_an_encrypted_store_reads_like_a_plain_one_with_its_key(
         read(tmp_path / "secret", view="changes")
 
 
-def test_a_key_is_not_accepted_in_place_of_where_it_is(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"option encryptionKey.*a key itself") as caught:
-        read(tmp_path, view="changes", encryptionKey="a" * 43 + "=")
-    assert "aaa" not in str(caught.value)
-
-
-TYPES: dict[str, DataType] = {
-    "bigint": LongType(),
-    "int": IntegerType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-}
-
-
 def source(location: Path, **options: str) -> TidelogDataSource:
     return TidelogDataSource({"path": str(location), **options})
-
-
-def struct(source: TidelogDataSource) -> StructType:
-    """The schema as Spark gives it back to the source."""
-    fields = (field.split(" ") for field in source.schema().split(", "))
-    return StructType([StructField(name, TYPES[kind]) for name, kind in fields])
-
-
-def test_neither_the_package_nor_its_pure_parts_import_spark_or_arrow() -> None:
-    script = (
-        "import sys, tidelog.spark\n"
-        "import tidelog.spark.source.options, tidelog.spark.source.planning\n"
-        "print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
-    loaded = set(done.stdout.decode().split())
-    assert not loaded & {"pyspark", "pyarrow", "pandas", "numpy", "obstore", "botocore"}
-
-
-def test_a_reader_reads_what_it_has_planned(tmp_path: Path) -> None:
-    location = lay_out(tmp_path, filled())
-    made = source(location, view="changes")
-    reader = pickle.loads(pickle.dumps(made.reader(struct(made))))
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-    assert bag(row for batch in batches for row in batch.to_pylist()) == bag(
-        read(location, view="changes")
-    )
-
-
-def test_an_empty_plan_is_a_partition_without_rows(tmp_path: Path) -> None:
-    made = source(lay_out(tmp_path, filled()), view="changes", operator="nothing")
-    reader = made.reader(struct(made))
-    (partition,) = reader.partitions()
-    assert list(reader.read(partition)) == []
-
-
-def test_a_stream_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
-    made = source(lay_out(tmp_path, filled()), view="changes")
-    with pytest.raises(ConfigError, match=r"readStream .*view changes.*read in batches.*--follow"):
-        made.streamReader(struct(made))
-
-
-def test_the_request_of_a_load_is_small(tmp_path: Path) -> None:
-    assert len(pickle.dumps(request(tmp_path))) < 4096

@@ -3,8 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,10 @@ from tests.support.jobs import (
 from tests.unit.spark.source.reading import Row, bag, planned, read, request
 from tests.unit.verify.stores import needed_by
 from tidelog import CorruptObjectError, ObjectNotFoundError, RestoreError, UploadConfig
-from tidelog.catalog.inventory import read_slots
 from tidelog.catalog.sweep import plan_sweep
 from tidelog.changelog.segment import read_footer
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.ids import Slot
-from tidelog.spark.source.parts import ReadTask
-from tidelog.spark.source.planning import bundled
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -166,50 +162,6 @@ def test_blocks_are_what_the_footers_say(store: Path) -> None:
     assert any(row["codec"] == "zstd" and row["raw_bytes"] > row["stored_bytes"] for row in found)
 
 
-def test_without_what_headers_say_only_footers_are_read(store: Path, tmp_path: Path) -> None:
-    columns = "object,offset,operator,subtask,kind,first_seqno,end_seqno,changes,stored_bytes"
-    assert bag(read(store, view="blocks", columns=columns)) == bag(
-        read(store, view="blocks"), columns.split(",")
-    )
-    # A damaged block: the footer does not mind, who reads the headers does.
-    name = last_segment(filled(), 9)
-    at = 44 + 50
-    data = filled()[name]
-    broken = {**filled(), name: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]}
-    directory = lay_out(tmp_path, broken)
-    assert read(directory, view="blocks", columns=columns)
-    with pytest.raises(CorruptObjectError, match=name):
-        read(directory, view="blocks", columns="raw_bytes")
-
-
-def test_a_block_names_the_checkpoints_that_need_it(store: Path) -> None:
-    created = {slot: checkpoint_in(filled(), slot).created_ms for slot in CHECKPOINTS}
-    for row in read(store, view="blocks"):
-        expected = [
-            slot
-            for slot in CHECKPOINTS
-            for _, state in checkpoint_in(filled(), slot).subtasks()
-            for part in state.log
-            if part.segment == row["object"]
-            and part.offset <= row["offset"] < part.offset + part.length
-        ]
-        assert row["referenced_by"] == expected
-        time = None if row["time"] is None else row["time"].timestamp() * 1000
-        assert time == (created[expected[0]] if expected else None)
-
-
-def test_blocks_within_manifests_are_blocks_too(inline_store: Path) -> None:
-    rows = [
-        row
-        for row in read(inline_store, view="blocks")
-        if object_names.slot_of(row["object"]) is not None
-    ]
-    assert rows
-    for row in rows:
-        assert row["referenced_by"] == [object_names.slot_of(row["object"])]
-        assert row["offset"] is None
-
-
 def test_changes_are_what_the_log_command_prints(store: Path) -> None:
     for slot in CHECKPOINTS:
         found = read(store, view="changes", slot=slot, decode="true")
@@ -254,48 +206,6 @@ def test_state_is_what_a_restore_writes(store: Path, inline_store: Path, tmp_pat
         assert rows and bag(map(decoded, rows)) == without(lines, "encoding")
 
 
-def test_the_raw_key_and_value_are_the_stored_bytes(store: Path) -> None:
-    rows = read(store, view="state", columns="state,key,value,value_json")
-    counts = [row for row in rows if row["state"] == "count"]
-    assert counts
-    for row in counts:
-        assert msgspec.msgpack.decode(row["value"]) == [json.loads(row["value_json"])["count"]]
-        assert isinstance(msgspec.msgpack.decode(row["key"]), str | list)
-
-
-def test_all_checkpoints_can_be_read_at_once(store: Path) -> None:
-    for view in ("changes", "state"):
-        every = read(store, view=view, slot="all")
-        assert bag(every) == sum(
-            (bag(read(store, view=view, slot=s)) for s in CHECKPOINTS), Counter()
-        )
-        assert bag(read(store, view=view, slot="7,9")) == bag(
-            row for row in every if row["slot"] != 8
-        )
-
-
-def test_every_object_of_a_log_is_a_part_of_its_own(store: Path) -> None:
-    segments = {
-        part.segment
-        for slot in CHECKPOINTS
-        for _, state in checkpoint_in(filled(), slot).subtasks()
-        for part in state.log
-        if part.end > (state.materialization.upto if state.materialization else 0)
-        and part.first < min(part.end, state.seqno)
-    }
-    assert (
-        len(planned(request(store, view="changes", slot="all", partitionBytes="0")))
-        == len(segments)
-        > 3
-    )
-    stored = [name for name in filled() if name.startswith(object_names.SEGMENTS)]
-    assert len(planned(request(store, view="blocks", partitionBytes="0"))) == len(stored)
-    slots = asyncio.run(read_slots(store_of(filled()))).sizes
-    assert len(planned(request(store, view="checkpoints", partitionBytes="0"))) == len(slots)
-    subtasks = list(checkpoint_in(filled(), 9).subtasks())
-    assert len(planned(request(store, view="state", partitionBytes="0"))) == len(subtasks)
-
-
 def test_small_objects_can_share_a_part(store: Path) -> None:
     apart = request(store, view="changes", slot="all", partitionBytes="0")
     together = request(store, view="changes", slot="all", partitionBytes="1g")
@@ -308,33 +218,6 @@ def test_small_objects_can_share_a_part(store: Path) -> None:
     )
 
 
-@dataclass(frozen=True)
-class Sized:
-    """A part of a size, which is not read."""
-
-    size: int
-
-    def read(self, task: ReadTask) -> Iterator[Any]:
-        raise NotImplementedError
-
-
-@pytest.mark.parametrize(
-    ("sizes_kb", "tasks"),
-    [
-        ([], 0),
-        ([10] * 90, 1),
-        ([100] * 400, 8),
-        ([1000] * 40, 8),
-        ([1000] * 400, 25),
-        ([40_000] * 3, 3),
-    ],
-)
-def test_tasks_are_many_enough_for_the_cores_and_large_enough_to_be_worth_their_start(
-    sizes_kb: list[int], tasks: int
-) -> None:
-    assert len(bundled([Sized(size << 10) for size in sizes_kb], "auto")) == tasks
-
-
 def test_a_slot_that_is_not_there_is_an_error(store: Path) -> None:
     with pytest.raises(ObjectNotFoundError, match="slot 77"):
         read(store, view="changes", slot=77)
@@ -342,11 +225,6 @@ def test_a_slot_that_is_not_there_is_an_error(store: Path) -> None:
         read(store, view="state", slot="77-99")
     with pytest.raises(RestoreError, match="slot 4"):
         read(store, view="state", slot=4)
-
-
-def test_a_location_without_checkpoints_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ObjectNotFoundError, match="expected checkpoints/ of a tidelog job"):
-        read(tmp_path, view="checkpoints")
 
 
 @pytest.mark.parametrize("damage", [flipped, truncated, missing])

@@ -6,17 +6,11 @@ from tests.unit.spark.source.reading import request
 from tidelog.errors import ConfigError
 from tidelog.spark.source.filters import Intervals
 from tidelog.spark.source.options import Options, read_options
-from tidelog.spark.source.views import VIEWS, checked, chosen, ddl
+from tidelog.spark.source.views import VIEWS, checked, ddl
 
 
 def options(**given: str) -> Options:
     return read_options({"path": "/store", **given})
-
-
-def test_without_options_the_log_of_the_newest_checkpoint_is_read() -> None:
-    found = options()
-    assert (found.view.name, found.slots) == ("changes", "latest")
-    assert found.partition_bytes == "auto"
 
 
 def test_names_of_options_are_compared_without_case() -> None:
@@ -24,25 +18,6 @@ def test_names_of_options_are_compared_without_case() -> None:
     assert options(partitionBytes="Auto").partition_bytes == "auto"
     assert options(partitionBytes="0").partition_bytes == 0
     assert options(partitionbytes="8m") == options(partitionBytes="8m")
-
-
-def test_locations_are_read_as_spark_writes_them() -> None:
-    assert read_options({"path": "s3a://bucket/query"}).url == "s3://bucket/query"
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"slot": "7"}, "these"),
-        ({"slot": "latest"}, "latest"),
-        ({"slot": "all"}, "all"),
-        ({"view": "checkpoints"}, "all"),
-        ({"view": "checkpoints", "slot": "3-"}, "these"),
-        ({"view": "blocks"}, "all"),
-    ],
-)
-def test_slots_are_chosen_by_word_or_number(given: dict[str, str], expected: str) -> None:
-    assert options(**given).slots == expected
 
 
 def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
@@ -84,12 +59,6 @@ def test_columns_are_those_asked_for_in_that_order() -> None:
 def test_columns_that_are_none_or_twice_are_refused(names: str) -> None:
     with pytest.raises(ConfigError, match="columns of view changes"):
         request("/store", view="changes", columns=names)
-
-
-def test_decoded_columns_are_there_on_demand_only() -> None:
-    names = {column.name for column in chosen(VIEWS["state"], None, decode=False)}
-    assert "key" in names and "key_json" not in names
-    assert {"key", "key_json"} <= {c.name for c in chosen(VIEWS["state"], None, decode=True)}
 
 
 def test_a_schema_chooses_columns_and_must_fit_them() -> None:

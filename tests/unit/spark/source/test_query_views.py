@@ -83,15 +83,6 @@ def test_what_spark_itself_wrote_is_read(golden: str, tmp_path: Path) -> None:
     assert [row["position"] for row in found] == list(range(len(records)))
 
 
-def test_each_segment_is_a_part_of_its_own(tmp_path: Path) -> None:
-    checkpoint = made()
-    directory = lay_out(tmp_path, checkpoint.objects)
-    committed = len(checkpoint.segments()) - checkpoint.executors
-    assert len(planned(request(directory, view="changes", partitionBytes=0))) == committed
-    blocks = request(directory, view="blocks", partitionBytes=0)
-    assert len(planned(blocks)) == len(checkpoint.segments())
-
-
 def test_a_batch_can_be_chosen(tmp_path: Path) -> None:
     checkpoint = made()
     directory = lay_out(tmp_path, checkpoint.objects)
@@ -137,14 +128,6 @@ def test_a_damaged_segment_is_an_error_that_names_it(damage: Damage, tmp_path: P
     with pytest.raises((CorruptObjectError, RestoreError), match=segment):
         read(directory, view="changes")
     assert read(directory, view="changes", slot="0-2")
-
-
-def test_what_spark_alone_can_decode_is_refused(tmp_path: Path) -> None:
-    directory = lay_out(tmp_path, Synthetic().virtual(1).objects)
-    with pytest.raises(ConfigError, match=r"key_json.*statestore"):
-        read(directory, view="changes", decode="true")
-    with pytest.raises(ConfigError, match=r"view state.*statestore"):
-        read(directory, view="state")
 
 
 def test_a_checkpoint_that_does_not_name_what_it_committed_is_refused(tmp_path: Path) -> None:
@@ -245,10 +228,3 @@ def test_blocks_are_what_the_footers_say(tmp_path: Path) -> None:
 def _directory(row: dict[str, Any]) -> tuple[str]:
     operator, slash, store = row["operator"].partition("/")
     return (f"{operator}/{row['subtask']}{slash}{store}",)
-
-
-def test_blocks_with_an_index_that_cannot_be_read_are_an_error(tmp_path: Path) -> None:
-    checkpoint = made()
-    checkpoint.objects["commits/5"] = flipped(checkpoint.objects["commits/5"])
-    with pytest.raises(CorruptObjectError, match="commits/5"):
-        read(lay_out(tmp_path, checkpoint.objects), view="blocks")

@@ -15,7 +15,6 @@ from tidelog import (
     ConfigError,
     CorruptObjectError,
     ObjectExistsError,
-    ObjectNotFoundError,
     StoreUnreachableError,
     open_store,
 )
@@ -70,21 +69,6 @@ async def test_what_is_stored_shows_neither_content_nor_equal_content(inner: Mem
     assert stored[0] != stored[1]
     assert not any(b"same words" in each for each in stored)
     assert await store.get("a") == await encrypted(inner).get("b")
-
-
-async def test_the_documents_with_its_keys_are_no_objects_of_the_store(inner: MemoryStore) -> None:
-    store = encrypted(inner)
-    await store.put("a", b"content")
-    assert await names(store) == ["a"]
-    assert await names(inner) == ["a", "keys/00000001.json"]
-
-
-async def test_reading_an_empty_store_writes_nothing(inner: MemoryStore) -> None:
-    store = encrypted(inner)
-    assert await names(store) == []
-    with pytest.raises(ObjectNotFoundError):
-        await store.get("a")
-    assert await names(inner) == []
 
 
 async def test_two_who_begin_a_store_at_once_have_the_same_keys(inner: MemoryStore) -> None:
@@ -217,13 +201,6 @@ class TestRotation:
         with pytest.raises(ConfigError, match="found another key"):
             await encrypted(inner).get("a")
 
-    async def test_a_store_that_is_not_encrypted_has_no_key_to_change(
-        self, inner: MemoryStore
-    ) -> None:
-        await inner.put(SLOT, b"{}")
-        with pytest.raises(ConfigError, match="tidelog fork"):
-            await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
-
 
 async def _begin(store: ObjectStore, *which: bytes) -> None:
     await encrypted(store, *which).create(SLOT, b"content")
@@ -263,18 +240,6 @@ async def test_a_beginning_or_rotation_that_fails_at_any_call_leaves_a_store_tha
 
 class TestOpened:
     """Through `open_store`, as users open stores."""
-
-    async def test_objects_are_encrypted_with_a_key_and_opened_by_it_alone(
-        self, tmp_path: Path
-    ) -> None:
-        place, key = str(tmp_path / "store"), key_file(tmp_path / "key", FIRST)
-        store = open_store(place, EFFECTS, encryption_key=key)
-        await store.create(SLOT, b"content of the slot")
-        assert await open_store(place, EFFECTS, encryption_key=key).get(SLOT)
-        assert b"content" not in (tmp_path / "store" / SLOT).read_bytes()
-        other = key_file(tmp_path / "other", SECOND)
-        with pytest.raises(ConfigError, match="found another key"):
-            await open_store(place, EFFECTS, encryption_key=other).get(SLOT)
 
     async def test_nothing_is_begun_without_a_key_where_an_encrypted_store_was_begun(
         self, tmp_path: Path

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.damage import damaged, flipped, missing, truncated
-from tests.unit.spark.synthetic import PROVIDER, roll_up_object
 from tests.unit.verify.query.spark_store import (
     SparkStore,
     applied,
@@ -19,7 +18,6 @@ from tests.unit.verify.query.spark_store import (
     snapshot_files,
 )
 from tests.unit.verify.stores import report_on, verdicts, verified, with_objects
-from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.format.changelog import Record
 from tidelog.storage.memory import MemoryStore
@@ -57,31 +55,6 @@ def test_every_batch_is_sound_and_has_the_rows_that_spark_has(query: SparkStore)
     assert query.objects == before
 
 
-def test_batches_behind_a_second_snapshot_are_restored_in_two_ways(query: SparkStore) -> None:
-    report = verified(query.objects)
-    assert [c.equal for c in report.checkpoints] == [0, 0, 2, 2, 2, 2, 2, 2]
-    assert report.unchecked == tuple((d, "only one snapshot", (0, 1)) for d in query.directories)
-
-
-@pytest.mark.parametrize(
-    "grow",
-    [
-        lambda store: store.batches(5, virtual=False),
-        lambda store: store.batches(3, virtual=False).snapshot().batches(3),
-        lambda store: store.batches(12).snapshot("0/0").batches(4),
-        lambda store: store.batches(4).snapshot().batches(9).purge(6),
-        lambda store: store.batches(2).snapshot().batches(2).with_checksums(),
-    ],
-    ids=["files", "files, then the log", "rolled up", "purged", "checksums"],
-)
-def test_checkpoints_of_every_age_are_sound(
-    grow: Callable[[SparkStore], SparkStore], tmp_path: Path
-) -> None:
-    report = verified(grow(SparkStore(tmp_path / "rocksdb")).objects)
-    assert report.problems == () and report.passed
-    assert set(verdicts(report).values()) == {"sound"}
-
-
 def test_stores_of_a_join_are_told_apart(tmp_path: Path) -> None:
     sides = ("0/0/left-keyToNumValues", "0/0/right-keyToNumValues", "1/0")
     store = SparkStore(tmp_path / "rocksdb", sides).batches(3).snapshot(sides[1]).batches(2)
@@ -117,27 +90,6 @@ def test_a_damaged_snapshot_makes_spark_fall_back_where_that_is_possible(
         assert {problem.where for problem in report.problems} == {name}
         assert "fall back to an older snapshot" in str(report.problems[0].action)
         assert unusable(report) == set() and doubtful(report) in ({2, 3, 4}, {5, 6, 7})
-
-
-@pytest.mark.parametrize("damage", [flipped, truncated])
-def test_without_an_older_way_a_damaged_snapshot_costs_its_batches_and_is_all_that_is_told(
-    old_query: SparkStore, damage: Callable[[bytes], bytes | None]
-) -> None:
-    name = next(n for n in old_query.objects if "0/1/14_" in n and n.endswith(".zip"))
-    report = verified(damaged(old_query.purge(13).objects, name, damage))
-    assert {problem.where for problem in report.problems} == {name}
-    assert unusable(report) == {13, 14, 15} and doubtful(report) == set()
-
-
-def test_changelogs_before_a_damaged_snapshot_may_be_cleaned_up(tmp_path: Path) -> None:
-    store = SparkStore(tmp_path / "rocksdb").batches(4).snapshot().batches(2).purge(3)
-    # Version 2 is deleted, while the index and the other segments still have versions 1 and 3.
-    del store.objects[segment_of(1)]
-    sst = next(name for name in store.objects if "state/0/1/SSTs" in name)
-    assert verified(store.objects).passed
-    report = verified(damaged(store.objects, sst, flipped))
-    assert {problem.where for problem in report.problems} == {sst}
-    assert unusable(report) == {3, 4, 5}
 
 
 def test_every_flipped_byte_counts_where_checksums_lie_beside_the_files(query: SparkStore) -> None:
@@ -178,16 +130,6 @@ def test_a_missing_commit_or_offsets_cost_their_batch(
     report = verified(damaged(query.objects, name, missing))
     assert unusable(report) == {batch}
     assert {problem.where for problem in report.problems} == {name}
-
-
-def test_an_index_that_only_footers_replace_is_told_and_costs_nothing(tmp_path: Path) -> None:
-    store = SparkStore(tmp_path / "rocksdb").batches(8).snapshot().batches(4).purge(9)
-    name = roll_up_object(0)
-    for damage in (missing, flipped, truncated):
-        report = verified(damaged(store.objects, name, damage))
-        assert {problem.where for problem in report.problems} == {name}
-        assert not report.passed and set(verdicts(report).values()) == {"sound"}
-        assert "a restarted query writes" in str(report.problems[0].action)
 
 
 def test_a_wrong_snapshot_contradicts_the_changelogs(query: SparkStore, tmp_path: Path) -> None:
@@ -236,42 +178,6 @@ def test_ranges_are_deleted_and_later_rows_stay(tmp_path: Path) -> None:
     assert report.checkpoints[-1].rows == len(store.models["0/0"]) == 15
 
 
-def test_state_that_only_spark_can_follow_is_said_to_be_so(tmp_path: Path) -> None:
-    store = SparkStore(tmp_path / "rocksdb", ("0/0",)).batches(1)
-    store.batch({"0/0": [merge(b"list", b"element")]})
-    store.batches(1).snapshot().batches(1)
-    report = verified(store.objects)
-    assert report.passed and set(verdicts(report).values()) == {"sound"}
-    appended = ("0/0", "it appends to values, which only Spark can follow", (1, 2, 3))
-    assert appended in report.unchecked
-    assert [c.rows for c in report.checkpoints[1:]] == [None, None, None]
-    segment = segment_of(3)
-    assert unusable(verified(damaged(store.objects, segment, flipped))) == {3}
-
-
-def test_rows_with_checksums_of_their_own_are_not_compared(query: SparkStore) -> None:
-    said = b'"conf":{"spark.sql.streaming.stateStore.rowChecksum.enabled":"true",'
-    for batch in ALL:
-        name = f"offsets/{batch}"
-        old = b'"conf": {'
-        assert old in query.objects[name]
-        query.objects[name] = query.objects[name].replace(old, said)
-    report = verified(query.objects)
-    assert report.passed and PROVIDER
-    assert {reason for _, reason, _ in report.unchecked} == {
-        "rows carry checksums that only Spark can read"
-    }
-
-
-def test_a_changelog_in_a_compression_that_is_not_read_is_doubtful(tmp_path: Path) -> None:
-    store = SparkStore(tmp_path / "rocksdb", ("0/0",)).batches(3, virtual=False)
-    name = f"state/0/0/2_{store.versions['0/0'][1][1]}.changelog"
-    report = verified({**store.objects, name: b"\x82SNAPPY\0rest"})
-    (problem,) = report.problems
-    assert problem.where == name and doubtful(report) == {1, 2}
-    assert "read it with Spark" in str(problem.action)
-
-
 @pytest.fixture
 def old_query(tmp_path: Path) -> SparkStore:
     """Sixteen batches; Spark has kept the snapshot of version 14 and what came after it."""
@@ -288,46 +194,6 @@ def test_state_below_what_spark_keeps_is_expired_and_no_problem(old_query: Spark
     assert verdicts(report) == {12: "expired", 13: "sound", 14: "sound", 15: "sound"}
 
 
-def test_state_of_younger_batches_does_not_expire(old_query: SparkStore) -> None:
-    report = verified(old_query.purge(10).objects)
-    assert verdicts(report) == {
-        **dict.fromkeys((10, 11), "expired"),
-        12: "unusable",
-        **dict.fromkeys((13, 14, 15), "sound"),
-    }
-
-
-def test_a_snapshot_without_a_changelog_of_its_version_suffices(tmp_path: Path) -> None:
-    store = SparkStore(tmp_path / "rocksdb", ("0/0",)).batches(4, virtual=False).snapshot()
-    store.batches(1, virtual=False)
-    del store.objects[f"state/0/0/4_{store.versions['0/0'][3][1]}.changelog"]
-    report = verified(store.objects)
-    assert report.problems == () and report.passed
-
-
-def test_an_id_that_is_nowhere_is_lost(tmp_path: Path) -> None:
-    store = SparkStore(tmp_path / "rocksdb").batches(4, virtual=False)
-    name = f"state/0/1/3_{store.versions['0/1'][2][1]}.changelog"
-    report = verified(damaged(store.objects, name, missing))
-    assert {problem.where for problem in report.problems} == {name}
-    assert unusable(report) == {2, 3}
-
-
-def test_a_checkpoint_of_format_1_cannot_be_verified_and_says_so() -> None:
-    objects = {"offsets/0": b"v1\n{}\n1", "commits/0": b'v1\n{"nextBatchWatermarkMs":0}'}
-    (problem,) = verified(objects).problems
-    assert problem.where == "commits/0" and "format 2" in problem.expected
-    assert problem.unusable == (0,)
-
-
-def test_a_header_of_another_segment_is_found(query: SparkStore) -> None:
-    one, other = (segment_of(n) for n in (6, 7))
-    swapped = {**query.objects, one: query.objects[other], other: query.objects[one]}
-    report = verified(swapped)
-    assert {problem.where for problem in report.problems} == {one, other}
-    assert unusable(report) == {6, 7}
-
-
 def test_a_chosen_batch_is_compared_with_what_the_snapshot_before_its_own_makes(
     query: SparkStore,
 ) -> None:
@@ -337,41 +203,6 @@ def test_a_chosen_batch_is_compared_with_what_the_snapshot_before_its_own_makes(
         assert report.checkpoints[0].equal == 2
     early = verified(query.objects, 1)
     assert early.unchecked == tuple((d, "only one snapshot", (1,)) for d in query.directories)
-
-
-def test_a_chosen_batch_whose_snapshot_contradicts_what_came_before_is_doubtful(
-    query: SparkStore, tmp_path: Path
-) -> None:
-    version, id_ = query.versions["0/1"][5]
-    name = f"state/0/1/{version}_{id_}.zip"
-    wrong = snapshot_files(tmp_path / "wrong", "0/1", name, {b"other": b"rows"})
-    report = verified({**query.objects, **wrong}, "latest")
-    (problem,) = report.problems
-    assert problem.check == "redundancy" and problem.where == name
-    assert problem.doubtful == (7,) and problem.unusable == ()
-
-
-def test_damage_before_the_snapshot_of_a_chosen_batch_costs_only_the_comparison(
-    query: SparkStore,
-) -> None:
-    name = segment_of(4)
-    report = verified(damaged(query.objects, name, missing), "latest")
-    assert report.checkpoints[0].verdict == "sound"
-    reason = "what lies between the snapshot before and this one is not all there"
-    assert report.unchecked == tuple((d, reason, (7,)) for d in query.directories)
-
-
-def test_one_batch_can_be_chosen(query: SparkStore) -> None:
-    assert list(verdicts(verified(query.objects, "latest"))) == [7]
-    segment = segment_of(7)
-    assert verified(damaged(query.objects, segment, missing), 5).passed
-    with pytest.raises(ObjectNotFoundError, match="one of 0 to 7"):
-        verified(query.objects, 8)
-
-
-def test_a_query_without_a_batch_is_an_error() -> None:
-    with pytest.raises(RestoreError, match="first batch"):
-        verified({"offsets/0": b"v1\n{}\n1"})
 
 
 class Losing(MemoryStore):
