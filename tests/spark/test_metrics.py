@@ -114,6 +114,8 @@ def test_every_batch_is_reported_as_its_commit_has_it_in_python_and_as_a_line_of
         assert report.blocks == sum(len(pieces) for *_, pieces in body["changelogs"])
         assert report.index_bytes == len(line) + 1
         assert report.upload_attempts == report.segments
+        assert set(report.snapshot_lags) == {"0/0", "0/1", "0/2"}
+        assert all(1 <= lag <= report.batch + 1 for lag in report.snapshot_lags.values())
         assert report.upload_ms_p50 is not None and report.upload_ms_max is not None
         assert 0 < report.upload_ms_p50 <= report.upload_ms_max
         assert batch_report(spark, report.query, report.batch) == report

@@ -1,8 +1,8 @@
-"""Snapshots follow what was uploaded: a query in short runs has them as often as with Spark alone,
-and its checkpoint stays small.
+"""Snapshots follow what was uploaded: a query in short runs has them in every period, and its
+checkpoint stays small.
 """
 
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,54 +12,22 @@ from tests.spark.support import stores
 from tests.spark.support.application import Application, Job
 from tests.spark.support.faults import settings
 from tests.spark.support.place import Place
-from tests.spark.support.running import add
 from tests.spark.support.short_runs import (
     BATCHES,
+    MIN_DELTAS,
     PER_RUN,
     RUNS,
-    files,
-    input_of,
-    run_once,
-    snapshots,
+    STORES,
+    left_by,
+    session,
 )
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.support.depth import only_in_depth
-from tidelog.spark.plugin.settings import FILE_MANAGER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.plugin_only
-
-STOCK_MANAGER = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
-
-Measured = tuple[dict[int, int], list[int]]
-"""The largest lag of each store at the end of any run, in versions; the files after each run."""
-
-
-def measured(place: Place, run: Callable[[], None]) -> Measured:
-    lags = dict.fromkeys(range(4), 0)
-    counts = []
-    for number in range(RUNS):
-        add(place, input_of(number))
-        run()
-        newest = (number + 1) * PER_RUN
-        assert place.committed()[-1] == newest - 1
-        uploaded = snapshots(place)
-        lags = {store: max(lag, newest - uploaded[store]) for store, lag in lags.items()}
-        counts.append(files(place))
-    assert place.committed()[0] >= RUNS * PER_RUN // 3, "old commits are still there"
-    assert TOTALS.result(place.rows()) == TOTALS.expected(BATCHES)
-    return lags, counts
-
-
-def assert_as_bounded(found: Measured, stock: Measured) -> None:
-    (lags, counts), (stock_lags, stock_counts) = found, stock
-    assert all(lag <= stock_lags[store] for store, lag in lags.items()), (lags, stock_lags)
-    half = RUNS // 2
-    assert max(counts[half:]) <= max(stock_counts[half:]), (counts, stock_counts)
 
 
 def state_of(spark: "SparkSession", place: Place) -> list[tuple[object, ...]]:
@@ -67,44 +35,66 @@ def state_of(spark: "SparkSession", place: Place) -> list[tuple[object, ...]]:
     return sorted((row.partition_id, row.key.k, *row.value) for row in frame.collect())
 
 
-def session(spark: "SparkSession", manager: str | None = None) -> "SparkSession":
-    other = spark.newSession()
-    if manager is not None:
-        other.conf.set(FILE_MANAGER, manager)
-    return other
+def run(tmp_path: Path, ours: Place, stock: Place, **extra: object) -> Application:
+    """Runs in one process, which has a Spark for each of them."""
+    given = stores.store_settings()
+    given |= settings(tmp_path / "no-faults", given.get("spark.jars", ""))
+    jobs = (Job(ours, TOTALS.name), Job(stock, TOTALS.name))
+    module = "tests.spark.support.short_runs"
+    with Application(jobs, given, module=module, extra=extra) as application:
+        application.finish()
+    return application
 
 
-def test_short_runs_lag_no_more_than_with_spark_alone_and_keep_no_more_files(
+def assert_bounded(spark: "SparkSession", ours: Place, stock: Place) -> None:
+    left, alone = left_by(ours), left_by(stock)
+    assert [one.newest for one in left] == [PER_RUN * (run + 1) for run in range(RUNS)]
+    lags = [one.newest - min(one.uploaded) for one in left]
+    assert max(lags) < MIN_DELTAS + PER_RUN, lags
+    # Three versions are retained, and what a period before the oldest of them needs.
+    files, files_alone = [one.files for one in left], [one.files for one in alone]
+    assert max(files) < 12 * STORES < files_alone[-1] // 2, (files, files_alone)
+    assert TOTALS.result(ours.rows()) == TOTALS.expected(BATCHES)
+    assert not (stock.checkpoint / "_tidelog").exists()
+    assert state_of(session(spark, stock=False), ours) == state_of(
+        session(spark, stock=True), stock
+    )
+
+
+def test_runs_that_end_before_their_first_maintenance_have_snapshots_and_keep_few_files(
     one_spark: "SparkSession", tmp_path: Path
 ) -> None:
     ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
 
-    found = measured(ours, lambda: run_once(session(one_spark), ours))
-    alone = measured(stock, lambda: run_once(session(one_spark, STOCK_MANAGER), stock))
+    run(tmp_path, ours, stock, runs=list(range(RUNS)))
 
-    assert_as_bounded(found, alone)
-    assert not (stock.checkpoint / "_tidelog").exists()
-    assert state_of(session(one_spark), ours) == state_of(session(one_spark), stock)
+    assert_bounded(one_spark, ours, stock)
 
 
 @only_in_depth("the same in one process")
-def test_short_runs_in_processes_lag_no_more_than_with_spark_alone(
+def test_such_runs_in_processes_of_their_own_have_snapshots_and_keep_few_files(
     one_spark: "SparkSession", tmp_path: Path
 ) -> None:
-    def in_processes(store: str) -> tuple[Place, Measured]:
-        place = Place(tmp_path / store)
-        given = stores.store_settings(store)
-        given |= settings(tmp_path / "no-faults", given.get("spark.jars", ""))
+    ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
 
-        def run() -> None:
-            module = "tests.spark.support.short_runs"
-            with Application((Job(place, TOTALS.name),), given, module=module) as application:
-                application.finish()
+    for number in range(RUNS):
+        run(tmp_path, ours, stock, runs=[number])
 
-        return place, measured(place, run)
+    assert_bounded(one_spark, ours, stock)
 
-    ours, found = in_processes(stores.PLUGIN)
-    stock, alone = in_processes(stores.STOCK)
 
-    assert_as_bounded(found, alone)
-    assert state_of(session(one_spark), ours) == state_of(session(one_spark), stock)
+@only_in_depth("nothing of the plug-in decides it")
+def test_spark_reports_the_stores_that_lag_and_forces_their_snapshots_as_without_the_plug_in(
+    one_spark: "SparkSession", tmp_path: Path
+) -> None:
+    ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
+    # From a lag of five periods on; no maintenance comes.
+    more = {"spark.sql.streaming.stateStore.minDeltasForSnapshot": "1"}
+
+    log = run(tmp_path, ours, stock, runs=[0], per_run=10, more=more).log()
+
+    lagging = re.findall(r"Lag Detected for queryRunId=(\S+) .*partitionId=(\d+)", log)
+    assert {store for _, store in lagging} == {str(store) for store in range(STORES)}
+    assert len(lagging) == 2 * STORES and len({query for query, _ in lagging}) == 2, log
+    for place in (ours, stock):
+        assert min(left_by(place)[0].uploaded) > 5, left_by(place)

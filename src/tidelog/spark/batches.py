@@ -47,6 +47,9 @@ class BatchReport:
     snapshots_put_off: int
     """State stores whose snapshot Spark alone would have taken with this batch, and which take it
     later."""
+    snapshot_lags: dict[str, int]
+    """Versions since its newest uploaded snapshot, of the five state stores that have the most; a
+    store is named by its directory below `state`, operator/partition."""
     roll_ups: int
     """Roll-ups written since the query's batch before, as the three that follow."""
     segments_deleted: int

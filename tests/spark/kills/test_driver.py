@@ -69,3 +69,37 @@ def test_of_two_drivers_on_one_checkpoint_the_one_that_commits_first_goes_on(
         third.finish()
     assert query.result(place.rows()) == query.expected(batches)
     assert_complete(place.checkpoint)
+
+
+def test_a_snapshot_that_was_being_uploaded_is_taken_again_by_the_next_run(
+    place: Place, faulty_apart: Faults
+) -> None:
+    query = QUERIES["totals"]
+    batches = query.batches()
+    job = Job(place, query.name, scheme="faulty")
+    prefix = "spark.sql.streaming.stateStore"
+    given = settings(faulty_apart.control) | {f"{prefix}.maintenanceInterval": "1h"}
+
+    def run() -> Application:
+        return Application((job,), given)
+
+    def snapshots() -> set[str]:
+        return {str(file.parent) for file in (place.checkpoint / "state").rglob("*.zip")}
+
+    add(place, batches[:5])
+    with run() as first:
+        first.finish()
+    assert not snapshots(), "the first run has nothing that is late"
+    add(place, batches[5:6])
+    uploading = faulty_apart.add("hold", "put", r"\.zip$")
+    with run() as killed:
+        uploading.await_fired()
+        killed.kill()
+    faulty_apart.clear()
+    add(place, batches[6:])
+    with run() as last:
+        last.finish()
+
+    assert len(snapshots()) == 3
+    assert query.result(place.rows()) == query.expected(batches)
+    assert_complete(place.checkpoint)

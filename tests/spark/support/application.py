@@ -71,6 +71,8 @@ class Application:
     log_name: str = "application.log"
     module: str = "tests.spark.support.program"
     """The program; it is given the jobs and settings as JSON."""
+    extra: dict[str, object] = field(default_factory=dict)
+    """What else such a program is given."""
     process: "subprocess.Popen[bytes] | None" = field(default=None, init=False)
 
     @property
@@ -85,6 +87,7 @@ class Application:
             "settings": {**self._own_settings(), **self.settings},
             "master": self.master,
             "restarts": self.restarts,
+            **self.extra,
         }
         self.process = subprocess.Popen(
             [self.python, "-m", self.module, json.dumps(request)],

@@ -83,6 +83,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
           (files.exists(file) || reader.findAgain(name).isDefined)
     case _: ChangelogChecksum if writing => false
     case _ =>
+      if (writing) loading = Option(TaskContext.get())
       val found = files.exists(file)
       if (found) noteSnapshot(file)
       found
@@ -112,8 +113,11 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   private def createChangelog(file: Path, root: CheckpointRoot, name: ChangelogName) = {
     val side = ExecutorSide.current.getOrElse(throw missingPlugin(file))
     val intervalMs = Option.when(side.settings.stagger)(side.settings.snapshotIntervalMs)
-    val turn = snapshots.begin(file.getParent, name, intervalMs)
-    side.create(root, run, files, name, turn)
+    val retained = conf.getInt("spark.sql.streaming.minBatchesToRetain", 100)
+    val status = snapshots.begin(file.getParent, name, intervalMs, retained)
+    for (store <- snapshots.dueAtOnce; task <- loading) side.maintainAfter(task, store)
+    loading = None
+    side.create(root, run, files, name, status)
   }
 
   private def createCommit(file: Path, root: CheckpointRoot, batch: Long, overwrite: Boolean) = {
@@ -148,12 +152,8 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   }
 
   private def deleteChangelog(file: Path, root: CheckpointRoot, name: ChangelogName): Unit =
-    ExecutorSide.current.filter(_ => index(root).find(name, fresh = false).isDefined) match {
-      case Some(side) =>
-        index(root).delete(name)
-        side.delete(root, run, name)
-      case None => files.manager.delete(file)
-    }
+    if (index(root).find(name, fresh = false).isDefined) index(root).delete(name)
+    else files.manager.delete(file)
 
   private def listReal(directory: Path, filter: PathFilter, orEmpty: Boolean) =
     try files.manager.list(directory, filter)
@@ -176,6 +176,9 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
 
   // Each state store has a manager of its own, from when it is opened until it is closed.
   private val snapshots = new StoreSnapshots
+
+  // The task that loads the store; the changelog of its version may be created by another thread.
+  @volatile private var loading = Option.empty[TaskContext]
 
   private val indexes = TrieMap.empty[CheckpointRoot, IndexReader]
 

@@ -23,7 +23,7 @@ final case class BatchReport(
   def json: String = {
     val (index, uploads) = (gathered.index, gathered.segments)
     val times = uploads.map(upload => math.round(upload.elapsedNs / 1e3) / 1e3).sorted
-    def turns(kind: SnapshotTurn) = gathered.turns.count(_ == kind)
+    def turns(kind: SnapshotTurn) = gathered.snapshots.count(_.turn == kind)
     val node = BatchReport.mapper.createObjectNode()
     node.put("query", query.orNull)
     node.put("checkpoint", root.uri)
@@ -41,6 +41,10 @@ final case class BatchReport(
     node.put("upload_attempts", uploads.map(_.attempts).sum)
     node.put("snapshots", turns(SnapshotTurn.Taken))
     node.put("snapshots_put_off", turns(SnapshotTurn.PutOff))
+    val lags = node.putObject("snapshot_lags")
+    gathered.lags.sortBy(-_._2).take(BatchReport.LagsReported).foreach { case (store, lag) =>
+      lags.put(store, lag)
+    }
     node.put("roll_ups", kept.rollUps)
     node.put("segments_deleted", kept.deleted)
     node.put("house_keeping_failures", kept.failed)
@@ -51,6 +55,9 @@ final case class BatchReport(
 }
 
 object BatchReport {
+
+  /** As many as Spark's own progress has of a metric by store. */
+  private val LagsReported = 5
   private val mapper = new ObjectMapper
 }
 

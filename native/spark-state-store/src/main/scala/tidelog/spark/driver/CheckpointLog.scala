@@ -18,18 +18,35 @@ import tidelog.spark.DaemonThreads
 import tidelog.spark.format.{IndexDocument, IndexEntry}
 import tidelog.spark.index.{IndexFiles, IndexReaders, NamedId}
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{Deleted, Part, Stored, StoredSegment}
-import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.rpc.{Part, Stored, StoredSegment}
+import tidelog.spark.snapshot.SnapshotStatus
 import tidelog.spark.storage.AtomicFiles
 
-/** What a barrier has gathered: the batch's index, how its segments were stored, which of its
-  * versions come with a snapshot, and how long the barrier has waited.
+/** What a barrier has gathered.
+  *
+  * @param index the batch's index
+  * @param segments how its segments were stored
+  * @param snapshots those of the stores, in the order of the index's entries
+  * @param run the query's run, if a changelog of the batch shows it
+  * @param waitedMs how long the barrier has waited
   */
 final case class Gathered(
     index: IndexDocument,
     segments: Vector[StoredSegment],
-    turns: Vector[SnapshotTurn],
-    waitedMs: Long)
+    snapshots: Vector[SnapshotStatus],
+    run: Option[String],
+    waitedMs: Long) {
+
+  /** By the directory of a store, the version before which it needs nothing. */
+  def floors: Map[String, Long] =
+    stores.map { case (name, status) => name.directory -> status.floor }.toMap
+
+  /** By the directory of a store, versions since its newest uploaded snapshot. */
+  def lags: Vector[(String, Long)] =
+    stores.map { case (name, status) => name.directory -> (name.version - status.uploaded) }
+
+  private def stores = index.entries.map(_.name).zip(snapshots)
+}
 
 /** One checkpoint as the driver sees it: the changelogs that have arrived since the last commit,
   * and the barrier of the commit that is being written.
@@ -50,15 +67,13 @@ final class CheckpointLog(
     firstFiles: AtomicFiles,
     before: Option[ExecutorService])
     extends Logging {
-  private case class Arrived(entry: IndexEntry, turn: SnapshotTurn, run: String)
+  private case class Arrived(entry: IndexEntry, snapshots: SnapshotStatus, run: String)
 
   private val uploads = DaemonThreads.pool("tidelog-upload", uploadThreads)
   private val housekeeping = DaemonThreads.pool("tidelog-housekeeping", most = 1)
   private var arrived = HashMap.empty[String, Arrived]
   private var failed = HashMap.empty[String, String]
   private var segments = HashMap.empty[String, StoredSegment]
-  private var deletions = Vector.empty[Deleted]
-  private var run = Option.empty[String]
   @volatile private var files = firstFiles
   // Whether the run's first commit is still to come.
   @volatile private var first = true
@@ -69,7 +84,7 @@ final class CheckpointLog(
     override def stored(parts: Vector[(Part, IndexEntry)], segment: StoredSegment): Unit = {
       parts.foreach { case (_, entry) => IndexReaders.learn(root, entry, Vector(segment)) }
       arrive(
-        parts.map { case (part, entry) => Arrived(entry, part.turn, part.run) }, Vector(segment))
+        parts.map { case (part, entry) => Arrived(entry, part.snapshots, part.run) }, Vector(segment))
     }
 
     override def failed(parts: Vector[Part], error: Throwable): Unit =
@@ -83,9 +98,6 @@ final class CheckpointLog(
   def restarted(now: AtomicFiles): Unit = {
     files = now
     first = true
-    synchronized {
-      run = None
-    }
     later { collector = new Collector(new IndexFiles(root, now), figures) }
   }
 
@@ -93,15 +105,7 @@ final class CheckpointLog(
   def add(part: Part): Unit = packer.add(part)
 
   def stored(message: Stored): Unit =
-    arrive(Vector(Arrived(message.entry, message.turn, message.run)), message.segments)
-
-  /** Spark's maintenance has deleted changelogs. That of an earlier run knows nothing of the
-    * checkpoint that is there now; which run this is shows at its first commit.
-    */
-  def deleted(message: Deleted): Unit = synchronized {
-    deletions :+= message
-    if (run.isDefined) reportDeletions()
-  }
+    arrive(Vector(Arrived(message.entry, message.snapshots, message.run)), message.segments)
 
   def deleteCommit(batch: Long): Unit = later(collector.deleteCommit(batch))
 
@@ -119,15 +123,13 @@ final class CheckpointLog(
   }
 
   /** The batch's commit is published. */
-  def committed(batch: Long, index: IndexDocument): Unit = synchronized {
+  def committed(batch: Long, gathered: Gathered): Unit = synchronized {
     // Versions up to batch + 1 are settled; whatever else arrived of them lost to a retry.
     arrived = arrived.filter { case (_, one) => one.entry.name.version > batch + 1 }
     failed = HashMap.empty
     val needed = arrived.valuesIterator.flatMap(_.entry.pieces).map(_.segment).toSet
     segments = segments.filter { case (name, _) => needed(name) }
-    val now = run
-    later(collector.committed(index, now))
-    reportDeletions()
+    later(collector.committed(gathered.index, gathered.run, gathered.floors))
   }
 
   /** Nothing follows; what was committed is kept in order still. Returns what ends then. */
@@ -146,12 +148,6 @@ final class CheckpointLog(
     }
     val newest = changelogs.map(_.entry.name.version).max
     later(stored.foreach(one => collector.segmentStored(one.name, one.bytes, newest)))
-  }
-
-  private def reportDeletions(): Unit = {
-    val names = deletions.filter(one => run.contains(one.run)).flatMap(_.names)
-    deletions = Vector.empty
-    if (names.nonEmpty) later(collector.deleted(names))
   }
 
   /** Takes back what the stored index says of batches that are committed again; only the first
@@ -210,10 +206,10 @@ final class CheckpointLog(
     val found = ids.flatMap(named => arrived.get(named.id))
     val entries = found.map(_.entry)
     val stored = entries.flatMap(_.pieces.map(_.segment)).distinct.map(segments)
-    run = found.headOption.map(_.run).orElse(run)
     val lengths = stored.map(one => one.name -> one.bytes).toMap
     Gathered(
-      IndexDocument(batch, batch, lengths, entries), stored, found.map(_.turn), waitedMs)
+      IndexDocument(batch, batch, lengths, entries), stored, found.map(_.snapshots),
+      found.headOption.map(_.run), waitedMs)
   }
 
   private def lost(missing: Set[String], of: Int): String =

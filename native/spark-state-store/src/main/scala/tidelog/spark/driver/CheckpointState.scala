@@ -2,7 +2,7 @@ package tidelog.spark.driver
 
 import java.util.concurrent.ExecutorService
 
-import tidelog.spark.rpc.{Deleted, OfRun, Part, Stored}
+import tidelog.spark.rpc.{OfRun, Part, Stored}
 import tidelog.spark.storage.AtomicFiles
 
 /** What the driver knows of the directory of one checkpoint; the driver's side guards it.
@@ -59,6 +59,5 @@ private[driver] final class CheckpointState(val keeping: HouseKeeping) {
   private def deliver(log: CheckpointLog, message: OfRun): Unit = message match {
     case part: Part => log.add(part)
     case stored: Stored => log.stored(stored)
-    case deleted: Deleted => log.deleted(deleted)
   }
 }

@@ -6,7 +6,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.format.{ChangelogName, CorruptObjectException, IndexDocument, ObjectNames}
+import tidelog.spark.format.{CorruptObjectException, IndexDocument, ObjectNames}
 import tidelog.spark.index.{FooterSearch, IndexFiles}
 import tidelog.spark.upload.SegmentNames
 
@@ -25,7 +25,7 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
   private var loaded = false
   private var known = Set.empty[Long]
   private var deferredCommits = Set.empty[Long]
-  private var unreported = Vector.empty[ChangelogName]
+  private var expired = Map.empty[String, Long]
 
   /** Called before the commit of a batch: a query that was set back commits batches again of which
     * a roll-up still has the old changelogs. A crash must not leave both.
@@ -47,25 +47,23 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
   def segmentStored(segment: String, bytes: Long, newest: Long): Unit =
     index = index.stored(segment, bytes, newest)
 
-  /** A batch is committed; `run` is the query's run, if a changelog of the batch shows it. */
-  def committed(document: IndexDocument, run: Option[String]): Unit = {
+  /** A batch is committed.
+    *
+    * @param run the query's run, if a changelog of the batch shows it
+    * @param floors by the directory of a store, the version before which it needs nothing
+    */
+  def committed(document: IndexDocument, run: Option[String], floors: Map[String, Long]): Unit = {
     val (batch, first) = (document.last, !loaded)
     if (first) load(batch)
     document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
     index = index.publish(batch, document.entries)
     known += batch
-    if (first) {
-      run.foreach(one => attempt("sweep")(sweep(SegmentNames.token(one))))
-      index = index.delete(unreported)
-      unreported = Vector.empty
-    }
+    if (first) run.foreach(one => attempt("sweep")(sweep(SegmentNames.token(one))))
+    index = index.expire(floors.filter { case (store, floor) => expired.getOrElse(store, 0L) < floor })
+    expired ++= floors
     removeUnneeded()
     figures.live(index.segments.size.toLong, index.storedBytes)
   }
-
-  /** Spark has deleted these; what that frees is removed after the next commit. */
-  def deleted(names: Vector[ChangelogName]): Unit =
-    if (loaded) index = index.delete(names) else unreported ++= names
 
   /** Removes the commit file of a batch, now or as soon as its line is not needed any more. */
   def deleteCommit(batch: Long): Unit = {

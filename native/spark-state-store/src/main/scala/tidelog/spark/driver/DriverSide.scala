@@ -92,7 +92,7 @@ final class DriverSide(
         metrics.committed(gathered, indexBytes)
         reports.add(BatchReport(calling().query, root, gathered, indexBytes, keeping.take()))
         logInfo(describe(root, batch, gathered))
-        log.committed(batch, gathered.index)
+        log.committed(batch, gathered)
       }
     }
 
@@ -128,7 +128,7 @@ final class DriverSide(
   }
 
   private def of(message: OfRun): AnyRef =
-    // A task or a maintenance that outlives its run: nobody will commit what it says.
+    // A task that outlives its run: nobody will commit what it says.
     if (ended.contains(message.run)) Answer.Received
     else {
       val state = stateOf(CheckpointRoot(message.root))

@@ -18,7 +18,7 @@ final case class SegmentUse(bytes: Long, newest: Long, live: Int)
   * Invariants: `live` of every segment counts exactly the pieces of `batches` that lie in it; a
   * segment is dead only when all batches that could still name it are committed and none does.
   *
-  * @param batches committed batches with the changelogs they wrote and Spark has not deleted
+  * @param batches committed batches with the changelogs they wrote that are still needed
   * @param committed the newest committed batch, -1 before the first
   * @param rolledUp first batches of the windows whose roll-up is stored
   */
@@ -58,7 +58,18 @@ final case class LiveIndex(
       committed = committed.max(batch))
   }
 
-  /** Spark has deleted these changelogs. */
+  /** What was written before a version is not needed any more.
+    *
+    * @param floors that version by the directory of the store
+    */
+  def expire(floors: Map[String, Long]): LiveIndex = {
+    val old = floors.valuesIterator.maxOption.map(batches.rangeUntil)
+    delete(old.toVector.flatMap(_.valuesIterator).flatMap(_.keysIterator).filter { name =>
+      floors.get(name.directory).exists(name.version < _)
+    })
+  }
+
+  /** These changelogs are not needed any more. */
   def delete(names: Iterable[ChangelogName]): LiveIndex = names.foldLeft(this) { (index, name) =>
     val entries = index.batches.getOrElse(name.batch, Map.empty)
     entries.get(name).fold(index) { entry =>

@@ -88,21 +88,23 @@ final class Packer(
 
   private def upload(parts: Vector[Part]): Unit = {
     try {
-      val (name, builder) = services.names.next(parts.head.run)
-      val entries = parts.map { part =>
-        val piece = builder.add(part.name, 0, 1, part.bytes)
-        part -> IndexEntry(part.name, bytesOf(part), Vector(piece))
-      }
-      val segment = services.uploads.store(prepared(), root.segment(name), builder.result())
+      // First the room: the listener may let a commit go on, whose successor needs it.
+      val (entries, segment) = try store(parts) finally parts.foreach(release)
       listener.stored(entries, segment)
     } catch {
       case error @ (NonFatal(_) | _: InterruptedException) =>
         logError(s"tidelog: a segment of $root could not be stored", error)
         listener.failed(parts, error)
-    } finally synchronized {
-      parts.foreach(release)
-      uploading --= parts.map(_.name.id)
+    } finally synchronized(uploading --= parts.map(_.name.id))
+  }
+
+  private def store(parts: Vector[Part]): (Vector[(Part, IndexEntry)], StoredSegment) = {
+    val (name, builder) = services.names.next(parts.head.run)
+    val entries = parts.map { part =>
+      val piece = builder.add(part.name, 0, 1, part.bytes)
+      part -> IndexEntry(part.name, bytesOf(part), Vector(piece))
     }
+    entries -> services.uploads.store(prepared(), root.segment(name), builder.result())
   }
 
   /** The files of the newest run; somebody may have removed the directory since the last one. */

@@ -11,7 +11,7 @@ import tidelog.spark.format.{ChangelogName, IndexEntry, Piece}
 import tidelog.spark.index.IndexReaders
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Answer, Part, Stored, StoredSegment}
-import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.snapshot.SnapshotStatus
 import tidelog.spark.storage.AtomicFiles
 
 /** One changelog on its way out of its executor.
@@ -29,7 +29,7 @@ private[executor] final class ChangelogSink(
     root: CheckpointRoot,
     run: String,
     name: ChangelogName,
-    turn: SnapshotTurn,
+    snapshots: SnapshotStatus,
     files: AtomicFiles,
     side: ExecutorSide)
     extends PieceSink
@@ -44,11 +44,11 @@ private[executor] final class ChangelogSink(
   override def handOver(content: Array[Byte], last: Boolean): Unit = {
     bytes += content.length
     val small = last && pieces.isEmpty && content.length <= side.settings.partBytes
-    if (!small || side.ask(Part(root.uri, run, name, content, turn)) != Answer.Received) {
+    if (!small || side.ask(Part(root.uri, run, name, content, snapshots)) != Answer.Received) {
       upload(content, last)
       if (last) stored(uploads.map(ended))
     }
-    if (last) side.metrics.completed(bytes, turn)
+    if (last) side.metrics.completed(bytes, snapshots.turn)
   }
 
   override def end(completed: Boolean): Unit = if (!completed) uploads.foreach(remove)
@@ -67,7 +67,7 @@ private[executor] final class ChangelogSink(
   }
 
   private def stored(segments: Vector[StoredSegment]): Unit = {
-    val message = Stored(root.uri, run, IndexEntry(name, bytes, pieces), turn, segments)
+    val message = Stored(root.uri, run, IndexEntry(name, bytes, pieces), snapshots, segments)
     IndexReaders.learn(root, message.entry, segments)
     side.ask(message)
   }

@@ -1,26 +1,28 @@
 package tidelog.spark.executor
 
-import java.util.concurrent.{Executors, TimeUnit}
+import java.util.concurrent.{Executors, ThreadPoolExecutor, TimeUnit}
 
 import scala.util.control.NonFatal
 
+import org.apache.spark.TaskContext
 import org.apache.spark.api.plugin.PluginContext
 import org.apache.spark.internal.Logging
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager.CancellableFSDataOutputStream
+import org.apache.spark.sql.execution.streaming.state.RocksDB
 
 import tidelog.spark.{DaemonThreads, Settings}
 import tidelog.spark.driver.DriverSide
 import tidelog.spark.format.ChangelogName
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Figures, Message}
-import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.snapshot.SnapshotStatus
 import tidelog.spark.storage.AtomicFiles
 import tidelog.spark.upload.{SegmentNames, SegmentUpload}
 
 /** The plug-in in an executor's JVM.
   *
   * Invariants: `ask` reaches the driver this JVM belongs to, or throws; it keeps nothing of a task
-  * that has ended, and of a query only deletions that the driver is told of at once.
+  * that has ended, but the maintenance of its store.
   */
 final class ExecutorSide(
     private[executor] val names: SegmentNames,
@@ -31,49 +33,57 @@ final class ExecutorSide(
   private[executor] val uploads = new SegmentUpload(settings.uploadDeadlineMs, metrics.uploads)
   // As many as tasks have pieces on their way: a store that hangs keeps only its own query waiting.
   private[executor] val pool = Executors.newCachedThreadPool(DaemonThreads("tidelog-upload"))
-  private val tombstones = new Tombstones
+  private val maintenance = DaemonThreads.pool("tidelog-maintenance", most = 2)
+  // Of a task that outlives the executor.
+  maintenance.setRejectedExecutionHandler(new ThreadPoolExecutor.DiscardPolicy)
   private val reporter =
     Executors.newSingleThreadScheduledExecutor(DaemonThreads("tidelog-driver-line"))
 
-  def start(): Unit = {
-    def every(ms: Long)(work: => Unit) =
-      reporter.scheduleWithFixedDelay(() => attempt(work), 0, ms, TimeUnit.MILLISECONDS)
-    every(ExecutorSide.DeletionsMs)(tombstones.take().foreach(ask))
-    every(ExecutorSide.FiguresMs)(ask(Figures(names.executor, metrics.figures)))
-  }
+  def start(): Unit = reporter.scheduleWithFixedDelay(
+    () => attempt("the driver does not answer")(ask(Figures(names.executor, metrics.figures))),
+    0, ExecutorSide.FiguresMs, TimeUnit.MILLISECONDS)
 
+  /** Ends when the maintenance that has begun is done, or after half a minute. */
   def shutdown(): Unit = {
+    maintenance.shutdown()
+    if (!maintenance.awaitTermination(ExecutorSide.MaintenanceSeconds, TimeUnit.SECONDS)) {
+      logWarning("tidelog: snapshots were not uploaded before the end; the next run takes them again")
+    }
     reporter.shutdownNow()
     pool.shutdownNow()
   }
 
   /** The stream for a changelog that a task of this run writes.
     *
-    * @param turn whether its version comes with a snapshot
+    * @param snapshots those of its store
     */
   def create(
       root: CheckpointRoot,
       run: String,
       files: AtomicFiles,
       name: ChangelogName,
-      turn: SnapshotTurn): CancellableFSDataOutputStream =
-    new ChangelogStream(new ChangelogSink(root, run, name, turn, files, this))
+      snapshots: SnapshotStatus): CancellableFSDataOutputStream =
+    new ChangelogStream(new ChangelogSink(root, run, name, snapshots, files, this))
 
-  /** Notes that Spark has no more use of a changelog. */
-  def delete(root: CheckpointRoot, run: String, name: ChangelogName): Unit =
-    tombstones.add(root, run, name)
+  /** When the task has ended, uploads the store's snapshot and deletes what is old then, as Spark's
+    * maintenance would do it later. The two may meet: each snapshot is uploaded by one of them.
+    */
+  def maintainAfter(task: TaskContext, store: RocksDB): Unit =
+    task.addTaskCompletionListener[Unit] { _ =>
+      maintenance.execute(() => attempt("a snapshot was not uploaded")(store.doMaintenance()))
+    }
 
   /** The driver's answer; a driver in this JVM (local mode) is asked without a message. */
   private[executor] def ask(message: Message): AnyRef =
     DriverSide.current.fold(context.ask(message))(_.receive(message))
 
-  private def attempt(work: => Unit): Unit =
+  private def attempt(failure: String)(work: => Unit): Unit =
     try work
-    catch { case NonFatal(error) => logWarning("tidelog: the driver does not answer", error) }
+    catch { case NonFatal(error) => logWarning(s"tidelog: $failure", error) }
 }
 
 object ExecutorSide {
-  private val DeletionsMs = 500L
+  private val MaintenanceSeconds = 30L
   private val FiguresMs = 2000L
 
   @volatile private var side: Option[ExecutorSide] = None

@@ -1,10 +1,10 @@
 package tidelog.spark.rpc
 
 import tidelog.spark.format.{ChangelogName, IndexEntry}
-import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.snapshot.SnapshotStatus
 
 /** What executors tell the driver; `root` is a CheckpointRoot's uri, `run` Spark's id of the run of
-  * the query that the task or the maintenance belongs to.
+  * the query that the task belongs to.
   *
   * Invariant: Spark carries plug-in messages from executors to the driver only.
   */
@@ -18,14 +18,14 @@ sealed trait OfRun extends Message {
 
 /** A whole changelog, sent before its task ends: what the driver takes no executor can lose.
   *
-  * @param turn whether its version comes with a snapshot
+  * @param snapshots those of its store
   */
 final case class Part(
     root: String,
     run: String,
     name: ChangelogName,
     bytes: Array[Byte],
-    turn: SnapshotTurn)
+    snapshots: SnapshotStatus)
     extends OfRun
 
 /** A changelog that its executor has stored itself, in these segments. */
@@ -33,7 +33,7 @@ final case class Stored(
     root: String,
     run: String,
     entry: IndexEntry,
-    turn: SnapshotTurn,
+    snapshots: SnapshotStatus,
     segments: Vector[StoredSegment])
     extends OfRun
 
@@ -42,9 +42,6 @@ final case class Stored(
   * @param elapsedNs from the first attempt to the end of the last, pauses between them included
   */
 final case class StoredSegment(name: String, bytes: Long, elapsedNs: Long, attempts: Int)
-
-/** Spark's maintenance has deleted these changelogs. */
-final case class Deleted(root: String, run: String, names: Vector[ChangelogName]) extends OfRun
 
 /** Sent every few seconds; `figures` are the values of `ExecutorMetrics.Names`. */
 final case class Figures(executor: String, figures: Map[String, Long]) extends Message

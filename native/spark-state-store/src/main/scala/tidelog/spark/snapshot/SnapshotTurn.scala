@@ -16,3 +16,10 @@ object SnapshotTurn {
   def of(version: Long, minimum: Int, due: Boolean): SnapshotTurn =
     if (due) Taken else if (version % minimum.max(1) == 0) PutOff else NotYet
 }
+
+/** The snapshots of a store that commits a version.
+  *
+  * @param uploaded version of the newest snapshot in the checkpoint, 0 without one
+  * @param floor no version before this one is needed any more, and so no changelog
+  */
+final case class SnapshotStatus(turn: SnapshotTurn, uploaded: Long = 0, floor: Long = 0)

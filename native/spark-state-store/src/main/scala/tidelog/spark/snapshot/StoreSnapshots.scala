@@ -10,14 +10,17 @@ import tidelog.spark.format.ChangelogName
   * Invariants: a version comes with a snapshot if it is the store's phase, or if the newest
   * uploaded snapshot is a period old; a store that was opened just now, by a new run or on another
   * executor, knows that from what it found there, and its period is Spark's own until it has
-  * committed that often.
+  * committed that often; the first version of such a store, if it is late, is uploaded when its
+  * task has ended, because a short run ends before Spark's next maintenance.
   */
 final class StoreSnapshots {
   private var pace = Pace.start
   private var age = SnapshotAge()
   private var storedAtMs = nowMs
+  private var first = 0L
   private var newest = 0L
   private var period = 0
+  private var late = false
   private var tickMs = 0L
   private var store = Option.empty[RocksDB]
 
@@ -31,18 +34,31 @@ final class StoreSnapshots {
     * will decide.
     *
     * @param intervalMs the time that the period should not exceed; None: Spark decides
+    * @param retained Spark's minBatchesToRetain
     */
-  def begin(directory: Path, name: ChangelogName, intervalMs: Option[Long]): SnapshotTurn =
+  def begin(
+      directory: Path,
+      name: ChangelogName,
+      intervalMs: Option[Long],
+      retained: Int): SnapshotStatus =
     synchronized {
       pace = pace.seen(name.version, nowMs)
       age = age.begun(name.version)
+      if (first == 0) first = name.version
       newest = name.version
       OpenStores.add(this)
-      intervalMs.flatMap { ms =>
+      val floor = age.floor(retained)
+      age = age.from(floor)
+      val uploaded = age.uploaded
+      val turn = intervalMs.flatMap { ms =>
         if (store.isEmpty) store = SparkStores.find(directory, name)
         store.map(decide(_, name, ms))
-      }.getOrElse(SnapshotTurn.NotYet)
+      }
+      SnapshotStatus(turn.getOrElse(SnapshotTurn.NotYet), uploaded, floor)
     }
+
+  /** The store, if its version that was begun last shall not wait for Spark's maintenance. */
+  def dueAtOnce: Option[RocksDB] = synchronized(store.filter(_ => late && newest == first))
 
   def close(): Unit = OpenStores.remove(this)
 
@@ -59,7 +75,8 @@ final class StoreSnapshots {
     tickMs = store.conf.stateStoreConf.maintenanceInterval
     val boundMs = intervalMs.min(StoreSnapshots.MostTicks * tickMs)
     period = SnapshotPeriod.versions(minimum, boundMs, pace.after(minimum))
-    val due = age.late(name.version, period, minimum) ||
+    late = age.late(name.version, period, minimum)
+    val due = late ||
       SnapshotPhase.due(name.version, period, name.operator, name.partition, name.store)
     val last = SnapshotPhase.lastSnapshot(name.version, minimum, due)
     if (!SparkStores.setLastSnapshot(store, last)) SnapshotTurn.NotYet

@@ -15,8 +15,8 @@ import tidelog.spark.faults.LightLocalFs
 import tidelog.spark.format.ChangelogName
 import tidelog.spark.index.NamedId
 import tidelog.spark.layout.CheckpointRoot
-import tidelog.spark.rpc.{Answer, Deleted, Part}
-import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.rpc.{Answer, Part}
+import tidelog.spark.snapshot.{SnapshotStatus, SnapshotTurn}
 import tidelog.spark.storage.AtomicFiles
 
 /** The driver's side of queries that come and go, over local directories. */
@@ -30,7 +30,6 @@ final class DriverChecks(checks: Checks) {
         driver.part(run, version = 2, "of a batch that is not committed")
         driver.side.runEnded(run)
         equal(driver.part(run, version = 2, "late"), Answer.Received)
-        driver.side.receive(Deleted(driver.root(run).uri, run, Vector.empty))
       }
       equal(driver.side.known, Set.empty[CheckpointRoot])
       equal(driver.gauge("parts.bytes"), 0L)
@@ -69,7 +68,7 @@ private final class Driver {
   def part(run: String, version: Long, id: String, directory: String = ""): AnyRef = {
     val name = ChangelogName(0, 0, "default", version, id)
     val at = root(if (directory.isEmpty) run else directory)
-    side.receive(Part(at.uri, run, name, new Array[Byte](10), SnapshotTurn.NotYet))
+    side.receive(Part(at.uri, run, name, new Array[Byte](10), SnapshotStatus(SnapshotTurn.NotYet)))
   }
 
   /** A batch whose only part arrives and is committed. */

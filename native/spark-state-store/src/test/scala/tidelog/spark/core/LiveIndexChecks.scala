@@ -26,14 +26,15 @@ final class LiveIndexChecks(checks: Checks) {
       equal(index.dueWindows, Vector(0L))
       val rolled = index.withRollUp(0)
       equal((rolled.dueWindows, rolled.deadWindows), (Vector.empty, Set.empty[Long]))
-      val deleted = rolled.delete((0L to 9L).map(name(_)))
-      equal(deleted.deadWindows, Set(0L))
+      equal(rolled.expire(Map("0/0" -> 10L)).deadWindows, Set.empty[Long])
+      equal(rolled.expire(Map("0/0" -> 11L)).deadWindows, Set(0L))
     }
     checks.check("a commit file is the only index of its batch until the roll-up is stored") {
       val index = publish(LiveIndex(), 3)
       equal(index.onlyIndexOf(3), true)
       equal(index.withRollUp(0).onlyIndexOf(3), false)
-      equal(index.delete(Seq(name(3))).onlyIndexOf(3), false)
+      equal(index.expire(Map("0/0" -> 4L, "0/1" -> 9L)).onlyIndexOf(3), true)
+      equal(index.expire(Map("0/0" -> 5L)).onlyIndexOf(3), false)
     }
     sweep()
   }
@@ -69,7 +70,7 @@ private final class RandomIndex(random: Random) {
   private var batch = 0L
 
   def run(): Unit = (0 until 60).foreach { _ =>
-    if (random.nextInt(3) > 0) commit() else delete()
+    if (random.nextInt(3) > 0) commit() else expire()
     compare()
     if (random.nextBoolean()) forget()
   }
@@ -92,10 +93,12 @@ private final class RandomIndex(random: Random) {
     batch += 1
   }
 
-  private def delete(): Unit = {
-    val names = random.shuffle(live.keys.toSeq).take(random.nextInt(6))
-    live --= names
-    index = index.delete(names ++ names)
+  private def expire(): Unit = {
+    val floors = random.shuffle((0 until 4).toVector).take(random.nextInt(3)).map { partition =>
+      s"0/$partition" -> random.nextInt(batch.toInt + 2).toLong
+    }.toMap
+    live = live.filterNot { case (name, _) => floors.get(name.directory).exists(name.version < _) }
+    index = index.expire(floors)
   }
 
   private def forget(): Unit = {

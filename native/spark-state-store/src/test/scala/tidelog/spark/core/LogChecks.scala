@@ -126,6 +126,8 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   private val root = CheckpointRoot(path.toString.stripSuffix("/"))
   private val stored = new IndexFiles(root, files)
   private var model = Map.empty[ChangelogName, Vector[Byte]]
+  // What executors say with the next commit, by the directory of a store.
+  private var floors = Map.empty[String, Long]
   private var batch = 0L
   private var runs = 0
   private var segments = 0L
@@ -208,6 +210,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     files.prepare(root.commits)
     batch = 0
     model = Map.empty
+    floors = Map.empty
     restartQuery()
   }
 
@@ -221,7 +224,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     val ids = entries.map { case (entry, _) => s"""["${entry.name.id}"]""" }.mkString(",")
     val commit = s"""v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[$ids]}}""".getBytes
     files.write(root.commit(batch), CommitFile.withIndex(commit, index), overwrite = false)
-    collector.committed(index, Some(f"run$runs%05d"))
+    collector.committed(index, Some(f"run$runs%05d"), floors)
     batch += 1
     collector.deleteCommit(batch - retained / 2)
   }
@@ -270,9 +273,10 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     // While a roll-up is lost Spark does not see, and does not delete, what it named.
     if (everything) equal(model.keySet.filter(_.version < oldest) -- old, Set.empty[ChangelogName])
     history :+= s"maintain@$oldest"
-    val reported = if (everything) old else old.filter(_ => random.nextInt(4) > 0)
     model --= old
-    collector.deleted(reported.toVector)
+    floors ++= (0 until 4).filter(_ => everything || random.nextInt(4) > 0).map { partition =>
+      s"0/$partition" -> oldest
+    }
   }
 
   private def loseRollUp(): Unit = stored.rollUps().lastOption.foreach { first =>

@@ -20,8 +20,8 @@ import tidelog.spark.executor.ExecutorMetrics
 import tidelog.spark.format.{ChangelogName, IndexDocument, IndexEntry, Piece}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.StoredSegment
-import tidelog.spark.snapshot.SnapshotTurn
-import tidelog.spark.snapshot.SnapshotTurn.{NotYet, PutOff, Taken}
+import tidelog.spark.snapshot.{SnapshotStatus, SnapshotTurn}
+import tidelog.spark.snapshot.SnapshotTurn.{PutOff, Taken}
 
 /** What the plug-in says of itself: metrics of driver and executors, and reports of batches. */
 final class MetricsChecks(checks: Checks) {
@@ -67,15 +67,16 @@ final class MetricsChecks(checks: Checks) {
   private def reports(): Unit = {
     checks.check("the report of a batch adds up its segments and the house-keeping") {
       val uploads = Vector(stored(9000000, 3), stored(2500000, 1), stored(4000000, 1))
-      val turns = Vector(Taken, PutOff, NotYet, PutOff, Taken)
-      val found = read(report(7, uploads, HouseKept(1, 2, 3, 4, 500), turns))
+      val states = Vector(SnapshotStatus(Taken, uploaded = 3), SnapshotStatus(PutOff))
+      val found = read(report(7, uploads, HouseKept(1, 2, 3, 4, 500), states))
       equal(found.path("query").asText, "q")
+      equal(found.path("snapshot_lags").toString, """{"0/1":8,"0/0":5}""")
       equal(found.path("batch").asLong, 7L)
       equal(figures(found), Map(
         "changelogs" -> 2.0, "changelog_bytes" -> 30.0, "segments" -> 2.0, "segment_bytes" -> 300.0,
         "blocks" -> 3.0, "index_bytes" -> 77.0, "barrier_wait_ms" -> 31.0, "upload_ms_p50" -> 4.0,
-        "upload_ms_max" -> 9.0, "upload_attempts" -> 5.0, "snapshots" -> 2.0,
-        "snapshots_put_off" -> 2.0, "roll_ups" -> 1.0, "segments_deleted" -> 2.0,
+        "upload_ms_max" -> 9.0, "upload_attempts" -> 5.0, "snapshots" -> 1.0,
+        "snapshots_put_off" -> 1.0, "roll_ups" -> 1.0, "segments_deleted" -> 2.0,
         "house_keeping_failures" -> 3.0, "live_segments" -> 4.0, "live_bytes" -> 500.0))
     }
     checks.check("a batch without uploads has no times of uploads") {
@@ -109,14 +110,14 @@ final class MetricsChecks(checks: Checks) {
       batch: Long,
       segments: Vector[StoredSegment],
       kept: HouseKept,
-      turns: Vector[SnapshotTurn] = Vector.empty): BatchReport = {
+      states: Vector[SnapshotStatus] = Vector.empty): BatchReport = {
     def entry(partition: Int, bytes: Long, pieces: Piece*) =
       IndexEntry(ChangelogName(0, partition, "default", batch + 1, "id"), bytes, pieces.toVector)
     val entries = Vector(
       entry(0, 10, Piece("a", 0, 50)),
       entry(1, 20, Piece("a", 50, 50), Piece("b", 0, 50)))
     val index = IndexDocument(batch, batch, Map("a" -> 200L, "b" -> 100L), entries)
-    val gathered = Gathered(index, segments, turns, 31)
+    val gathered = Gathered(index, segments, states, None, 31)
     BatchReport(Some("q"), CheckpointRoot("file:/c"), gathered, 77, kept)
   }
 

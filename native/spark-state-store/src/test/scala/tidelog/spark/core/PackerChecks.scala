@@ -17,7 +17,7 @@ import tidelog.spark.faults.LightLocalFs
 import tidelog.spark.format.{ChangelogName, IndexEntry}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Part, StoredSegment}
-import tidelog.spark.snapshot.SnapshotTurn
+import tidelog.spark.snapshot.{SnapshotStatus, SnapshotTurn}
 import tidelog.spark.storage.AtomicFiles
 import tidelog.spark.upload.{SegmentNames, SegmentUpload}
 
@@ -88,7 +88,7 @@ private final class Packed(deadlineMs: Long = 1000, broken: Boolean = false)
   def add(id: String, version: Long): Boolean = {
     val part = Part(
       root.uri, "0123456789", ChangelogName(0, 1, "default", version, id), new Array[Byte](10),
-      SnapshotTurn.NotYet)
+      SnapshotStatus(SnapshotTurn.NotYet))
     val room = held.take(10)
     packer.add(part)
     room

@@ -58,15 +58,22 @@ final class PhaseChecks(checks: Checks) {
       equal((1L to 40L).find(v => SnapshotAge().begun(v).late(v, 4, 4)), Some(4L))
     }
     checks.check("a snapshot that is not uploaded is taken again after half a period") {
-      val waiting = SnapshotAge(uploaded = 12, taken = 20)
+      val waiting = SnapshotAge(taken = 20).stored(12)
       equal((21L to 60L).find(v => waiting.begun(v).late(v, 16, 4)), Some(28L))
       equal((21L to 60L).find(v => waiting.begun(v).late(v, 4, 4)), Some(24L))
       equal((21L to 60L).find(v => waiting.stored(20).begun(v).late(v, 16, 4)), Some(36L))
     }
     checks.check("what an attempt has left that failed is no snapshot of the next") {
-      val failed = SnapshotAge(uploaded = 20, taken = 20)
+      val failed = SnapshotAge(taken = 20).stored(20)
       equal(failed.begun(20), SnapshotAge())
       equal(failed.begun(21), failed)
+    }
+    checks.check("the oldest retained version is restored from the floor") {
+      val age = Seq(10L, 20L, 30L).foldLeft(SnapshotAge())(_.stored(_))
+      equal(Seq(1, 2, 11, 12, 21, 22).map(age.floor), Seq(30L, 20L, 20L, 10L, 10L, 0L))
+      equal(age.from(20).floor(11), 20L)
+      equal(SnapshotAge().floor(1), 0L)
+      equal(age.begun(30).floor(1), 20L)
     }
     checks.check("in runs of any length a store has a snapshot in every period, with uploads or without") {
       for (length <- Seq(1, 2, 3, 7, 50); partition <- 0 until 8; uploads <- Seq(true, false)) {
@@ -100,7 +107,7 @@ final class PhaseChecks(checks: Checks) {
     (1L to versions.toLong).filter { version =>
       // Of a new run's store only what it loads is known.
       if (version % length == 1 || length == 1) {
-        age = SnapshotAge(uploaded = age.uploaded)
+        age = age.copy(taken = 0)
         pace = Pace.start
       }
       pace = pace.seen(version, version * 1000)
