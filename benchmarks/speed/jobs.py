@@ -15,6 +15,7 @@ from tidelog import (
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
+    Tumbling,
 )
 from tidelog.runtime.graph import KeyedStream
 
@@ -38,7 +39,8 @@ def windows(arguments: JobArguments) -> Job:
         job.source(JsonLines(arguments.required_input()))
         .event_time(lambda row: row.ms)
         .key_by(lambda row: row.user)
-        .window(60_000, value_of=lambda row: row.amount, combine=lambda a, b: a + b)
+        .window(Tumbling(60_000))
+        .aggregate(lambda row: row.amount, lambda a, b: a + b)
         .sink(Files(arguments.output or "", fields=("user", "window", "amount")))
     )
     return job

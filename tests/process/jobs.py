@@ -11,6 +11,7 @@ from operator import add, attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
+from tidelog import Sliding
 from tidelog.connectors.files.lines import JsonLines, TextFiles
 from tidelog.connectors.files.sink import Files
 from tidelog.connectors.program import Replayable, Stdout
@@ -157,7 +158,7 @@ def sessions(arguments: JobArguments) -> Job:
 def windows(arguments: JobArguments) -> Job:
     """Events per user in windows of a minute, every 20 seconds."""
     job = Job("windows")
-    counts = _events(job, arguments).window(60_000, 20_000, value_of=lambda row: 1, combine=add)
+    counts = _events(job, arguments).window(Sliding(60_000, 20_000)).aggregate(lambda row: 1, add)
     counts.sink(Files(arguments.output, fields=("user", "start_ms", "events")))
     return job
 

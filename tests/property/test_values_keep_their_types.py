@@ -27,9 +27,11 @@ from tidelog import (
     List,
     Map,
     Row,
+    Sliding,
     Source,
     SplitReader,
     Stream,
+    Tumbling,
     UnalignedConfig,
     Value,
 )
@@ -112,17 +114,20 @@ def of_first(windows: Stream) -> Stream:
 
 
 Build = Callable[[KeyedStream, Stream], Stream]
-OF_WINDOW: dict[str, Any] = {"value_of": numbered, "combine": appended}
 STATES: dict[str, Build] = {
     "aggregate": lambda keyed, _: keyed.aggregate(numbered, appended, name="aggregate"),
-    "tumbling": lambda keyed, _: of_first(keyed.window(10_000, name="tumbling", **OF_WINDOW)),
-    "sliding": lambda keyed, _: of_first(keyed.window(10_000, 5_000, name="sliding", **OF_WINDOW)),
-    "records": lambda keyed, _: keyed.window_records(
-        10_000, function=of_first_window, name="records"
+    "tumbling": lambda keyed, _: of_first(
+        keyed.window(Tumbling(10_000), name="tumbling").aggregate(numbered, appended)
     ),
-    "sliding-records": lambda keyed, _: keyed.window_records(
-        10_000, 5_000, function=of_first_window, name="sliding-records"
+    "sliding": lambda keyed, _: of_first(
+        keyed.window(Sliding(10_000, 5_000), name="sliding").aggregate(numbered, appended)
     ),
+    "records": lambda keyed, _: keyed.window(Tumbling(10_000), name="records").records(
+        of_first_window
+    ),
+    "sliding-records": lambda keyed, _: keyed.window(
+        Sliding(10_000, 5_000), name="sliding-records"
+    ).records(of_first_window),
     "rules": lambda _, records: records._job.source(Late(), name="late").with_broadcast(
         records, on_rule=learn, on_record=known_so_far, name="rules"
     ),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from tidelog import Sliding
 from tidelog.effects import hold_thread
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -114,8 +115,10 @@ def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:
     """Windows of `slides` slides that keep their records: (word, event time, payload)."""
     job = Job("sliding-window")
     records = job.source(ListSource(read)).event_time(operator.itemgetter(1))
-    windows = records.key_by(operator.itemgetter(0)).window_records(
-        slides * slide_ms, slide_ms, function=lambda key, start, records: (key, start, len(records))
+    windows = (
+        records.key_by(operator.itemgetter(0))
+        .window(Sliding(slides * slide_ms, slide_ms))
+        .records(lambda key, start, records: (key, start, len(records)))
     )
     windows.sink(NullSink())
     return job

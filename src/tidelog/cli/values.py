@@ -8,7 +8,8 @@ from typing import Final
 
 import click
 
-from tidelog.options.units import parse_count, parse_duration, parse_size
+from tidelog.errors import ConfigError
+from tidelog.options.units import milliseconds, parse_count, parse_duration, parse_size
 
 
 def duration(text: str) -> float:
@@ -46,6 +47,15 @@ def to_bytes(text: str) -> int:
 def latency(text: str) -> float:
     """Seconds of a duration that may be 0; an option's type. Raises BadParameter."""
     return 0.0 if text in ("0", "0ms", "0s") else duration(text)
+
+
+def bounds(text: str) -> tuple[float, float]:
+    """Seconds of two lengths of time such as -1m,5m; an option's type. Raises BadParameter."""
+    try:
+        lower, upper = (milliseconds("a bound", each, signed=True) for each in text.split(","))
+    except (ConfigError, ValueError) as error:
+        raise click.BadParameter(f"{text!r} are no bounds; write -1m,5m or 0s,30s") from error
+    return lower / 1000, upper / 1000
 
 
 def size(count: int) -> str:

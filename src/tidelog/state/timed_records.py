@@ -13,23 +13,17 @@ Invariants:
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import count, islice
 from typing import Any, Final
 
 from tidelog.changelog.row_memory import RowSize
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import encode_time
-from tidelog.state.timed_rows import (
-    Entry,
-    Held,
-    entry_of,
-    first_number,
-    first_of,
-    mark_rows,
-    record_rows,
-)
+from tidelog.state.objects.values import UntypedValues
+from tidelog.state.timed_rows import KIND, MARKS, Entry, Held, TimedRows, entry_of, first_of
 
+_START_BITS: Final = 48
 STEP: Final = 1024
 """Records that are read, or taken away, without a pause."""
 
@@ -41,22 +35,16 @@ class _Bucket:
     """By key group and encoded key, each list in order."""
     marked: set[int] = field(default_factory=set)
     """Numbers of marked records of a whole bucket."""
-    fresh: list[tuple[bytes, Held]] = field(default_factory=list)
-    """By place: those that no flush has seen, in the order in which they came ..."""
-    rows_to: int = -1
-    """... while those with lower numbers have rows, in a whole bucket ..."""
-    gone: set[int] = field(default_factory=set)
-    """... and those with these numbers were taken away."""
-
-    def is_fresh(self, number: int) -> bool:
-        """Whether a record that is there has no row."""
-        return self.whole and number >= self.rows_to
+    fresh: dict[int, tuple[bytes, Held]] = field(default_factory=dict)
+    """By number, with their places: those of a whole bucket that no flush has made rows yet."""
+    flushed: bool = False
+    """Whether a flush has made rows of a whole bucket."""
 
     def with_rows(self, entries: list[Entry]) -> list[Entry]:
-        """Entries of this bucket, without those that no flush has made rows yet."""
-        if not self.whole:
+        """Entries of this bucket, without those that have no rows."""
+        if not self.fresh:
             return entries
-        return [entry for entry in entries if entry[2][1] < self.rows_to]
+        return [entry for entry in entries if entry[2][1] not in self.fresh]
 
 
 class TimedRecords:
@@ -69,11 +57,20 @@ class TimedRecords:
     def __init__(
         self, backend: KeyedBackend, name: str, schema: str, option: str, *, marks: bool = False
     ) -> None:
+        """`option` is what declares the types of the records."""
         self._owned = backend.owned
-        self._rows, self._values = record_rows(backend, name, schema, option)
-        self._marks = mark_rows(backend, name, schema) if marks else None
-        self._next = first_number(backend)
-        """The number of the next record."""
+        registry, table = backend.registry, backend.table
+        info = registry.register(name, KIND, ("msgpack", schema))
+        self._values = UntypedValues(registry.value_types(info, option))
+        rows = self._values.rows(backend, info, scanned=True, cached=False)
+        self._rows, self._marks = TimedRows(rows, info.id, table), None
+        if marks:
+            info = registry.register(f"{name}-marks", MARKS, (schema,))
+            rows = backend.rows(info, lambda _: b"", lambda _: True, scanned=True, cached=False)
+            self._marks = TimedRows(rows, info.id, table)
+        self._next = int(backend.seqno) << _START_BITS
+        """The number of the next record. Those of a later start are greater, for between the two is
+        a flush: what no flush has seen has no row."""
         self._buckets: dict[int, _Bucket] = {}
         self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
@@ -131,7 +128,7 @@ class TimedRecords:
             if fresh is None:
                 rows.append((bucket, place, held))
             else:
-                fresh.append((place, held))
+                fresh[held[1]] = place, held
             before = of_place.get(place)
             if before:
                 if held < before[-1]:
@@ -181,8 +178,7 @@ class TimedRecords:
     def remove(self, bucket: int, place: bytes, held: Sequence[Held]) -> None:
         """Take away records of a place, which its first ones are."""
         kept = self._bucket(bucket)
-        self._rows.delete(kept.with_rows([(bucket, place, each) for each in held]))
-        kept.gone.update([number for _, number, _ in held if kept.is_fresh(number)])
+        self._delete(kept, [(bucket, place, each) for each in held])
         here = kept.records.get(place)
         if here is not None:
             del here[: len(held)]
@@ -213,20 +209,18 @@ class TimedRecords:
         for bucket, kept in list(self._fresh.items()):
             if most <= 0:
                 break
-            some = [(bucket, *each) for each in kept.fresh[:most]]
-            most -= len(some)
-            del kept.fresh[: len(some)]
+            some: list[Entry] = [(bucket, *each) for each in islice(kept.fresh.values(), most)]
+            for _, _, (_, number, _) in some:
+                del kept.fresh[number]
             if not kept.fresh:
                 del self._fresh[bucket]
-            self._fresh_held -= len(some)
-            self.updates -= len(some)
-            kept.rows_to = some[-1][2][1] + 1
-            some = [entry for entry in some if entry[2][1] not in kept.gone]
+            kept.flushed = True
+            most -= len(some)
             rows += some
             if kept.marked:
                 self._put_marks(kept, [e for e in some if e[2][1] in kept.marked])
-            if not kept.fresh:
-                kept.gone.clear()
+        self._fresh_held -= len(rows)
+        self.updates -= len(rows)
         self._rows.put(rows)
 
     def drop_cached(self) -> None:
@@ -259,6 +253,16 @@ class TimedRecords:
         assert self._marks is not None, "these records have no marks"
         self._marks.put(kept.with_rows(entries))
 
+    def _delete(self, kept: _Bucket, entries: list[Entry]) -> list[Entry]:
+        """Delete the rows of entries that have any, which are returned; the others get none."""
+        stored = kept.with_rows(entries)
+        self._rows.delete(stored)
+        if len(stored) < len(entries):
+            for _, _, (_, number, _) in entries:
+                if kept.fresh.pop(number, None) is not None:
+                    self._fresh_held -= 1
+        return stored
+
     def _bucket(self, bucket: int) -> _Bucket:
         kept = self._buckets.get(bucket)
         if kept is None:
@@ -281,10 +285,10 @@ class TimedRecords:
         seen = 0
         for bucket in sorted([bucket for bucket in self._buckets if bucket <= last]):
             while (kept := self._buckets.get(bucket)) is not None:
-                before = self._held
-                if wanted or kept.rows_to >= 0:
+                before, stored = self._held, wanted or kept.flushed
+                if stored:
                     taken += self._taken(bucket, kept)
-                if not kept.records or not (wanted or kept.rows_to >= 0):
+                if not (stored and kept.records):
                     self._end(bucket, kept)
                 seen += before - self._held
                 if seen >= STEP:
@@ -311,11 +315,8 @@ class TimedRecords:
                 kept.records[place] = held[STEP:]
             taken += [(bucket, place, each) for each in held[:STEP]]
         self._held -= len(taken)
-        stored = kept.with_rows(taken)
-        self._rows.delete(stored)
-        if kept.records:
-            # A flush may come before the others are taken.
-            kept.gone.update([number for *_, (_, number, _) in taken if kept.is_fresh(number)])
+        # Where no flush has seen any and none is left, there is nothing to delete or to forget.
+        stored = self._delete(kept, taken) if kept.flushed or kept.records else []
         if not kept.marked or self._marks is None:
             return taken
         self._marks.delete([entry for entry in stored if entry[2][1] in kept.marked])

@@ -11,17 +11,14 @@ from typing import Any, Final, TypeVar
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.row_memory import object_bytes
 from tidelog.changelog.state_rows import StateRows
-from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
-from tidelog.state.objects.values import UntypedValues
 from tidelog.table.port import Table
 
 KIND: Final = "timed-records"
 MARKS: Final = "timed-marks"
 """The kind of rows that mark records, with the same keys and no value."""
 NUMBER_BYTES: Final = 12
-_START_BITS: Final = 48
 _AFTER_KEY: Final = -8 - NUMBER_BYTES
 
 _BYTES: Final = 1 << 20
@@ -107,29 +104,3 @@ def entry_of(group: bytes, own: bytes, record: Any) -> Entry:
 def _held(row: bytes, record: Any) -> Held:
     number = int.from_bytes(row[-NUMBER_BYTES:], "big")
     return decode_time(row[_AFTER_KEY:-NUMBER_BYTES]), number, record
-
-
-def first_number(backend: KeyedBackend) -> int:
-    """A number from which on no row has any.
-
-    Numbers go on in one start; those of a later one are greater, for between them is a flush: what
-    no flush has seen has no row.
-    """
-    return int(backend.seqno) << _START_BITS
-
-
-def record_rows(
-    backend: KeyedBackend, name: str, schema: str, option: str
-) -> tuple[TimedRows, UntypedValues]:
-    """Rows of records, and the types of these; `option` is what declares them."""
-    info = backend.registry.register(name, KIND, ("msgpack", schema))
-    values = UntypedValues(backend.registry.value_types(info, option))
-    rows = values.rows(backend, info, scanned=True, cached=False)
-    return TimedRows(rows, info.id, backend.table), values
-
-
-def mark_rows(backend: KeyedBackend, name: str, schema: str) -> TimedRows:
-    """Rows that mark the records of a state."""
-    info = backend.registry.register(f"{name}-marks", MARKS, (schema,))
-    rows = backend.rows(info, lambda _: b"", lambda _: True, scanned=True, cached=False)
-    return TimedRows(rows, info.id, backend.table)

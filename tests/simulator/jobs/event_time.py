@@ -29,7 +29,15 @@ from tests.simulator.jobs.stages import (
     windows,
 )
 from tests.simulator.machine.process import work
-from tidelog import OutputTag, Row, Session, StatefulProcessor, StatefulProcessorHandle, Stream
+from tidelog import (
+    OutputTag,
+    Row,
+    Session,
+    Sliding,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    Stream,
+)
 
 _LOG_DISORDER_MS: Final = 300
 _FIELDS: Final = ("key", "number", "value", "time")
@@ -175,7 +183,7 @@ def _slow_windows(slide_ms: int) -> Stage:
 
     def apply(stream: Stream) -> Stream:
         rows = stream.map(tuple).key_by(first_field)
-        return rows.window_records(_SIZE_MS, slide_ms, function=summed)
+        return rows.window(Sliding(_SIZE_MS, slide_ms)).records(summed)
 
     return _on_time(slide_ms, apply)
 
@@ -208,7 +216,7 @@ def _accounts(slide_ms: int) -> Stage:
     def apply(stream: Stream) -> Stream:
         late = OutputTag("late")
         rows = stream.map(tuple).key_by(first_field)
-        fired = rows.window_records(_SIZE_MS, slide_ms, function=numbers, late=late)
+        fired = rows.window(Sliding(_SIZE_MS, slide_ms), late=late).records(numbers)
         return fired.flat_map(list).union(fired.side_output(late).map(number))
 
     return Stage("accounts", apply, lambda records: [record.number for record in records])

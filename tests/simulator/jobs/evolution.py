@@ -23,6 +23,7 @@ from tests.simulator.jobs.stages import (
     time_of,
     windows,
 )
+from tidelog import Tumbling
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.runtime.graph import Job, KeyedStream, Stream
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
@@ -216,7 +217,8 @@ class EvolvingVersion(Version):
             return kind(int(left) + int(right))
 
         if self.plan.windows:
-            return keyed.window(_SIZE_MS, value_of=value_of, combine=combine, **options)
+            windows = keyed.window(Tumbling(_SIZE_MS), name=options.pop("name"))
+            return windows.aggregate(value_of, combine, **options)
         return keyed.aggregate(value_of, combine, **options)
 
     def _plain(self, result: Any) -> Any:

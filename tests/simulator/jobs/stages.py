@@ -12,7 +12,7 @@ from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from tests.simulator.jobs.source import Record
-from tidelog import Count, Session, StatefulProcessor, StatefulProcessorHandle, Stream
+from tidelog import Count, Session, Sliding, StatefulProcessor, StatefulProcessorHandle, Stream
 
 BUCKET_MS: Final = 700
 
@@ -136,7 +136,7 @@ def windows(size_ms: int, slide_ms: int) -> Stage:
     """Aggregated event-time windows."""
 
     def apply(stream: Stream) -> Stream:
-        return stream.key_by(key_of).window(size_ms, slide_ms, value_of=value_of, combine=plus)
+        return stream.key_by(key_of).window(Sliding(size_ms, slide_ms)).aggregate(value_of, plus)
 
     return grouping(
         "windows", apply, within(size_ms, slide_ms), lambda group, rows: [(*group, total(rows))]
@@ -148,7 +148,7 @@ def record_windows(size_ms: int, slide_ms: int) -> Stage:
 
     def apply(stream: Stream) -> Stream:
         rows = stream.map(tuple).key_by(first_field)
-        return rows.window_records(size_ms, slide_ms, function=contents)
+        return rows.window(Sliding(size_ms, slide_ms)).records(contents)
 
     def contents(key: Any, start: int, rows: list[Any]) -> Any:
         return key, start, tuple(sorted(row[1] for row in rows))

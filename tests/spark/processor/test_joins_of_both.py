@@ -1,11 +1,12 @@
-"""The joins of a job give what Spark's own stream-stream joins give for the same records."""
+"""Joins and sessions of a job give what Spark's own give for the same records."""
 
 import pytest
 
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.query import APART_S, END, ordered, records
+from tests.spark.support.zoo.windows import GAP_S
 from tests.support.pipelines import Outside, run
-from tidelog import Job, Replayable
+from tidelog import Job, Replayable, Session
 from tidelog.storage.memory import MemoryStore
 
 
@@ -30,3 +31,20 @@ def test_an_interval_join_is_that_of_spark(query: str, how: str) -> None:
         if a["k"] != END
     ]
     assert ordered(rows) == QUERIES[query].expected(batches)
+
+
+def test_sessions_are_those_of_spark() -> None:
+    batches = QUERIES["session_windows"].batches()
+    job, sink = Job("sessions"), Outside()
+    timed = job.source(Replayable(records(batches))).event_time(
+        lambda row: row["t"] * 1000, max_delay_ms=20_000
+    )
+    sessions = timed.key_by(lambda row: row["k"]).window(Session(f"{GAP_S}s"))
+    sessions.count().sink(sink)
+    run(job, MemoryStore())
+    rows = [
+        {"start": start // 1000, "k": key, "n": count}
+        for key, start, _, count in sink.records
+        if key != END
+    ]
+    assert ordered(rows) == QUERIES["session_windows"].expected(batches)

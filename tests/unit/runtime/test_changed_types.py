@@ -36,7 +36,7 @@ def windows(source: Portions, sink: Outside, key: Key = str, **window: Any) -> t
     job = tidelog.Job("windows")
     keyed = job.source(source).event_time(lambda _: 5).key_by(key)
     options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **window}
-    keyed.window(1_000, **options).sink(sink)
+    keyed.window(tidelog.Tumbling(1_000)).aggregate(**options).sink(sink)
     return job
 
 
@@ -44,7 +44,8 @@ def records(source: Portions, sink: Outside, change: Key, **options: Any) -> tid
     job = tidelog.Job("records")
     timed = job.source(source).map(change).event_time(lambda _: 5)
     keyed = timed.key_by(lambda _: "all")
-    keyed.window_records(1_000, function=lambda k, s, r: (k, s, len(r)), **options).sink(sink)
+    windows = keyed.window(tidelog.Tumbling(1_000))
+    windows.records(lambda k, s, r: (k, s, len(r)), **options).sink(sink)
     return job
 
 

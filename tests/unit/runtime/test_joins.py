@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.pipelines import Outside, Portions, acted_on, run
-from tidelog import Job, Replayable
+from tidelog import Job, Replayable, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
 from tidelog.runtime.operators.window import WindowSpan
@@ -55,7 +55,7 @@ def test_nothing_that_comes_out_is_late_for_a_window_that_follows(operator: str)
         made = left.join(right, (0, 0), how="outer")
     else:
         made = left.enrich(right, lambda record, row: (record, row))
-    windows = made.key_by(lambda pair: "all").window(700, value_of=lambda _: 1, combine=add)
+    windows = made.key_by(lambda pair: "all").window(Tumbling(700)).aggregate(lambda _: 1, add)
     windows.map(lambda fired: fired[2]).sink(sink)
     run(job, MemoryStore())
     assert sum(sink.records) == 5000 and len(sink.records) > 10

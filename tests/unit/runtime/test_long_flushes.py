@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.pressure import Eager
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
-from tidelog import Callback, FlushConfig, Job, StatefulProcessor
+from tidelog import Callback, FlushConfig, Job, StatefulProcessor, Tumbling
 from tidelog.table.memory import MemoryTable
 
 KEYS = 12_000
@@ -62,7 +62,7 @@ def summed(stream: Any) -> Any:
 
 def windowed(stream: Any) -> Any:
     timed = keys(stream.event_time(lambda n: n))
-    return timed.window_records(1_000_000, function=lambda key, _, __: key)
+    return timed.window(Tumbling(1_000_000)).records(lambda key, _, __: key)
 
 
 def remembered(stream: Any) -> Any:
@@ -94,7 +94,7 @@ def test_rows_that_make_room_for_others_leave_in_steps(clock: Stopwatch) -> None
 
 def one_window(stream: Any) -> Any:
     timed = stream.event_time(lambda _: 1).key_by(lambda _: 0)
-    return timed.window_records(10, function=lambda _, __, records: records)
+    return timed.window(Tumbling(10)).records(lambda _, __, records: records)
 
 
 def test_the_list_of_a_window_is_gathered_in_steps(clock: Stopwatch) -> None:

@@ -20,7 +20,17 @@ from tests.support.pressure import (
     under_pressure,
 )
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
-from tidelog import Callback, Job, Schedule, Sink, SinkContext, StatefulProcessor, Stream
+from tidelog import (
+    Callback,
+    Job,
+    Schedule,
+    Sink,
+    SinkContext,
+    Sliding,
+    StatefulProcessor,
+    Stream,
+    Tumbling,
+)
 from tidelog.connectors.program.sinks import CallbackWriter
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.channel import Channel
@@ -81,7 +91,7 @@ def by_timers(stream: Any, clock: Stopwatch) -> Any:
 
 def by_windows(stream: Any, clock: Stopwatch) -> Any:
     timed = stream.event_time(lambda _: 1).key_by(lambda n: n)
-    return timed.window_records(10, function=lambda key, _, __: slow(clock, key))
+    return timed.window(Tumbling(10)).records(lambda key, _, __: slow(clock, key))
 
 
 def by_slices(stream: Any, clock: Stopwatch) -> Any:
@@ -92,7 +102,7 @@ def by_slices(stream: Any, clock: Stopwatch) -> Any:
         return min(left, right)
 
     timed = stream.event_time(lambda n: n).key_by(lambda _: "all")
-    windows = timed.window(40, 1, value_of=lambda n: n, combine=least)
+    windows = timed.window(Sliding(40, 1)).aggregate(lambda n: n, least)
     return windows.filter(lambda fired: fired[1] >= 0).map(lambda fired: fired[2])
 
 

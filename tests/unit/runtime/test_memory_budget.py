@@ -24,6 +24,7 @@ from tidelog import (
     Session,
     Source,
     Stream,
+    Tumbling,
     open_store,
     status_of,
 )
@@ -180,7 +181,7 @@ def by_aggregate(stream: Stream) -> Stream:
 
 def by_windows(stream: Stream) -> Stream:
     timed = stream.event_time(lambda _: 1).key_by(lambda n: n)
-    return timed.window_records(10, function=lambda *_: bytes(BODY))
+    return timed.window(Tumbling(10)).records(lambda *_: bytes(BODY))
 
 
 @pytest.mark.parametrize("build", [by_flat_map, by_aggregate, by_windows])

@@ -48,14 +48,15 @@ def counts(sink: Outside, declared: Any = None, **aggregate: Any) -> tidelog.Job
 def windows(sink: Outside, declared: Any = None, **window: Any) -> tidelog.Job:
     job, stream = keyed(sink, **(declared or {}))
     options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **window}
-    stream.window(1_000, name="count", **options).map(lambda r: (r[0], r[2])).sink(sink)
+    counted = stream.window(tidelog.Tumbling(1_000), name="count").aggregate(**options)
+    counted.map(lambda r: (r[0], r[2])).sink(sink)
     return job
 
 
 def kept(sink: Outside, declared: Any = None, **window: Any) -> tidelog.Job:
     job, stream = keyed(sink, **(declared or {}))
     options = {"function": lambda key, start, records: (key, len(records)), **window}
-    stream.window_records(1_000, name="count", **options).sink(sink)
+    stream.window(tidelog.Tumbling(1_000), name="count").records(**options).sink(sink)
     return job
 
 

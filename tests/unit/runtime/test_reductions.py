@@ -57,7 +57,7 @@ def sums(windows: Any, **options: Any) -> Build:
 
 
 def old_sums(keyed: KeyedStream) -> Stream:
-    return keyed.window(1_000, value_of=value_of, combine=lambda a, b: a + b, name="sums")
+    return keyed.window(Tumbling(1_000), name="sums").aggregate(value_of, lambda a, b: a + b)
 
 
 TOTALS = sorted(
@@ -128,7 +128,7 @@ def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finis
         (lambda k: k.window(Count(3), allowed_lateness=5).count(), "has no event time"),
         (lambda k: k.window(Count(3)).count(emit_updates=True), "has no event time"),
         (lambda k: k.window(Tumbling(5), emit="often"), "final or updates"),
-        (lambda k: k.window(5), "both"),
+        (lambda k: k.window(5), "Tumbling"),
         (lambda k: k.top(0, by=value_of), "1 or more"),
         (lambda k: k.deduplicate(ttl=1.5), "1.5"),
     ],

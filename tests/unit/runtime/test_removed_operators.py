@@ -13,7 +13,7 @@ import tidelog
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
 from tests.support.pressure import checkpoints
 from tests.unit.runtime.test_changed_types import run
-from tidelog import RestoreError, StateSchemaError, status_of
+from tidelog import RestoreError, Sliding, StateSchemaError, status_of
 from tidelog.storage.memory import MemoryStore
 
 BUILD = Callable[[tidelog.Stream, Outside], None]
@@ -246,12 +246,11 @@ def test_a_renamed_state_of_a_processor_would_begin_empty_and_is_refused() -> No
 def window(size_ms: int, slide_ms: int | None = None, *, keep: bool = False) -> BUILD:
     def build(stream: tidelog.Stream, sink: Outside) -> None:
         keyed = stream.event_time(lambda _: 5).key_by(str)
+        windows = keyed.window(Sliding(size_ms, slide_ms or size_ms), name="count")
         if keep:
-            made = keyed.window_records(size_ms, slide_ms, function=lambda *a: a[:2], name="count")
+            made = windows.records(lambda *a: a[:2])
         else:
-            made = keyed.window(
-                size_ms, slide_ms, value_of=lambda _: 1, combine=lambda a, b: a + b, name="count"
-            )
+            made = windows.aggregate(lambda _: 1, lambda a, b: a + b)
         made.sink(sink, name="sink")
 
     return build

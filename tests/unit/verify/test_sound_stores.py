@@ -18,7 +18,16 @@ from tests.support.jobs import (
     word_count,
 )
 from tests.unit.verify.stores import overlapping, report_on, tiny, verdicts, verified
-from tidelog import Callback, Job, JobConfig, JobRunner, MaterializeConfig, UploadConfig
+from tidelog import (
+    Callback,
+    Job,
+    JobConfig,
+    JobRunner,
+    MaterializeConfig,
+    Sliding,
+    Tumbling,
+    UploadConfig,
+)
 from tidelog.ids import Slot, SubtaskId
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.job.paths import LOG_IS_CUT, NO_MATERIALIZATION
@@ -59,9 +68,9 @@ def windows(breaks_at: int) -> Job:
     source = Tide([str(number) for number in range(400)], breaks_at)
     timed = job.source(source).event_time(lambda number: int(number) * 1000)
     by_digit = timed.key_by(lambda number: number[-1])
-    sums = by_digit.window(30_000, 10_000, value_of=int, combine=lambda a, b: a + b, name="sums")
+    sums = by_digit.window(Sliding(30_000, 10_000), name="sums").aggregate(int, lambda a, b: a + b)
     sums.sink(Callback(lambda _: None))
-    kept = by_digit.window_records(60_000, function=lambda *window: window, name="kept")
+    kept = by_digit.window(Tumbling(60_000), name="kept").records(lambda *window: window)
     kept.sink(Callback(lambda _: None))
     return job
 

@@ -16,9 +16,10 @@ from tidelog.cli.estimate.prices import Prices, object_fields, on_prices
 from tidelog.cli.options import add_options, option
 from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import on_this_machine
-from tidelog.cli.values import count, duration, latency, to_bytes
+from tidelog.cli.values import bounds, count, duration, latency, to_bytes
 from tidelog.cost.model.estimate import Estimate
 from tidelog.cost.model.settings import Settings, StoreLink
+from tidelog.cost.model.timed import in_sessions, joined
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.model.workload import Workload
 from tidelog.errors import ConfigError
@@ -56,6 +57,25 @@ _OPTIONS: Final = (
         type=float,
         default=1.0,
         help="Size of the log as stored over its raw size; 1 is an upper limit.",
+    ),
+    click.option(
+        "--join",
+        type=bounds,
+        metavar="LOWER,UPPER",
+        help="The writes are records of an interval join, half of each stream, such as -1m,5m; "
+        "--keys is not needed.",
+    ),
+    click.option(
+        "--session",
+        type=duration,
+        metavar="GAP",
+        help="The writes are records in session windows with this gap.",
+    ),
+    option(
+        "--delay",
+        type=latency,
+        default="0s",
+        help="How far event time is behind the records; of --join and --session.",
     ),
     option(
         "--parallelism",
@@ -143,10 +163,16 @@ def on_a_job(
 def _described(options: dict[str, Any]) -> DescribedJob:
     """Takes its options out of all of a command."""
     prices = Prices.chosen(options.pop("providers"), options.pop("price_files"))
+    join, gap, delay_s = (options.pop(name) for name in ("join", "session", "delay"))
     if options["keys"] is None:
-        options["keys"] = _keys(options)
+        options["keys"] = 1 if join is not None else _keys(options)
     workload = _filled(Workload, options | {"keys": int(options["keys"])})
     settings = _filled(Settings, options | {"link": _filled(StoreLink, options)})
+    flush_s = min(settings.checkpoint_interval, settings.flush.max_age)
+    if join is not None:
+        workload = joined(workload, *join, delay_s=delay_s, flush_s=flush_s)
+    if gap is not None:
+        workload = in_sessions(workload, gap, delay_s=delay_s, flush_s=flush_s)
     egress = options.pop("egress")
     for kind in (Workload, Settings, StoreLink):
         for field in fields(kind):

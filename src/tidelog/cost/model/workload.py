@@ -61,6 +61,8 @@ class Workload:
     """Size of the log as stored, over its size before compression."""
     state_bytes: int | None = None
     """Size of all live rows as the table stores them; None: they do not compress."""
+    once_per_s: float = 0.0
+    """Those of the writes that change a row of their own each, which no other write changes."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for figures out of range."""
@@ -71,6 +73,8 @@ class Workload:
         require("the skew", self.skew, 0 <= self.skew <= 5, "a Zipf exponent from 0 to 5")
         ratio = self.compression
         require("the compression", ratio, 0 < ratio <= 1, "a stored share above 0, at most 1")
+        once = self.once_per_s
+        require("the rate of single writes", once, 0 <= once <= self.writes_per_s, "a part of all")
         size = self.state_bytes
         require("the state's size", size, size is None or size > 0, "more than 0 bytes")
 
@@ -101,4 +105,5 @@ class Workload:
 
     def distinct(self, seconds: float) -> float:
         """Expected number of rows that are changed at least once within some seconds."""
-        return expected_distinct(self.keys, self.skew, self.writes_per_s * seconds)
+        others = (self.writes_per_s - self.once_per_s) * seconds
+        return expected_distinct(self.keys, self.skew, others) + self.once_per_s * seconds

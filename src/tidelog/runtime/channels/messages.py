@@ -64,12 +64,10 @@ class KeyedBatch(Batch):
     def divided(
         self, on_time: list[bool], tag: str | None
     ) -> "tuple[KeyedBatch, SideBatch | None]":
-        """(the records on time, late ones for the side output `tag`), None if there are none."""
+        """(the records on time, late ones for the side output `tag`), None without any or a tag."""
         assert self.times is not None
         if all(on_time):
             return self, None
-        late = [not each for each in on_time]
-        records, times = compress(self.records, late), compress(self.times, late)
         kept = replace(
             self,
             records=list(compress(self.records, on_time)),
@@ -78,7 +76,11 @@ class KeyedBatch(Batch):
             groups=list(compress(self.groups, on_time)),
             size_bytes=0,
         )
-        return kept, SideBatch(list(records), list(times), tag or "")
+        if tag is None:
+            return kept, None
+        late = [not each for each in on_time]
+        records, times = compress(self.records, late), compress(self.times, late)
+        return kept, SideBatch(list(records), list(times), tag)
 
 
 @dataclass(frozen=True, slots=True)

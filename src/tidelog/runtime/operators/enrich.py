@@ -89,7 +89,7 @@ class EnrichAtTime(Operator):
             # Of the two the later one; the other is the first from now on.
             due.append((max(time, firsts[place]), place))
             firsts[place] = min(time, firsts[place])
-        self._timers.register_each(due)
+        self._timers.register_many(due)
         self._versions.add(places, [_ALL_TIMES] * len(times), times, batch.records)
 
     def _emit(self, watermark: int) -> Iterator[Batch]:

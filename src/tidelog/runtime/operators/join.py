@@ -116,12 +116,16 @@ class Join(Operator):
             yield pairs.cut()
 
     def _pair_up(self, pairs: _Pairs, batch: KeyedBatch) -> Iterator[Batch]:
-        """Keep records, and pair them with those of the other side; the buffers that are due."""
-        side = batch.side
-        entries = self._entries(batch)
-        numbers = self._keep(side, entries)
+        """Keep records that may still find partners, and pair all with those of the other side;
+        the buffers that are due.
+        """
+        side, entries = batch.side, self._entries(batch)
         facing, others = self._span.facing, self._sides[1 - side]
-        for at, (entry, number) in enumerate(zip(entries, numbers, strict=True)):
+        ended = self._span.ended(self._backend.event_time.watermark)
+        live = [entry for entry in entries if entry[1] > ended]
+        numbers = iter(self._sides[side].add(*zip(*live, strict=True)) if live else ())
+        for at, entry in enumerate(entries):
+            number = next(numbers) if entry[1] > ended else None
             paired = False
             for bucket in facing(entry[2], entry[1]):
                 held = others.find(bucket, entry[0])
@@ -154,16 +158,6 @@ class Join(Operator):
             for place, time, record in zip(places, times, batch.records, strict=True)
             for bucket in own(side, time, of(place[:2]) if ahead else passed)
         ]
-
-    def _keep(self, side: int, entries: list[_Entry]) -> list[int | None]:
-        """Keep the records that may still find partners; their numbers, None for the others."""
-        ended = self._span.ended(self._backend.event_time.watermark)
-        live = [entry for entry in entries if entry[1] > ended]
-        numbers = self._sides[side].add(*zip(*live, strict=True)) if live else []
-        if len(live) == len(entries):
-            return [*numbers]
-        numbered = iter(numbers)
-        return [next(numbered) if entry[1] > ended else None for entry in entries]
 
     def _pair(
         self, pairs: _Pairs, side: int, entry: _Entry, bucket: int, held: Sequence[Held]

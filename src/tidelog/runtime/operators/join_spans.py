@@ -57,9 +57,7 @@ class Interval:
         """The last bucket that has ended."""
         return (watermark + 1) // self._length - 1
 
-    def is_late(self, time: int, watermark: int) -> bool:
-        """Whether a record with this time comes too late."""
-        return has_passed(time, watermark)
+    is_late = staticmethod(has_passed)
 
     def pair_time(self, time: int, other: int, own: int) -> int:
         """The event time of a pair, made by a record of the bucket `own`."""

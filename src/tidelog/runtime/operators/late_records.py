@@ -35,7 +35,4 @@ def on_time(
     if not event_time.ahead and not is_late(min(times), event_time.watermark):
         return batch, None
     fields = zip(times, batch.groups, strict=True)
-    kept, late = batch.divided(
-        [not is_late(time, event_time.of(group)) for time, group in fields], tag
-    )
-    return kept, None if tag is None else late
+    return batch.divided([not is_late(time, event_time.of(group)) for time, group in fields], tag)

@@ -72,50 +72,39 @@ class SessionWindow(Operator):
         state = self._sessions.prefix
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
         heads = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))
-        again: list[tuple[bytes, int]] = []
-        on_time = self._add(rows, times, keyed.records, heads, again)
+        # A session with a record that is later has not fired, whichever its key group.
+        event_time = self._backend.event_time
+        fired_to = max([event_time.watermark, *event_time.ahead.values()]) - self._gap_ms + 1
+        on_time = self._add(rows, times, keyed.records, heads, fired_to)
         self._sessions.by_key.put_many({row: held for row, held in heads.items() if held})
-        if self._firing.updates:
-            again = list(compress(zip(rows, times, strict=True), on_time))
         kept, late = keyed.divided(on_time, self._firing.late)
+        self.late_records += len(times) - len(kept.records)
         self._keep(kept)
-        changed = self._emit_changed(heads, again) if again else ()
-        if late is None:
-            return changed
-        self.late_records += len(late.records)
-        return changed if self._firing.late is None else chain((late,), changed)
+        changed: Iterable[Batch] = ()
+        if not self._firing.once:
+            added = compress(zip(rows, times, strict=True), on_time)
+            updates = self._firing.updates
+            changed = self._emit_changed(heads, [e for e in added if updates or e[1] <= fired_to])
+        return changed if late is None else chain((late,), changed)
 
     def _add(
-        self,
-        rows: list[bytes],
-        times: list[int],
-        records: list[Any],
-        heads: _Heads,
-        again: list[tuple[bytes, int]],
+        self, rows: list[bytes], times: list[int], records: list[Any], heads: _Heads, fired_to: int
     ) -> list[bool]:
-        """Add records to the sessions of their rows; for each whether it was on time.
-
-        `again` gets the row and the time of those whose session has fired.
-        """
+        """Add records to the sessions of their rows; for each whether it was on time."""
         gap, combine = self._gap_ms, self._combined
-        event_time = self._backend.event_time
-        # A session whose last record is later has not fired, whichever its key group.
-        open_from = max([event_time.watermark, *event_time.ahead.values()]) - gap + 1
         values = self._values_of(records)
         on_time = [True] * len(rows)
         fields = enumerate(zip(rows, times, values, strict=True))
         for at, (row, time, value) in fields:
             held = heads[row]
-            if held and held[_START] <= time <= held[_LAST] + gap and held[_LAST] > open_from:
+            if held and held[_START] <= time <= held[_LAST] + gap and held[_LAST] > fired_to:
                 held[_VALUE] = combine(held[_VALUE], value)
                 held[_LAST] = max(held[_LAST], time)
             else:
-                on_time[at] = self._place(heads, row, time, value, again)
+                on_time[at] = self._place(heads, row, time, value)
         return on_time
 
-    def _place(
-        self, heads: _Heads, row: bytes, time: int, value: Any, again: list[tuple[bytes, int]]
-    ) -> bool:
+    def _place(self, heads: _Heads, row: bytes, time: int, value: Any) -> bool:
         """Add a record that may begin, join or revive a session; whether it was on time."""
         sessions, gap, lateness = self._sessions, self._gap_ms, self._firing.lateness_ms
         passed = self._backend.event_time.of(row[:2])
@@ -136,7 +125,6 @@ class SessionWindow(Operator):
         end = self._end(last)
         if end <= passed:
             held[FIRED] = passed
-            again.append((row, time))
             self._register(row, end + lateness)
         elif not any(at + gap - 1 > passed for at in (*before, *[each.last for each in joined])):
             # Else one of those has a timer that is early enough.
@@ -151,11 +139,10 @@ class SessionWindow(Operator):
         self._unflushed.register(time_ms, row[:2] + row[ROW_PREFIX_BYTES:])
 
     def _emit_changed(self, heads: _Heads, records: list[tuple[bytes, int]]) -> Iterator[Batch]:
-        """Emit the sessions of these records, each once."""
+        """Emit the sessions of these records that are to be emitted again, each once."""
         found: dict[tuple[bytes, int], Session] = {}
         for row, time in records:
             session = self._sessions.find(row, cast(Held, heads[row]), time)
-            # A later record may have moved its end.
             ended = self._end(session.last) <= self._backend.event_time.of(row[:2])
             if ended or self._firing.updates:
                 found[row, session.start] = session
@@ -178,7 +165,7 @@ class SessionWindow(Operator):
             times = {key[:2] + state + key[2:]: time for time, key in timers}
             for row in (yield from self._fire_rows([*times], outputs)):
                 # A barrier may pass while it fires, and has to find a timer.
-                self._timers.register_many(times[row], [row[:2] + row[ROW_PREFIX_BYTES:]])
+                self._timers.register_many([(times[row], row[:2] + row[ROW_PREFIX_BYTES:])])
             yield from outputs.step(TIMERS_PER_STEP)
         expired = self._timers.expired_rows(event_time.watermark, event_time.ahead)
         fired = chain.from_iterable(expired)

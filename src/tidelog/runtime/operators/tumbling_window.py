@@ -1,14 +1,18 @@
 """Tumbling windows that combine a value of every record.
 
-Invariants: a record belongs to one window; windows of a key fire in the order of time, those that
-flushes have seen from their rows, the others from memory.
+Most windows open and fire between two flushes, so they are in memory, and a flush makes a row and a
+timer of each that is there. Invariants: a record belongs to one window; a window that has a row is
+not in memory, but for one whose value is None: that has a timer alone, and may come again; windows
+of a key fire in the order of time; nothing is looked up for starts of which no row can be.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from operator import add
 from typing import Any, Final, cast
 
+from tidelog.changelog.row_memory import RowSize
+from tidelog.changelog.state_rows import StateRows
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
@@ -16,12 +20,13 @@ from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.window import AggregateWindow, Combine
 from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import EventTime
-from tidelog.state.handles.timers import KEY, NONE_AHEAD, TIME, decode_time
+from tidelog.state.handles.timers import KEY, NONE_AHEAD, TIME, Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
-from tidelog.state.open_windows import OpenWindows
 
 _ROWS_AT_ONCE: Final = 128
 """Windows whose values are read from the table before their size is looked at."""
+_NEVER: Final = 1 << 64
+"""Later than any start."""
 
 
 def aggregate_window(
@@ -42,39 +47,37 @@ class TumblingWindow(AggregateWindow):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        self._open = OpenWindows(self._rows, self._state, self._timers, self._span.size_ms)
+        self._open = _OpenWindows(self._rows, self._state, self._timers, self._span.size_ms)
         context.backend.add_unflushed(self._open)
 
     def _add(self, batch: KeyedBatch) -> None:
-        size, combine = self._span.size_ms, self._combine
+        size, combine, opened = self._span.size_ms, self._combine, self._open
         values = map_all(self._value_of, batch.records)
         self._values.check_first(values)
         starts = [time - time % size for time in cast("list[int]", batch.times)]
         keys = list(map(add, batch.groups, batch.keys))
-        flushed: list[tuple[int, bytes, Any]] = []
-        windows = self._open.of(starts[0])
-        last, held = starts[0], windows.values
+        stored: list[tuple[int, bytes, Any]] = []
+        last, held, flushed = starts[0], opened.of(starts[0]), starts[0] in opened.flushed
         try:
             for start, key, value in zip(starts, keys, values, strict=True):
                 if start != last:
-                    windows = self._open.of(start)
-                    last, held = start, windows.values
+                    last, held, flushed = start, opened.of(start), start in opened.flushed
                 before = held.get(key)
                 if before is not None:
                     held[key] = combine(before, value)
-                elif windows.flushed and key not in held:
-                    flushed.append((start, key, value))
+                elif flushed and key not in held:
+                    stored.append((start, key, value))
                 else:
                     held[key] = value
         except Exception:
             # Values of a changed type often cannot be combined with those that are stored.
             self._values.check_combined(values)
             raise
-        self._open.updated(len(values), keys[0], values[0])
-        if flushed:
-            self._add_flushed(flushed)
+        opened.updated(len(values), keys[0], values[0])
+        if stored:
+            self._add_stored(stored)
 
-    def _add_flushed(self, added: list[tuple[int, bytes, Any]]) -> None:
+    def _add_stored(self, added: list[tuple[int, bytes, Any]]) -> None:
         """Add values to windows that have rows; those that have none are new after all."""
         rows = [self._open.row(key, start) for start, key, _ in added]
         stored = dict(zip(rows, self._rows.get_many(rows), strict=True))
@@ -83,21 +86,22 @@ class TumblingWindow(AggregateWindow):
             if stored[row] is not None:
                 stored[row] = updated[row] = self._combined(stored[row], value)
             else:
-                held = self._open.of(start).values
+                held = self._open.of(start)
                 held[key] = self._combined(held.get(key), value)
         self._rows.put_many(updated)
         self._open.updates -= len(updated)
 
     def _fire(self, event_time: EventTime) -> Iterator[Batch]:
-        opened, outputs, size = self._open, Outputs(self._turn), self._span.size_ms
-        for start in opened.ended(event_time.watermark):
-            yield from self._fire_rows(outputs, start + size - 1)
+        opened, outputs, before_end = self._open, Outputs(self._turn), self._span.size_ms - 1
+        for start in sorted(s for s in opened.windows if s + before_end <= event_time.watermark):
+            yield from self._fire_rows(outputs, start + before_end)
             # A flush in one of the pauses makes rows of what is left.
             while windows := opened.take(start, TIMERS_PER_STEP):
                 self._values.check_new([value for _, value in windows])
                 outputs.records += [(decode_key(key[2:]), start, value) for key, value in windows]
                 yield from outputs.step(TIMERS_PER_STEP)
-            opened.close(start)
+            del opened.windows[start]
+            opened.flushed.discard(start)
         yield from self._fire_rows(outputs, event_time.watermark, event_time.ahead)
         if outputs.records:
             yield outputs.cut()
@@ -123,5 +127,77 @@ class TumblingWindow(AggregateWindow):
             (decode_key(key[2:]), start, value)
             for key, start, value in zip(keys, starts, values, strict=True)
             # Without a row its value was None at a flush; a newer one is yet to come from memory.
-            if value is not None or not self._open.has(start, key)
+            if value is not None or key not in self._open.windows.get(start, ())
         ]
+
+
+class _OpenWindows:
+    """The windows of one subtask that no flush has seen."""
+
+    def __init__(self, rows: StateRows, state: bytes, timers: Timers, size_ms: int) -> None:
+        self._rows, self._state, self._timers, self._size_ms = rows, state, timers, size_ms
+        self.windows: dict[int, dict[bytes, Any]] = {}
+        """Their values by start, then key group and encoded key."""
+        self.flushed: set[int] = set()
+        """Starts of which windows may have rows."""
+        self._size = RowSize()
+        self._none_from = _NEVER
+        """No window that began then or later had a row before it was here."""
+        self.updates = 0
+        """Values put here and windows fired since the last flush, each time counted."""
+
+    def __len__(self) -> int:
+        """The rows that a flush would make of them: one of each window and one of its timer."""
+        return 2 * sum(map(len, self.windows.values()))
+
+    @property
+    def memory_bytes(self) -> int:
+        return int(len(self) * self._size.bytes) // 2
+
+    def of(self, start: int) -> dict[bytes, Any]:
+        """The windows with this start; the caller may put values."""
+        windows = self.windows.get(start)
+        if windows is None:
+            windows = self.windows[start] = {}
+            if self._has_rows(start):
+                self.flushed.add(start)
+        return windows
+
+    def _has_rows(self, start: int) -> bool:
+        if start >= self._none_from:
+            return False
+        end = start + self._size_ms - 1
+        found = set(self._timers.next_times(end))
+        if not found:
+            self._none_from = start
+        return end in found
+
+    def updated(self, updates: int, key: bytes, value: Any) -> None:
+        """Account for values that were put, of which this is one."""
+        self.updates += updates
+        self._size.sample(key, value)
+
+    def row(self, key: bytes, start: int) -> bytes:
+        return key[:2] + self._state + key[2:] + encode_time(start)
+
+    def take(self, start: int, most: int) -> list[tuple[bytes, Any]]:
+        """At most so many windows (key group and encoded key, value), which are gone from here."""
+        windows = self.windows[start]
+        taken = [windows.popitem() for _ in range(min(most, len(windows)))]
+        self.updates += len(taken)
+        return taken
+
+    def spill(self, most: int) -> None:
+        """Turn windows into rows and timers, at most so many rows: a flush takes them."""
+        left = max(1, most // 2)
+        for start in [start for start, windows in self.windows.items() if windows]:
+            taken = self.take(start, left)
+            self.flushed.add(start)
+            self._rows.put_many({self.row(key, start): value for key, value in taken})
+            end = start + self._size_ms - 1
+            self._timers.register_many(zip(repeat(end), [key for key, _ in taken], strict=False))
+            # The rows count them from now on.
+            self.updates -= 2 * len(taken)
+            left -= len(taken)
+            if not left:
+                return

@@ -22,8 +22,8 @@ from typing import Any, Final, cast
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
-from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
-from tidelog.runtime.operators.late_records import event_times
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.late_records import event_times, on_time
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
@@ -93,40 +93,32 @@ class _Window(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        kept, late = self._divided(keyed, event_times(keyed, "window"))
+        times, event_time = event_times(keyed, "window"), self._backend.event_time
+        kept, late = on_time(keyed, times, event_time, self._is_late, self._firing.late)
+        self.late_records += len(batch.records) - len(kept.records)
         if kept.records:
             self._add(kept)
         changed = () if self._firing.once else self._changed(kept)
-        if late is None:
-            return changed
-        self.late_records += len(late.records)
-        return changed if self._firing.late is None else chain((late,), changed)
+        return changed if late is None else chain((late,), changed)
 
-    def _divided(self, batch: KeyedBatch, times: list[int]) -> tuple[KeyedBatch, SideBatch | None]:
-        """(records with a window that is not over; late ones)."""
-        event_time = self._backend.event_time
-        last_end, lateness = self._span.last_end, self._firing.lateness_ms
-        if not event_time.ahead and last_end(min(times)) + lateness > event_time.watermark:
-            return batch, None
-        fields = zip(times, batch.groups, strict=True)
-        on_time = [last_end(time) + lateness > event_time.of(group) for time, group in fields]
-        return batch.divided(on_time, self._firing.late)
+    def _is_late(self, time: int, watermark: int) -> bool:
+        """Whether all windows of a record with this time are over."""
+        return self._span.last_end(time) + self._firing.lateness_ms <= watermark
 
     def _add(self, batch: KeyedBatch) -> None:
         """Add each record to its slice, and a timer at the end of the first window with a slice."""
         state, slices = self._state, map(self._span.slice_of, cast("list[int]", batch.times))
         fields = zip(batch.groups, batch.keys, slices, strict=True)
         rows = [group + state + key + encode_time(start) for group, key, start in fields]
-        timers: dict[int, list[bytes]] = defaultdict(list)
+        timers: list[tuple[int, bytes]] = []
         for row in self._add_rows(rows, batch.records):
             passed, start = self._backend.event_time.of(row[:2]), decode_time(row[_START])
             first, key = self._span.first_after(start, passed), row[:2] + row[_SLICED_KEY]
             if first <= start:
-                timers[first + self._span.size_ms - 1].append(key)
+                timers.append((first + self._span.size_ms - 1, key))
             elif self._fired is not None:  # all its windows have fired
-                self._fired.register_many(self._span.last_end(start), [key])
-        for time, keys in timers.items():
-            self._timers.register_many(time, keys)
+                self._fired.register_many([(self._span.last_end(start), key)])
+        self._timers.register_many(timers)
 
     def _changed(self, batch: KeyedBatch) -> Iterator[Batch]:
         """Emit the windows that these records have changed: those that have fired, or all."""
@@ -234,7 +226,7 @@ class AggregateWindow(_Window):
     """Combines a value of every record; emits (key, window start, value)."""
 
     kind = "window-aggregate"
-    value_option = "window(..., value_type=...)"
+    value_option = "aggregate(..., value_type=...)"
 
     def __init__(
         self,
@@ -300,7 +292,7 @@ class RecordsWindow(_Window):
 
     kind = "window-records"
     elements = slice(None)
-    value_option = "window_records(..., record_type=...)"
+    value_option = "records(..., record_type=...)"
 
     def __init__(
         self,

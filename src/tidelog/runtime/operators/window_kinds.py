@@ -1,20 +1,25 @@
 """The kinds of windows: what a user passes to `window`, and the operators that they become."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from operator import iadd
-from typing import Any
+from typing import Any, cast
 
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.finished import Finished
+from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
 from tidelog.runtime.streams.reductions import Keyed
-from tidelog.runtime.user_code import user_code
+from tidelog.runtime.user_code import map_all, user_code
+from tidelog.state.key_groups import decode_key
+from tidelog.state.objects.values import UntypedValues
+from tidelog.state.registry import Definition
 
 # Operators that few jobs have are imported where a job asks for one.
 
@@ -36,10 +41,16 @@ class Windows(ABC):
 class _Spans(Windows):
     """Windows of a fixed span of event time."""
 
+    size: Length
+    slide: Length
+
     @property
-    @abstractmethod
     def span(self) -> WindowSpan:
-        """Size and slide."""
+        """Size and slide; raises ConfigError for lengths that cannot be."""
+        return WindowSpan(
+            milliseconds("the size of a window", self.size),
+            milliseconds("the slide of a window", self.slide),
+        )
 
     def __post_init__(self) -> None:
         self.span  # noqa: B018  # checks it
@@ -64,9 +75,8 @@ class Tumbling(_Spans):
     size: Length
 
     @property
-    def span(self) -> WindowSpan:
-        size_ms = milliseconds("the size of a window", self.size)
-        return WindowSpan(size_ms, size_ms)
+    def slide(self) -> Length:  # type: ignore[override]
+        return self.size
 
 
 @dataclass(frozen=True)
@@ -78,13 +88,6 @@ class Sliding(_Spans):
 
     size: Length
     slide: Length
-
-    @property
-    def span(self) -> WindowSpan:
-        return WindowSpan(
-            milliseconds("the size of a window", self.size),
-            milliseconds("the slide of a window", self.slide),
-        )
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,6 @@ class Count(Windows):
         require("the size of a count window", self.size, self.size >= 1, "1 or more")
 
     def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
-        from tidelog.runtime.operators.count_window import CountWindow  # noqa: PLC0415
-
         if firing != ONCE:
             raise ConfigError(
                 "a count window",
@@ -137,7 +138,7 @@ class Count(Windows):
                 found=str(firing),
                 action="leave them out, or use Tumbling, Sliding or Session",
             )
-        return partial(CountWindow, self.size, value_of, combine), CountWindow.state
+        return partial(_CountWindow, self.size, value_of, combine), _CountWindow.state
 
     def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
         operator, state = self.aggregate(lambda record: [record], iadd, firing)
@@ -147,3 +148,45 @@ class Count(Windows):
                 return function(*window)
 
         return lambda: Finished(operator(), emitted), state
+
+
+class _CountWindow(Operator):
+    """A key has one row: the value and the number of its records since the last window."""
+
+    state: Definition = ("count-windows", "count-window", ("msgpack",))
+    value_option = "aggregate(..., value_type=...)"
+
+    def __init__(self, size: int, value_of: Callable[[Any], Any], combine: Combine) -> None:
+        self._size = size
+        self._value_of = value_of
+        self._combine = combine
+
+    def open(self, context: OperatorContext) -> None:
+        registry = context.backend.registry
+        info = registry.register(*self.state)
+        self._state = info.id.to_bytes(2, "big")
+        known = registry.value_types(info, self.value_option)
+        self._values = UntypedValues(known, elements=slice(0, 1))
+        self._rows = self._values.rows(context.backend, info)
+        self._combined = self._values.combining(self._combine)
+
+    def process(self, batch: Batch) -> Iterable[Batch]:
+        keyed, state = cast(KeyedBatch, batch), self._state
+        values = map_all(self._value_of, keyed.records)
+        self._values.check_first(values)
+        rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
+        counted = dict(zip(rows, self._rows.get_many(rows), strict=True))
+        full: list[tuple[Any, Any]] = []
+        for row, key, value in zip(rows, keyed.keys, values, strict=True):
+            held = counted[row]
+            if held is None:
+                held = counted[row] = [value, 1]
+            else:
+                held[0] = self._combined(held[0], value)
+                held[1] += 1
+            if held[1] >= self._size:
+                full.append((decode_key(key), held[0]))
+                counted[row] = None
+        self._rows.put_many(counted)
+        self._values.check_new([value for _, value in full])
+        return (Batch(full),) if full else ()

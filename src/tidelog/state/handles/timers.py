@@ -64,15 +64,7 @@ class Timers:
         group = int.from_bytes(backend.key_prefix, "big")
         self._due[group] = min(self._due[group], time_ms)
 
-    def register_many(self, time_ms: int, keys: Rows) -> None:
-        """Add a timer for each key, given after its key group; they are not listed."""
-        infix = self._time_id + encode_time(time_ms)
-        self._by_time.put_many({key[:2] + infix + key[2:]: True for key in keys})
-        for prefix in {key[:2] for key in keys}:
-            group = int.from_bytes(prefix, "big")
-            self._due[group] = min(self._due[group], time_ms)
-
-    def register_each(self, timers: Iterable[tuple[int, bytes]]) -> None:
+    def register_many(self, timers: Iterable[tuple[int, bytes]]) -> None:
         """Add a timer for each time and key, given after its key group; they are not listed."""
         state, due = self._time_id, self._due
         rows: dict[bytes, bool] = {}
@@ -237,7 +229,7 @@ class UnflushedTimers:
     def spill(self, most: int) -> None:
         """Turn at most so many timers into rows: a flush takes them."""
         first = max(0, len(self._heap) - most)
-        self._timers.register_each(self._heap[first:])
+        self._timers.register_many(self._heap[first:])
         del self._heap[first:]  # the last elements of a heap may go
 
 

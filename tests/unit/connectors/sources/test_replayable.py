@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, config, run
 from tests.unit.connectors.sources.reading import check_every_restart, read_all
-from tidelog import ConfigError, Job, Rate, Replayable, RestoreError, Source, SplitReader
+from tidelog import ConfigError, Job, Rate, Replayable, RestoreError, Source, SplitReader, Tumbling
 from tidelog.storage.memory import MemoryStore
 
 
@@ -104,8 +104,10 @@ def test_no_record_is_late_because_its_split_had_to_wait(
     if apart:  # a second use gives `event_time` a task of its own
         read.sink(Outside(), name="copies")
     timed = read.event_time(itemgetter(1), max_ahead_ms=60_000)
-    windows = timed.key_by(itemgetter(0)).window(
-        HOUR_MS, value_of=lambda _: 1, combine=lambda a, b: a + b
+    windows = (
+        timed.key_by(itemgetter(0))
+        .window(Tumbling(HOUR_MS))
+        .aggregate(lambda _: 1, lambda a, b: a + b)
     )
     windows.sink(sink)
     run(job, MemoryStore(), config(parallelism=parallelism))

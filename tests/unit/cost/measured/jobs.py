@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tests.support.clock import VirtualClock
 from tests.support.jobs import contents
+from tidelog import Sliding
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback
 from tidelog.effects import Effects, InlineOffload
@@ -102,8 +103,10 @@ def few_windows(clock: VirtualClock, seconds: float) -> Job:
 def _windows(source: Metered, key: Any, rng: Random, size_ms: int, slide_ms: int) -> Job:
     job = Job("windows")
     timed = job.source(source, parallelism=1).event_time(lambda record: record[1])
-    counted = timed.key_by(lambda _: key()).window(
-        size_ms, slide_ms, value_of=lambda _: rng.random(), combine=lambda a, b: a + b
+    counted = (
+        timed.key_by(lambda _: key())
+        .window(Sliding(size_ms, slide_ms))
+        .aggregate(lambda _: rng.random(), lambda a, b: a + b)
     )
     counted.sink(Callback(lambda _: None))
     return job

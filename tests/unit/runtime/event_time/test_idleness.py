@@ -17,6 +17,7 @@ from tidelog import (
     PushSource,
     Stream,
     TextFiles,
+    Tumbling,
     status_of,
 )
 from tidelog.runtime.status.operators import OperatorStatus
@@ -32,7 +33,8 @@ def status_when(
     windows = (
         build(job)
         .key_by(lambda _: "all")
-        .window(1000, value_of=lambda _: 1, combine=lambda a, b: a + b)
+        .window(Tumbling(1000))
+        .aggregate(lambda _: 1, lambda a, b: a + b)
     )
     windows.sink(Callback(fired.append))
 

@@ -11,7 +11,14 @@ import pytest
 from tests.support.cli import tidelog
 from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, config, run
-from tidelog import Job, OutputTag, Replayable, StatefulProcessor, UserFunctionError
+from tidelog import (
+    Job,
+    OutputTag,
+    Replayable,
+    StatefulProcessor,
+    Tumbling,
+    UserFunctionError,
+)
 from tidelog.storage.memory import MemoryStore
 
 
@@ -43,11 +50,11 @@ def test_late_records_are_a_stream_of_their_own_each_once(
         if kind == "process":
             operator = keyed.transform_with_state(Echo, time_mode="event", late=tag)
         elif kind == "records":
-            operator = keyed.window_records(
-                1000, function=lambda key, start, held: ("fired", len(held)), late=tag
+            operator = keyed.window(Tumbling(1000), late=tag).records(
+                lambda key, start, held: ("fired", len(held))
             )
         else:
-            operator = keyed.window(1000, value_of=lambda _: 1, combine=plus, late=tag)
+            operator = keyed.window(Tumbling(1000), late=tag).aggregate(lambda _: 1, plus)
 
         def check(record: Any) -> Any:
             if breaks:
@@ -70,14 +77,14 @@ def test_late_records_are_a_stream_of_their_own_each_once(
 
 
 JOB = """
-from tidelog import Job, Replayable, Stdout
+from tidelog import Job, Replayable, Stdout, Tumbling
 
 def job(arguments):
     built = Job("late")
     records = [("a", n * 10) for n in range(2048)] + [("a", 1), ("a", 2)]
     timed = built.source(Replayable(records)).event_time(lambda r: r[1])
     keyed = timed.key_by(lambda r: r[0])
-    windows = keyed.window(1000, value_of=lambda _: 1, combine=lambda a, b: a + b)
+    windows = keyed.window(Tumbling(1000)).count()
     windows.filter(lambda _: False).sink(Stdout())
     return built
 """

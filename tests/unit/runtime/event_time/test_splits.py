@@ -23,6 +23,7 @@ from tidelog import (
     Replayable,
     StatefulProcessor,
     Stream,
+    Tumbling,
     UserFunctionError,
 )
 from tidelog.storage.memory import MemoryStore
@@ -49,7 +50,7 @@ def expected() -> Counter[tuple[str, int]]:
 
 def counted(stream: Stream, sink: Outside) -> None:
     keyed: KeyedStream = stream.key_by(attrgetter("server"))
-    windows = keyed.window(WINDOW_MS, value_of=lambda _: 1, combine=lambda a, b: a + b)
+    windows = keyed.window(Tumbling(WINDOW_MS)).aggregate(lambda _: 1, lambda a, b: a + b)
     windows.sink(sink)
 
 
@@ -167,8 +168,10 @@ def test_windows_before_1970_count_every_record() -> None:
     times = [day * DAY_MS // 2 for day in range(-9, 4)]
     sink, job = Outside(), Job("old")
     timed = job.source(Replayable(times)).event_time(lambda time: time)
-    days = timed.key_by(lambda _: "all").window(
-        DAY_MS, value_of=lambda _: 1, combine=lambda a, b: a + b
+    days = (
+        timed.key_by(lambda _: "all")
+        .window(Tumbling(DAY_MS))
+        .aggregate(lambda _: 1, lambda a, b: a + b)
     )
     days.sink(sink)
     run(job, MemoryStore())
@@ -226,6 +229,6 @@ def test_an_input_that_ends_does_not_bring_the_first_watermark_to_the_second(
     short, long = input("short", range(0, 2)), input("long", range(0, RECORDS))
     both = short.union(long).map(lambda n: n)
     again = both.event_time(lambda n: n, name="created")
-    again.key_by(lambda _: "all").window(100, value_of=one, combine=plus).sink(sink)
+    again.key_by(lambda _: "all").window(Tumbling(100)).aggregate(one, plus).sink(sink)
     run(job, MemoryStore(), config(parallelism=parallelism))
     assert sum(count for *_, count in sink.records) == RECORDS + 2

@@ -6,7 +6,7 @@ from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import Eager, checkpoints, pressed, resumed, slowly, under_pressure
-from tidelog import Job, JobConfig, Schedule
+from tidelog import Job, JobConfig, Schedule, Tumbling
 
 LENGTH = more_in_depth(20, 40)
 AHEAD = Eager({"ahead": [("ahead", n, 5_000 + 50 * n) for n in range(LENGTH)]}, 4)
@@ -24,7 +24,7 @@ def job(sink: Outside, clock: VirtualClock, *, swapped: bool, windows: bool) -> 
     merged = slowly(streams[0].union(streams[1]).rebalance(), clock, 0.2)
     if windows:
         keyed = merged.key_by(lambda r: r[0])
-        merged = keyed.window(1_000, value_of=lambda _: 1, combine=lambda a, b: a + b)
+        merged = keyed.window(Tumbling(1_000)).aggregate(lambda _: 1, lambda a, b: a + b)
     merged.sink(sink)
     return job
 

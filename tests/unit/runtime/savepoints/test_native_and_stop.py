@@ -22,6 +22,7 @@ from tidelog import (
     Savepoint,
     Sink,
     Source,
+    Tumbling,
     status_of,
 )
 from tidelog.checkpoint.manifest import SavepointFormat
@@ -92,8 +93,10 @@ def test_a_job_that_was_stopped_goes_on_exactly_where_it_was(changelog: bool, mo
 def windows(source: Source, sink: Sink) -> Job:
     job = Job("windows")
     timed = job.source(source).event_time(lambda _: 1_000, max_delay_ms=0)
-    counted = timed.key_by(lambda w: w).window(
-        60_000, value_of=lambda _: 1, combine=lambda a, b: a + b
+    counted = (
+        timed.key_by(lambda w: w)
+        .window(Tumbling(60_000))
+        .aggregate(lambda _: 1, lambda a, b: a + b)
     )
     counted.sink(sink)
     return job

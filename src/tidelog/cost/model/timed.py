@@ -1,0 +1,88 @@
+"""Joins and sessions as workloads: the rows that their records become, by event time.
+
+Invariants: closed forms for records that come evenly in event time, at about the rate of the clock;
+a row that is put and deleted between two flushes is in none. Rows are those of
+docs/guides/windows.md and docs/guides/joins.md.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.cost.model.workload import Workload, expected_distinct
+from tidelog.errors import require
+
+_OF_RECORD: Final = 28
+"""A record's row has bucket, time and number besides its key."""
+_OF_TIMER: Final = 8
+"""A timer's row has its time."""
+_OF_SESSION: Final = 18
+"""A session has two times besides its value ..."""
+_OF_SESSIONS: Final = 11
+"""... and the row of a key a third one, what is earlier and the list that holds them."""
+
+
+def joined(
+    records: Workload, lower_s: float, upper_s: float, *, delay_s: float, flush_s: float
+) -> Workload:
+    """An inner join of two streams with half of the `records` each, which are values.
+
+    Partners of a record of the left are `lower_s` to `upper_s` later; event time is `delay_s`
+    behind the records, and a flush comes every `flush_s` seconds. Raises ConfigError for empty
+    bounds.
+    """
+    require("the bounds of a join", f"{lower_s}, {upper_s}", lower_s <= upper_s, "lower <= upper")
+    rows_per_s = logged_per_s = 0.0
+    bucket_s = (upper_s - lower_s) / 2
+    for ahead_s in (upper_s, -lower_s):
+        # It goes with the last of its bucket: half of one later, on average.
+        stays_s = delay_s + max(0.0, ahead_s + bucket_s / 2)
+        rows_per_s += records.writes_per_s / 2 * stays_s
+        logged_per_s += records.writes_per_s * min(1.0, stays_s / flush_s)
+    key_bytes = records.key_bytes + _OF_RECORD
+    rows = max(1, round(rows_per_s))
+    return replace(
+        records,
+        writes_per_s=max(logged_per_s, 1 / flush_s),
+        once_per_s=logged_per_s,
+        keys=rows,
+        key_bytes=key_bytes,
+        value_bytes=records.value_bytes // 2,  # every other change is a delete
+        skew=0.0,
+        state_bytes=rows * (ROW_PREFIX_BYTES + key_bytes + records.value_bytes),
+    )
+
+
+def in_sessions(records: Workload, gap_s: float, *, delay_s: float, flush_s: float) -> Workload:
+    """Sessions that end `gap_s` after their last record, with a value each; as in `joined`.
+
+    A key has the row of its open session, which is put by each flush that finds it changed and is
+    deleted in the end; and a timer, which a flush puts and which is deleted when it fires.
+    """
+    require("the gap of a session", gap_s, gap_s > 0, "more than 0")
+    rate = records.writes_per_s
+
+    def keys_within(draws: float) -> float:
+        return expected_distinct(records.keys, records.skew, draws)
+
+    put_per_s = keys_within(rate * flush_s) / flush_s
+    # A record is the last of its session if none of its key comes within the gap.
+    ended_per_s = rate * (keys_within(rate * gap_s + 1) - keys_within(rate * gap_s))
+    # One that goes on has another timer each time that one fires, which is late by the delay.
+    open_keys = keys_within(rate * gap_s)
+    timers_per_s = ended_per_s + (open_keys - ended_per_s * gap_s) / (gap_s + delay_s)
+    flushed = min(1.0, (gap_s + delay_s) / flush_s)
+    once_per_s = flushed * (ended_per_s + 2 * timers_per_s)
+    # Sessions that have ended stay until event time is there.
+    waiting, open_rows = ended_per_s * delay_s, keys_within(rate * (gap_s + delay_s))
+    session_bytes = records.value_bytes + _OF_SESSION
+    put_bytes = _OF_SESSIONS + session_bytes * (1 + waiting / records.keys)
+    timer_bytes = 2 * flushed * timers_per_s * _OF_TIMER
+    of_row = 2 * (ROW_PREFIX_BYTES + records.key_bytes) + _OF_SESSIONS + _OF_TIMER
+    return replace(
+        records,
+        writes_per_s=rate + once_per_s,
+        once_per_s=once_per_s,
+        value_bytes=round((put_per_s * put_bytes + timer_bytes) / (put_per_s + once_per_s)),
+        state_bytes=max(1, round(open_rows * of_row + (open_keys + waiting) * session_bytes)),
+    )
