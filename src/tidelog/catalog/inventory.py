@@ -7,7 +7,8 @@ before the listing.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TypeVar
 
 from tidelog.catalog.application import refuse_application
@@ -61,6 +62,11 @@ class Slots:
         return list(self.checkpoints.values())
 
     @property
+    def newest(self) -> Checkpoint | None:
+        """The newest checkpoint that can be read."""
+        return next(reversed(self.checkpoints.values()), None)
+
+    @property
     def generation(self) -> Generation | None:
         """The newest generation; None when no slot could be read."""
         return max((entry.author.generation for entry in self.entries.values()), default=None)
@@ -89,16 +95,21 @@ class Inventory:
         return [*needs, *tables.values()]
 
 
-async def read_slots(store: ObjectStore, *, every: bool = False) -> Slots:
+async def read_slots(
+    store: ObjectStore, *, every: bool = False, known: Slots | None = None
+) -> Slots:
     """Read the slots that count, by `retention.counted`, or with `every` all that are stored.
 
-    Raises ObjectNotFoundError when there is none, and what the store raises.
+    Of those that are `known`, only the ones whose size is another now are read again. Raises
+    ObjectNotFoundError when there is none, and what the store raises.
     """
     sizes = await list_slots(store)
     if not sizes:
         raise await no_slots(store)
 
     async def read(slot: Slot) -> Entry | TidelogError | None:
+        if known is not None and slot in known.entries and known.sizes[slot] == sizes[slot]:
+            return known.entries[slot]
         try:
             return await read_slot(store, slot)
         except ObjectNotFoundError:
@@ -168,7 +179,17 @@ async def read_inventory(
     store: ObjectStore, progress: Progress = no_progress, *, every: bool = False
 ) -> Inventory:
     """Read slots and their descriptors, and list all data objects; `every` and errors as there."""
-    slots = await read_slots(store, every=every)
+    inventory = await described(store, await read_slots(store, every=every), progress)
+    return replace(inventory, sizes=await data_sizes(store))
+
+
+async def described(
+    store: ObjectStore,
+    slots: Slots,
+    progress: Progress = no_progress,
+    known: Mapping[str, Descriptor] = MappingProxyType({}),
+) -> Inventory:
+    """Read the descriptors that slots name and that are not `known`; no data objects are listed."""
     names = {
         layer.materialization.descriptor
         for checkpoint in slots.checkpoints.values()
@@ -177,13 +198,15 @@ async def read_inventory(
     }
 
     async def read(name: str) -> Descriptor | TidelogError:
+        if name in known:
+            return known[name]
         try:
             return decode_descriptor(await store.get(name), name)
         except (ObjectNotFoundError, CorruptObjectError, FormatVersionError) as error:
             return error
 
     descriptors, unreadable = _sorted_out(await gather_bounded(sorted(names), read, progress))
-    return Inventory(slots, descriptors, unreadable, await data_sizes(store))
+    return Inventory(slots, descriptors, unreadable, {})
 
 
 async def data_sizes(store: ObjectStore) -> dict[str, int]:

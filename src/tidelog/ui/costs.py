@@ -21,7 +21,7 @@ from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import PriceBook, choose_books
 from tidelog.storage import object_names
 from tidelog.ui.live import Json, figure
-from tidelog.ui.read import StoreView, newest_checkpoint
+from tidelog.ui.read import StoreView
 from tidelog.ui.stored import problem_of
 
 _KINDS: Final = {
@@ -112,7 +112,7 @@ class BillPart(msgspec.Struct, frozen=True):
 
 def restore_part(view: StoreView) -> RestorePart | None:
     """The restore of the newest checkpoint that can be read; None without any."""
-    checkpoint = newest_checkpoint(view.slots)
+    checkpoint = view.slots.newest
     if checkpoint is None:
         return None
     fetch, settings = _fetch(view, checkpoint), Settings()

@@ -31,7 +31,7 @@ from tidelog.ui.live import (
     new_tables,
     status_in,
 )
-from tidelog.ui.read import StoreReader, StoreView, newest_checkpoint
+from tidelog.ui.read import StoreReader, StoreView
 from tidelog.ui.stored import problems, slot_parts, stored_points
 
 JOB_S: Final = 2.0
@@ -151,7 +151,7 @@ class Watcher:
 
     def _document(self, view: StoreView) -> Document:
         now_ms, status = self.clock.now_ms(), self._looks[-1].status if self._looks else None
-        newest = newest_checkpoint(view.slots)
+        newest = view.slots.newest
         ended = newest is not None and newest.final
         generation = view.slots.generation
         jobs = [entry.job for _, entry in sorted(view.slots.entries.items())]
