@@ -29,6 +29,15 @@ settings.register_profile(
 settings.load_profile("tidelog")
 
 
+@pytest.fixture(params=[1, 3], ids=["one-process", "three-workers"])
+def workers(request: pytest.FixtureRequest) -> Iterator[int]:
+    """How many workers the jobs of a test have that run by `tests.support.pipelines`."""
+    from tests.support.workers import with_workers  # noqa: PLC0415  # it imports the runtime
+
+    with with_workers(request.param):
+        yield request.param
+
+
 def pytest_configure(config: pytest.Config) -> None:
     keep_bytecode(config)
     use_memory_disk(config)

@@ -159,6 +159,10 @@ class FormatVersionError(TidelogError):
     """The object was written by a newer format version than this release reads."""
 
 
+class WorkerLostError(TidelogError):
+    """A worker process of a job is gone or hangs."""
+
+
 class FencedError(TidelogError):
     """A newer incarnation of the job took over; this one stops and commits nothing."""
 

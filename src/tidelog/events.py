@@ -227,6 +227,10 @@ class Event(Enum):
         "had its turn. Do less per call (yield results one by one, smaller lists by "
         "JobConfig.buffer_records); longest_call_s in the status shows the longest call.",
     )
+    JOB_RESTARTS = (
+        WARNING,
+        "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",
+    )
     FURTHER_FAILURE = (
         WARNING,
         "another part of the job failed while it ended: %(error)s",

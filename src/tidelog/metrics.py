@@ -13,6 +13,9 @@ LABEL: Final = "label"
 _UNITS: Final = {"seconds": "seconds", "bytes": "bytes", "ms": "milliseconds"}
 
 
+Across = Literal["sum", "max", "min"]
+
+
 @dataclass(frozen=True, slots=True)
 class Metric:
     """The declaration of one metric; `name` is without `tidelog_`."""
@@ -24,6 +27,8 @@ class Metric:
     """A sentence that says what is counted or measured."""
     watch: str
     """What to look at it for."""
+    across: Across = "sum"
+    """What the figures of several processes are for the job."""
     holds: Callable[[Any], bool] | None = None
     """For a flag, whether a value of the field becomes the sample 1; other values become 0. None
     for counters and gauges."""
@@ -52,16 +57,24 @@ def counter(name: str, help: str, *, watch: str, default: Any = 0, init: bool = 
     return _field(Metric("counter", name, help, watch), default, init)
 
 
-def gauge(name: str, help: str, *, watch: str, default: Any = 0, init: bool = True) -> Any:
+def gauge(
+    name: str,
+    help: str,
+    *,
+    watch: str,
+    default: Any = 0,
+    init: bool = True,
+    across: Across = "sum",
+) -> Any:
     """A field with a number, or with a distribution: that is one sample per statistic."""
-    return _field(Metric("gauge", name, help, watch), default, init)
+    return _field(Metric("gauge", name, help, watch, across), default, init)
 
 
 def flag(
     name: str, help: str, *, watch: str, holds: Callable[[Any], bool], default: Any = None
 ) -> Any:
     """A field that is 1 or 0 as a metric."""
-    return _field(Metric("gauge", name, help, watch, holds), default, True)
+    return _field(Metric("gauge", name, help, watch, holds=holds), default, True)
 
 
 def part(label: str) -> Any:

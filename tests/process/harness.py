@@ -73,7 +73,11 @@ class Run:
         return done
 
     def finish_here(self, *options: str) -> subprocess.CompletedProcess[str]:
-        """The same in this process, which needs no start: for what nobody kills or signals."""
+        """The same in this process, which needs no start: for what nobody kills or signals, and
+        what forks no workers.
+        """
+        if "--workers" in self.options:
+            return self.finish(*options)
         done = cli.tidelog(*self.command[3:], *options, env=self._environment)
         assert done.exit_code == 0, done.stderr
         return subprocess.CompletedProcess(self.command, 0, done.stdout, done.stderr)

@@ -62,20 +62,22 @@ def killed_often(run: Run, look: Callable[[], None]) -> None:
     print(harness.kill_until_finished(run, rng, look, most=LAST_KILLS), "more kills")
 
 
-def options(*, parallelism: int, changelog: bool, mode: str) -> tuple[str, ...]:
+def options(*, parallelism: int, changelog: bool, mode: str, workers: int = 1) -> tuple[str, ...]:
     log = "--changelog" if changelog else "--no-changelog"
-    return ("--parallelism", str(parallelism), log, "--mode", mode)
+    several = ("--workers", str(workers)) if workers > 1 else ()
+    return ("--parallelism", str(parallelism), log, "--mode", mode, *several)
 
 
 @one_by_one(
     mode=["exactly-once", "at-least-once"],
     changelog={"changelog": True, "no-changelog": False},
     parallelism=[1, 3],
+    workers=[1, 3],
 )
 def test_a_killed_word_count_counts_every_word_right(
-    tmp_path: Path, parallelism: int, changelog: bool, mode: str
+    tmp_path: Path, parallelism: int, changelog: bool, mode: str, workers: int
 ) -> None:
-    chosen = options(parallelism=parallelism, changelog=changelog, mode=mode)
+    chosen = options(parallelism=parallelism, changelog=changelog, mode=mode, workers=workers)
     run = Run(tmp_path, "tests.process.jobs:wordcount", chosen)
     expected = write_words(run, LINES)
 
@@ -115,10 +117,12 @@ def test_a_killed_word_count_with_its_log_in_another_store_counts_every_word_rig
 @pytest.mark.parametrize("parallelism", more_in_depth([3], [1, 3]))
 # With a changelog it is tables that lines are copied into, below.
 @pytest.mark.parametrize("changelog", more_in_depth([False], [False, True]))
+@pytest.mark.parametrize("workers", [1, 3])
 def test_a_killed_copy_shows_no_line_twice_at_any_time_and_all_in_the_end(
-    tmp_path: Path, parallelism: int, changelog: bool
+    tmp_path: Path, parallelism: int, changelog: bool, workers: int
 ) -> None:
-    chosen = options(parallelism=parallelism, changelog=changelog, mode="exactly-once")
+    kept = {"parallelism": parallelism, "changelog": changelog, "workers": workers}
+    chosen = options(mode="exactly-once", **kept)
     run = Run(tmp_path, "tests.process.jobs:copy", chosen)
     write_words(run, LINES)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -32,6 +33,8 @@ from tests.support.pressure import (
 from tidelog import Job, Row, StatefulProcessor, StatefulProcessorHandle, Stream, TimerValues
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.storage.memory import MemoryStore
+
+pytestmark = pytest.mark.usefixtures("workers")
 
 
 class Colour(enum.Enum):

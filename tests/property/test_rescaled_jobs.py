@@ -28,6 +28,8 @@ from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, 
 from tidelog.storage.memory import MemoryStore
 from tidelog.verify.job.store import structural_findings
 
+pytestmark = pytest.mark.usefixtures("workers")
+
 GROUPS = 32
 KEYS = 11
 LENGTH = 24

@@ -34,7 +34,7 @@ from tidelog.runtime.restore.fit import fit_checkpoint
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.subtasks.incarnation import Incarnation as Started
-from tidelog.runtime.subtasks.incarnation import incarnate
+from tidelog.runtime.subtasks.incarnation import LocalSubtasks, incarnate
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
@@ -271,9 +271,9 @@ class Incarnation:
             ):
                 await materializer.materialize()
 
-    def live(self) -> set[str]:
+    async def live(self) -> set[str]:
         """What the collector keeps for the running tasks."""
-        return self.runner.incarnation.live_objects()
+        return await self.runner.incarnation.subtasks.live_objects()
 
 
 async def checkpoint_at(store: ObjectStore, slot: Slot, effects: Effects) -> Checkpoint:
@@ -341,7 +341,7 @@ async def read_back(
     )
     states = SubtaskStates(start)
     try:
-        await incarnate(start, states, _beside)
+        await incarnate(states, LocalSubtasks(states), _beside)
         return {key: contents(incarnation.probe_of(key), key) for key in keys}
     finally:
         await states.close(quietly=False)

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock
+from tests.support.workers import runner_of
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects, InlineOffload
@@ -133,7 +134,7 @@ def run(
     job: Job, store: ObjectStore, settings: JobConfig | None = None, seed: int = 1
 ) -> JobResult:
     """Run one incarnation in a loop and virtual time of its own."""
-    return asyncio.run(JobRunner(job, store, settings or config(), effects(seed)).run())
+    return asyncio.run(runner_of(job, store, settings or config(), effects(seed)).run())
 
 
 @asynccontextmanager
@@ -163,7 +164,7 @@ def acted_on(
 
     async def both() -> tuple[JobResult | None, Any]:
         world, started = effects(), asyncio.Event()
-        runner = JobRunner(job, store, settings or config(), world, restore_from=restore_from)
+        runner = runner_of(job, store, settings or config(), world, restore_from=restore_from)
         running = asyncio.ensure_future(runner.run(started.set))
         running.add_done_callback(lambda _: started.set())
         await started.wait()

@@ -6,9 +6,9 @@ its patience, so tables make progress under any cadence.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from tidelog.effects import Clock, wait_for
 
@@ -23,8 +23,10 @@ _SHORT_S: Final = 0.05
 class Cadence:
     """When the next checkpoint is due, and whether one is moving bytes now."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, pass_on: Callable[[str, Any], None] | None = None) -> None:
+        """`pass_on` gets each call of `expect` and `triggered`, for those in other processes."""
         self._clock = clock
+        self._pass_on = pass_on
         self._due_at: float | None = None
         self._expected_at = 0.0
         self._moving = 0
@@ -35,6 +37,8 @@ class Cadence:
 
     def expect(self, due_at: float | None) -> None:
         """No checkpoint is under way; the next one is due then (monotonic seconds)."""
+        if self._pass_on is not None:
+            self._pass_on("expect", due_at)
         self._due_at = due_at
         self.under_way = False
         self._expected_at = self._clock.monotonic()
@@ -44,6 +48,8 @@ class Cadence:
         """A checkpoint of so many subtasks was triggered: none is expected until the next call of
         `expect`.
         """
+        if self._pass_on is not None:
+            self._pass_on("triggered", subtasks)
         self._due_at = None
         self.under_way = True
         self._not_captured = subtasks

@@ -6,7 +6,7 @@ retained checkpoint nor a live subtask refers to it; a failed deletion is tried 
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SlotRanges
@@ -71,14 +71,14 @@ class Collector:
         self._savepoints.discard(slot)
         self._due.set()
 
-    async def run(self, live: Callable[[], set[str]]) -> None:
+    async def run(self, live: Callable[[], Awaitable[set[str]]]) -> None:
         """Collect after each completed checkpoint until cancelled; `live` as in `collect`."""
         while True:
             await self._due.wait()
             self._due.clear()
             await self.collect(live)
 
-    async def collect(self, live: Callable[[], set[str]]) -> None:
+    async def collect(self, live: Callable[[], Awaitable[set[str]]]) -> None:
         """Delete what retention allows; failures stay for the next time.
 
         `live` says which objects the next checkpoint may refer to.
@@ -91,7 +91,7 @@ class Collector:
                 return
             del self._retained[slot]
         retained: set[str] = set().union(*self._retained.values())
-        in_use = self.ledger.closure(live()) | self.ledger.busy
+        in_use = self.ledger.closure(await live()) | self.ledger.busy
         dead = sorted(filter(self._may_go, garbage(self.ledger.names, retained, in_use)))
         errors: list[StorageError | None] = []
         for start in range(0, len(dead), self.concurrency):

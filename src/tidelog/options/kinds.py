@@ -3,6 +3,7 @@
 Sizes are whole numbers of bytes in Python, times are seconds; texts carry units.
 """
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -128,6 +129,30 @@ class Integer(NamedTuple):
 
     def show(self, value: Any) -> str:
         return str(value)
+
+
+class Processes(NamedTuple):
+    """A number of processes, or as many as there are cores for this one."""
+
+    range: Range = Range(1, 256)
+
+    @property
+    def expected(self) -> str:
+        return f"a whole number or auto, the number of cores; {self.range.text(str)}"
+
+    def read(self, raw: object) -> int:
+        return _cores() if raw == "auto" else _convert(raw, int)
+
+    def holds(self, value: Any) -> bool:
+        return _is_whole(value) and self.range.holds(value)
+
+    def show(self, value: Any) -> str:
+        return str(value)
+
+
+def _cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
 class Number(NamedTuple):

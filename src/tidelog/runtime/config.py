@@ -1,6 +1,6 @@
 """Settings of an embedded job."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
@@ -18,6 +18,7 @@ from tidelog.options.kinds import (
     KeyPlace,
     Names,
     PathKind,
+    Processes,
     Range,
     Size,
 )
@@ -88,6 +89,26 @@ class JobConfig:
         Integer(Range(1, MAX_KEY_GROUPS)),
         "Subtasks of each operator.",
         when="As many as there are cores to use for one process; never above `key_groups`.",
+    )
+    workers: int = option(
+        1,
+        Processes(),
+        "Processes of this machine that the subtasks run in, each with its part of `memory`; "
+        "`parallelism` is the same number unless it is set.",
+        when="auto where one process keeps its core busy; each operator needs as many subtasks.",
+    )
+    worker_timeout: float = option(
+        60.0,
+        Duration(ABOVE_ZERO),
+        "How long a worker may say nothing before it counts as lost.",
+        when="Raise it where one call of a function may take longer.",
+    )
+    restarts: int = option(
+        3,
+        Integer(Range(0)),
+        "How often in a row `tidelog run` starts a job with workers again from its last "
+        "checkpoint after it has failed, with growing pauses; a checkpoint starts the count anew.",
+        when="0 where something else starts the job again.",
     )
     key_groups: int = option(
         DEFAULT_KEY_GROUPS,
@@ -201,6 +222,7 @@ class JobConfig:
     def __post_init__(self) -> None:
         check_options(self)
         self._check_parallelism("parallelism", self.parallelism)
+        self._check_workers()
 
     @property
     def overtakes(self) -> bool:
@@ -213,6 +235,36 @@ class JobConfig:
     def table_of(self, *, keyed: bool) -> TableKind:
         # Sources and stateless operators hold little: a memory table costs them no files.
         return self.table if keyed else "memory"
+
+    def of_worker(self) -> "JobConfig":
+        """The configuration of one of the workers: a part of each budget."""
+        rate = self.materialize.bytes_per_s
+        return replace(
+            self,
+            workers=1,
+            memory=self.memory // self.workers,
+            materialize=replace(
+                self.materialize, bytes_per_s=None if rate is None else rate / self.workers
+            ),
+        )
+
+    def _check_workers(self) -> None:
+        if self.workers == 1:
+            return
+        if self.memory < LEAST_MEMORY * self.workers:
+            raise ConfigError(
+                "option memory",
+                expected=f"at least {LEAST_MEMORY >> 20} MiB for each of {self.workers} workers",
+                found=f"{self.memory >> 20} MiB in all",
+                action="raise it, or use fewer workers",
+            )
+        if self.local_recovery is not None:
+            raise ConfigError(
+                "option local_recovery",
+                expected="none, with several workers",
+                found=str(self.local_recovery),
+                action="leave it out, or run with one worker",
+            )
 
     def check_parallelism(self, operator: str, parallelism: int) -> None:
         """Raises ConfigError when an operator has no subtask, or one without key groups."""

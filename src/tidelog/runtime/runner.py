@@ -6,7 +6,7 @@ the next start resumes from the last slot.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ from tidelog.effects import Effects
 from tidelog.errors import ConfigError, SavepointFailedError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import Generation, Slot
-from tidelog.materialize.materializer import warn_of_lag
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import (
@@ -31,21 +30,24 @@ from tidelog.runtime.restore.choose import (
     look_ahead,
 )
 from tidelog.runtime.restore.plan import RestorePlan, begin
-from tidelog.runtime.subtasks.incarnation import Incarnation, incarnate, run_until_done
+from tidelog.runtime.subtasks.incarnation import (
+    Incarnation,
+    LocalSubtasks,
+    Subtasks,
+    incarnate,
+)
 from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_work_dir
+from tidelog.runtime.subtasks.share import ALL, NONE
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
-from tidelog.runtime.tasks.task import Task
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from tidelog.checkpoint.local_first import LocalFirstStore
+    from tidelog.runtime.workers.parent import Workers
 
 logger = logging.getLogger(__name__)
-
-TICK_S = 0.1
-"""How often tasks learn that processing time passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,11 @@ class JobResult:
     """The savepoint the job was stopped with; None: its data has ended."""
 
 
+async def _nothing() -> set[str]:
+    """The live objects of a job that has ended."""
+    return set()
+
+
 class JobRunner:
     """One incarnation of a job on one store."""
 
@@ -74,10 +81,12 @@ class JobRunner:
         restore_slot: Slot | None = None,
         restore_from: RestoreFrom | None = None,
         resources: Resources | None = None,
+        workers: "Workers | None" = None,
     ) -> None:
         """Raises ConfigError and its kinds for a job that cannot run with this configuration.
 
-        `resources` are those of the process, when other jobs of it share them.
+        `resources` are those of the process, when other jobs of it share them; `workers` are
+        other processes, which have all subtasks then.
         """
         self.job = job
         self.store = store
@@ -86,14 +95,24 @@ class JobRunner:
         self.restore_slot = restore_slot
         self.restore_from = restore_from
         self._resources = resources
+        self._workers = workers
         self.generation: Generation | None = None
         """The number of this start; None until the store is taken over."""
         self.states: SubtaskStates | None = None
         """The state of all subtasks; None until it is known what is restored."""
+        self.subtasks: Subtasks | None = None
+        """What reaches all subtasks; known with `states`."""
         self.incarnation: Incarnation | None = None
         """What runs; None until all is restored."""
         self.running = False
         begin(job, Resumption(), self.config)
+        if self.config.workers > 1 and workers is None:
+            raise ConfigError(
+                "option workers",
+                expected="1, for a job that runs in this process",
+                found=str(self.config.workers),
+                action="run the job with `tidelog run`, or leave the option out",
+            )
         if self.config.encryption_key is not None and store.cipher is None:
             raise ConfigError(
                 f"store {store.url}",
@@ -131,6 +150,8 @@ class JobRunner:
                 if self.states.start.uploader is not None:
                     self.states.start.uploader.leave()
                 await self.states.close(quietly=not ended)
+            if self._workers is not None:
+                await self._workers.end()
             await self.effects.offload.run_to_end(remove_work_dir, directory)
 
     async def savepoint(
@@ -217,7 +238,7 @@ class JobRunner:
         if restored is None or not restored.final:
             await self._supervise(incarnation)
         # The job has ended: only retained checkpoints still need objects.
-        await incarnation.collector.collect(set)
+        await incarnation.collector.collect(_nothing)
         return JobResult(
             generation=taken.generation,
             restored_slot=restored.slot if restored else None,
@@ -251,10 +272,17 @@ class JobRunner:
             directory,
             await self._local_copies(history, ledger),
             self._resources,
+            ALL if self._workers is None else NONE,
+            pace=None if self._workers is None else self._workers.pace,
         )
         self.states = SubtaskStates(start)
+        self.subtasks = (
+            LocalSubtasks(self.states) if self._workers is None else self._workers.of(start)
+        )
         self.incarnation = await incarnate(
-            start, self.states, lambda: slots.prove_newest(Slot(generation), generation)
+            self.states,
+            self.subtasks,
+            lambda: slots.prove_newest(Slot(generation), generation),
         )
         # A start that is refused changes nothing of what it found.
         await slots.remove_left_over(taken.left_over)
@@ -267,7 +295,16 @@ class JobRunner:
         # A job that begins, as most do that are short, needs none of it.
         from tidelog.runtime.restore.fit import fit_checkpoint  # noqa: PLC0415
 
-        return fit_checkpoint(self.job, resumption, resumption.checkpoint, self.config)
+        plan = fit_checkpoint(self.job, resumption, resumption.checkpoint, self.config)
+        if plan.migrated and self._workers is not None:
+            raise ConfigError(
+                "option workers",
+                expected="1, for a start that migrates stored keys or values",
+                found=str(self.config.workers),
+                action="start the job with --workers 1, and with several workers when it has "
+                "completed a checkpoint",
+            )
+        return plan
 
     async def _local_copies(self, history: History, ledger: Ledger) -> "LocalFirstStore | None":
         """The store with local copies in front of it; None when local recovery is off.
@@ -289,27 +326,7 @@ class JobRunner:
         return copies
 
     async def _supervise(self, incarnation: Incarnation) -> None:
-        """Run everything until the final checkpoint; the first failure stops all of it."""
-        lives = [incarnation.live(task) for task in incarnation.tasks]
-        services = [
-            incarnation.collector.run(incarnation.live_objects),
-            self._tick([task for task in incarnation.tasks if task.ticks]),
-            warn_of_lag(
-                lambda: incarnation.states.materializers,
-                self.config.materialize.interval,
-                self.effects.clock,
-            ),
-        ]
-        if (uploader := incarnation.start.uploader) is not None:
-            services.append(uploader.run())
-        await run_until_done([incarnation.driver.run(), *lives], services)
-
-    async def _tick(self, tasks: Sequence[Task]) -> None:
-        while tasks:
-            await self.effects.clock.sleep(TICK_S)
-            for task in tasks:
-                if not task.exited:
-                    task.time_passed()
+        await incarnation.run()
 
     def _chosen_slot(self, seen: Resumption) -> Slot | None:
         """The slot of the job's own store that the user chose."""

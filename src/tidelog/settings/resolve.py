@@ -4,7 +4,7 @@ Invariants: the command line wins over the environment, this over the file, and 
 defaults, option by option; everything that was given is checked, also where another value wins.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,13 +102,16 @@ def load_config(
     return resolve(path, environment or {}, given).config()
 
 
-def _built(effective: Iterable[Effective]) -> JobConfig:
+def _built(effective: Sequence[Effective]) -> JobConfig:
     parts: dict[str, dict[str, Any]] = {}
     whole: dict[str, Any] = {}
     for each in effective:
         *part, field = each.declared.path
         (parts.setdefault(part[0], {}) if part else whole)[field] = each.value
     default = JobConfig()
+    given = {each.declared.name for each in effective if each.origin != DEFAULT}
+    if "parallelism" not in given:
+        whole["parallelism"] = max(whole["parallelism"], whole["workers"])
     made = {part: type(getattr(default, part))(**values) for part, values in parts.items()}
     return JobConfig(**whole, **made)
 

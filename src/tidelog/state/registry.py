@@ -57,6 +57,24 @@ class StateRegistry:
         self._states[name] = info
         return info
 
+    def adopt(self, infos: Iterable[StateInfo], keys: Iterable[str]) -> None:
+        """Take over what another process has registered, and the types of its keys and values.
+
+        Raises StateSchemaError for a state that does not go with what is known.
+        """
+        self.keys.adopt(keys)
+        for info in infos:
+            mine = self.register(info.name, info.kind, info.schema, info.ttl_ms)
+            if mine.id != info.id:
+                raise StateSchemaError(
+                    f"state {info.name!r} of operator {self.operator!r}",
+                    expected="all workers to declare the states of an operator in one order",
+                    found=f"it is number {mine.id} in one worker and {info.id} in another",
+                    action="declare all states in `open`, always in the same order",
+                )
+            if info.types:
+                self.value_types(info, "value_type").adopt(info.types)
+
     def stores(self, name: str) -> bool:
         """Whether the checkpoint has a state of this name."""
         return name in self._stored

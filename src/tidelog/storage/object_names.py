@@ -69,9 +69,9 @@ def segment(generation: Generation, process: str, counter: int) -> str:
     )
 
 
-def savepoint_process(checkpoint: CheckpointId) -> str:
+def savepoint_process(checkpoint: CheckpointId, worker: int = 0) -> str:
     """The process in the names of segments that hold the rows of a canonical savepoint."""
-    return f"sp-{checkpoint}"
+    return f"sp-{checkpoint}-{worker}" if worker else f"sp-{checkpoint}"
 
 
 def table_file(generation: Generation, label: str) -> str:

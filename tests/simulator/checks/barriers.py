@@ -4,7 +4,7 @@ Invariants: rows are copied at the moment the snapshot was captured, before the 
 what a channel holds behind a barrier a task takes no record before that snapshot.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from tidelog.runtime.channels.messages import Barrier, Batch
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, Snapshotter, SubtaskPosition
 from tidelog.runtime.tasks.stream_task import StreamTask
+from tidelog.runtime.tasks.task import Task
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.log import SubtaskLog
 
@@ -41,10 +42,10 @@ class Barriers:
         default_factory=dict
     )
 
-    def watch(self, runner: JobRunner) -> None:
+    def watch(self, runner: JobRunner, tasks: Iterable[Task]) -> None:
         """Copy the rows of every subtask of an incarnation at each of its barriers."""
-        assert runner.incarnation is not None and runner.generation is not None
-        for task in runner.incarnation.tasks:
+        assert runner.generation is not None
+        for task in tasks:
             parts = task.parts
             generation, backend = runner.generation, parts.backend
             taken = _Taken()

@@ -14,6 +14,7 @@ from typing import Final
 from tests.simulator.jobs.job_plan import Version
 from tests.simulator.machine.loop import OWNER, VirtualLoop
 from tests.simulator.machine.process import Process
+from tests.support.workers import Actors
 from tidelog import Checkpoint, JobResult, JobRunner
 from tidelog.effects import SystemClock
 from tidelog.errors import (
@@ -25,10 +26,18 @@ from tidelog.errors import (
     StateSchemaError,
     StorageError,
     TidelogError,
+    WorkerLostError,
 )
 from tidelog.ids import Generation
+from tidelog.runtime.tasks.task import Task
 
-_EXPLAINED: Final = (FencedError, CheckpointFailedError, MaterializationFailedError, StorageError)
+_EXPLAINED: Final = (
+    FencedError,
+    CheckpointFailedError,
+    MaterializationFailedError,
+    StorageError,
+    WorkerLostError,
+)
 """How faults may end an incarnation."""
 _REFUSALS: Final = (RestoreError, StateSchemaError)
 """How a start ends whose program does not go with its checkpoint."""
@@ -43,6 +52,8 @@ class Incarnation:
     process: Process
     runner: JobRunner
     version: Version
+    actors: Actors | None = None
+    """The workers of the incarnation; None: its process has all subtasks."""
     running: "asyncio.Task[JobResult]" = field(init=False)
 
     def start(self, on_started: Callable[[], None]) -> None:
@@ -51,6 +62,20 @@ class Incarnation:
         context.run(OWNER.set, self.process)
         loop = asyncio.get_running_loop()
         self.running = loop.create_task(self.runner.run(on_started), context=context)
+
+    @property
+    def tasks(self) -> Sequence[Task]:
+        """All tasks, of whichever worker; it has started."""
+        if self.actors is not None:
+            return self.actors.tasks
+        assert self.runner.incarnation is not None
+        return self.runner.incarnation.tasks
+
+    async def lose_a_worker(self, after_s: float, number: int) -> None:
+        """Kill one of the workers then, if it is still there."""
+        await SystemClock().sleep(after_s)
+        if self.actors is not None and len(self.actors.running) > number:
+            await self.actors.kill_one(number)
 
     async def crash(self) -> None:
         """Kill the process."""

@@ -66,6 +66,8 @@ class Scenario:
     suspend: float = 0.0
     """An incarnation stands still at one step, often of its start, while the operator starts
     another one, and goes on later."""
+    workers: float = 0.0
+    """Share of incarnations whose subtasks run in two or three workers."""
     drains: float = 0.0
     """Share of the stops that drain the job."""
     moves: float = 0.0
@@ -270,6 +272,14 @@ _ALL: Final = (
         forks=2,
         chaos_s=5.0,
         jobs=lifecycle,
+    ),
+    replace(
+        _FAULTS,
+        name="workers",
+        about="two or three workers instead of one process, of which one is lost now and then",
+        workers=0.8,
+        rescale=0.5,
+        savepoints=0.2,
     ),
 )
 SCENARIOS: Final = {scenario.name: scenario for scenario in _ALL}

@@ -22,9 +22,12 @@ from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Tru
 from tests.simulator.machine.process import Machines, Process, Suspension, effects_of
 from tests.simulator.run.scenario import RETRY, Scenario, make_settings
 from tests.simulator.run.trace import Trace
-from tidelog import JobConfig, JobRunner, RestoreFrom, Sink
+from tests.support.workers import Actors
+from tidelog import Effects, Job, JobConfig, JobRunner, RestoreFrom, Sink
 from tidelog.effects import SystemClock
 from tidelog.ids import Generation
+from tidelog.runtime.workers.parent import Workers
+from tidelog.runtime.workers.worker import Work
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore
 
@@ -38,6 +41,11 @@ _SETTLED_S: Final = 20.0
 """No request is on its way for longer, a cut line apart."""
 _SKEW_MS: Final = 3_600_000
 _STEPS_OF_A_START: Final = 300
+_WIRE_S: Final = 0.3
+_LATE: Final = 0.05
+"""How long a message between workers takes at most, and the share of those that take any time."""
+_LOSES: Final = 0.3
+"""Share of the incarnations with workers that lose one of them."""
 _STEPS: Final = 3000
 """Steps of a process within which it may be held."""
 
@@ -230,13 +238,49 @@ class World:
         version = self._version()
         config = replace(self._shape(), allow_dropped_state=version.dropped)
         job, origin = version.job(sink), self._origin(process)
-        runner = JobRunner(job, store, config, effects, restore_from=origin)
-        incarnation = Incarnation(process, runner, version)
+        work = self._work(process, job, config, origin)
+        actors = workers = None
+        if work is not None:
+            rng = self._random(f"wires of {process.name}")
+            late = lambda: rng.random() * _WIRE_S if rng.random() < _LATE else 0.0  # noqa: E731
+            actors = Actors(work, [effects] * work.config.workers, late)
+            config, workers = work.config, Workers(actors, effects)
+        runner = JobRunner(job, store, config, effects, restore_from=origin, workers=workers)
+        incarnation = Incarnation(process, runner, version, actors)
         self._note(f"{process.name} starts")
+        self._lose_a_worker(incarnation)
         self._suspend(process)
         incarnation.start(lambda: self._started(incarnation))
         self._alive.append(incarnation)
         return incarnation
+
+    def _work(
+        self, process: Process, job: Job, config: JobConfig, origin: RestoreFrom | None
+    ) -> Work | None:
+        """What the workers of an incarnation are made from; None: it has none."""
+        rng = self._random(f"workers of {process.name}")
+        if config.local_recovery is not None or rng.random() >= self.scenario.workers:
+            return None
+        config = replace(config, workers=rng.randrange(2, 4))
+
+        def own(effects: Effects) -> ObjectStore:
+            store: ObjectStore = StoreClient(self.network, process)
+            return RetryingStore(store, RETRY, effects) if self._retries else store
+
+        def other(effects: Effects) -> ObjectStore:
+            assert origin is not None and origin.store is not None
+            return origin.store
+
+        self._note(f"{process.name} has {config.workers} workers")
+        return Work(job, config, own, other if origin is not None and origin.store else None)
+
+    def _lose_a_worker(self, incarnation: Incarnation) -> None:
+        rng = self._random(f"loss of {incarnation.process.name}")
+        if incarnation.actors is None or self.network.faults.calm:
+            return
+        if rng.random() < _LOSES:
+            losing = incarnation.lose_a_worker(rng.random() * self.scenario.chaos_s, 1)
+            self._losing = asyncio.ensure_future(losing)
 
     def _origin(self, process: Process) -> RestoreFrom | None:
         """The checkpoint that the next incarnation starts from, if one is named."""
@@ -278,7 +322,7 @@ class World:
         restored = runner.incarnation.plan.checkpoint
         slot = restored.slot if restored is not None else None
         self._note(f"{incarnation.process.name} is generation {runner.generation}, from {slot}")
-        self.checker.barriers.watch(runner)
+        self.checker.barriers.watch(runner, incarnation.tasks)
         assert runner.generation is not None
         self._versions[runner.generation] = incarnation.version
         if restored is not None and incarnation.version.refusal(restored) == "certain":

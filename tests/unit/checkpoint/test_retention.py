@@ -74,7 +74,10 @@ class Rig:
         self.collector.completed(entry)
 
     def collect(self) -> set[str]:
-        asyncio.run(self.collector.collect(lambda: self.live))
+        async def live() -> set[str]:
+            return self.live
+
+        asyncio.run(self.collector.collect(live))
         return set(self.memory._objects)
 
 

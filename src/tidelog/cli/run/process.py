@@ -12,25 +12,29 @@ import inspect
 import os
 import resource
 import sys
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tidelog.cli.output import defect, print_traceback
 from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, Reporter
-from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_job
+from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_with_restarts
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import Slot
-from tidelog.runtime.config import JobArguments
+from tidelog.runtime.config import JobArguments, JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.user_code import user_code
 from tidelog.settings.resolve import Resolved
 from tidelog.storage.open import StoreAccess
+
+if TYPE_CHECKING:
+    from tidelog.runtime.workers.processes import ForkedWorkers
 
 EXAMPLES: Final = ("wordcount", "sessions", "outages")
 
@@ -76,7 +80,13 @@ def run_in_process(
     nothing = JobStatus(job, "starting", 0.0, None)
     error: TidelogError | None = None
     try:
-        ending = asyncio.run(_run(job, options, config, start, metrics, reporter))
+        settings = config().config()
+        arguments = JobArguments(options.input, options.output, options.include, options.follow)
+        made = load_job(job, arguments)
+        access = StoreAccess(options.endpoint, settings.encryption_key)
+        with _workers(made, settings, options, start, access) as processes:
+            run = _run(made, settings, options, start, access, processes, metrics, reporter)
+            ending = asyncio.run(run)
     except BrokenPipeError:
         raise  # The reader of our reports has enough; click ends quietly.
     except KeyboardInterrupt:
@@ -90,29 +100,62 @@ def run_in_process(
     sys.exit(ending.exit_code)
 
 
+@contextmanager
+def _workers(
+    job: Job, config: JobConfig, options: RunOptions, start: StartOptions, access: StoreAccess
+) -> Iterator["ForkedWorkers | None"]:
+    """What starts the workers of the job; None for one that runs in this process."""
+    if config.workers == 1:
+        yield None
+        return
+    from tidelog.runtime.workers.processes import ForkedWorkers  # noqa: PLC0415  # only for these
+    from tidelog.runtime.workers.worker import Work  # noqa: PLC0415
+
+    store = partial(access.open, options.store, policy=config.retry, log_url=options.log_store)
+    other = start.origin.url if start.origin is not None else None
+    processes = ForkedWorkers(
+        Work(job, config, store, partial(access.open, other) if other else None)
+    )
+    try:
+        yield processes
+    finally:
+        processes.close()
+
+
 async def _run(
-    job: str,
+    job: Job,
+    config: JobConfig,
     options: RunOptions,
-    config: Callable[[], Resolved],
     start: StartOptions,
+    access: StoreAccess,
+    processes: "ForkedWorkers | None",
     metrics: MetricsOptions,
     reporter: Reporter,
 ) -> Ending:
     effects = Effects()
     with closing(effects.offload), metrics.listen() as listen:
-        settings = config().config()
-        access = StoreAccess(options.endpoint, settings.encryption_key)
-        made = load_job(
-            job, JobArguments(options.input, options.output, options.include, options.follow)
-        )
-        store = access.open(
-            options.store, effects, policy=settings.retry, log_url=options.log_store
-        )
+        store = access.open(options.store, effects, policy=config.retry, log_url=options.log_store)
         origin = start.restore_from(store, effects, access)
         slot = None if start.slot is None else Slot(start.slot)
-        runner = JobRunner(made, store, settings, effects, restore_slot=slot, restore_from=origin)
+        workers = None
+        if processes is not None:
+            from tidelog.runtime.workers.parent import Workers  # noqa: PLC0415  # only for these
+
+            workers = Workers(processes, effects)
+
+        def runner() -> JobRunner:
+            return JobRunner(
+                job,
+                store,
+                config,
+                effects,
+                restore_slot=slot,
+                restore_from=origin,
+                workers=workers,
+            )
+
         try:
-            return await run_job(runner, reporter, listen)
+            return await run_with_restarts(runner, reporter, listen)
         finally:
             await store.close()
             if origin is not None and origin.store is not None:

@@ -4,12 +4,15 @@ Invariant: whatever happens, the reporter's `end` is called once and says what t
 """
 
 import asyncio
+import logging
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from tidelog.cli.run.reports import Ending, Outcome, ReadSpeed, Reporter
 from tidelog.errors import ConfigError, FencedError, StorageError, TidelogError
+from tidelog.events import Event
 from tidelog.runtime.control.server import control_until
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.status.observe import status_of
@@ -20,6 +23,10 @@ EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_FENCED: Final = 3
 EXIT_INTERRUPTED: Final = 130
+
+_LONGEST_PAUSE_S: Final = 60.0
+
+logger = logging.getLogger(__name__)
 
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -43,6 +50,31 @@ class Speedometer:
 def _between(before: JobStatus, after: JobStatus) -> float:
     elapsed = after.at_s - before.at_s
     return (after.records_read - before.records_read) / elapsed if elapsed > 0 else 0.0
+
+
+async def run_with_restarts(
+    make: Callable[[], JobRunner], reporter: Reporter, listen: Callable[[JobStatus], None]
+) -> Ending:
+    """As `run_job`; a job with workers that fails is started again, as its configuration says."""
+    failed = 0
+    while True:
+        runner = make()
+        ending = await run_job(runner, reporter, listen)
+        if runner.config.workers == 1 or ending.exit_code != EXIT_FAILED:
+            return ending
+        failed = 1 if ending.status.checkpoints.completed else failed + 1
+        if failed > runner.config.restarts:
+            return ending
+        pause = min(_LONGEST_PAUSE_S, 2.0 ** (failed - 1))
+        assert ending.error is not None
+        Event.JOB_RESTARTS.log(logger, error=ending.error, seconds=pause)
+        reporter.notice(f"{ending.error} The job starts again in {pause:.0f} s.")
+        pausing = asyncio.ensure_future(runner.effects.clock.sleep(pause))
+        _on_signals(pausing.cancel)
+        try:
+            await pausing
+        except asyncio.CancelledError:
+            return replace(ending, outcome="interrupted", exit_code=EXIT_INTERRUPTED, error=None)
 
 
 async def run_job(

@@ -8,10 +8,10 @@ queues: they carry no data and have no place in the order of records.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.runtime.channels.channel import BufferPool, Channel
+from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Barrier, EndOfChannel, Message
 
 
@@ -23,10 +23,10 @@ class Announced:
 
 
 class Gate:
-    """Delivers to one task; `pools` has one output pool of a producer per channel."""
+    """Delivers to one task from so many channels; `made` makes one by the gate and its number."""
 
-    def __init__(self, pools: Sequence[BufferPool], buffers: int) -> None:
-        self.channels = [Channel(self, at, buffers, pool) for at, pool in enumerate(pools)]
+    def __init__(self, channels: int, made: "Callable[[Gate, int], Channel]") -> None:
+        self.channels = [made(self, number) for number in range(channels)]
         self._blocked: set[int] = set()
         self._ready = asyncio.Event()
         self._announced: deque[Announced] = deque()

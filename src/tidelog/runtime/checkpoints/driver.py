@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import msgspec
 
@@ -47,7 +48,6 @@ from tidelog.runtime.channels.messages import Barrier, BarrierOrder
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import Reports, Savepoints
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
-from tidelog.runtime.tasks.task import Task
 from tidelog.state.operator_state import union_in_part
 from tidelog.state.registry import StateRegistry
 
@@ -106,6 +106,21 @@ class ManifestOperators:
         )
 
 
+class DrivenTask(Protocol):
+    """The port for a task of this process or of another one."""
+
+    id: SubtaskId
+    exited: bool
+
+    @property
+    def unchanged(self) -> bool: ...
+    def trigger(self, barrier: Barrier) -> None: ...
+    def drain(self) -> None: ...
+    def abort(self, checkpoint: CheckpointId) -> None: ...
+    async def complete(self, checkpoint: CheckpointId) -> None: ...
+    def leave(self) -> None: ...
+
+
 logger = logging.getLogger(__name__)
 
 
@@ -123,7 +138,7 @@ class CheckpointDriver:
     cadence: Cadence
     operators: ManifestOperators
     savepoints: Savepoints
-    tasks: Sequence[Task]
+    tasks: Sequence[DrivenTask]
     configured_order: BarrierOrder = "aligned"
     """Whether barriers may overtake the records before them."""
     previous: Checkpoint | None = None

@@ -66,6 +66,8 @@ class RowUploads:
     ledger: Ledger
     generation: Generation
     config: UploadConfig
+    worker: int = 0
+    """The number of this process among those that write the savepoint."""
     _writing: dict[CheckpointId, _Writing] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -93,7 +95,7 @@ class RowUploads:
             effects=self.effects,
             ledger=self.ledger,
             generation=self.generation,
-            process=savepoint_process(checkpoint),
+            process=savepoint_process(checkpoint, self.worker),
             # A cadence of its own: these uploads need not fit between the log's checkpoints.
             cadence=Cadence(self.effects.clock),
             config=replace(

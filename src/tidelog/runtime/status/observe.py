@@ -16,6 +16,7 @@ from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import distribution, percentile
+from tidelog.runtime.status.merged import merged
 from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
 from tidelog.runtime.status.status import JobStatus, MemoryStatus, Phase
 from tidelog.runtime.status.storage import (
@@ -26,7 +27,8 @@ from tidelog.runtime.status.storage import (
     StoreStatus,
     UploadsStatus,
 )
-from tidelog.runtime.subtasks.incarnation import Incarnation
+from tidelog.runtime.subtasks.incarnation import Incarnation, LocalSubtasks
+from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import combined
@@ -38,7 +40,7 @@ T = TypeVar("T")
 
 def status_of(runner: JobRunner) -> JobStatus:
     """The runner's status now; call it in the runner's event loop."""
-    incarnation = runner.incarnation
+    incarnation, subtasks = runner.incarnation, runner.subtasks
     status = JobStatus(
         job=runner.job.name,
         phase="starting",
@@ -48,39 +50,63 @@ def status_of(runner: JobRunner) -> JobStatus:
         store=_store(runner.store.request_metrics),
     )
     if runner.states is not None:
+        restored = runner.states.start.plan.checkpoint
+        phase: Phase = "starting" if restored is None else "restoring"
+        here = subtasks if isinstance(subtasks, LocalSubtasks) else None
+        status = _of_process(replace(status, phase=phase), runner.states, here, runner.running)
+    if incarnation is not None:
         status = replace(
             status,
-            phase="starting" if runner.states.start.plan.checkpoint is None else "restoring",
-            restore=_restore(runner.states, running=runner.running),
+            phase=_phase(incarnation.driver, running=runner.running) or status.phase,
+            checkpoints=_checkpoints(incarnation, status.at_s),
+            dropped_state=incarnation.plan.dropped,
+            deleted_objects=incarnation.collector.deleted,
         )
-    if incarnation is None:
+    return merged(status, subtasks.elsewhere if subtasks is not None else ())
+
+
+def status_of_worker(
+    states: SubtaskStates, subtasks: LocalSubtasks | None, *, running: bool
+) -> JobStatus:
+    """What a worker does for its job; without `subtasks` before they are built."""
+    start = states.start
+    status = JobStatus(
+        job=start.job.name,
+        at_s=start.effects.clock.monotonic(),
+        generation=start.author.generation,
+        memory=MemoryStatus(start.config.memory),
+        store=_store(start.store.request_metrics),
+    )
+    return _of_process(status, states, subtasks, running)
+
+
+def _of_process(
+    status: JobStatus, states: SubtaskStates, subtasks: LocalSubtasks | None, running: bool
+) -> JobStatus:
+    """The status with what the subtasks of this process do."""
+    status = replace(status, restore=_restore(states, running=running))
+    if subtasks is None or not subtasks.tasks:
         return status
-    tasks, states = incarnation.tasks, incarnation.states
+    tasks, start = subtasks.tasks, states.start
     materializers = {
         subtask: each.materializer
         for subtask, each in states.subtasks.items()
         if each.materializer is not None and not each.released
     }
-    operators = _operators(tasks, materializers, open=runner.running)
+    operators = _operators(tasks, materializers, open=running)
     return replace(
         status,
-        phase=_phase(incarnation.driver, running=runner.running) or status.phase,
         operators=operators,
-        checkpoints=_checkpoints(incarnation, status.at_s),
-        uploads=_uploads(incarnation.start.uploader, runner.store.request_metrics),
+        uploads=_uploads(start.uploader, start.store.request_metrics),
         materializations=_materializations(states),
-        state=_state(tasks, open=runner.running),
-        dropped_state=incarnation.plan.dropped,
-        deleted_objects=incarnation.collector.deleted,
-        memory=_memory(incarnation, operators, runner.config.memory),
-        local_copies=_copies(incarnation),
+        state=_state(tasks, open=running),
+        memory=_memory(start, operators, start.config.memory),
+        local_copies=_copies(start),
     )
 
 
-def _memory(
-    incarnation: Incarnation, operators: Sequence[OperatorStatus], budget: int
-) -> MemoryStatus:
-    resources, uploader = incarnation.start.resources, incarnation.start.uploader
+def _memory(start: JobStart, operators: Sequence[OperatorStatus], budget: int) -> MemoryStatus:
+    resources, uploader = start.resources, start.uploader
     factories = resources.factories.values()
     return MemoryStatus(
         budget_bytes=budget,
@@ -93,8 +119,8 @@ def _memory(
     )
 
 
-def _copies(incarnation: Incarnation) -> LocalCopiesStatus | None:
-    store = incarnation.start.copies
+def _copies(start: JobStart) -> LocalCopiesStatus | None:
+    store = start.copies
     if store is None:
         return None
     objects, size = len(store.copies), store.copied_bytes

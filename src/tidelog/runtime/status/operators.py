@@ -108,5 +108,6 @@ class OperatorStatus:
         "process go on.",
         watch="Above 0.2 s timers, barriers and other operators wait for it: do less per call.",
         default=0.0,
+        across="max",
     )
     tasks: tuple[TaskStatus, ...] = parts("subtask", "subtask")

@@ -40,6 +40,7 @@ class UploadsStatus:
         "log_largest_segment_bytes",
         "Size of the largest log segment of this start.",
         watch="Whether segments reach the size that is wanted.",
+        across="max",
     )
     queued_bytes: int = gauge(
         "log_queued_bytes",
@@ -197,6 +198,7 @@ class MaterializationsStatus:
         "How long the materialization that is latest has been due, of all subtasks.",
         watch="More than an interval: tables are changed faster than they are uploaded.",
         default=0.0,
+        across="max",
     )
     missed: int = counter(
         "materialization_intervals_missed",
@@ -208,6 +210,7 @@ class MaterializationsStatus:
         "Configured time between two materializations of a subtask; absent when they are off.",
         watch="What the lag is compared with.",
         default=None,
+        across="max",
     )
 
 

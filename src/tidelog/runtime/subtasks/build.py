@@ -48,22 +48,28 @@ class TaskBuilder:
         self._states = states
         self._listener = listener
         self._long_calls = LongCalls()
+        self.splits: dict[str, SourceSplits] = {}
+        """What the subtasks of each source share, by vertex."""
         self._record_types = types_of(start.job.record_types)
         history, vertices = start.history, start.plan.vertices
         self._retained = None if history.damaged else transactions_of(history.checkpoints)
         keys = {name: registry.keys for name, registry in start.registries.items()}
         buffers = _buffers(start.config, vertices)
-        self._wiring = Wiring(vertices, start.config.key_groups, buffers, keys)
+        self._wiring = Wiring(
+            vertices, start.config.key_groups, buffers, keys, start.share, start.exchange
+        )
 
     async def build(self) -> list[Task]:
         """All tasks in the order of the job, ready to run."""
         start, tasks = self._start, []
         for vertex in start.plan.vertices:
             source = vertex.head.source
-            splits = SourceSplits(source, start.effects) if source else None
+            splits = None
+            if source is not None:
+                splits = self.splits[vertex.id] = SourceSplits(source, start.effects)
             if source is not None and source.splits_grow:
                 self._warn_of_finished(vertex)
-            for subtask in vertex.subtasks:
+            for subtask in start.share.of(vertex.subtasks):
                 tasks.append(await self._task(subtask, vertex, splits))
         for registry in start.registries.values():
             for name in registry.check_renamed(start.config.allow_dropped_state):
@@ -187,6 +193,8 @@ class TaskBuilder:
         subtasks = {operator.id: len(operator.subtasks) for operator in restored.operators}
         recovered = redistribute(data, start.plan.vertices, wiring, subtasks)
         for (vertex, subtask, channel), messages in recovered.items():
+            if not start.share.has(subtask):
+                continue
             gate = wiring.gates[vertex][subtask]
             gate.channels[channel].recover(messages)
             gate.recovered()

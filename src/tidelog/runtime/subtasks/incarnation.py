@@ -7,8 +7,8 @@ import asyncio
 import contextlib
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -16,8 +16,14 @@ from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.errors import TidelogError
 from tidelog.events import Event
-from tidelog.ids import CheckpointId, Slot
-from tidelog.runtime.checkpoints.driver import CheckpointDriver, ManifestOperators, predecessors
+from tidelog.ids import CheckpointId, Slot, SubtaskId
+from tidelog.materialize.materializer import warn_of_lag
+from tidelog.runtime.checkpoints.driver import (
+    CheckpointDriver,
+    DrivenTask,
+    ManifestOperators,
+    predecessors,
+)
 from tidelog.runtime.checkpoints.requests import Reports, Savepoints
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.plan import RestorePlan
@@ -25,9 +31,17 @@ from tidelog.runtime.subtasks.build import TaskBuilder
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.wiring import aligned_edges
+from tidelog.runtime.tasks.splits import SourceSplits
 from tidelog.runtime.tasks.task import Task
+from tidelog.runtime.tasks.task_checkpoints import CheckpointListener
+
+if TYPE_CHECKING:
+    from tidelog.runtime.status.status import JobStatus
 
 logger = logging.getLogger(__name__)
+
+TICK_S: Final = 0.1
+"""How often tasks learn that processing time passed."""
 
 Loop = Coroutine[Any, Any, None]
 
@@ -37,10 +51,11 @@ class Incarnation(msgspec.Struct, frozen=True):
 
     start: JobStart
     states: SubtaskStates
-    tasks: Sequence[Task]
-    """In the order of the job."""
+    tasks: Sequence[Any]
+    """In the order of the job: `Task` of this process, `RemoteTask` of workers."""
     collector: Collector
     driver: CheckpointDriver
+    subtasks: "Subtasks"
 
     @property
     def plan(self) -> RestorePlan:
@@ -57,7 +72,73 @@ class Incarnation(msgspec.Struct, frozen=True):
         restored = self.plan.checkpoint if self.start.config.drop_in_flight else None
         return in_flight_buffers(restored) if restored is not None else 0
 
-    def live_objects(self) -> set[str]:
+    async def run(self) -> None:
+        """Run everything until the final checkpoint; the first failure stops all of it."""
+        await run_until_done(
+            [self.driver.run(), *self.subtasks.main()],
+            [self.collector.run(self.subtasks.live_objects), *self.subtasks.services()],
+        )
+
+
+class Subtasks(Protocol):
+    """The port for the subtasks of a start: those of this process, or of workers."""
+
+    @property
+    def elsewhere(self) -> "Sequence[JobStatus]":
+        """What other processes said last of the subtasks that they have."""
+        ...
+
+    async def restore(self) -> None:
+        """Load what is stored for them; nothing outside of the store is touched."""
+
+    async def build(self, listener: CheckpointListener) -> Sequence[DrivenTask]:
+        """Open user functions, let sinks recover; all tasks in the order of the job."""
+        ...
+
+    def main(self) -> list[Loop]:
+        """What ends with the job."""
+        ...
+
+    def services(self) -> list[Loop]:
+        """What runs besides, until it is cancelled."""
+        ...
+
+    async def live_objects(self) -> set[str]:
+        """Stored objects that running subtasks refer to."""
+        ...
+
+
+class LocalSubtasks:
+    """The subtasks of this process."""
+
+    elsewhere = ()
+
+    def __init__(
+        self, states: SubtaskStates, exited: Callable[[SubtaskId], None] | None = None
+    ) -> None:
+        """`exited` is called when a task has exited and its state is released."""
+        self.states = states
+        self.tasks: list[Task] = []
+        self.splits: Mapping[str, SourceSplits] = {}
+        """What the tasks of each source share, by vertex; known when they are built."""
+        self._exited = exited
+
+    async def restore(self) -> None:
+        """Load all that is stored for them."""
+        await self.states.restore()
+
+    async def build(self, listener: CheckpointListener) -> Sequence[Task]:
+        """Migrate what is restored, open user functions and sinks."""
+        await self.states.migrate()
+        builder = TaskBuilder(self.states.start, self.states, listener)
+        self.tasks, self.splits = await builder.build(), builder.splits
+        return self.tasks
+
+    async def live_objects(self) -> set[str]:
+        """As `objects`."""
+        return self.objects()
+
+    def objects(self) -> set[str]:
         """Stored objects that running subtasks refer to."""
         subtasks = self.states.subtasks
         parts = [task.parts for task in self.tasks if not subtasks[task.id].released]
@@ -65,7 +146,26 @@ class Incarnation(msgspec.Struct, frozen=True):
         held += [p.carrier.objects() for p in parts if p.carrier is not None]
         return set().union(*held)
 
-    async def live(self, task: Task) -> None:
+    def main(self) -> list[Loop]:
+        """What ends with the job."""
+        return [self._live(task) for task in self.tasks]
+
+    def services(self) -> list[Loop]:
+        """What runs besides, until it is cancelled."""
+        start, states = self.states.start, self.states
+        services = [
+            self._tick([task for task in self.tasks if task.ticks]),
+            warn_of_lag(
+                lambda: states.materializers,
+                start.config.materialize.interval,
+                start.effects.clock,
+            ),
+        ]
+        if (uploader := start.uploader) is not None:
+            services.append(uploader.run())
+        return services
+
+    async def _live(self, task: Task) -> None:
         """A task's whole life: its loop with its materializer, then the release of its state."""
         materializer = self.states.subtasks[task.id].materializer
         if materializer is None:
@@ -73,10 +173,19 @@ class Incarnation(msgspec.Struct, frozen=True):
         else:
             await run_until_done([task.run()], [materializer.run()])
         await self.states.release(task.id)
+        if self._exited is not None:
+            self._exited(task.id)
+
+    async def _tick(self, tasks: Sequence[Task]) -> None:
+        while tasks:
+            await self.states.start.effects.clock.sleep(TICK_S)
+            for task in tasks:
+                if not task.exited:
+                    task.time_passed()
 
 
 async def incarnate(
-    start: JobStart, states: SubtaskStates, prove_newest: Callable[[], Awaitable[None]]
+    states: SubtaskStates, subtasks: Subtasks, prove_newest: Callable[[], Awaitable[None]]
 ) -> Incarnation:
     """Restore all subtasks, let sinks recover, and build the tasks; close `states` also when this
     fails.
@@ -84,14 +193,14 @@ async def incarnate(
     `prove_newest` raises FencedError when a newer generation has started. It is asked before
     anything outside of the store is touched: user functions, and what sinks have staged.
     """
+    start = states.start
     reports = Reports(_coordinator(start), start.effects.clock)
     collector = _collector(start)
-    await states.restore()
+    await subtasks.restore()
     await prove_newest()
-    await states.migrate()
-    tasks = await TaskBuilder(start, states, reports).build()
+    tasks = await subtasks.build(reports)
     driver = _driver(start, reports, collector, tasks)
-    return Incarnation(start, states, tasks, collector, driver)
+    return Incarnation(start, states, tasks, collector, driver, subtasks)
 
 
 def _coordinator(start: JobStart) -> Coordinator[Any, Any]:
@@ -119,7 +228,7 @@ def _collector(start: JobStart) -> Collector:
 
 
 def _driver(
-    start: JobStart, reports: Reports, collector: Collector, tasks: Sequence[Task]
+    start: JobStart, reports: Reports, collector: Collector, tasks: Sequence[DrivenTask]
 ) -> CheckpointDriver:
     config, plan = start.config, start.plan
     savepoints = Savepoints()

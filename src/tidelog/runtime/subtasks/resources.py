@@ -19,6 +19,7 @@ from tidelog.events import Event
 from tidelog.materialize.materializer import Turns
 from tidelog.materialize.pacing import HELD_BYTES, Link
 from tidelog.runtime.config import JobConfig, TableKind
+from tidelog.runtime.subtasks.share import ALL, Share
 from tidelog.storage import errors
 from tidelog.storage.disk import is_running
 from tidelog.table.memory import MemoryTableFactory
@@ -40,6 +41,7 @@ class Resources:
     subtasks: int
     """About how many subtasks have tables: their uploads are spread over the interval."""
     rocksdb: RocksOptions
+    share: Share = ALL
     turns: Turns = field(default_factory=Turns)
     factories: dict[str, TableFactory] = field(default_factory=dict)
     """For each kind of table; tables of one factory share cache and write-buffer budget."""
@@ -47,8 +49,10 @@ class Resources:
     _jobs: int = 0
 
     @classmethod
-    def of(cls, config: JobConfig, clock: Clock, *, subtasks: int, tables: int) -> "Resources":
-        """What `config` grants to so many subtasks, of which `tables` have a RocksDB table."""
+    def of(
+        cls, config: JobConfig, clock: Clock, *, subtasks: int, tables: int, share: Share = ALL
+    ) -> "Resources":
+        """What `config` grants to the share of so many subtasks, with so many RocksDB tables."""
         parts = config.memory_parts
         return cls(
             rows=RowMemory(parts.rows),
@@ -56,6 +60,7 @@ class Resources:
             room=UploadRoom(parts.upload(config.upload).limit_bytes),
             subtasks=subtasks,
             rocksdb=parts.rocksdb(config.rocksdb, tables),
+            share=share,
         )
 
     def factory(self, kind: TableKind) -> TableFactory:
@@ -69,8 +74,9 @@ class Resources:
 
     def rank(self) -> int:
         """The turn of another subtask to upload its table, below `subtasks`."""
+        rank = self._ranks * self.share.workers + self.share.worker
         self._ranks += 1
-        return (self._ranks - 1) % self.subtasks
+        return rank % self.subtasks
 
     def phase(self) -> float:
         """When the checkpoints of another job come, as a part of the interval: not all at once."""

@@ -1,9 +1,10 @@
 """What one start of a job is made from, and what all its parts share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.uploader import Uploader
@@ -15,12 +16,14 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.subtasks.resources import Resources
+from tidelog.runtime.subtasks.share import ALL, Share
 from tidelog.state.registry import StateRegistry
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from tidelog.checkpoint.local_first import LocalFirstStore
+    from tidelog.runtime.workers.exchange import Exchange
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,13 @@ class JobStart:
     shared: Resources | None = None
     """The resources of the process, when other jobs of it have a part in them."""
 
+    share: Share = ALL
+    """The subtasks that this process has."""
+    exchange: "Exchange | None" = None
+    """The channels from and to other processes; None: this one has all subtasks."""
+    pace: Callable[[str, Any], None] | None = None
+    """Passes the cadence of checkpoints on to the processes that have the subtasks."""
+
     @property
     def objects(self) -> ObjectStore:
         """What log and tables are read and written through."""
@@ -54,12 +64,18 @@ class JobStart:
             return self.shared
         vertices = self.plan.vertices
         subtasks = sum(vertex.parallelism for vertex in vertices)
-        tables = sum(each.parallelism for each in vertices if each.head.keyed)
-        return Resources.of(self.config, self.effects.clock, subtasks=subtasks, tables=tables)
+        tables = sum(len(self.share.of(each.subtasks)) for each in vertices if each.head.keyed)
+        return Resources.of(
+            self.config,
+            self.effects.clock,
+            subtasks=subtasks,
+            tables=tables,
+            share=self.share,
+        )
 
     @cached_property
     def cadence(self) -> Cadence:
-        return Cadence(self.effects.clock)
+        return Cadence(self.effects.clock, self.pace)
 
     @cached_property
     def registries(self) -> dict[str, StateRegistry]:
@@ -69,14 +85,14 @@ class JobStart:
     @cached_property
     def uploader(self) -> Uploader | None:
         """Uploads segments; None when neither changes nor in-flight data need it."""
-        if not (self.config.changelog or self.config.overtakes):
+        if self.share.worker < 0 or not (self.config.changelog or self.config.overtakes):
             return None
         return Uploader(
             store=self.objects,
             effects=self.effects,
             ledger=self.ledger,
             generation=self.author.generation,
-            process=self.author.attempt,
+            process=self.author.attempt if self.exchange is None else self.effects.token(),
             cadence=self.cadence,
             config=self.config.memory_parts.upload(self.config.upload),
             shared_room=self.resources.room,

@@ -19,6 +19,7 @@ from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
+from tidelog.runtime.subtasks.share import ALL
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.user_code import close_all
@@ -57,7 +58,11 @@ class SubtaskStates:
     def __init__(self, start: JobStart) -> None:
         self.start = start
         restored = start.plan.checkpoint
-        stored = [state for _, state in restored.subtasks()] if restored else []
+        if start.share == ALL:
+            stored = [state for _, state in restored.subtasks()] if restored else []
+        else:
+            mine = [each for v in start.plan.vertices for each in start.share.of(v.subtasks)]
+            stored = [state for each in mine if (state := start.plan.loaded_by(each)) is not None]
         # A restore loads nothing of finished subtasks.
         running = [state for state in stored if not state.finished]
         self.progress = RestoreProgress.of(start.effects.clock, running)
@@ -65,7 +70,12 @@ class SubtaskStates:
         """The subtasks built so far, in the order of the job."""
         self.upload_slots = UploadSlots(start.effects.clock, start.cadence, start.resources.link)
         self._rows = RowUploads(
-            start.objects, start.effects, start.ledger, start.author.generation, start.config.upload
+            start.objects,
+            start.effects,
+            start.ledger,
+            start.author.generation,
+            start.config.upload,
+            start.share.worker,
         )
         self._loaded: dict[SubtaskId, RestoredSubtask] = {}
         """What was restored for subtasks that are not built yet ..."""
@@ -84,7 +94,8 @@ class SubtaskStates:
         others get empty tables.
         """
         plan = self.start.plan
-        subtasks = {subtask: vertex for vertex in plan.vertices for subtask in vertex.subtasks}
+        of = self.start.share.of
+        subtasks = {subtask: vertex for vertex in plan.vertices for subtask in of(vertex.subtasks)}
         states = {each: state for each in subtasks if (state := plan.loaded_by(each)) is not None}
         if states:
             # A job that begins loads nothing, and the modules that load are many.
@@ -119,7 +130,8 @@ class SubtaskStates:
             if vertex.id in self.start.plan.migrated:
                 from tidelog.runtime.restore.migration import Migration  # noqa: PLC0415  # rare
 
-                tables = [self._loaded[subtask].table for subtask in vertex.subtasks]
+                of = self.start.share.of(vertex.subtasks)
+                tables = [self._loaded[subtask].table for subtask in of]
                 registry = self.start.registries[vertex.id]
                 migration = Migration(registry, self.start.config.key_groups, tables)
                 await self.start.effects.offload.run(migration.run)

@@ -5,19 +5,25 @@ order of the inputs; events travel on all of them, records on those the partitio
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidelog.runtime.channels.buffers import BufferLimit
-from tidelog.runtime.channels.channel import BufferPool
+from tidelog.runtime.channels.channel import BufferPool, Channel
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.output import ChannelOutput, OutputEdge
 from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partitioner, Rebalance
 from tidelog.runtime.in_flight.capture import ChannelId, InputChannel
 from tidelog.runtime.node import Edge
 from tidelog.runtime.operators.turn import WorkTime
+from tidelog.runtime.subtasks.share import ALL, Share
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.schema.types import KnownTypes
+
+if TYPE_CHECKING:
+    from tidelog.runtime.workers.exchange import Exchange
 
 
 class Buffers(msgspec.Struct, frozen=True):
@@ -54,8 +60,12 @@ class Wiring:
         key_groups: int,
         buffers: Buffers,
         key_types: Mapping[str, KnownTypes] | None = None,
+        share: Share = ALL,
+        exchange: "Exchange | None" = None,
     ) -> None:
         self._vertices = vertices
+        self._share = share
+        self._exchange = exchange
         self._key_types = key_types or {}
         """Key types by vertex; a vertex without an entry takes keys of any type."""
         self._key_groups = key_groups
@@ -110,31 +120,58 @@ class Wiring:
             first = 0
             for at, (upstream, edge) in enumerate(consumer.inputs):
                 if upstream is vertex:
-                    gates = self.gates[consumer.id]
+                    pool = self._pools[consumer.id, at, subtask]
+                    channels = tuple(
+                        self._channel(consumer, target, first + subtask, pool)
+                        for target in range(consumer.parallelism)
+                    )
                     yield OutputEdge(
                         partitioner=self.partitioner(edge, subtask, consumer),
-                        channels=tuple(gate.channels[first + subtask] for gate in gates),
+                        channels=channels,
                         names=tuple(
                             ChannelId(consumer.id, at, subtask, target, at_producer=True)
-                            for target in range(len(gates))
+                            for target in range(len(channels))
                         ),
-                        pool=self._pools[consumer.id, at, subtask],
+                        pool=pool,
                         stays_aligned=stays_aligned(vertex, edge, consumer),
                         tag=edge.tag,
                         announces_splits=vertex.knows_splits and self._wants_splits(consumer),
                     )
                 first += upstream.parallelism
 
-    def _gates(self, vertex: Vertex) -> list[Gate]:
+    def _channel(self, consumer: Vertex, target: int, number: int, pool: BufferPool) -> Channel:
+        """The producer's end of the channel that the gate of a subtask has under a number."""
+        if self._share.has(target):
+            return self.gates[consumer.id][target].channels[number]
+        assert self._exchange is not None
+        place = consumer.id, target, number
+        return self._exchange.sending(place, self._buffers.at_consumer, pool)
+
+    def _gates(self, vertex: Vertex) -> dict[int, Gate]:
+        """The gates of the subtasks that this process has."""
         targets = vertex.parallelism
-        pools = []
+        pools, producers = [], []
         for at, (upstream, _) in enumerate(vertex.inputs):
             for producer in range(upstream.parallelism):
                 size = targets * self._buffers.at_producer
                 pool = BufferPool(targets, size, self._buffers.overdraft)
                 self._pools[vertex.id, at, producer] = pool
                 pools.append(pool)
-        return [Gate(pools, self._buffers.at_consumer) for _ in range(targets)]
+                producers.append(producer)
+
+        def made(target: int, gate: Gate, number: int) -> Channel:
+            """The consumer's end of a channel."""
+            room, producer = self._buffers.at_consumer, producers[number]
+            if self._share.has(producer):
+                return Channel(gate, number, room, pools[number])
+            assert self._exchange is not None
+            return self._exchange.receiving(gate, (vertex.id, target, number), room, producer)
+
+        return {
+            target: Gate(len(pools), partial(made, target))
+            for target in range(targets)
+            if self._share.has(target)
+        }
 
 
 def stays_aligned(producer: Vertex, edge: Edge, consumer: Vertex) -> bool:

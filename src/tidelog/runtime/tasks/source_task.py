@@ -168,13 +168,15 @@ class SourceTask(Task):
         self._find_at = math.inf if again is None else self._now() + again
         # A split that was begun and is gone is opened all the same: the source says what is lost.
         begun = {} if self._found else dict.fromkeys(self._positions.started())
-        self._found = True
         known = set(splits)
         for split in itertools.chain(splits, begun):
             if split not in self._seen and self._positions.owns(split):
                 self._seen.add(split)
                 stored = self._positions.get(split) if split in begun else StoredSplit()
                 self._add(split, stored, found=split in known)
+        if not self._found:
+            self._found = True
+            self._splits.looked()
         await self._follow_splits()
 
     def _add(self, split: str, stored: StoredSplit, *, found: bool) -> None:

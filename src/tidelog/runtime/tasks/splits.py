@@ -35,11 +35,31 @@ class SourceSplits:
         """What the first discovery of this run has found."""
         self._begun = False
         self._readers = 0
+        self._looking = 0
         self.alignment = SplitAlignment()
+
+    @property
+    def begun(self) -> bool:
+        """An earlier run has begun some of the splits of the subtasks that have joined."""
+        return self._begun
 
     def join(self, *, begun: bool) -> None:
         """One more subtask reads splits; `begun`: an earlier run has begun some of its."""
         self._readers += 1
+        self._looking += 1
+        self.begin(begun)
+
+    def looked(self) -> None:
+        """A subtask that has joined has added the splits that were found first."""
+        self._looking -= 1
+
+    @property
+    def least(self) -> float:
+        """The least watermark of the splits of this process, those not found yet included."""
+        return -math.inf if self._looking else self.alignment.here
+
+    def begin(self, begun: bool) -> None:
+        """Of other subtasks, perhaps of another process, an earlier run has begun some splits."""
         self._begun = self._begun or begun
 
     async def leave(self) -> None:
@@ -79,6 +99,7 @@ class SplitAlignment:
 
     def __init__(self) -> None:
         self._watermarks = LeastWatermark()
+        self._elsewhere = math.inf
         self._waiting: set[Callable[[], None]] = set()
 
     def moved(self, split: str, watermark: int | None) -> None:
@@ -92,12 +113,22 @@ class SplitAlignment:
             self._watermarks.drop(split)
             self._wake()
 
-    def least(self) -> float:
-        """The least watermark of all splits; infinite without any."""
+    @property
+    def here(self) -> float:
+        """The least watermark of the splits of this process; infinite without any."""
         if not self._watermarks:
             return math.inf
         mark = self._watermarks.mark
         return -math.inf if mark is None else mark
+
+    def least(self) -> float:
+        """The least watermark of all splits; infinite without any."""
+        return min(self.here, self._elsewhere)
+
+    def elsewhere(self, least: float) -> None:
+        """The least watermark of the splits that other processes read."""
+        self._elsewhere = least
+        self._wake()
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Call `wake` once, when some split has moved on or is gone."""

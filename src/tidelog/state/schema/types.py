@@ -185,6 +185,10 @@ class KnownTypes(msgspec.Struct):
                 raise self._refusal(kind)
             self._seen.add(kind)
 
+    def adopt(self, names: Iterable[str]) -> None:
+        """Take over the types that another process has admitted, as `names` has them."""
+        self._seen.update(map(parse_type, names))
+
     def check(self, found: Iterable[Type]) -> None:
         """Raises StateSchemaError for a type that is not exactly one of those that there may be."""
         for kind in found:

@@ -23,6 +23,8 @@ from tidelog.checkpoint.finished import partially_finished
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
+pytestmark = pytest.mark.usefixtures("workers")
+
 
 def stop_when_a_part_has_ended(
     job: Job, objects: ObjectStore, kind: Any = "native", *, drain: bool = False

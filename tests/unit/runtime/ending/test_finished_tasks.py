@@ -30,6 +30,7 @@ from tidelog.checkpoint.manifest import (
     OperatorState,
 )
 from tidelog.runtime.config import UnalignedMode
+from tidelog.runtime.subtasks.incarnation import LocalSubtasks
 from tidelog.storage.memory import MemoryStore
 
 
@@ -87,7 +88,8 @@ def test_a_finished_task_frees_what_it_held_while_others_run() -> None:
         assert {task.operator for task, subtask in subtasks.items() if subtask.released} == gone
         materialized = {m.snapshots.operator for m in incarnation.states.materializers}
         assert materialized == {"right", "right-count", "right-out"}
-        assert not any("left" in name for name in incarnation.live_objects())
+        assert isinstance(incarnation.subtasks, LocalSubtasks)
+        assert not any("left" in name for name in incarnation.subtasks.objects())
 
     first, second = Outside(), Outside()
     job = side_by_side(short(2), long(2), first, second)

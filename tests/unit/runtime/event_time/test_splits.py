@@ -28,6 +28,8 @@ from tidelog import (
 )
 from tidelog.storage.memory import MemoryStore
 
+pytestmark = pytest.mark.usefixtures("workers")
+
 HOUR_MS = 3_600_000
 WINDOW_MS = 600_000
 SERVERS = ("east", "west")

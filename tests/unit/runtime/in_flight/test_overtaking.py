@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from tests.support.gates import gate_of
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.channel import BufferPool, Channel, InFlightData
-from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfData, Watermark
 
 ONE = CheckpointId(1)
@@ -13,7 +13,7 @@ NOW = Barrier(ONE, 0.0, order="unaligned")
 
 
 def a_channel(buffers: int = 2) -> Channel:
-    return Gate([BufferPool(1, 100, 0)], buffers).channels[0]
+    return gate_of([BufferPool(1, 100, 0)], buffers).channels[0]
 
 
 def buffers(channel: Channel, *numbers: int) -> None:
@@ -83,7 +83,7 @@ def test_what_comes_before_a_late_barrier_is_recorded_and_what_is_behind_is_not(
 
 
 async def test_channels_take_turns_and_each_stays_in_order() -> None:
-    gate = Gate([BufferPool(1, 100, 0), BufferPool(1, 100, 0)], 10)
+    gate = gate_of([BufferPool(1, 100, 0), BufferPool(1, 100, 0)], 10)
     first, second = gate.channels
     buffers(first, 1, 2, 3)
     buffers(second, 7)

@@ -26,6 +26,8 @@ from tidelog.checkpoint.schedule import Schedule
 from tidelog.runtime.graph import KeyedStream, Stream
 from tidelog.runtime.operators.window import WindowSpan
 
+pytestmark = pytest.mark.usefixtures("workers")
+
 KEYS = 5
 DELAY_MS = 4
 LEFT, RIGHT = "left", "right"

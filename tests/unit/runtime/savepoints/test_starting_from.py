@@ -30,6 +30,8 @@ from tidelog.state.schema.row import Row
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
+pytestmark = pytest.mark.usefixtures("workers")
+
 FORMATS: list[SavepointFormat] = ["native", "canonical"]
 RARELY = config(checkpoint=Schedule(interval=7.0))
 """Checkpoints so far apart that a savepoint between them has output to commit."""

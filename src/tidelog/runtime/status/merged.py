@@ -1,0 +1,74 @@
+"""The status of a job in several processes, from what each of them says.
+
+Invariant: every figure is merged as its declaration says (`across`), so a new one needs nothing
+here.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, Final
+
+from tidelog.metrics import METRIC, Metric
+from tidelog.runtime.status.distribution import Distribution
+from tidelog.runtime.status.operators import OperatorStatus
+from tidelog.runtime.status.status import JobStatus
+
+_ACROSS: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {"sum": sum, "max": max, "min": min}
+_MERGED: Final = ("uploads", "materializations", "state", "store", "local_copies", "memory")
+
+
+def merged(own: JobStatus, workers: Sequence[JobStatus]) -> JobStatus:
+    """A job's status from that of its own process, which has no subtasks, and of its workers."""
+    if not workers:
+        return own
+    figures = {name: _one([getattr(each, name) for each in (own, *workers)]) for name in _MERGED}
+    # The budget is the job's: the workers have parts of it.
+    figures["memory"] = replace(figures["memory"], budget_bytes=own.memory.budget_bytes)
+    restored = _one([each.restore for each in workers])
+    ids = dict.fromkeys(operator.id for each in workers for operator in each.operators)
+    operators = (
+        _operator([o for each in workers for o in each.operators if o.id == id]) for id in ids
+    )
+    return replace(own, operators=tuple(operators), restore=restored or own.restore, **figures)
+
+
+def _operator(shares: Sequence[OperatorStatus]) -> OperatorStatus:
+    """One operator from its shares in the workers."""
+    tasks = sorted((task for each in shares for task in each.tasks), key=lambda task: task.subtask)
+    # Event time does not wait for a worker all of whose subtasks are idle.
+    active = [each for each in shares if each.idle_subtasks < each.parallelism] or shares
+    marks = [each.watermark_ms for each in active]
+    whole: OperatorStatus = _one([replace(each, tasks=()) for each in shares])
+    return replace(
+        whole,
+        parallelism=len(tasks),
+        watermark_ms=None if None in marks else min(mark for mark in marks if mark is not None),
+        tasks=tuple(tasks),
+    )
+
+
+def _one(parts: Sequence[Any]) -> Any:
+    """One part of a status, or one figure without a declaration, for those of all processes."""
+    there = [part for part in parts if part is not None]
+    if len(there) <= 1:
+        return there[0] if there else None
+    if isinstance(there[0], Distribution):
+        low = min(each.min for each in there)
+        return Distribution(
+            low, *(max(getattr(each, name) for each in there) for name in ("median", "p99", "max"))
+        )
+    if not is_dataclass(there[0]):
+        return there[-1]
+    values = {
+        field.name: _figure(field.metadata.get(METRIC), [getattr(e, field.name) for e in there])
+        for field in fields(there[0])
+        if field.init
+    }
+    return replace(there[0], **values)  # type: ignore[type-var]
+
+
+def _figure(metric: Metric | None, values: Sequence[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    if metric is None or not known or not isinstance(known[0], int | float):
+        return _one(values)
+    return _ACROSS[metric.across](known)

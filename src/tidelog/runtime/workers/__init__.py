@@ -1,0 +1,1 @@
+"""The subtasks of a job in several processes of one machine."""

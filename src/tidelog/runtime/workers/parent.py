@@ -1,0 +1,299 @@
+"""The parent of a job's workers: it restores, builds and runs the subtasks that they have.
+
+Invariants: a worker that is lost, or says nothing for too long, ends the incarnation in all of
+them; what a worker reports of a checkpoint reaches the coordinator in the order it was said.
+"""
+
+import asyncio
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from tidelog.effects import Effects, Offload, wait_for
+from tidelog.errors import WorkerLostError
+from tidelog.ids import CheckpointId, SubtaskId
+from tidelog.runtime.channels.messages import Barrier
+from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.subtasks.incarnation import Loop, run_until_done
+from tidelog.runtime.subtasks.share import Share
+from tidelog.runtime.subtasks.start import JobStart
+from tidelog.runtime.tasks.task_checkpoints import CheckpointListener
+from tidelog.runtime.workers import messages as m
+from tidelog.runtime.workers.link import Connect, Link
+
+T = TypeVar("T")
+
+_WATCH_S: Final = 1.0
+_END_S: Final = 10.0
+"""Seconds that workers have to close what they have open."""
+
+
+class Processes(Protocol):
+    """The port for what starts the workers of a job."""
+
+    async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
+        """New workers: a name for messages, and how to reach each."""
+        ...
+
+    async def kill(self, offload: Offload) -> None:
+        """End those that are left, at once."""
+
+
+class Worker:
+    """One worker, as the parent sees it."""
+
+    def __init__(self, name: str, effects: Effects) -> None:
+        self.name = name
+        self.link: Link
+        self.inbox: asyncio.Queue[Any] = asyncio.Queue()
+        self.gone = asyncio.Event()
+        self.status: JobStatus | None = None
+        self.objects = m.Objects(frozenset(), frozenset())
+        self.done = False
+        self._clock = effects.clock
+        self._heard_at = self._clock.monotonic()
+        self._replies: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = itertools.count()
+
+    def received(self, message: Any) -> None:
+        """Take what the worker says; what is to be handled in order waits in the inbox."""
+        self._heard_at = self._clock.monotonic()
+        match message:
+            case m.Alive(status):
+                self.status = status
+            case m.Reply(number, result):
+                answer = self._replies.pop(number)
+                if not answer.done():  # nobody waits for it any more
+                    answer.set_result(result)
+            case m.Done(objects, status):
+                self.done, self.objects, self.status = True, objects, status
+                self.inbox.put_nowait(message)
+            case _:
+                self.inbox.put_nowait(message)
+
+    def lost(self) -> None:
+        """The link is gone."""
+        self.gone.set()
+        self.inbox.put_nowait(m.Failed(self._error("its end")))
+
+    def check(self, silence_s: float) -> None:
+        """Raises WorkerLostError when the worker has said nothing for so many seconds."""
+        silent = self._clock.monotonic() - self._heard_at
+        if silent > silence_s and not self.done:
+            raise self._error(f"nothing from it for {silent:.0f} s: it hangs, or is stopped")
+
+    def _error(self, found: str) -> WorkerLostError:
+        return WorkerLostError(
+            self.name,
+            expected="to work until the job ends",
+            found=found,
+            action="see the messages before this one, and the system's log where it may have run "
+            "out of memory; another start resumes from the last checkpoint",
+        )
+
+    async def ask(self, request: Callable[[int], Any]) -> Any:
+        """The answer to a request, which is made by its number."""
+        number = next(self._numbers)
+        answer = self._replies[number] = asyncio.get_running_loop().create_future()
+        self.link.send(request(number))
+        return await answer
+
+    async def next(self, kind: type[T]) -> T:
+        """What the worker says next, which is of this kind; raises the error it ends by."""
+        message = await self.inbox.get()
+        if isinstance(message, m.Failed):
+            raise message.error
+        assert isinstance(message, kind), message
+        return message
+
+
+class RemoteTask:
+    """A task of a worker."""
+
+    def __init__(self, worker: Worker, subtask: SubtaskId) -> None:
+        self.id = subtask
+        self.exited = False
+        self.unchanged = False
+        self._worker = worker
+
+    def trigger(self, barrier: Barrier) -> None:
+        self._call("trigger", barrier)
+
+    def drain(self) -> None:
+        self._call("drain")
+
+    def abort(self, checkpoint: CheckpointId) -> None:
+        self._call("abort", checkpoint)
+
+    def leave(self) -> None:
+        self._call("leave")
+
+    async def complete(self, checkpoint: CheckpointId) -> None:
+        """Commit; one that has exited has committed all before."""
+        if not self.exited:
+            await self._worker.ask(
+                lambda number: m.Call(self.id, "complete", (checkpoint,), number)
+            )
+
+    def _call(self, method: str, *arguments: Any) -> None:
+        self._worker.link.send(m.Call(self.id, method, arguments))
+
+
+class Workers:
+    """The workers of a job, through its starts."""
+
+    def __init__(self, processes: Processes, effects: Effects) -> None:
+        self._processes = processes
+        self._effects = effects
+        self.running: list[Worker] = []
+        """Those of the start that runs."""
+
+    def of(self, start: JobStart) -> "RemoteSubtasks":
+        """The subtasks of a start, all of them in workers."""
+        return RemoteSubtasks(start, self)
+
+    async def begin(self) -> Sequence[Worker]:
+        """New workers."""
+        for name, connect in await self._processes.start(self._effects.offload):
+            worker = Worker(name, self._effects)
+            worker.link = await connect(worker.received, worker.lost)
+            self.running.append(worker)
+        return self.running
+
+    def pace(self, method: str, argument: Any) -> None:
+        """Pass on what the cadence of checkpoints is told."""
+        for worker in self.running:
+            worker.link.send(m.Pace(method, argument))
+
+    async def end(self) -> None:
+        """Let the workers close what they have open, and end those that do not."""
+        for worker in self.running:
+            worker.link.send(m.Close())
+        for worker in self.running:
+            await wait_for(worker.gone, self._effects.clock, _END_S)
+        await self._processes.kill(self._effects.offload)
+        for worker in self.running:
+            worker.link.close()
+        self.running = []
+
+
+class RemoteSubtasks:
+    """The subtasks of one start, in workers."""
+
+    def __init__(self, start: JobStart, workers: Workers) -> None:
+        self._start = start
+        self._of_job = workers
+        self._workers: Sequence[Worker] = ()
+        self._tasks: dict[SubtaskId, RemoteTask] = {}
+        self._listener: CheckpointListener
+        self._begun: frozenset[str] = frozenset()
+        self._ahead: dict[Worker, Mapping[str, float]] = {}
+
+    @property
+    def elsewhere(self) -> Sequence[JobStatus]:
+        return [worker.status for worker in self._workers if worker.status is not None]
+
+    async def restore(self) -> None:
+        """Start the workers, and let them load what is stored."""
+        plan, start = self._start.plan, self._start
+        self._workers = await self._of_job.begin()
+        resumption = msgspec.structs.replace(plan.resumption, origin=None)
+        origin = plan.resumption.origin is not None
+        for worker in self._workers:
+            worker.link.send(
+                m.Restore(start.author, start.history, resumption, origin, start.directory)
+            )
+        await self._all(m.Restored)
+
+    async def build(self, listener: CheckpointListener) -> Sequence[RemoteTask]:
+        """Let the workers build their tasks; all of them in the order of the job."""
+        self._listener = listener
+        for worker in self._workers:
+            worker.link.send(m.Build())
+        built = await self._all(m.Built)
+        for each in built:
+            for vertex, declared in each.declared.items():
+                self._adopt(vertex, declared)
+        self._begun = frozenset().union(*(each.begun for each in built))
+        share = Share(workers=len(self._workers))
+        self._tasks = {
+            subtask: RemoteTask(self._workers[share.worker_of(subtask.subtask)], subtask)
+            for vertex in self._start.plan.vertices
+            for subtask in vertex.subtasks
+        }
+        return list(self._tasks.values())
+
+    def main(self) -> list[Loop]:
+        """Let all workers run, and follow each to its end."""
+        for worker in self._workers:
+            worker.link.send(m.Run(self._begun))
+        return [self._follow(worker) for worker in self._workers]
+
+    def services(self) -> list[Loop]:
+        """Watch that all workers say something."""
+        return [self._watch()]
+
+    async def live_objects(self) -> set[str]:
+        """What workers have written is known from then on; what they may yet refer to."""
+        live: set[str] = set()
+        for worker in self._workers:
+            objects = worker.objects if worker.done else await worker.ask(m.Count)
+            self._start.ledger.inherit(objects.names)
+            live |= objects.in_use
+        return live
+
+    async def _all(self, kind: type[T]) -> list[T]:
+        """What each worker says next, while all of them say something."""
+        found: dict[Worker, T] = {}
+
+        async def hear(worker: Worker) -> None:
+            found[worker] = await worker.next(kind)
+
+        await run_until_done(map(hear, self._workers), [self._watch()])
+        return [found[worker] for worker in self._workers]
+
+    async def _watch(self) -> None:
+        while True:
+            await self._start.effects.clock.sleep(_WATCH_S)
+            for worker in self._workers:
+                worker.check(self._start.config.worker_timeout)
+
+    async def _follow(self, worker: Worker) -> None:
+        while True:
+            match await worker.inbox.get():
+                case m.Acknowledged(checkpoint, subtask, state, declared, parts):
+                    for descriptor, objects in parts.items():
+                        self._start.ledger.describe(descriptor, objects)
+                    self._adopt(subtask.operator, declared)
+                    self._listener.acknowledged(checkpoint, subtask, state)
+                case m.Report(method, arguments):
+                    getattr(self._listener, method)(*arguments)
+                case m.Exited(subtask):
+                    self._tasks[subtask].exited = True
+                case m.Ahead(least):
+                    self._pass_on(worker, least)
+                case m.Done(objects):
+                    self._start.ledger.inherit(objects.names)
+                    self._pass_on(worker, {})
+                    return
+                case m.Failed(error):
+                    raise error
+
+    def _pass_on(self, said: Worker, least: Mapping[str, float]) -> None:
+        """Say to each worker how far event time is in the splits of the others, when all have
+        said it.
+        """
+        self._ahead[said] = least
+        if len(self._ahead) < len(self._workers):
+            return
+        for worker in self._workers:
+            others = [self._ahead[each] for each in self._workers if each is not worker]
+            sources = self._ahead[worker]
+            ahead = {each: min(o.get(each, math.inf) for o in others) for each in sources}
+            worker.link.send(m.Ahead(ahead))
+
+    def _adopt(self, vertex: str, declared: m.Declared) -> None:
+        self._start.registries[vertex].adopt(declared.states, declared.key_types)

@@ -1,0 +1,149 @@
+"""Workers as processes, forked from one that never had a thread.
+
+Invariants: the process that forks the workers is itself forked before the job has threads or an
+event loop, so no fork copies a lock that somebody holds; whatever ends the parent, all workers are
+killed, those that are stopped too.
+"""
+
+import asyncio
+import ctypes
+import itertools
+import os
+import signal
+import socket
+import struct
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NoReturn
+
+from tidelog.effects import Effects, Offload
+from tidelog.runtime.workers.link import Connect, SocketLink
+from tidelog.runtime.workers.worker import Work, Worker
+
+_START: Final = b"s"
+_KILL: Final = b"k"
+_PR_SET_PDEATHSIG: Final = 1
+
+Ends = Mapping[int, socket.socket]
+"""The sockets of a worker to the others, by their numbers."""
+
+
+class ForkedWorkers:
+    """Starts and kills the workers of a job; made before its process has threads."""
+
+    def __init__(self, work: Work) -> None:
+        self._workers = work.config.workers
+        self._connection, theirs = socket.socketpair()
+        self._forker = os.fork()
+        if self._forker == 0:
+            self._connection.close()
+            _serve(theirs, work)
+        theirs.close()
+
+    async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
+        """New workers; those before are killed."""
+        pids, ends = await offload.run_to_end(self._start)
+        return [
+            (f"worker {number} (process {pid})", partial(SocketLink.open, end))
+            for number, (pid, end) in enumerate(zip(pids, ends, strict=True))
+        ]
+
+    def _start(self) -> tuple[Sequence[int], Sequence[socket.socket]]:
+        self._connection.sendall(_START)
+        form = f"{self._workers}i"
+        data, ends, _, _ = socket.recv_fds(self._connection, struct.calcsize(form), self._workers)
+        return struct.unpack(form, data), [socket.socket(fileno=end) for end in ends]
+
+    async def kill(self, offload: Offload) -> None:
+        """Kill the workers that are left, and wait until they are gone."""
+        await offload.run_to_end(self._kill)
+
+    def _kill(self) -> None:
+        self._connection.sendall(_KILL)
+        self._connection.recv(1)
+
+    def close(self) -> None:
+        """No more workers are needed."""
+        self._connection.close()
+        os.waitpid(self._forker, 0)
+
+
+def _serve(parent: socket.socket, work: Work) -> NoReturn:
+    """Fork and kill workers as the parent asks, until it is gone."""
+    # The terminal's Ctrl-C reaches the whole group: the parent says what it means.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    _die_with(os.getppid())
+    children: list[int] = []
+    while True:
+        asked = parent.recv(1)
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+        for child in children:
+            os.waitpid(child, 0)
+        children = []
+        if asked == _START:
+            children = _fork_all(parent, work)
+        elif asked == _KILL:
+            parent.sendall(_KILL)
+        else:
+            os._exit(0)
+
+
+def _fork_all(parent: socket.socket, work: Work) -> list[int]:
+    """New workers, with sockets between all of them and to the parent, which gets its ends."""
+    numbers = range(work.config.workers)
+    controls = [socket.socketpair() for _ in numbers]
+    pairs = {pair: socket.socketpair() for pair in itertools.combinations(numbers, 2)}
+    forker, children = os.getpid(), []
+    for number in numbers:
+        child = os.fork()
+        if child == 0:
+            parent.close()
+            _die_with(forker)
+            peers = {}
+            for (first, second), (of_first, of_second) in pairs.items():
+                for owner, other, end in ((first, second, of_first), (second, first, of_second)):
+                    if owner == number:
+                        peers[other] = end
+                    else:
+                        end.close()
+            for other, (of_worker, of_parent) in enumerate(controls):
+                of_parent.close()
+                if other != number:
+                    of_worker.close()
+            _live(work, number, controls[number][0], peers)
+        children.append(child)
+    ends = [of_parent.fileno() for _, of_parent in controls]
+    socket.send_fds(parent, [struct.pack(f"{work.config.workers}i", *children)], ends)
+    for end in itertools.chain(*controls, *pairs.values()):
+        end.close()
+    return children
+
+
+def _live(work: Work, number: int, control: socket.socket, peers: Ends) -> NoReturn:
+    code = 1
+    try:
+        effects = Effects()
+        worker = Worker(work, number, effects)
+        connects = {other: partial(SocketLink.open, end) for other, end in peers.items()}
+        asyncio.run(worker.run(partial(SocketLink.open, control), connects))
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _die_with(parent: int) -> None:
+    """Linux kills this process with the one that forked it; elsewhere a lost socket ends it."""
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (AttributeError, OSError):
+        return
+    if os.getppid() != parent:
+        os._exit(1)

@@ -1,0 +1,258 @@
+"""A worker: it runs its share of a job's subtasks.
+
+Invariants: it does what the parent says and decides nothing of a checkpoint; without the parent it
+ends at once.
+"""
+
+import asyncio
+import logging
+import math
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from tidelog.checkpoint.manifest import SubtaskState
+from tidelog.checkpoint.slots import SlotLog
+from tidelog.effects import Effects
+from tidelog.ids import CheckpointId, SubtaskId
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
+from tidelog.runtime.restore.plan import RestorePlan, begin
+from tidelog.runtime.status.observe import status_of_worker
+from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.subtasks.incarnation import LocalSubtasks, run_until_done
+from tidelog.runtime.subtasks.share import Share
+from tidelog.runtime.subtasks.start import JobStart
+from tidelog.runtime.subtasks.state import SubtaskStates
+from tidelog.runtime.workers import messages as m
+from tidelog.runtime.workers.exchange import Exchange
+from tidelog.runtime.workers.link import Connect, Link
+from tidelog.storage.ledger import Ledger
+from tidelog.storage.port import ObjectStore
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ALIVE_S: Final = 1.0
+"""How often a worker says how it is."""
+_AHEAD_S: Final = 0.1
+"""How often it says how far event time is in its splits, when that has changed."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What every worker of a job is made from; it is there before the first fork."""
+
+    job: Job
+    config: JobConfig
+    """The job's, whose `workers` there are."""
+    open_store: Callable[[Effects], ObjectStore]
+    open_origin: Callable[[Effects], ObjectStore] | None = None
+    """Opens the other store that a checkpoint is restored from."""
+
+
+class Closed(Exception):
+    """The parent has told the worker to end."""
+
+
+class Worker:
+    """One worker; it is the checkpoint listener of its tasks."""
+
+    def __init__(self, work: Work, number: int, effects: Effects) -> None:
+        self._work = work
+        self._share = Share(number, work.config.workers)
+        self._config = work.config.of_worker()
+        self._effects = effects
+        self._exchange = Exchange(self._share)
+        self._inbox: asyncio.Queue[Any] = asyncio.Queue()
+        self._lost = asyncio.Event()
+        self._parent: Link
+        self.subtasks: LocalSubtasks | None = None
+        """Those of the worker; None until it restores them."""
+        self._running = False
+
+    async def run(self, parent: Connect, peers: Mapping[int, Connect]) -> None:
+        """Work until the parent says that it is enough, or is gone."""
+        self._parent = await parent(self._inbox.put_nowait, self._lost.set)
+        for worker, connect in peers.items():
+            # A worker that is lost the parent notices, too: it ends all of them.
+            self._exchange.connect(worker, await connect(self._exchange.received, _nothing))
+        store = self._work.open_store(self._effects)
+        origin = self._work.open_origin
+        opened = [store] if origin is None else [store, origin(self._effects)]
+        try:
+            await run_until_done([self._work_on(opened)], [self._end_with_parent()])
+        except Closed:
+            pass
+        except Exception as error:
+            logger.debug("worker %d failed", self._share.worker, exc_info=True)
+            self._parent.send(m.Failed(_sendable(error)))
+        finally:
+            for each in opened:
+                await each.close()
+            self._parent.close()
+
+    async def _end_with_parent(self) -> None:
+        await self._lost.wait()
+        raise Closed
+
+    async def _work_on(self, stores: list[ObjectStore]) -> None:
+        begin_with = await self._next(m.Restore)
+        start = self._start(begin_with, stores)
+        states = SubtaskStates(start)
+        self.subtasks = subtasks = LocalSubtasks(states, self._exited)
+        ended = False
+        try:
+            await run_until_done([self._run(start, subtasks)], [self._say_alive()])
+            ended = True
+        finally:
+            if start.uploader is not None:
+                start.uploader.leave()
+            await states.close(quietly=not ended)
+        self._parent.send(m.Done(await self._objects(), self._status()))
+        await self._obey(start, subtasks)
+
+    async def _run(self, start: JobStart, subtasks: LocalSubtasks) -> None:
+        await subtasks.restore()
+        self._parent.send(m.Restored())
+        await self._next(m.Build)
+        await subtasks.build(self)
+        vertices = [vertex.id for vertex in start.plan.vertices]
+        begun = {source for source, splits in subtasks.splits.items() if splits.begun}
+        self._parent.send(m.Built({each: self._declared(each) for each in vertices}, begun))
+        for source in (await self._next(m.Run)).begun & subtasks.splits.keys():
+            subtasks.splits[source].begin(True)
+        for splits in subtasks.splits.values():
+            splits.alignment.elsewhere(-math.inf)  # until the others have said
+        services = [self._obey(start, subtasks), self._say_ahead(subtasks), *subtasks.services()]
+        self._running = True
+        try:
+            await run_until_done(subtasks.main(), services)
+        finally:
+            self._running = False
+
+    def _start(self, begin_with: m.Restore, stores: list[ObjectStore]) -> JobStart:
+        directory = begin_with.directory / f"worker-{self._share.worker}"
+        directory.mkdir()
+        resumption = begin_with.resumption
+        if len(stores) > 1 and begin_with.from_origin:
+            resumption = msgspec.structs.replace(resumption, origin=stores[1])
+        plan: RestorePlan
+        if resumption.checkpoint is None:
+            plan = begin(self._work.job, resumption, self._work.config)
+        else:
+            from tidelog.runtime.restore.fit import fit_checkpoint  # noqa: PLC0415  # not to begin
+
+            job, config = self._work.job, self._work.config
+            plan = fit_checkpoint(job, resumption, resumption.checkpoint, config)
+        return JobStart(
+            self._work.job,
+            self._config,
+            self._effects,
+            plan,
+            begin_with.author,
+            begin_with.history,
+            stores[0],
+            SlotLog(stores[0], self._effects),
+            Ledger(),
+            directory,
+            share=self._share,
+            exchange=self._exchange,
+        )
+
+    async def _next(self, kind: type[T]) -> T:
+        """The parent's next message, which is of this kind; raises Closed when it is the end."""
+        message = await self._inbox.get()
+        if isinstance(message, m.Close):
+            raise Closed
+        assert isinstance(message, kind), message
+        return message
+
+    async def _obey(self, start: JobStart, subtasks: LocalSubtasks) -> None:
+        tasks = {task.id: task for task in subtasks.tasks}
+        while True:
+            match await self._inbox.get():
+                case m.Call(subtask, method, arguments, reply):
+                    result = getattr(tasks[subtask], method)(*arguments)
+                    if reply is not None:
+                        await result
+                        self._parent.send(m.Reply(reply))
+                case m.Pace(method, argument):
+                    if method == "triggered":
+                        argument = sum(not task.exited for task in subtasks.tasks)
+                    getattr(start.cadence, method)(argument)
+                case m.Count(reply):
+                    self._parent.send(m.Reply(reply, await self._objects()))
+                case m.Ahead(least):
+                    for source, others in least.items():
+                        subtasks.splits[source].alignment.elsewhere(others)
+                case m.Close():
+                    raise Closed
+
+    async def _say_alive(self) -> None:
+        while True:
+            self._parent.send(m.Alive(self._status()))
+            await self._effects.clock.sleep(ALIVE_S)
+
+    async def _say_ahead(self, subtasks: LocalSubtasks) -> None:
+        said = None
+        while subtasks.splits:
+            ahead = {source: each.least for source, each in subtasks.splits.items()}
+            if ahead != said:
+                self._parent.send(m.Ahead(ahead))
+                said = ahead
+            await self._effects.clock.sleep(_AHEAD_S)
+        await asyncio.Event().wait()
+
+    def _status(self) -> JobStatus:
+        assert self.subtasks is not None
+        return status_of_worker(self.subtasks.states, self.subtasks, running=self._running)
+
+    async def _objects(self) -> m.Objects:
+        assert self.subtasks is not None
+        ledger = self.subtasks.states.start.ledger
+        live = await self.subtasks.live_objects()
+        return m.Objects(frozenset(ledger.names), ledger.closure(live) | ledger.busy)
+
+    def _declared(self, vertex: str) -> m.Declared:
+        assert self.subtasks is not None
+        registry = self.subtasks.states.start.registries[vertex]
+        return m.Declared(registry.infos(), registry.keys.names())
+
+    def _exited(self, subtask: SubtaskId) -> None:
+        self._parent.send(m.Exited(subtask))
+
+    # --- the listener of its tasks
+
+    def acknowledged(self, checkpoint: CheckpointId, task: SubtaskId, state: SubtaskState) -> None:
+        assert self.subtasks is not None
+        ledger, ref = self.subtasks.states.start.ledger, state.materialization
+        parts = {ref.descriptor: ledger.parts(ref.descriptor)} if ref is not None else {}
+        declared = self._declared(task.operator)
+        self._parent.send(m.Acknowledged(checkpoint, task, state, declared, parts))
+
+    def declined(self, checkpoint: CheckpointId, reason: str) -> None:
+        self._parent.send(m.Report("declined", (checkpoint, reason)))
+
+    def ended(self, task: SubtaskId) -> None:
+        self._parent.send(m.Report("ended", (task,)))
+
+    def keep_aligned(self, reason: str) -> None:
+        self._parent.send(m.Report("keep_aligned", (reason,)))
+
+
+def _sendable(error: Exception) -> Exception:
+    """The error, or what it says where it has no pickle."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _nothing() -> None:
+    """Nobody is told."""

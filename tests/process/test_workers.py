@@ -1,0 +1,120 @@
+"""A job in several processes: whichever of them is killed or stopped, and when, its output is that
+of an undisturbed run, and no process outlives it.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.process import harness
+from tests.process.harness import Run, killed_at_last, wait_until
+from tests.process.test_kill import write_words
+from tests.support.depth import more_in_depth
+
+ROUNDS = more_in_depth(5, 100)
+SEED = int(os.environ.get("TIDELOG_TEST_SEED", "20260101"))
+WAYS = ("worker", "stopped worker", "parent", "all stopped", "forker")
+"""What happens: SIGKILL or SIGSTOP of one of the processes; or all stop, the parent is killed, and
+the others go on later."""
+
+
+def descendants(pid: int) -> list[int]:
+    """The living processes below one, the one that forks the workers first."""
+    found = subprocess.run(
+        ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    return [each for child in map(int, found) for each in (child, *descendants(child))]
+
+
+def is_alive(pid: int) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def assert_gone(pids: list[int]) -> None:
+    """All are gone within a moment."""
+    until = time.monotonic() + 10
+    while left := list(filter(is_alive, pids)):
+        assert time.monotonic() < until, f"processes {left} outlive their job"
+        time.sleep(0.05)
+
+
+def signalled(pids: list[int], number: int) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def harm(way: str, parent: int, below: list[int], rng: random.Random) -> None:
+    forker, *workers = below
+    match way:
+        case "worker":
+            signalled([rng.choice(workers)], signal.SIGKILL)
+        case "stopped worker":
+            signalled([rng.choice(workers)], signal.SIGSTOP)
+        case "forker":
+            signalled([forker], signal.SIGKILL)
+        case "parent":
+            signalled([parent], signal.SIGKILL)
+        case "all stopped":
+            signalled(below, signal.SIGSTOP)
+            signalled([parent], signal.SIGKILL)
+            time.sleep(rng.uniform(0, 0.5))
+            signalled(below, signal.SIGCONT)
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes in /proc")
+def test_whichever_process_is_killed_or_stopped_every_word_is_counted_right(
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(SEED)
+    run = Run(tmp_path, "tests.process.jobs:wordcount", ("--worker-timeout", "2s"))
+    expected = write_words(run, more_in_depth(700, 2_500), files=5)
+    print(f"seed {SEED}")
+    for number in range(ROUNDS):
+        way, workers = WAYS[number % len(WAYS)], rng.choice((2, 3))
+        with killed_at_last(run.start("--workers", str(workers))) as process:
+            seen = run.slots()
+            wait_until(lambda seen=seen: run.slots() >= seen + 3, process)  # type: ignore[misc]
+            below = descendants(process.pid)
+            assert len(below) == 1 + workers
+            time.sleep(rng.uniform(0, 0.4))
+            print(way, "with", workers)
+            harm(way, process.pid, below, rng)
+            if way in ("worker", "stopped worker"):  # the job goes on by itself
+                seen = run.slots()
+                wait_until(lambda seen=seen: run.slots() >= seen + 3, process)  # type: ignore[misc]
+                assert_gone(below[1:])
+                below += descendants(process.pid)
+        assert_gone([process.pid, *below])
+    run.release()
+    run.finish("--workers", "3")
+    assert {record["word"]: record["count"] for record in run.records()} == expected
+    work = [*(tmp_path / "work").glob("*/*")]
+    assert work == [], "directories of the workers are left"
+
+
+def test_a_job_in_workers_is_stopped_by_a_signal_and_by_a_savepoint(tmp_path: Path) -> None:
+    run = Run(tmp_path, "tests.process.jobs:wordcount", ("--workers", "2"))
+    expected = write_words(run, 300)
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: run.slots() >= 3, process)
+        below = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        assert run.end(process).returncode == 130
+        assert_gone(below)
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: run.slots() >= 6, process)
+        stopped = harness.tidelog("stop", run.store, "--savepoint", "halt")
+        assert stopped.returncode == 0, stopped.stderr
+        assert run.end(process).returncode == 0
+    run.release()
+    run.finish_here("--from", "@halt", "--workers", "1")
+    assert {record["word"]: record["count"] for record in run.records()} == expected
