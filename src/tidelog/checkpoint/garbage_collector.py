@@ -90,9 +90,12 @@ class Collector:
                 Event.SLOT_NOT_DELETED.log(logger, slot=slot, error=error)
                 return
             del self._retained[slot]
-        retained: set[str] = set().union(*self._retained.values())
+        # Subtasks of other processes answer one after the other: what becomes known meanwhile is
+        # for the next time, and what they give up meanwhile is in a checkpoint that completed.
+        known = frozenset(self.ledger.names)
         in_use = self.ledger.closure(await live()) | self.ledger.busy
-        dead = sorted(filter(self._may_go, garbage(self.ledger.names, retained, in_use)))
+        retained: set[str] = set().union(*self._retained.values())
+        dead = sorted(filter(self._may_go, garbage(known, retained, in_use)))
         errors: list[StorageError | None] = []
         for start in range(0, len(dead), self.concurrency):
             errors += await asyncio.gather(
