@@ -78,11 +78,13 @@ class Incarnation:
             await self.actors.kill_one(number)
 
     async def crash(self) -> None:
-        """Kill the process."""
+        """Kill the process, and with it its workers."""
         self.process.dead = True
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         loop.resume(self.process)
+        if self.actors is not None:
+            await self.actors.kill(self.runner.effects.offload)
         self.running.cancel()
         await asyncio.gather(self.running, return_exceptions=True)
 
