@@ -44,6 +44,7 @@ from .errors import StoreUnreachableError as StoreUnreachableError
 from .errors import TidelogError as TidelogError
 from .errors import UnstorableError as UnstorableError
 from .errors import UserFunctionError as UserFunctionError
+from .errors import WorkerLostError as WorkerLostError
 from .library.async_database import AsyncDatabase as AsyncDatabase
 from .library.async_database import open_async as open_async
 from .library.database import Database as Database

@@ -54,13 +54,13 @@ class Worker:
         self.objects = m.Objects(frozenset(), frozenset())
         self.done = False
         self._clock = effects.clock
-        self._heard_at = self._clock.monotonic()
+        self._last_at = self._clock.monotonic()
         self._replies: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count()
 
     def received(self, message: Any) -> None:
         """Take what the worker says; what is to be handled in order waits in the inbox."""
-        self._heard_at = self._clock.monotonic()
+        self._last_at = self._clock.monotonic()
         match message:
             case m.Alive(status):
                 self.status = status
@@ -81,7 +81,7 @@ class Worker:
 
     def check(self, silence_s: float) -> None:
         """Raises WorkerLostError when the worker has said nothing for so many seconds."""
-        silent = self._clock.monotonic() - self._heard_at
+        silent = self._clock.monotonic() - self._last_at
         if silent > silence_s and not self.done:
             raise self._error(f"nothing from it for {silent:.0f} s: it hangs, or is stopped")
 
