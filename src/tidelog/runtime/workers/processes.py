@@ -15,10 +15,12 @@ import struct
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NoReturn
 
 from tidelog.effects import Effects, Offload
+from tidelog.errors import WorkerLostError
 from tidelog.runtime.workers.link import Connect, SocketLink
 from tidelog.runtime.workers.worker import Work, Worker
 
@@ -51,18 +53,30 @@ class ForkedWorkers:
         ]
 
     def _start(self) -> tuple[Sequence[int], Sequence[socket.socket]]:
-        self._connection.sendall(_START)
         form = f"{self._workers}i"
-        data, ends, _, _ = socket.recv_fds(self._connection, struct.calcsize(form), self._workers)
-        return struct.unpack(form, data), [socket.socket(fileno=end) for end in ends]
+        try:
+            self._connection.sendall(_START)
+            data, ends, _, _ = socket.recv_fds(
+                self._connection, struct.calcsize(form), self._workers
+            )
+            return struct.unpack(form, data), [socket.socket(fileno=end) for end in ends]
+        except (OSError, struct.error) as error:
+            raise WorkerLostError(
+                f"process {self._forker}, which starts the workers",
+                expected="to be there until the job ends",
+                found=f"its end ({error})",
+                action="start the job again: it resumes from its last checkpoint",
+            ) from error
 
     async def kill(self, offload: Offload) -> None:
         """Kill the workers that are left, and wait until they are gone."""
         await offload.run_to_end(self._kill)
 
     def _kill(self) -> None:
-        self._connection.sendall(_KILL)
-        self._connection.recv(1)
+        # The workers end with the process that forked them: without it there is none to kill.
+        with suppress(OSError):
+            self._connection.sendall(_KILL)
+            self._connection.recv(1)
 
     def close(self) -> None:
         """No more workers are needed."""
