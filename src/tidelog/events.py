@@ -231,6 +231,7 @@ class Event(Enum):
         WARNING,
         "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",
     )
+    WORKER_FAILED = (WARNING, "worker %(worker)d ends: %(error)s")
     FURTHER_FAILURE = (
         WARNING,
         "another part of the job failed while it ended: %(error)s",

@@ -476,7 +476,7 @@ class StateMachine(RuleBasedStateMachine):
         self.every_retained_checkpoint_restores()
         names, needed = self.run(retained_objects(self.memory, self.job.runner.effects))
         stored = set(self.memory._objects)
-        live = self.job.runner.incarnation.start.ledger.closure(self.job.live())
+        live = self.job.runner.incarnation.start.ledger.closure(self.run(self.job.live()))
         assert needed <= stored, "an object of a retained checkpoint is missing"
         assert stored == names | needed | live, "an object was leaked"
         self._check_retained()

@@ -17,6 +17,8 @@ import msgspec
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.effects import Effects
+from tidelog.errors import TidelogError
+from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -89,7 +91,10 @@ class Worker:
         except Closed:
             pass
         except Exception as error:
-            logger.debug("worker %d failed", self._share.worker, exc_info=True)
+            own = isinstance(error, TidelogError)
+            Event.WORKER_FAILED.log(
+                logger, exc_info=not own, worker=self._share.worker, error=error
+            )
             self._parent.send(m.Failed(_sendable(error)))
         finally:
             for each in opened:
