@@ -11,10 +11,12 @@ import io
 import pickle
 import socket
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.channels.messages import Batch
+from tidelog.state.schema.row import Row, row_maker
 
 _HEADER: Final = 8
 _BUFFER: Final = 1 << 20
@@ -93,15 +95,19 @@ def encode(message: Any) -> bytes:
     batch = message[1] if type(message) is tuple and isinstance(message[1], Batch) else None
     stream = io.BytesIO()
     pickler = pickle.Pickler(stream, pickle.HIGHEST_PROTOCOL)
-    # Without the memo, which few records need: it is half of the time.
-    pickler.fast = batch is not None and _PLAIN.issuperset(map(type, batch.records))
+    if batch is not None:
+        kinds = set(map(type, batch.records))
+        # Without the memo, which few records need: it is half of the time.
+        pickler.fast = kinds <= _PLAIN or _rows_of_one_class(kinds)
+        if _rows_of_one_class(kinds):
+            message = message[0], _AsTuples(batch)
     try:
         pickler.dump(message)
     except Exception as error:
         if batch is None:
             raise
         if pickler.fast:  # something that holds itself
-            return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+            return pickle.dumps((message[0], batch), pickle.HIGHEST_PROTOCOL)
         raise UserFunctionError(
             f"records of type {type(batch.records[0]).__qualname__}, sent to another worker",
             expected="values that Python can pickle",
@@ -109,3 +115,27 @@ def encode(message: Any) -> bytes:
             action="define their class at the top of a module, or run with --workers 1",
         ) from error
     return stream.getvalue()
+
+
+def _rows_of_one_class(kinds: set[type]) -> bool:
+    if len(kinds) != 1:
+        return False
+    (kind,) = kinds
+    return issubclass(kind, Row) and kind.__module__ == Row.__module__ and kind._fields != ()
+
+
+class _AsTuples:
+    """A buffer of rows of one class: pickled, they would be made one by one, by their names."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        batch = self._batch
+        names, rows = type(batch.records[0])._fields, list(map(tuple, batch.records))
+        return _of_tuples, (replace(batch, records=rows), names)
+
+
+def _of_tuples(batch: Batch, names: tuple[str, ...]) -> Batch:
+    batch.records = list(map(row_maker(names), batch.records))
+    return batch
