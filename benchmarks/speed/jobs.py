@@ -15,7 +15,6 @@ from tidelog import (
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
-    Tumbling,
 )
 from tidelog.runtime.graph import KeyedStream
 
@@ -39,8 +38,7 @@ def windows(arguments: JobArguments) -> Job:
         job.source(JsonLines(arguments.required_input()))
         .event_time(lambda row: row.ms)
         .key_by(lambda row: row.user)
-        .window(Tumbling(60_000))
-        .aggregate(lambda row: row.amount, lambda a, b: a + b)
+        .window(60_000, value_of=lambda row: row.amount, combine=lambda a, b: a + b)
         .sink(Files(arguments.output or "", fields=("user", "window", "amount")))
     )
     return job

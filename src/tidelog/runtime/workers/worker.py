@@ -83,10 +83,11 @@ class Worker:
         for worker, connect in peers.items():
             # A worker that is lost the parent notices, too: it ends all of them.
             self._exchange.connect(worker, await connect(self._exchange.received, _nothing))
-        store = self._work.open_store(self._effects)
-        origin = self._work.open_origin
-        opened = [store] if origin is None else [store, origin(self._effects)]
+        opened: list[ObjectStore] = []
         try:
+            opened.append(self._work.open_store(self._effects))
+            if self._work.open_origin is not None:
+                opened.append(self._work.open_origin(self._effects))
             await run_until_done([self._work_on(opened)], [self._end_with_parent()])
         except Closed:
             pass
