@@ -30,6 +30,7 @@ from tidelog.runtime.restore.choose import (
     look_ahead,
 )
 from tidelog.runtime.restore.plan import RestorePlan, begin
+from tidelog.runtime.restore.resume import resume
 from tidelog.runtime.subtasks.incarnation import (
     Incarnation,
     LocalSubtasks,
@@ -101,7 +102,7 @@ class JobRunner:
         self.states: SubtaskStates | None = None
         """The state of all subtasks; None until it is known what is restored."""
         self.subtasks: Subtasks | None = None
-        """What reaches all subtasks; known with `states`."""
+        """All subtasks, of this process or of workers; known with `states`."""
         self.incarnation: Incarnation | None = None
         """What runs; None until all is restored."""
         self.running = False
@@ -289,13 +290,8 @@ class JobRunner:
         return self.incarnation
 
     def _plan(self, resumption: Resumption) -> RestorePlan:
-        """How the job goes on; raises as `begin` and `fit_checkpoint`."""
-        if resumption.checkpoint is None:
-            return begin(self.job, resumption, self.config)
-        # A job that begins, as most do that are short, needs none of it.
-        from tidelog.runtime.restore.fit import fit_checkpoint  # noqa: PLC0415
-
-        plan = fit_checkpoint(self.job, resumption, resumption.checkpoint, self.config)
+        """How the job goes on; raises as `resume`, and ConfigError where workers cannot."""
+        plan = resume(self.job, resumption, self.config)
         if plan.migrated and self._workers is not None:
             raise ConfigError(
                 "option workers",

@@ -109,8 +109,8 @@ def _built(effective: Sequence[Effective]) -> JobConfig:
         *part, field = each.declared.path
         (parts.setdefault(part[0], {}) if part else whole)[field] = each.value
     default = JobConfig()
-    given = {each.declared.name for each in effective if each.origin != DEFAULT}
-    if "parallelism" not in given:
+    origins = {each.declared.name: each.origin for each in effective}
+    if origins["parallelism"] == DEFAULT:
         whole["parallelism"] = max(whole["parallelism"], whole["workers"])
     made = {part: type(getattr(default, part))(**values) for part, values in parts.items()}
     return JobConfig(**whole, **made)

@@ -83,9 +83,9 @@ def run_in_process(
         settings = config().config()
         arguments = JobArguments(options.input, options.output, options.include, options.follow)
         made = load_job(job, arguments)
-        access = StoreAccess(options.endpoint, settings.encryption_key)
-        with _workers(made, settings, options, start, access) as processes:
-            run = _run(made, settings, options, start, access, processes, metrics, reporter)
+        stores = _Stores(options, settings)
+        with _workers(made, settings, start, stores) as processes:
+            run = _run(made, settings, start, stores, processes, metrics, reporter)
             ending = asyncio.run(run)
     except BrokenPipeError:
         raise  # The reader of our reports has enough; click ends quietly.
@@ -100,9 +100,19 @@ def run_in_process(
     sys.exit(ending.exit_code)
 
 
+class _Stores:
+    """Opens the store of the job, in this process and in each worker."""
+
+    def __init__(self, options: RunOptions, config: JobConfig) -> None:
+        self.access = StoreAccess(options.endpoint, config.encryption_key)
+        self.open = partial(
+            self.access.open, options.store, policy=config.retry, log_url=options.log_store
+        )
+
+
 @contextmanager
 def _workers(
-    job: Job, config: JobConfig, options: RunOptions, start: StartOptions, access: StoreAccess
+    job: Job, config: JobConfig, start: StartOptions, stores: _Stores
 ) -> Iterator["ForkedWorkers | None"]:
     """What starts the workers of the job; None for one that runs in this process."""
     if config.workers == 1:
@@ -111,11 +121,9 @@ def _workers(
     from tidelog.runtime.workers.processes import ForkedWorkers  # noqa: PLC0415  # only for these
     from tidelog.runtime.workers.worker import Work  # noqa: PLC0415
 
-    store = partial(access.open, options.store, policy=config.retry, log_url=options.log_store)
     other = start.origin.url if start.origin is not None else None
-    processes = ForkedWorkers(
-        Work(job, config, store, partial(access.open, other) if other else None)
-    )
+    origin = partial(stores.access.open, other) if other else None
+    processes = ForkedWorkers(Work(job, config, stores.open, origin))
     try:
         yield processes
     finally:
@@ -125,17 +133,16 @@ def _workers(
 async def _run(
     job: Job,
     config: JobConfig,
-    options: RunOptions,
     start: StartOptions,
-    access: StoreAccess,
+    stores: _Stores,
     processes: "ForkedWorkers | None",
     metrics: MetricsOptions,
     reporter: Reporter,
 ) -> Ending:
     effects = Effects()
     with closing(effects.offload), metrics.listen() as listen:
-        store = access.open(options.store, effects, policy=config.retry, log_url=options.log_store)
-        origin = start.restore_from(store, effects, access)
+        store = stores.open(effects)
+        origin = start.restore_from(store, effects, stores.access)
         slot = None if start.slot is None else Slot(start.slot)
         workers = None
         if processes is not None:

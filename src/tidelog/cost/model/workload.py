@@ -62,7 +62,7 @@ class Workload:
     state_bytes: int | None = None
     """Size of all live rows as the table stores them; None: they do not compress."""
     once_per_s: float = 0.0
-    """Those of the writes that change a row of their own each, which no other write changes."""
+    """Writes to rows that are written once: no later write of the same flush replaces them."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for figures out of range."""

@@ -52,8 +52,8 @@ def status_of(runner: JobRunner) -> JobStatus:
     if runner.states is not None:
         restored = runner.states.start.plan.checkpoint
         phase: Phase = "starting" if restored is None else "restoring"
-        here = subtasks if isinstance(subtasks, LocalSubtasks) else None
-        status = _of_process(replace(status, phase=phase), runner.states, here, runner.running)
+        tasks = subtasks.tasks if subtasks is not None else ()
+        status = _of_process(replace(status, phase=phase), runner.states, tasks, runner.running)
     if incarnation is not None:
         status = replace(
             status,
@@ -65,11 +65,9 @@ def status_of(runner: JobRunner) -> JobStatus:
     return merged(status, subtasks.elsewhere if subtasks is not None else ())
 
 
-def status_of_worker(
-    states: SubtaskStates, subtasks: LocalSubtasks | None, *, running: bool
-) -> JobStatus:
-    """What a worker does for its job; without `subtasks` before they are built."""
-    start = states.start
+def status_of_worker(subtasks: LocalSubtasks, *, running: bool) -> JobStatus:
+    """What a worker does for its job."""
+    states, start = subtasks.states, subtasks.states.start
     status = JobStatus(
         job=start.job.name,
         at_s=start.effects.clock.monotonic(),
@@ -77,17 +75,17 @@ def status_of_worker(
         memory=MemoryStatus(start.config.memory),
         store=_store(start.store.request_metrics),
     )
-    return _of_process(status, states, subtasks, running)
+    return _of_process(status, states, subtasks.tasks, running)
 
 
 def _of_process(
-    status: JobStatus, states: SubtaskStates, subtasks: LocalSubtasks | None, running: bool
+    status: JobStatus, states: SubtaskStates, tasks: Sequence[Task], running: bool
 ) -> JobStatus:
     """The status with what the subtasks of this process do."""
     status = replace(status, restore=_restore(states, running=running))
-    if subtasks is None or not subtasks.tasks:
+    if not tasks:
         return status
-    tasks, start = subtasks.tasks, states.start
+    start = states.start
     materializers = {
         subtask: each.materializer
         for subtask, each in states.subtasks.items()

@@ -84,6 +84,11 @@ class Subtasks(Protocol):
     """The port for the subtasks of a start: those of this process, or of workers."""
 
     @property
+    def tasks(self) -> Sequence[Task]:
+        """The tasks that run in this process; none before they are built."""
+        ...
+
+    @property
     def elsewhere(self) -> "Sequence[JobStatus]":
         """What other processes said last of the subtasks that they have."""
         ...

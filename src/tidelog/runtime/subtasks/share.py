@@ -1,7 +1,7 @@
 """Which subtasks of a job a process has.
 
-Invariant: a subtask is in one process; every worker has its share of each operator, and subtasks of
-equal number are together, so what a forward edge carries stays in its process.
+Invariant: a subtask is in one process; every worker has its share of each operator. Subtasks of
+equal number are together, so forward edges between operators of one parallelism cross no process.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from tidelog.ids import SubtaskId
 
 @dataclass(frozen=True)
 class Share:
-    """Which subtasks a process has: every worker has its share of each operator."""
+    """The subtasks of one process, by its number among the workers."""
 
     worker: int = 0
     """The worker's number; -1: the parent, which has no subtasks."""
@@ -26,7 +26,7 @@ class Share:
         return self.worker_of(subtask) == self.worker
 
     def of(self, subtasks: Iterable[SubtaskId]) -> list[SubtaskId]:
-        """Those of this process."""
+        """The ones of these subtasks that this process has."""
         return [each for each in subtasks if self.has(each.subtask)]
 
 

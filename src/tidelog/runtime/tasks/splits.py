@@ -59,7 +59,7 @@ class SourceSplits:
         return -math.inf if self._looking else self.alignment.here
 
     def begin(self, begun: bool) -> None:
-        """Of other subtasks, perhaps of another process, an earlier run has begun some splits."""
+        """Note whether an earlier run has begun splits of other subtasks, of any process."""
         self._begun = self._begun or begun
 
     async def leave(self) -> None:

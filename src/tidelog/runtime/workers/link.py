@@ -97,10 +97,10 @@ def encode(message: Any) -> bytes:
     pickler = pickle.Pickler(stream, pickle.HIGHEST_PROTOCOL)
     if batch is not None:
         kinds = set(map(type, batch.records))
-        # Without the memo, which few records need: it is half of the time.
-        pickler.fast = kinds <= _PLAIN or _rows_of_one_class(kinds)
-        if _rows_of_one_class(kinds):
+        if rows := _rows_of_one_class(kinds):
             message = message[0], _AsTuples(batch)
+        # Without the memo, which few records need: it is half of the time.
+        pickler.fast = rows or kinds <= _PLAIN
     try:
         pickler.dump(message)
     except Exception as error:

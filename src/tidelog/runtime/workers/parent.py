@@ -35,14 +35,14 @@ class Processes(Protocol):
     """The port for what starts the workers of a job."""
 
     async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
-        """New workers: a name for messages, and how to reach each."""
+        """Start the workers: the name of each, as errors have it, and how it is reached."""
         ...
 
     async def kill(self, offload: Offload) -> None:
-        """End those that are left, at once."""
+        """Kill the workers that still run."""
 
 
-class Worker:
+class RemoteWorker:
     """One worker, as the parent sees it."""
 
     def __init__(self, name: str, effects: Effects) -> None:
@@ -113,7 +113,7 @@ class Worker:
 class RemoteTask:
     """A task of a worker."""
 
-    def __init__(self, worker: Worker, subtask: SubtaskId) -> None:
+    def __init__(self, worker: RemoteWorker, subtask: SubtaskId) -> None:
         self.id = subtask
         self.exited = False
         self.unchanged = False
@@ -148,17 +148,17 @@ class Workers:
     def __init__(self, processes: Processes, effects: Effects) -> None:
         self._processes = processes
         self._effects = effects
-        self.running: list[Worker] = []
-        """Those of the start that runs."""
+        self.running: list[RemoteWorker] = []
+        """The workers of the start that runs; none between two starts."""
 
     def of(self, start: JobStart) -> "RemoteSubtasks":
         """The subtasks of a start, all of them in workers."""
         return RemoteSubtasks(start, self)
 
-    async def begin(self) -> Sequence[Worker]:
-        """New workers."""
+    async def begin(self) -> Sequence[RemoteWorker]:
+        """Start the workers and connect to them."""
         for name, connect in await self._processes.start(self._effects.offload):
-            worker = Worker(name, self._effects)
+            worker = RemoteWorker(name, self._effects)
             worker.link = await connect(worker.received, worker.lost)
             self.running.append(worker)
         return self.running
@@ -183,14 +183,16 @@ class Workers:
 class RemoteSubtasks:
     """The subtasks of one start, in workers."""
 
+    tasks = ()
+
     def __init__(self, start: JobStart, workers: Workers) -> None:
         self._start = start
         self._of_job = workers
-        self._workers: Sequence[Worker] = ()
+        self._workers: Sequence[RemoteWorker] = ()
         self._tasks: dict[SubtaskId, RemoteTask] = {}
         self._listener: CheckpointListener
         self._begun: frozenset[str] = frozenset()
-        self._ahead: dict[Worker, Mapping[str, float]] = {}
+        self._ahead: dict[RemoteWorker, Mapping[str, float]] = {}
 
     @property
     def elsewhere(self) -> Sequence[JobStatus]:
@@ -247,9 +249,9 @@ class RemoteSubtasks:
 
     async def _all(self, kind: type[T]) -> list[T]:
         """What each worker says next, while all of them say something."""
-        found: dict[Worker, T] = {}
+        found: dict[RemoteWorker, T] = {}
 
-        async def hear(worker: Worker) -> None:
+        async def hear(worker: RemoteWorker) -> None:
             found[worker] = await worker.next(kind)
 
         await run_until_done(map(hear, self._workers), [self._watch()])
@@ -261,7 +263,7 @@ class RemoteSubtasks:
             for worker in self._workers:
                 worker.check(self._start.config.worker_timeout)
 
-    async def _follow(self, worker: Worker) -> None:
+    async def _follow(self, worker: RemoteWorker) -> None:
         while True:
             match await worker.inbox.get():
                 case m.Acknowledged(checkpoint, subtask, state, declared, parts):
@@ -282,7 +284,7 @@ class RemoteSubtasks:
                 case m.Failed(error):
                     raise error
 
-    def _pass_on(self, said: Worker, least: Mapping[str, float]) -> None:
+    def _pass_on(self, said: RemoteWorker, least: Mapping[str, float]) -> None:
         """Say to each worker how far event time is in the splits of the others, when all have
         said it.
         """

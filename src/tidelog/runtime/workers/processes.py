@@ -45,7 +45,7 @@ class ForkedWorkers:
         theirs.close()
 
     async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
-        """New workers; those before are killed."""
+        """Start the workers; those of an earlier start are killed."""
         pids, ends = await offload.run_to_end(self._start)
         return [
             (f"worker {number} (process {pid})", partial(SocketLink.open, end))
@@ -69,7 +69,7 @@ class ForkedWorkers:
             ) from error
 
     async def kill(self, offload: Offload) -> None:
-        """Kill the workers that are left, and wait until they are gone."""
+        """Kill the workers that still run, and wait until they are gone."""
         await offload.run_to_end(self._kill)
 
     def _kill(self) -> None:
@@ -107,7 +107,7 @@ def _serve(parent: socket.socket, work: Work) -> NoReturn:
 
 
 def _fork_all(parent: socket.socket, work: Work) -> list[int]:
-    """New workers, with sockets between all of them and to the parent, which gets its ends."""
+    """Fork the workers, with sockets between all of them and to the parent, which gets its ends."""
     numbers = range(work.config.workers)
     controls = [socket.socketpair() for _ in numbers]
     pairs = {pair: socket.socketpair() for pair in itertools.combinations(numbers, 2)}

@@ -22,7 +22,7 @@ from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore.plan import RestorePlan, begin
+from tidelog.runtime.restore.resume import resume
 from tidelog.runtime.status.observe import status_of_worker
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.subtasks.incarnation import LocalSubtasks, run_until_done
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-ALIVE_S: Final = 1.0
+_ALIVE_S: Final = 1.0
 """How often a worker says how it is."""
 _AHEAD_S: Final = 0.1
 """How often it says how far event time is in its splits, when that has changed."""
@@ -74,7 +74,7 @@ class Worker:
         self._lost = asyncio.Event()
         self._parent: Link
         self.subtasks: LocalSubtasks | None = None
-        """Those of the worker; None until it restores them."""
+        """The subtasks of this worker; None until the parent has said what to restore."""
         self._running = False
 
     async def run(self, parent: Connect, peers: Mapping[int, Connect]) -> None:
@@ -147,19 +147,11 @@ class Worker:
         resumption = begin_with.resumption
         if len(stores) > 1 and begin_with.from_origin:
             resumption = msgspec.structs.replace(resumption, origin=stores[1])
-        plan: RestorePlan
-        if resumption.checkpoint is None:
-            plan = begin(self._work.job, resumption, self._work.config)
-        else:
-            from tidelog.runtime.restore.fit import fit_checkpoint  # noqa: PLC0415  # not to begin
-
-            job, config = self._work.job, self._work.config
-            plan = fit_checkpoint(job, resumption, resumption.checkpoint, config)
         return JobStart(
             self._work.job,
             self._config,
             self._effects,
-            plan,
+            resume(self._work.job, resumption, self._work.config),
             begin_with.author,
             begin_with.history,
             stores[0],
@@ -202,7 +194,7 @@ class Worker:
     async def _say_alive(self) -> None:
         while True:
             self._parent.send(m.Alive(self._status()))
-            await self._effects.clock.sleep(ALIVE_S)
+            await self._effects.clock.sleep(_ALIVE_S)
 
     async def _say_ahead(self, subtasks: LocalSubtasks) -> None:
         said = None
@@ -216,7 +208,7 @@ class Worker:
 
     def _status(self) -> JobStatus:
         assert self.subtasks is not None
-        return status_of_worker(self.subtasks.states, self.subtasks, running=self._running)
+        return status_of_worker(self.subtasks, running=self._running)
 
     async def _objects(self) -> m.Objects:
         assert self.subtasks is not None
