@@ -23,7 +23,7 @@ from tidelog.runtime.operators.join_spans import Interval, JoinSpan, SameWindow
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import WindowSpan
-from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
+from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN, EventTime
 
 GROUPS: Final = 4
 _Record = list[Any]
@@ -265,6 +265,25 @@ def test_a_record_gets_the_newest_row_of_its_time(steps: list[Any], most: int) -
                 case _:
                     subject.amid(what)
     assert Counter(subject.emitted) == expected
+
+
+def test_a_start_in_another_shape_amid_a_watermark_keeps_the_rows_that_records_wait_for() -> None:
+    subject = Subject(lambda: EnrichAtTime(lambda r, row: [r, row]))
+    with _small_steps(1):
+        subject.add(1, [("a", 0), ("a", 10)])
+        subject.add(0, [("b", 4), ("a", 5)])
+        subject.advance(-50)
+        stepping = iter(subject.operator.watermark(20))
+        for batch in stepping:
+            subject._take(batch)
+            if batch is PAUSE:
+                break  # one of the two records is out
+        # As `redistribute` has it: the watermark before, and key groups that are ahead.
+        subject.bench.backend.event_time = EventTime(-50, dict.fromkeys(range(GROUPS), 20))
+        subject.restart()
+        subject.advance(-50)
+        subject.advance(20)
+    assert Counter(subject.emitted) == Counter({((2, None), 4): 1, ((3, 0), 5): 1})
 
 
 @looking(50, deep=25)

@@ -68,7 +68,9 @@ class EnrichAtTime(Operator):
         event_time = self._backend.event_time
         event_time.advance(time)
         yield from self._emit(event_time.watermark)
-        for rows in self._timers.expired_rows(event_time.watermark, event_time.ahead):
+        # Not up to what key groups are ahead: in a start with another parallelism, after a barrier
+        # in the middle of a watermark, records up to there may still wait for older rows.
+        for rows in self._timers.expired_rows(event_time.watermark):
             for row in rows:
                 yield from self._drop_older(row[:2] + row[KEY], decode_time(row[TIME]))
             self._timers.delete_many(rows)
