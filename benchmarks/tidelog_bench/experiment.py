@@ -20,7 +20,7 @@ Better = Literal["lower", "higher", "neither"]
 
 
 class Size(StrEnum):
-    """How long a session may take: everything in ten minutes, some hours, or a day and more."""
+    """How long a session may take: everything in five minutes, an hour, or a day and more."""
 
     QUICK = "quick"
     STANDARD = "standard"
@@ -38,12 +38,14 @@ class Cell:
 
     The settings hold every knob of a run, sizes and durations too: two cells with equal settings
     are repetitions of each other, in any session. `expected_s` is a guess at the wall time of one
-    trial, for the time left; it is replaced by what trials took.
+    trial, and `first_s` at what the first one of a variant takes besides, for the time left; both
+    are corrected by what trials took.
     """
 
     settings: Mapping[str, Setting]
     variants: tuple[str, ...]
     expected_s: float
+    first_s: float = 0.0
 
     @property
     def key(self) -> str:
@@ -53,7 +55,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run to be done, in a process of its own."""
+    """One run to be done."""
 
     settings: Mapping[str, Setting]
     variant: str
@@ -61,6 +63,10 @@ class Trial:
     """The same for all variants of a pair."""
     directory: Path
     """Empty; removed afterwards."""
+    kept: Path
+    """A directory of all trials of this cell and variant: empty for the first of them, and for the
+    next one after a failure.
+    """
 
     def read(self, kind: type[T], **more: Any) -> T:
         """The settings, `seed` and `more` that a dataclass has as fields, as this dataclass.
@@ -154,8 +160,10 @@ class Experiment:
     plots: Sequence[Plot] = ()
     missing: Callable[[str], str | None] = always
     """Why a variant cannot run on this machine, and what to install; None when it can."""
-    shares_jvm: bool = False
-    """In a quick session its trials share a process, so a JVM, with those of others like it."""
+    resident: bool = False
+    """The trials of a cell and variant share a process, where what takes long to start goes on; in
+    a quick session all such trials share one.
+    """
 
 
 def common(cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:

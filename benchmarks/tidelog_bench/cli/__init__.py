@@ -23,5 +23,5 @@ _COMMANDS: Final = {
 def command() -> None:
     """Run the benchmarks: pairs of runs that alternate, recorded as JSON lines, and their report.
 
-    Begin with `tidelog bench run all --quick`; it takes some ten minutes.
+    Begin with `tidelog bench run all --quick`; it takes five minutes.
     """

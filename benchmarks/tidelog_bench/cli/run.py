@@ -64,7 +64,7 @@ def sized(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--quick",
         is_flag=True,
-        help="Everything in ten minutes: small, one pair; what does not fit is cut.",
+        help="Everything in five minutes: small, one pair; what does not fit is cut.",
     )
     @click.option("--full", is_flag=True, help="Every combination; a day and more.")
     @functools.wraps(function)
@@ -170,7 +170,7 @@ def run(
     the session's file as soon as it ends. Stop with Ctrl-C and go on with --resume: what is
     recorded is not run again. Exits with 1 when a trial failed.
 
-    With --quick every experiment has a share of ten minutes (ten for each pair): what does not
+    With --quick every experiment has a share of five minutes (five for each pair): what does not
     fit is cut, and said; --resume runs that.
     """
     records: list[Record] = []

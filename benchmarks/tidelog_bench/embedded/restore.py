@@ -196,7 +196,9 @@ def _figures(
     assert status is not None and status.phases is not None
     states = [state for _, state in checkpoint.subtasks()]
     tables = sum(s.materialization.table_bytes for s in states if s.materialization)
-    return {
+    replay_s = status.phases.replay_s
+    replay = {"changes_per_s": status.changes / replay_s} if status.changes and replay_s else {}
+    return replay | {
         "first_record_s": after.wall - before.wall,
         "takeover_s": progress.started - before.wall,
         **asdict(status.phases),

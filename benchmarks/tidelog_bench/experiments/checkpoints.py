@@ -41,15 +41,12 @@ _TIMES: Final[dict[Size, dict[str, Setting]]] = {
     # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
     Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 1.5, "warm_s": 1.8, "seconds": 4.0},
     # Two materializations are in the measured time, so the log is seen to be cut.
-    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 10.0, "warm_s": 12.0, "seconds": 25.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 7.0, "warm_s": 8.5, "seconds": 16.0},
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 26.0, "seconds": 120.0},
 }
 _WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
     Size.QUICK: {200: {"keys": 40_000, "rate": 10_000.0}},
-    Size.STANDARD: {
-        16: {"keys": 500_000, "rate": 50_000.0},
-        200: {"keys": 1_000_000, "rate": 30_000.0},
-    },
+    Size.STANDARD: {200: {"keys": 1_000_000, "rate": 30_000.0}},
     Size.FULL: {
         16: {"keys": 5_000_000, "rate": 50_000.0},
         200: {"keys": 2_000_000, "rate": 40_000.0},
@@ -58,7 +55,14 @@ _WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
 _WINDOWS: Final[dict[Size, dict[str, Setting]]] = {
     # The state of a window job is full when the warm-up is longer than a window.
     Size.QUICK: {"keys": 2_000, "rate": 400.0, "window_s": 1.5},
-    Size.STANDARD: {"keys": 20_000, "rate": 500.0, "window_s": 6.0},
+    Size.STANDARD: {
+        "keys": 20_000,
+        "rate": 500.0,
+        "window_s": 6.0,
+        "materialize_s": 4.0,
+        "warm_s": 7.0,
+        "seconds": 9.0,
+    },
     Size.FULL: {"keys": 20_000, "rate": 500.0, "window_s": 60.0, "warm_s": 65.0},
 }
 _OTHER_LATENCIES_MS: Final = {Size.QUICK: (), Size.STANDARD: (), Size.FULL: (0.0, 100.0)}
@@ -67,7 +71,7 @@ _SLIDES: Final = {Size.QUICK: (10,), Size.STANDARD: (10,), Size.FULL: (10, 5)}
 _NON_STOP: Final[dict[Size, dict[str, Setting]]] = {
     Size.QUICK: {"seconds": 3.0},
     # Rates need less time than sizes: two materializations are in it.
-    Size.STANDARD: {"materialize_s": 5.0, "warm_s": 6.5, "seconds": 10.0},
+    Size.STANDARD: {"keys": 200_000, "materialize_s": 3.0, "warm_s": 3.5, "seconds": 7.0},
     Size.FULL: {},
 }
 _AT_ONCE_S: Final = 0.01
@@ -78,10 +82,9 @@ _STEP_S: Final = 0.5
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """The word count with long words and, unless quick, short ones, which in full have stores of
-    several latencies; the sliding window with many slides and, in full, fewer. Then the same loads
-    in shorter runs with an interval that no checkpoint can keep: in quick and standard sessions
-    long words and many slides alone, in quick ones the words.
+    """The word count with long words and, in full, short ones with stores of several latencies; the
+    sliding window with many slides and, in full, fewer. Then the same loads in shorter runs with an
+    interval that no checkpoint can keep: unless in full, the words alone.
     """
     words: list[dict[str, Setting]] = [
         {**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **of}
@@ -92,20 +95,16 @@ def cells(size: Size) -> Sequence[Cell]:
         for slides in _SLIDES[size]
     ]
     slow = [{**words[0], "latency_ms": ms} for ms in _OTHER_LATENCIES_MS[size]]
-    counted = {
-        Size.QUICK: words,
-        Size.STANDARD: [words[-1], *windows],
-        Size.FULL: [*words, *windows],
-    }[size]
+    counted = [*words, *windows] if size is Size.FULL else words
     non_stop = [{**each, **_NON_STOP[size], "checkpoint_s": _AT_ONCE_S} for each in counted]
     return [
-        *(_cell(each, (ON, OFF, OFF_RARE)) for each in words),
-        *(_cell(each, (ON, OFF)) for each in (*slow, *windows, *non_stop)),
+        *(_cell(each, (ON, OFF, OFF_RARE) if size is Size.FULL else (ON, OFF)) for each in words),
+        *(_cell(each, (ON, OFF)) for each in (*windows, *slow, *non_stop)),
     ]
 
 
 def _cell(settings: dict[str, Any], variants: tuple[str, ...]) -> Cell:
-    fill = settings["keys"] / 100_000 if settings["job"] == "wordcount" else 0.0
+    fill = settings["keys"] / 200_000 if settings["job"] == "wordcount" else 0.0
     expected_s = _STARTS_S + fill + settings["warm_s"] + settings["seconds"]
     return Cell(settings, variants, expected_s)
 

@@ -32,13 +32,13 @@ from tidelog_bench.store.modelled import Totals, Write, daily
 
 _PARALLELISMS: Final = {
     Size.QUICK: (1, 50),
-    Size.STANDARD: (1, 50, 200),
+    Size.STANDARD: (1, 200),
     Size.FULL: (1, 2, 5, 10, 20, 50, 100, 200),
 }
 _TIMES: Final[dict[Size, dict[str, float]]] = {
     # Materializations are as rare as by default: one in 180 checkpoints per subtask.
     Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 72.0, "checkpoints": 4, "seconds": 1.6},
-    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 6, "seconds": 8.0},
+    Size.STANDARD: {"checkpoint_s": 0.7, "materialize_s": 126.0, "checkpoints": 5, "seconds": 6.0},
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 60, "seconds": 90.0},
 }
 _FIXED: Final[dict[str, Setting]] = {

@@ -1,15 +1,17 @@
 """What a batch of a Spark query takes with each state store, and what a query on many executors
 costs in a day.
 
-Invariants: the stores run the same queries over the same input, one after the other, in an
-application of their own each. Of the bill only counts of requests are read, never durations: one
-executor's share of the partitions is run with a fixed trigger, and with a maintenance interval of
-sixty batches, as many as Spark's default minute has at a batch a second (in a quick session of
-six). Of its requests those that an executor makes (changelogs, snapshots, state
-directories) are counted for every executor, and those of the query once.
+Invariants: the stores run the same queries over the same input, in an application of their own
+each that goes on for all pairs: while one runs batches, the others wait. Of the bill only counts of
+requests are read, never durations: one executor's share of the partitions is run with a fixed
+trigger, and with a maintenance interval of sixty batches, as many as Spark's default minute has at
+a batch a second (in a quick session of six). Of its requests those that an executor makes
+(changelogs, snapshots, state directories) are counted for every executor, and those of the query
+once.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tidelog_bench.experiment import (
@@ -18,8 +20,6 @@ from tidelog_bench.experiment import (
     Experiment,
     Figure,
     OverTime,
-    Plot,
-    Points,
     Reading,
     Setting,
     Size,
@@ -36,24 +36,17 @@ from tidelog_bench.spark.batches import (
 )
 from tidelog_bench.spark.job import (
     CHANGELOG_STORE,
+    HDFS,
     QUICK_JVM,
     RATIOS,
     STORES,
     TIDELOG,
     Job,
     missing,
-    unsupported,
 )
 
-TITLES: Final = {
-    "aggregation": "aggregation",
-    "window": "sliding windows",
-    "join": "stream-stream join",
-    "transform": "transformWithState",
-    "long_keys": "10 MB of changelog per partition",
-}
-"""All queries; the rows of the last one make changelogs of 10 MB in two partitions."""
-_OF_ANY_PARTITIONS: Final = ("aggregation", "window", "join", "transform")
+_STORES_OF: Final = {"transform": tuple(store for store in STORES if store != HDFS)}
+"""transformWithState needs column families, which only Spark's RocksDB store has."""
 _PER_QUERY: Final = ("commits", "offsets", "roll-up", "segment", "other")
 """Classes of files that the query writes once, whatever number of executors it has: their small
 changelogs are one segment of the driver."""
@@ -62,59 +55,66 @@ _QUICK_BATCHES: Final = 6
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """One short cell of one query; three; or all queries, partitions and latencies. Then the bill
-    of 200 partitions on 10 executors.
+    """One short cell; the settings that people ask about, beside the best of Spark's own stores; or
+    all queries, stores, partitions and latencies. Then the bill of 200 partitions on 10 executors.
     """
+    best = (CHANGELOG_STORE, TIDELOG)
     if size is Size.QUICK:
-        few = (CHANGELOG_STORE, TIDELOG)
         return [
-            _cell(("aggregation",), 4, 30, warm=2, batches=5, limit_s=3, jvm=QUICK_JVM),
-            _bill("aggregation", 2, _QUICK_BATCHES, 150, _QUICK_BATCHES, few, QUICK_JVM),
+            _cell("aggregation", 4, best, warm=2, batches=5, jvm=QUICK_JVM),
+            _bill("aggregation", 2, _QUICK_BATCHES, 150, best, _QUICK_BATCHES, QUICK_JVM),
         ]
     if size is Size.STANDARD:
         return [
             # A window is an aggregation with more rows, and latency 0 is no store that is used.
-            _cell(("aggregation", "join"), 64, 30, warm=6, batches=20, limit_s=10),
-            _cell(("transform",), 8, 30, warm=6, batches=30, limit_s=8),
-            _cell(("long_keys",), 2, 30, warm=6, batches=20, limit_s=10),
+            _cell("aggregation", 64, best, warm=15, batches=10),
+            _cell("aggregation", 200, best, warm=8, batches=4),
+            _cell("join", 64, best, warm=8, batches=3),
+            _cell("transform", 8, best, warm=15, batches=10),
+            _cell("long_keys", 2, best, warm=10, batches=6),
             # One maintenance is in the middle of what is counted: as often as on average.
-            _bill("aggregation", 30, 60, 250),
+            _bill("aggregation", 30, 60, 250, best),
         ]
     return [
         *(
-            _cell(_OF_ANY_PARTITIONS, partitions, latency, warm=15, batches=60, limit_s=90)
+            _cell(query, partitions, _STORES_OF.get(query, STORES), latency, warm=15, batches=20)
             for partitions in (8, 64, 200)
             for latency in (0, 30)
+            for query in ("aggregation", "window", "join", "transform")
         ),
-        _cell(("long_keys",), 2, 30, warm=15, batches=60, limit_s=90),
-        _bill("aggregation", 120, 180, 400),
-        _bill("join", 120, 180, 1000),
+        _cell("long_keys", 2, STORES, warm=15, batches=20),
+        _bill("aggregation", 120, 180, 400, STORES),
+        _bill("join", 120, 180, 1000, STORES),
     ]
 
 
+_STARTS_S: Final = 7.0
+_BATCH_S: Final = {"join": 0.13, "long_keys": 0.5}
+"""A guess of a batch: seconds for each partition; of other queries a quarter of the first."""
+
+
 def _cell(
-    queries: Sequence[str],
+    query: str,
     partitions: int,
-    latency_ms: int,
+    variants: tuple[str, ...],
+    latency_ms: int = 30,
     *,
     warm: int,
     batches: int,
-    limit_s: float,
     jvm: str = "",
 ) -> Cell:
     settings: dict[str, Setting] = {
-        "queries": ",".join(queries),
+        "query": query,
         "partitions": partitions,
         "latency_ms": latency_ms,
         "mb_per_s": 50,
         "warm": warm,
         "batches": batches,
-        "limit_s": limit_s,
         "maintenance_ms": 60_000,  # Spark's default
         "jvm": jvm,
     }
-    expected_s = (4 if jvm else 7) + len(queries) * limit_s * (1 + warm / batches)
-    return Cell(settings, STORES, expected_s)
+    batch_s = partitions * _BATCH_S.get(query, 0.02)
+    return Cell(settings, variants, (1 + batches) * batch_s, _STARTS_S + warm * batch_s)
 
 
 def _bill(
@@ -122,51 +122,57 @@ def _bill(
     warm: int,
     batches: int,
     trigger_ms: int,
+    variants: tuple[str, ...],
     maintenance_batches: int = _MAINTENANCE_BATCHES,
-    variants: tuple[str, ...] = STORES,
     jvm: str = "",
 ) -> Cell:
     settings: dict[str, Setting] = {
-        "queries": query,
+        "query": query,
         "executors": 10,
         "partitions": 20,
         "latency_ms": 0,
         "mb_per_s": 0,
         "warm": warm,
         "batches": batches,
-        "limit_s": 3600,
         "trigger_ms": trigger_ms,
         "maintenance_ms": trigger_ms * maintenance_batches,
         "jvm": jvm,
     }
-    starts_s = 12
-    return Cell(settings, variants, starts_s + (warm + batches) * trigger_ms / 1e3)
+    return Cell(settings, variants, 1 + (warm + batches) * trigger_ms / 1e3, _STARTS_S)
+
+
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    query: str
+    warm: int
+    batches: int
+    executors: int | None = None
 
 
 def measure(trial: Trial) -> Reading:
-    """One application; its queries one after the other, each from an empty checkpoint."""
+    """A round of batches of a query that goes on between trials; or the bill, from a query that
+    begins with an empty checkpoint and a new maintenance interval.
+    """
     # It needs pyspark.
-    from tidelog_bench.spark.application import Batches, application  # noqa: PLC0415
+    from tidelog_bench.spark.application import Measured, kept  # noqa: PLC0415
 
-    figures: dict[str, float] = {}
-    series: dict[str, Points] = {}
-    notes: dict[str, object] = {}
-    batches, executors = trial.read(Batches), trial.settings.get("executors")
-    job = trial.read(Job, store=trial.variant)
-    with application(job, trial.directory / "application") as running:
-        notes["versions"] = running.versions
-        for query in str(trial.settings["queries"]).split(","):
-            if reason := unsupported(trial.variant, query):
-                notes[query] = {"skipped": reason}
-                continue
-            found = batches.measure(running, query, trial.directory / query)
-            if executors is not None:
-                bill = bill_of(found, int(executors))
-                return Reading(bill.figures, notes={**bill.notes, **notes})
-            figures |= {f"{query}_{name}": value for name, value in found.figures().items()}
-            series |= {f"{query}_{name}": points for name, points in found.series().items()}
-            notes[query] = found.notes()
-    return Reading(figures, series, notes)
+    of = trial.read(_Batches)
+    running = kept(trial.read(Job, store=trial.variant), trial.kept)
+    application, versions = running.application, {"versions": running.application.versions}
+    if of.executors is not None:
+        with application.query(of.query, trial.directory / of.query, of.warm - 1) as query:
+            measured = Measured(application, query)
+            measured.skip(of.warm)
+            bill = bill_of(measured.round(of.batches), of.executors)
+        return Reading(bill.figures, notes={**bill.notes, **versions})
+    if running.measured is None:
+        query = running.stack.enter_context(
+            application.query(of.query, trial.kept / of.query, of.warm - 1)
+        )
+        running.measured = Measured(application, query)
+        running.measured.skip(of.warm)
+    found = running.measured.round(of.batches)
+    return Reading(found.figures(), found.series(), {**found.notes(), **versions})
 
 
 def bill_of(found: BatchWindow, executors: int) -> Reading:
@@ -199,18 +205,6 @@ def scaled(counts: Counts, executors: int) -> Counts:
     }
 
 
-_BILL: Final = "200 partitions on 10 executors"
-_PLOTS: Final[list[Plot]] = [
-    plot
-    for query, name in TITLES.items()
-    for plot in (
-        OverTime(f"{query}_batch_ms", f"{name}: duration of every batch", "ms"),
-        OverTime(f"{query}_uploaded_kb", f"{name}: uploaded by every batch", "kB", log=True),
-        Bars((f"{query}_objects_per_batch",), f"{name}: objects per batch", log=True),
-        Bars((f"{query}_dollars_per_day",), f"{name}: requests of a day", log=True),
-    )
-]
-
 EXPERIMENT: Final = Experiment(
     name="spark-commit",
     title="Batches of Spark queries by state store",
@@ -220,27 +214,25 @@ EXPERIMENT: Final = Experiment(
     cells=cells,
     measure=measure,
     figures=(
-        Figure("dollars_per_day", f"{_BILL}: requests of a day at a batch a second", "dollars"),
-        Figure("requests_per_batch", f"{_BILL}: requests per batch", "requests"),
-        Figure("objects_per_batch", f"{_BILL}: objects written per batch", "objects"),
-        *(
-            Figure(f"{query}_{name}", f"{of}: {title}", unit)
-            for name, title, unit in (
-                ("p50_ms", "median batch", "ms"),
-                ("p99_ms", "99th percentile of batches", "ms"),
-                ("commit_ms", "state commits, summed over tasks", "ms"),
-                ("requests_per_batch", "requests per batch", "requests"),
-                ("objects_per_batch", "objects written per batch", "objects"),
-                ("uploaded_kb_per_batch", "uploaded per batch", "kB"),
-                ("dollars_per_day", "requests of a day at a batch a second", "dollars"),
-                ("cpu_ms_per_batch", "processor time per batch", "ms"),
-            )
-            for query, of in TITLES.items()
-        ),
+        Figure("p50_ms", "median batch", "ms"),
+        Figure("p99_ms", "99th percentile of batches", "ms"),
+        Figure("p99_over_p50", "99th percentile over the median", ""),
+        Figure("dollars_per_day", "requests of a day at a batch a second", "dollars"),
+        Figure("commit_ms", "state commits, summed over tasks", "ms"),
+        Figure("requests_per_batch", "requests per batch", "requests"),
+        Figure("objects_per_batch", "objects written per batch", "objects"),
+        Figure("uploaded_kb_per_batch", "uploaded per batch", "kB"),
+        Figure("cpu_ms_per_batch", "processor time per batch", "ms"),
     ),
-    main=("aggregation_p50_ms", "dollars_per_day"),
+    main=("p50_ms", "dollars_per_day"),
     ratios=RATIOS,
-    plots=(*_PLOTS, Bars(("dollars_per_day",), f"{_BILL}: requests of a day", log=True)),
+    plots=(
+        OverTime("batch_ms", "Duration of every batch", "ms"),
+        OverTime("uploaded_kb", "Uploaded by every batch", "kB", log=True),
+        Bars(("p50_ms",), "Median batch"),
+        Bars(("objects_per_batch",), "Objects per batch", log=True),
+        Bars(("dollars_per_day",), "Requests of a day", log=True),
+    ),
     missing=missing,
-    shares_jvm=True,
+    resident=True,
 )

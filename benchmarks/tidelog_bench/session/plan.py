@@ -21,8 +21,8 @@ from tidelog_bench.experiment import Cell, Experiment, Setting, Size, settings_k
 from tidelog_bench.session import environment
 from tidelog_bench.session.records import Record, SessionRecord, SkipRecord, TrialRecord, opened
 
-QUICK_S: Final = 570.0
-"""What a quick session of one pair may take: ten minutes with what begins and ends it."""
+QUICK_S: Final = 285.0
+"""What a quick session of one pair may take: five minutes with what begins and ends it."""
 Chosen = Callable[[dict[str, Setting]], bool]
 PairKey = tuple[str, str, int]
 """Experiment, cell and pair."""
@@ -190,8 +190,8 @@ _OVERHEAD_S: Final = 0.5
 
 
 class TimeLeft:
-    """How many seconds trials still take: what the same cell and variant took; else what was
-    expected, times how much longer than that others of the experiment took, or those of all.
+    """How many seconds trials still take: what was expected, times how much longer than that the
+    last one of the same cell and variant took; else others of the experiment, or those of all.
     """
 
     def __init__(self) -> None:
@@ -200,17 +200,17 @@ class TimeLeft:
 
     def learn(self, step: Step, taken_s: float) -> None:
         """Note how long a trial took."""
-        self._seen[_key(step)] = taken_s
-        factor = taken_s / (step.cell.expected_s + _OVERHEAD_S)
+        factor = taken_s / _expected_s(step)
+        self._seen[_key(step)] = factor
         self._factors.setdefault(step.experiment.name, []).append(factor)
 
     def of(self, step: Step) -> float:
         """How long a trial will take."""
         if (seen := self._seen.get(_key(step))) is not None:
-            return seen
+            return seen * _expected_s(step)
         of_all = [factor for factors in self._factors.values() for factor in factors]
         factors = self._factors.get(step.experiment.name, of_all) or [1.0]
-        return (step.cell.expected_s + _OVERHEAD_S) * statistics.median(factors)
+        return _expected_s(step) * statistics.median(factors)
 
     def total(self, steps: Iterable[Step]) -> float:
         """How long all of these will take."""
@@ -224,6 +224,11 @@ def may_end(steps: Sequence[Step], remaining: TimeLeft, now: float, ends: float)
     """
     mine = [step for step in steps if step.experiment is steps[0].experiment]
     return now + max(0.0, ends - now) * remaining.total(mine) / remaining.total(steps)
+
+
+def _expected_s(step: Step) -> float:
+    first_s = step.cell.first_s if step.pair == 0 else 0.0
+    return _OVERHEAD_S + step.cell.expected_s + first_s
 
 
 def _key(step: Step) -> tuple[str, str, str]:

@@ -1,12 +1,12 @@
 """A session: the trials of a plan, one after the other, each recorded when it has ended.
 
-Invariants: a trial runs in an empty directory, and in a fresh process unless a limit lets those
-with a JVM share one; one that fails is recorded and does not stop the others; nothing that was
+Invariants: a trial runs in an empty directory, and in a fresh process unless its experiment is a
+resident one; one that fails is recorded and does not stop the others; nothing that was
 recorded is lost when the session is interrupted. A session with a limit ends in time: what does not
 fit is cut, and recorded as cut.
 """
 
-import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -77,7 +77,9 @@ class Session:
     _ends: float | None = field(default=None, init=False)
     _experiment_ends: float | None = field(default=None, init=False)
     _cut: set[PairKey] = field(default_factory=set, init=False)
-    _shared: Child | None = field(default=None, init=False)
+    _residents: dict[Path, Child] = field(default_factory=dict, init=False)
+    """The processes that go on after a trial, by the directory that their trials share."""
+    _room: Path = field(default=Path(), init=False)
 
     def begin(self, asked: SessionRecord, skipped: Iterable[SkipRecord]) -> None:
         """Record what was asked for, and what of it cannot run here."""
@@ -93,17 +95,25 @@ class Session:
         self._interrupted = interrupted
         now = self.clock.monotonic()
         self._ends = now + self.limit_s if self.limit_s is not None else None
-        try:
-            for number in range(len(steps)):
-                self._step(number, steps)
-        finally:
-            self._leave_shared()
+        with tempfile.TemporaryDirectory(prefix="tidelog-bench-", ignore_cleanup_errors=True) as at:
+            self._room = Path(at)
+            try:
+                for number in range(len(steps)):
+                    self._step(number, steps)
+            finally:
+                self._leave()
 
     def _step(self, number: int, steps: Sequence[Step]) -> None:
         if self._interrupted():
             raise KeyboardInterrupt
         step, after = steps[number], steps[number + 1 :]
-        begins = number == 0 or steps[number - 1].experiment is not step.experiment
+        before = steps[number - 1] if number else None
+        begins = before is None or before.experiment is not step.experiment
+        if before is not None and before.cell is not step.cell:
+            if self.limit_s is None or not step.experiment.resident:
+                self._leave()
+            for kept in self._room.iterdir():
+                shutil.rmtree(kept, ignore_errors=True)
         if begins and self._ends is not None:
             now = self.clock.monotonic()
             self._experiment_ends = may_end(steps[number:], self.remaining, now, self._ends)
@@ -153,18 +163,28 @@ class Session:
 
     def _trial(self, step: Step, after: Sequence[Step]) -> TrialRecord | FailureRecord | CutRecord:
         settings = dict(step.cell.settings)
-        with tempfile.TemporaryDirectory(prefix="tidelog-bench-", ignore_cleanup_errors=True) as at:
+        kept = self._room / step.variant
+        kept.mkdir(exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._room, ignore_cleanup_errors=True) as at:
             room = Path(at)
             (room / "trial").mkdir()
             started, load = timestamp(self.clock), environment.load()
             begun, before = self.clock.monotonic(), environment.ProcessorTime.now()
             try:
                 with self._process(step, room) as child:
-                    reading = self._reading(child, step, room, after)
+                    trial = Trial(
+                        step.cell.settings,
+                        step.variant,
+                        self.seed + step.pair,
+                        room / "trial",
+                        kept,
+                    )
+                    reading = self._reading(child, step, trial, after)
             except _OutOfTimeError as error:
                 return self._cut_pair(step, str(error))
             except ChildError as error:
                 self.failures += 1
+                shutil.rmtree(kept, ignore_errors=True)
                 return FailureRecord(
                     experiment=step.experiment.name,
                     settings=settings,
@@ -193,29 +213,29 @@ class Session:
 
     @contextmanager
     def _process(self, step: Step, room: Path) -> Iterator[Child]:
-        """A process for a trial: a fresh one, but where there is a limit those with a JVM share."""
-        if self.limit_s is None or not step.experiment.shares_jvm:
-            self._leave_shared()
+        """A process for a trial: a fresh one, or the one of its cell and variant that goes on."""
+        if not step.experiment.resident:
             with Child(output=room / "output", own_group=True) as child:
                 yield child
             return
-        if self._shared is None:
-            self._shared = Child(own_group=True, output=Path(os.devnull))
+        # Where time is short, all of them share a JVM.
+        name = self._room / (step.variant if self.limit_s is None else "all")
+        if name not in self._residents:
+            self._residents[name] = Child(own_group=True, output=name.with_suffix(".output"))
         try:
-            yield self._shared
+            yield self._residents[name]
         except BaseException:
             # It may still be busy, or broken.
-            self._shared.kill()
-            self._shared = None
+            shutil.copyfile(name.with_suffix(".output"), room / "output")
+            self._residents.pop(name).kill()
             raise
 
-    def _leave_shared(self) -> None:
-        if self._shared is not None:
-            self._shared.close()
-            self._shared = None
+    def _leave(self) -> None:
+        """End the processes that went on."""
+        while self._residents:
+            self._residents.popitem()[1].close()
 
-    def _reading(self, child: Child, step: Step, room: Path, after: Sequence[Step]) -> Reading:
-        trial = Trial(step.cell.settings, step.variant, self.seed + step.pair, room / "trial")
+    def _reading(self, child: Child, step: Step, trial: Trial, after: Sequence[Step]) -> Reading:
         expected = self.remaining.of(step)
         patience = max(_PATIENCE_S, _PATIENCE * expected)
         begun = self.clock.monotonic()

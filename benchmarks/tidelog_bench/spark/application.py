@@ -2,7 +2,8 @@
 that costs next to nothing.
 
 Invariants: what a batch holds depends on its number alone, so runs and restarts are equal; requests
-are counted between two commits, so they belong to exactly the batches whose durations are given.
+are counted between two commits, so they belong to exactly the batches whose durations are given;
+a query that goes on between trials waits after a batch, and asks the store for nothing meanwhile.
 """
 
 import contextlib
@@ -186,32 +187,53 @@ def application(job: Job, directory: Path) -> Iterator[Application]:
         spark.stop()
 
 
-_AT_LEAST: Final = 3
+class Measured:
+    """A query that is measured in rounds of batches; between them it waits after the last one."""
 
+    def __init__(self, application: Application, query: StreamingQuery) -> None:
+        self._application = application
+        self._query = query
+        self._next = 0
 
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """`warm` batches, then `batches` that count: fewer of these, but at least three, if they take
-    `limit_s`. The batches before those that count are as many for every store.
-    """
+    def skip(self, batches: int) -> None:
+        """Run batches that do not count."""
+        self._next += batches
+        self._application.end_after(self._next - 1)
+        self._application.await_batch(self._query, self._next - 1)
 
-    warm: int
-    batches: int
-    limit_s: float
-
-    def measure(self, application: Application, name: str, checkpoint: Path) -> BatchWindow:
-        """Run a query from an empty checkpoint."""
-        first, last = self.warm, self.warm + self.batches - 1
-        with application.query(name, checkpoint, last) as query:
-            application.await_batch(query, first - 1)
-            if not application.await_batch(query, last, self.limit_s):
-                # The batch that runs is the last: a query that is stopped within one says much.
-                last = min(last, max(last_batch(query) + 1, first + _AT_LEAST - 1))
-                application.end_after(last)
-                application.await_batch(query, last)
-            reported = query.recentProgress
+    def round(self, batches: int) -> BatchWindow:
+        """Run batches that count, after one that does not: it has what was due while all waited."""
+        application = self._application
+        first, last = self._next + 1, self._next + batches
+        self.skip(1 + batches)
         return BatchWindow(
-            progress=[one for one in reported if first <= one["batchId"] <= last],
+            progress=[one for one in self._query.recentProgress if first <= one["batchId"] <= last],
             marks=[application.counts_at(batch) for batch in range(first - 1, last + 1)],
             cpu_ms=application.cpu_ms_at(last) - application.cpu_ms_at(first - 1),
         )
+
+
+@dataclass(slots=True)
+class Kept:
+    """An application that goes on between trials, and its query."""
+
+    stack: contextlib.ExitStack
+    application: Application
+    measured: Measured | None = None
+
+
+_KEPT: dict[Path, Kept] = {}
+"""At most one: a JVM has one application at a time."""
+
+
+def kept(job: Job, directory: Path) -> Kept:
+    """The application that goes on in this directory, started by the first call; one in another
+    directory ends.
+    """
+    if directory not in _KEPT:
+        while _KEPT:
+            _KEPT.popitem()[1].stack.close()
+        stack = contextlib.ExitStack()
+        running = stack.enter_context(application(job, directory / "application"))
+        _KEPT[directory] = Kept(stack, running)
+    return _KEPT[directory]

@@ -95,6 +95,7 @@ class BatchWindow:
         return {
             "p50_ms": statistics.median(durations),
             "p99_ms": percentile(durations, 0.99),
+            "p99_over_p50": percentile(durations, 0.99) / statistics.median(durations),
             "commit_ms": statistics.median(map(_commit_ms, self.progress)),
             "requests_per_batch": round(requests(counts) / batches, 3),
             "objects_per_batch": round(requests(counts, PUT) / batches, 3),

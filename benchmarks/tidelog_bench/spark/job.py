@@ -79,13 +79,6 @@ def store_settings(name: str, plugin: Callable[[], dict[str, str]]) -> dict[str,
     return chosen | (plugin() if store.plugin else {FILE_MANAGER: _PUT_MANAGER})
 
 
-def unsupported(store: str, query: str) -> str | None:
-    """Why Spark does not run a query with a store; None if it does."""
-    if store == HDFS and query == "transform":
-        return "transformWithState needs column families, which only Spark's RocksDB store has"
-    return None
-
-
 @cache
 def missing(variant: str) -> str | None:
     """Why no application can be started here, and what to install; None if one can."""

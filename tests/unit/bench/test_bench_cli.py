@@ -108,6 +108,13 @@ def test_the_variants_of_a_pair_alternate_and_every_other_pair_is_reversed(tmp_p
     ]
 
 
+def test_the_trials_of_a_cell_and_variant_share_a_directory(tmp_path: Path, broken: Path) -> None:
+    broken.write_text("on")
+    bench(tmp_path, "run", "toy-value", "--pairs", "3")
+    found = trials(read(only_session(tmp_path)))
+    assert [trial.notes["earlier"] for trial in found] == [0, 1, 2] * 2
+
+
 def test_a_resumed_session_repeats_whole_pairs_and_nothing_that_is_done(
     tmp_path: Path, broken: Path
 ) -> None:

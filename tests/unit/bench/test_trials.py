@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.bench_trials import trial_in
 from tests.support.depth import more_in_depth
-from tidelog_bench.experiment import Experiment, Reading, Setting, Size, Trial
+from tidelog_bench.experiment import Experiment, Reading, Setting, Size
 from tidelog_bench.experiments import (
     checkpoints,
     experiments,
@@ -18,7 +19,7 @@ STORE: dict[str, Setting] = {"latency_ms": 1.0, "mb_per_s": 100.0}
 
 
 def reading(module: Any, settings: dict[str, Setting], variant: str, room: Path) -> Reading:
-    found: Reading = module.measure(Trial(STORE | settings, variant, 7, room))
+    found: Reading = module.measure(trial_in(room, STORE | settings, variant))
     return found
 
 
@@ -143,6 +144,9 @@ def test_a_restore_reads_a_table_and_replays_the_log_after_it(
         assert found["replayed_changes"] == found["fetch_log_s"] == 0
         assert found["downloaded_mb"] >= found["state_mb"] == found["table_mb"]
         return
+    # What was made for the first restore is what the next one restores.
+    again = reading(restore, settings, variant, tmp_path).figures
+    assert again["replayed_changes"] == found["replayed_changes"]
     # Words are drawn at random among the keys: some come twice, and a flush counts them once.
     assert found["replayed_changes"] >= int(str(settings["log_records"])) * 0.5
     if variant == "on-local":

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bench_trials import trial_in
 from tests.support.depth import more_in_depth
-from tidelog_bench.experiment import Reading, Setting, Trial
+from tidelog_bench.experiment import Reading, Setting
 from tidelog_bench.experiments import peers
 from tidelog_bench.peers.systems import missing
 
@@ -23,7 +24,7 @@ SMALL: Mapping[str, Setting] = {
 
 
 def reading(variant: str, directory: Path) -> Reading:
-    return peers.measure(Trial(SMALL, variant, 3, directory))
+    return peers.measure(trial_in(directory, SMALL, variant, seed=3))
 
 
 def check_figures(found: Reading) -> None:

@@ -41,6 +41,7 @@ def test_figures_leave_out_what_was_before_the_batches() -> None:
     assert WINDOW.figures() == {
         "p50_ms": 225.0,
         "p99_ms": 300.0,
+        "p99_over_p50": 300 / 225,
         "commit_ms": 20.0,  # the median of 30, 10, 2 and 80
         "requests_per_batch": (32 + 4 + 2) / 4,
         "objects_per_batch": (32 + 4) / 4,

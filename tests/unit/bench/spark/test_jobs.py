@@ -20,7 +20,7 @@ def _no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settings_of(cell: Cell, variant: str) -> dict[str, str]:
-    trial = Trial(cell.settings, variant, 7, Path("unused"))
+    trial = Trial(cell.settings, variant, 7, Path("unused"), Path("unused"))
     return trial.read(Job, store=variant).settings(Path("room"))
 
 
