@@ -32,7 +32,7 @@ from tidelog_bench.store.modelled import Totals, Write, daily
 
 _PARALLELISMS: Final = {
     Size.QUICK: (1, 50),
-    Size.STANDARD: (1, 200),
+    Size.STANDARD: (200,),
     Size.FULL: (1, 2, 5, 10, 20, 50, 100, 200),
 }
 _TIMES: Final[dict[Size, dict[str, float]]] = {

@@ -44,7 +44,7 @@ _STATES: Final[dict[Size, tuple[tuple[int, int, bool, tuple[str, ...]], ...]]] =
     # Longer words at one number of keys, then more of them.
     Size.STANDARD: (
         (16, 50_000, False, _PLAIN),
-        (200, 300_000, False, _PLAIN),
+        (200, 300_000, False, (ON, OFF)),
     ),
     Size.FULL: (
         *((16, keys, False, _ALL) for keys in (50_000, 500_000, 5_000_000)),
