@@ -38,7 +38,14 @@ _PARALLELISMS: Final = {
 _TIMES: Final[dict[Size, dict[str, float]]] = {
     # Materializations are as rare as by default: one in 180 checkpoints per subtask.
     Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 72.0, "checkpoints": 4, "seconds": 1.6},
-    Size.STANDARD: {"checkpoint_s": 0.7, "materialize_s": 126.0, "checkpoints": 5, "seconds": 6.0},
+    Size.STANDARD: {
+        "checkpoint_s": 1.0,
+        "materialize_s": 180.0,
+        "checkpoints": 5,
+        "seconds": 6.0,
+        # Objects are counted: with 30 ms the tables of 200 subtasks take half a minute.
+        "latency_ms": 5.0,
+    },
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 60, "seconds": 90.0},
 }
 _FIXED: Final[dict[str, Setting]] = {

@@ -1,0 +1,96 @@
+"""How fast `tidelog verify` restores and checks all that a store holds, with each engine.
+
+Invariant: what is timed is the whole command, its start included, over the same store for all
+trials of a variant: retained checkpoints of one table, and of a log as large as the table.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from tidelog.errors import TidelogError
+from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.embedded.restore import fill
+from tidelog_bench.experiment import (
+    Bars,
+    Cell,
+    Experiment,
+    Figure,
+    Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
+)
+from tidelog_bench.session.children import in_child
+from tidelog_bench.spark.job import missing as spark_missing
+
+_LOCAL: Final = "local"
+_SPARK: Final = "spark"
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """One store of long words: small, some hundred megabytes, or a gigabyte."""
+    keys = {Size.QUICK: 20_000, Size.STANDARD: 500_000, Size.FULL: 3_000_000}[size]
+    settings: dict[str, Setting] = {
+        "job": "wordcount",
+        "key_bytes": 200,
+        "keys": keys,
+        "log_records": keys,
+        "parallelism": 4,
+    }
+    return [Cell(settings, (_LOCAL, _SPARK), 4.0 + keys / 50_000, 3.0 + keys / 60_000)]
+
+
+def measure(trial: Trial) -> Reading:
+    """Run the command over the store that the first trial makes."""
+    store = trial.kept / "made" / "store"
+    if not store.exists():
+        in_child(fill, trial)
+        trial.directory.rename(trial.kept / "made")
+    stored_mb = sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) / 1e6
+    command = [sys.executable, "-m", "tidelog", "verify", str(store), "--json"]
+    began = CLOCK.monotonic()
+    ended = subprocess.run(
+        [*command, "--engine", trial.variant], capture_output=True, text=True, check=False
+    )
+    seconds = CLOCK.monotonic() - began
+    if ended.returncode:
+        raise TidelogError(
+            "tidelog verify",
+            expected="a store without a fault",
+            found=f"exit code {ended.returncode}: {(ended.stdout + ended.stderr)[-2000:]}",
+            action="see what it printed",
+        )
+    return Reading(
+        {
+            "mb_per_minute": stored_mb / seconds * 60,
+            "seconds": seconds,
+            "stored_mb": stored_mb,
+        }
+    )
+
+
+def missing(variant: str) -> str | None:
+    """Why an engine cannot run here, and what to install; None if it can."""
+    return spark_missing(variant) if variant == _SPARK else None
+
+
+EXPERIMENT: Final = Experiment(
+    name="verify",
+    title="Verifying a store",
+    question="How long does it take to restore and check every checkpoint of a store?",
+    group="embedded",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("mb_per_minute", "verified a minute", "MB/min", "higher"),
+        Figure("seconds", "the whole command", "s"),
+        Figure("stored_mb", "size of the store", "MB", "neither"),
+    ),
+    main=("mb_per_minute",),
+    ratios=(Ratio(_SPARK, _LOCAL),),
+    plots=(Bars(("mb_per_minute",), "Verified a minute"),),
+    missing=missing,
+)
