@@ -80,6 +80,10 @@ demo:
 bench *args:
     {{ python }} -m tidelog bench {{ args }}
 
+# The figures of README and docs, from the recorded sessions.
+figures:
+    {{ python }} -m tidelog bench quote
+
 # The peers of `tidelog bench run peers`, each in an environment of its own in .tools; Spark is in .venv.
 peers:
     for peer in "bytewax bytewax>=0.21" "quix quixstreams>=3.20" "pathway pathway>=0.33" "pyflink apache-flink==2.3.*"; do \

@@ -160,6 +160,10 @@ class Experiment:
     plots: Sequence[Plot] = ()
     missing: Callable[[str], str | None] = always
     """Why a variant cannot run on this machine, and what to install; None when it can."""
+    also: Sequence[str] = ()
+    """What a trial runs and its module does not import: modules, or a package for all in it, and
+    directories of the checkout, which have a slash.
+    """
     resident: bool = False
     """The trials of a cell and variant share a process, where what takes long to start goes on; in
     a quick session all such trials share one.

@@ -12,6 +12,7 @@ _COMMANDS: Final = {
     name: LazyCommand(f"tidelog_bench.cli.{module}", about)
     for name, module, about in (
         ("list", "run:list_experiments", "List the experiments and how long each takes."),
+        ("quote", "results:quote", "Write recorded figures into README and docs."),
         ("report", "results:report", "Write an HTML page of a session, or print its summary."),
         ("run", "run:run", "Run experiments and record every trial."),
         ("sessions", "results:sessions", "List the recorded sessions."),

@@ -6,8 +6,9 @@ from typing import Any
 import click
 
 from tidelog.cli.output import Output, Rows, write_output
-from tidelog.cli.store.options import EXIT_OK, on_this_machine
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog_bench.report.answer import report as answered
+from tidelog_bench.report.declared import pages, with_figures
 from tidelog_bench.report.page import document, page
 from tidelog_bench.report.terminal import summary
 from tidelog_bench.session.records import (
@@ -20,6 +21,7 @@ from tidelog_bench.session.records import (
     paths,
     trials,
 )
+from tidelog_bench.session.sources import changed
 
 results_option = click.option(
     "--results",
@@ -34,7 +36,10 @@ results_option = click.option(
 @results_option
 @on_this_machine
 def sessions(output: Output, results: Path) -> int:
-    """List the recorded sessions, oldest first."""
+    """List the recorded sessions, oldest first.
+
+    Stale are the experiments whose code has changed since, or was not recorded then.
+    """
     rows = [_session(path) for path in paths(results)]
     table = Rows(
         rows,
@@ -43,6 +48,7 @@ def sessions(output: Output, results: Path) -> int:
         "pairs",
         "trials",
         "failed",
+        ("stale", lambda row: " ".join(row["stale"])),
         ("revision", lambda row: (row["revision"] or "-")[:9]),
         ("processor", lambda row: row["machine"].get("cpu")),
     )
@@ -54,6 +60,7 @@ def _session(path: Path) -> dict[str, Any]:
     first, records = opened(path)
     names = ("session", "started", "size", "pairs", "names", "only", "revision", "machine")
     return {name: getattr(first, name) for name in names} | {
+        "stale": changed(first),
         "trials": len(trials(records)),
         "failed": sum(isinstance(record, FailureRecord) for record in records),
     }
@@ -89,7 +96,7 @@ def report(
     parts: list[str] = []
     if terminal:
         parts += [f"session {_about(loaded.session)}" for loaded in found.sessions]
-        parts += ["", *summary(found.answers)]
+        parts += ["", *summary(found)]
     if target is not None:
         parts.append(f"{target}: {target.stat().st_size / 1e6:.2f} MB")
     output.show(document(found), *parts)
@@ -99,3 +106,25 @@ def report(
 def _about(session: SessionRecord) -> str:
     revision, cpu = (session.revision or "-")[:9], session.machine.get("cpu")
     return f"{session.session}, {session.pairs} pairs, revision {revision}, {cpu}"
+
+
+@click.command("quote")
+@click.argument(
+    "files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path, exists=True)
+)
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 when a file differs.")
+@results_option
+@on_this_machine
+def quote(output: Output, files: tuple[Path, ...], check: bool, results: Path) -> int:
+    """Write the figures of recorded sessions into FILES, or README and docs, between markers."""
+    recorded = [opened(path) for path in paths(results)]
+    differ = []
+    for path in files or pages():
+        page = path.read_text(encoding="utf-8")
+        if (new := with_figures(page, recorded)) != page:
+            differ.append(str(path))
+            if not check:
+                write_output(path, new.encode())
+    said = "differs from the recorded sessions" if check else "written"
+    output.show({"differ": differ}, *(f"{path}: {said}" for path in differ))
+    return EXIT_PROBLEM if check and differ else EXIT_OK

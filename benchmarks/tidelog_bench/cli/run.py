@@ -29,6 +29,7 @@ from tidelog_bench.session.plan import (
     QUICK_S,
     Step,
     TimeLeft,
+    due,
     left,
     missing,
     planned,
@@ -45,6 +46,7 @@ from tidelog_bench.session.records import (
     TrialRecord,
     find,
     free,
+    paths,
     trials,
 )
 from tidelog_bench.session.session import Session
@@ -151,6 +153,9 @@ def _trials(experiment: Experiment, size: Size) -> list[Step]:
     metavar="KEY=VALUE",
     help="Only cells with this setting; several values of one key add up.",
 )
+@click.option(
+    "--stale", is_flag=True, help="Only experiments without figures of this size and today's code."
+)
 @click.option("--resume", metavar="SESSION", help="Go on with an interrupted session.")
 @results_option
 @on_this_machine
@@ -161,6 +166,7 @@ def run(
     pairs: int | None,
     seed: int | None,
     restrictions: tuple[str, ...],
+    stale: bool,
     resume: str | None,
     results: Path,
 ) -> int:
@@ -169,6 +175,9 @@ def run(
     The variants of a pair alternate, each in a fresh process. Every trial is a JSON line in
     the session's file as soon as it ends. Stop with Ctrl-C and go on with --resume: what is
     recorded is not run again. Exits with 1 when a trial failed.
+
+    With --stale it runs what no session of this size and with as many pairs has measured with
+    today's code, and nothing else.
 
     With --quick every experiment has a share of five minutes (five for each pair): what does not
     fit is cut, and said; --resume runs that.
@@ -184,16 +193,22 @@ def run(
             )
         start = 1 if seed is None else seed
         asked = request(names, size, pairs or PAIRS[size], start, restrictions, _CLOCK)
+        if stale:
+            asked = due(asked, paths(results))
+            if not asked.names:
+                click.echo("Nothing to run: all figures are of today's code.", err=True)
+                return EXIT_OK
         asked = msgspec.structs.replace(asked, session=free(results, asked.session))
         path = results / f"{asked.session}.jsonl"
     else:
-        if names or restrictions or size is not Size.STANDARD or (pairs, seed) != (None, None):
-            raise ConfigError(
-                f"--resume {resume}",
-                expected="no names and no other options: everything is taken from the session",
-                found="some",
-                action="leave them out, or begin a new session without --resume",
-            )
+        if (
+            names
+            or restrictions
+            or stale
+            or size is not Size.STANDARD
+            or (pairs, seed) != (None, None)
+        ):
+            raise _too_many(resume)
         path = find(resume, results)
         asked, records = resumed(path, _CLOCK)
     todo, skipped = planned(chosen(tuple(asked.names)), asked)
@@ -216,6 +231,15 @@ def run(
     return EXIT_PROBLEM if session.failures else EXIT_OK
 
 
+def _too_many(resume: str) -> ConfigError:
+    return ConfigError(
+        f"--resume {resume}",
+        expected="no names and no other options: everything is taken from the session",
+        found="some",
+        action="leave them out, or begin a new session without --resume",
+    )
+
+
 def _announce(session: Session, todo: Sequence[Step], asked: SessionRecord) -> None:
     takes = f"about {duration(session.remaining.total(todo))}"
     if asked.limit_s is not None:
@@ -232,7 +256,7 @@ def _announce(session: Session, todo: Sequence[Step], asked: SessionRecord) -> N
 
 def _conclude(output: Output, session: Session) -> None:
     name = session.path.stem
-    for line in ["", *summary(report([session.path]).answers)]:
+    for line in ["", *summary(report([session.path]))]:
         output.line(line)
     if session.cuts:
         output.line(f"{session.cuts} pairs were cut for want of time; --resume {name} runs them.")

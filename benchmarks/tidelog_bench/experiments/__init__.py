@@ -4,6 +4,7 @@ Invariant: nothing heavy is imported before a trial runs: Spark and the peers li
 measure functions.
 """
 
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from typing import Final
@@ -44,7 +45,7 @@ def experiments() -> dict[str, Experiment]:
     return {experiment.name: experiment for experiment in found}
 
 
-def chosen(names: tuple[str, ...]) -> list[Experiment]:
+def chosen(names: Iterable[str]) -> list[Experiment]:
     """The experiments with these names; a group's name, or `all`, stands for its experiments.
 
     Raises ConfigError for a name that is neither.

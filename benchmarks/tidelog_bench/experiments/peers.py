@@ -96,4 +96,5 @@ EXPERIMENT = Experiment(
         Bars(("cpu_us_per_record",), "CPU per record", log=True),
     ),
     missing=missing,
+    also=("tidelog_bench.peers.programs", "benchmarks/tidelog_bench/peers/programs"),
 )

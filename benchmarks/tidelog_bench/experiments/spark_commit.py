@@ -234,5 +234,6 @@ EXPERIMENT: Final = Experiment(
         Bars(("dollars_per_day",), "Requests of a day", log=True),
     ),
     missing=missing,
+    also=("native/spark-state-store/src/main", "native/spark-benchmark/src/main"),
     resident=True,
 )

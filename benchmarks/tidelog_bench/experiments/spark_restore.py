@@ -166,5 +166,6 @@ EXPERIMENT: Final = Experiment(
         Bars(("requests",), "Requests until the first commit", log=True),
     ),
     missing=missing,
+    also=("native/spark-state-store/src/main", "native/spark-benchmark/src/main"),
     resident=True,
 )

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import (
@@ -22,6 +23,7 @@ from tidelog_bench.experiment import (
     settings_key,
 )
 from tidelog_bench.experiments import chosen, experiments
+from tidelog_bench.report.declared import declared
 from tidelog_bench.report.numbers import settings as settings_text
 from tidelog_bench.report.statistics import Spread, Verdict, figures, ratios, verdict
 from tidelog_bench.session.plan import cells, chosen_cells
@@ -35,6 +37,7 @@ from tidelog_bench.session.records import (
     opened,
     trials,
 )
+from tidelog_bench.session.sources import digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,18 @@ class Answer:
     """The failures that no later trial made good."""
     missing: Sequence[str]
     """What was planned and is not there, in sentences; empty when the session was complete."""
+
+    @property
+    def stale(self) -> bool:
+        """Whether the code has changed since, as far as is known."""
+        return self.session.sources.get(self.experiment.name) != digest(self.experiment)
+
+    @property
+    def age(self) -> str:
+        """The same as a sentence."""
+        if self.experiment.name not in self.session.sources:
+            return "Its code may have changed since: the session has no digest of it."
+        return f"Its code {'has' if self.stale else 'has not'} changed since."
 
     @property
     def variants(self) -> list[str]:
@@ -241,6 +256,12 @@ class Report:
     answers: Sequence[Answer]
     unknown: Sequence[str]
     """Experiments of a session that this version of the library does not have."""
+
+    @property
+    def targets(self) -> list[dict[str, Any]]:
+        """What these sessions say of each target."""
+        recorded = [(each.session, each.records) for each in self.sessions]
+        return [target.result(recorded) for target in declared("targets").targets]
 
 
 def report(paths: Sequence[Path]) -> Report:

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tidelog.cli.output import fields_of
 from tidelog_bench.experiment import Size
 from tidelog_bench.report.answer import Answer, LoadedSession, Report
+from tidelog_bench.report.declared import limit, quoted
 from tidelog_bench.report.numbers import number, setting, span, times
 from tidelog_bench.report.plots import matplotlib_or_error, plots, svg
 from tidelog_bench.report.statistics import ENOUGH, few, verdict
@@ -37,6 +38,9 @@ def page(report: Report) -> str:
         sessions=report.sessions,
         answers=report.answers,
         unknown=report.unknown,
+        targets=report.targets,
+        quoted=quoted,
+        limit=limit,
         style=Markup(_text("style.css")),
         few=few(pairs) if pairs < ENOUGH else None,
         quick=any(loaded.session.size == Size.QUICK for loaded in report.sessions),
@@ -108,6 +112,7 @@ def document(report: Report) -> dict[str, Any]:
         ],
         "experiments": [_experiment(answer) for answer in report.answers],
         "unknown": list(report.unknown),
+        "targets": report.targets,
     }
 
 
@@ -119,6 +124,7 @@ def _experiment(answer: Answer) -> dict[str, Any]:
         "question": experiment.question,
         "group": experiment.group,
         "session": answer.session.session,
+        "stale": answer.stale,
         "headlines": [fields_of(line) | {"figure": line.figure.name} for line in answer.headlines],
         "figures": [
             fields_of(figure)

@@ -4,11 +4,12 @@ Invariant: no line is longer than 100 columns, however many figures there are.
 """
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from tidelog_bench.experiment import Figure
-from tidelog_bench.report.answer import Answer, CellAnswer
+from tidelog_bench.report.answer import Answer, CellAnswer, Report
+from tidelog_bench.report.declared import ABSENT, limit, quoted
 from tidelog_bench.report.numbers import number, span, times
 from tidelog_bench.report.statistics import ENOUGH, Spread, few, verdict
 
@@ -18,11 +19,13 @@ _FIGURES: Final = 6
 _MARK: Final = "*"
 
 
-def summary(answers: Sequence[Answer]) -> list[str]:
+def summary(report: Report) -> list[str]:
     """Lines: per experiment, cell and figure the medians with min and max, and the ratios."""
+    answers = report.answers
     lines = [line for answer in answers for line in _experiment(answer)]
     if not lines:
         return ["nothing has been measured yet"]
+    lines = [*_targets(report), *lines]
     lines.append("median (min and max); ratios are formed pair by pair")
     lines.append(f"{_MARK} beyond noise: all of at least {ENOUGH} pairs on the same side of 1")
     pairs = min(answer.session.pairs for answer in answers)
@@ -31,10 +34,24 @@ def summary(answers: Sequence[Answer]) -> list[str]:
     return lines
 
 
+def _targets(report: Report) -> Iterator[str]:
+    results = report.targets
+    for target in results:
+        if target["spread"] is not None:
+            shown = quoted(target["spread"], target["figure"], target["of"])
+            text = f"{target['says']}: {target['text']}, {target['of']}: {shown}, {limit(target)}"
+            yield from _wrapped("", text)
+    absent = sum(target["spread"] is None for target in results)
+    yield f"{absent} of {len(results)} targets: {ABSENT} in these sessions"
+    yield ""
+
+
 def _experiment(answer: Answer) -> Iterator[str]:
     if not (answer.cells or answer.skipped or answer.missing or answer.failures):
         return
     yield from _wrapped("", f"{answer.experiment.name}: {answer.experiment.title}")
+    if answer.cells:
+        yield from _wrapped("  ", answer.age)
     for cell in answer.cells:
         if cell.label:
             yield from _wrapped("  ", cell.label)

@@ -3,7 +3,7 @@ which order, how long they take, and how long they may take.
 
 Invariants: the variants of a pair run one after the other, every other pair in reverse order; a
 pair counts as done only when all its variants are, so no ratio is formed across an interruption; a
-session goes on only where it began: the same source, the same processor.
+session goes on only where it began: the same code of its experiments, the same processor.
 """
 
 import statistics
@@ -18,8 +18,17 @@ import msgspec
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Cell, Experiment, Setting, Size, settings_key
+from tidelog_bench.experiments import chosen
 from tidelog_bench.session import environment
-from tidelog_bench.session.records import Record, SessionRecord, SkipRecord, TrialRecord, opened
+from tidelog_bench.session.records import (
+    Record,
+    SessionRecord,
+    SkipRecord,
+    TrialRecord,
+    opened,
+    trials,
+)
+from tidelog_bench.session.sources import digest
 
 QUICK_S: Final = 285.0
 """What a quick session of one pair may take: five minutes with what begins and ends it."""
@@ -41,8 +50,8 @@ def request(
     restrictions: Sequence[str],
     clock: Clock,
 ) -> SessionRecord:
-    """What the user asks for, on this machine, now."""
-    started = timestamp(clock)
+    """What the user asks for, on this machine, now; raises ConfigError."""
+    started, wanted = timestamp(clock), chosen_cells(restrictions)
     return SessionRecord(
         session=f"{datetime.fromisoformat(started):%Y%m%dT%H%M%SZ}-{size}",
         started=started,
@@ -56,6 +65,7 @@ def request(
         versions=environment.versions(),
         revision=environment.revision(),
         source=environment.source_digest(),
+        sources={each.name: digest(each) for each in chosen(names) if cells(each, size, wanted)},
     )
 
 
@@ -65,17 +75,40 @@ def resumed(path: Path, clock: Clock) -> tuple[SessionRecord, list[Record]]:
     now = request(first.names, Size(first.size), first.pairs, first.seed, first.only, clock)
     now = msgspec.structs.replace(now, session=first.session)
     for what, then, here in (
-        ("source of the library", first.source, now.source),
+        *(
+            (f"code of {name}", first.sources.get(name), now.sources.get(name))
+            for name in now.sources
+        ),
         ("processor", _processor(first), _processor(now)),
     ):
         if then != here:
             raise ConfigError(
                 f"--resume {first.session}",
-                expected=f"the {what} that the session began with, {then}",
+                expected=f"the {what} that the session began with, {then or 'not recorded'}",
                 found=str(here),
                 action="begin a new session; figures of two cannot be mixed",
             )
     return now, records
+
+
+def due(asked: SessionRecord, sessions: Iterable[Path]) -> SessionRecord:
+    """A session to be, with those experiments alone that no recorded one of its size has measured
+    with today's code: every cell, with as many pairs.
+    """
+    size, wanted, measured = Size(asked.size), chosen_cells(asked.only), set[str]()
+    todo = {
+        each.name: list(steps(each, of, missing(each, of), asked.pairs))
+        for each in chosen(asked.names)
+        if (of := cells(each, size, wanted))
+    }
+    for path in sessions:
+        first, records = opened(path)
+        if first.size == asked.size:
+            same = {name for name in todo if first.sources.get(name) == asked.sources[name]}
+            measured |= {name for name in same if not left(todo[name], trials(records, name))}
+    names = [name for name, of in todo.items() if of and name not in measured]
+    sources = {name: asked.sources[name] for name in names}
+    return msgspec.structs.replace(asked, names=names, sources=sources)
 
 
 def _processor(session: SessionRecord) -> tuple[Any, Any]:

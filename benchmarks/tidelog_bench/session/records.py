@@ -36,6 +36,8 @@ class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True
     """The git revision, where the library lies in a checkout."""
     source: str
     """Digest of the library's modules as imported, so that local edits show."""
+    sources: dict[str, str] = {}
+    """By experiment, a digest of the code that it runs; earlier versions recorded none."""
     only: list[str] = []
     """Restrictions of cells, KEY=VALUE."""
     limit_s: float | None = None

@@ -133,6 +133,23 @@ def test_a_resumed_session_repeats_whole_pairs_and_nothing_that_is_done(
     assert len(order(path)) == 6
 
 
+def test_stale_runs_only_what_no_session_has_measured_with_this_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        result = bench(tmp_path, "run", "toy-value", "--quick", "--stale")
+        assert result.exit_code == 0, result.output
+    assert "Nothing to run" in result.stderr
+    path = only_session(tmp_path)
+    for module in ("plan", "sources"):
+        monkeypatch.setattr(f"tidelog_bench.session.{module}.digest", lambda _: "other")
+    (row,) = json.loads(bench(tmp_path, "sessions", "--json").stdout)
+    assert row["stale"] == ["toy-value"]
+    assert "code of toy-value" in bench(tmp_path, "run", "--resume", path.stem).stderr
+    assert bench(tmp_path, "run", "toy-value", "--quick", "--stale").exit_code == 0
+    assert len(list((tmp_path / "results").glob("*.jsonl"))) == 2
+
+
 def test_a_killed_session_takes_its_trial_with_it_and_goes_on(tmp_path: Path) -> None:
     flag = tmp_path / "broken"
     flag.write_text("wait")
@@ -181,7 +198,7 @@ def _trial_of(parent: int) -> int:
                 return int(child)
 
 
-FREE = {"settings", "figures", "series", "notes", "machine", "versions", "ratios"}
+FREE = {"settings", "figures", "series", "notes", "machine", "versions", "ratios", "sources"}
 """Their keys are names that experiments choose."""
 
 
