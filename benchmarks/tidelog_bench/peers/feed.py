@@ -53,14 +53,16 @@ class Feed:
         while self.position < position + words:
             self.add()
 
-    async def keep_busy(self, position: Callable[[], int], seconds: float, ahead_s: float) -> None:
-        """Keep a system busy for some time: a piece ahead at least, and what its speed asks for."""
+    async def keep_busy(
+        self, position: Callable[[], int], seconds: float, ahead_s: float, least_pieces: int = 1
+    ) -> None:
+        """Keep a system busy for some time: pieces ahead at least, and what its speed asks for."""
         began, first = CLOCK.monotonic(), position()
         now, reached, speed = began, first, 0.0
         while now < began + seconds:
             if now > began:
                 speed = max(speed, (reached - first) / (now - began))
-            self.keep_ahead(reached, max(self.piece_words, int(speed * ahead_s)))
+            self.keep_ahead(reached, max(least_pieces * self.piece_words, int(speed * ahead_s)))
             await CLOCK.sleep(_LOOK_S)
             now, reached = CLOCK.monotonic(), position()
 

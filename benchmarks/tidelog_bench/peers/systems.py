@@ -8,7 +8,6 @@ of common packages are what it imports; what it prints is kept for its errors.
 
 import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.errors import TidelogError
+from tidelog_bench.peers.java import java_tool
 from tidelog_bench.peers.task import Outcome, Task
 
 
@@ -36,7 +36,8 @@ class System:
     """Names the Python: that in `.tools/peer-ENVIRONMENT`, or TIDELOG_PEER_ENVIRONMENT's value."""
     extra: str | None = None
     """The optional extra of tidelog that installs it with tidelog."""
-    java: bool = False
+    java: str | None = None
+    """The program of Java that it needs: `java`, or `javac` to compile a program."""
 
     @property
     def variable(self) -> str:
@@ -49,12 +50,15 @@ SYSTEMS: Final[dict[str, System]] = {
     system.name: system
     for system in (
         TIDELOG,
+        System("tidelog-files", "tidelog", "tidelog", "tidelog_files", "tidelog"),
+        System("tidelog-workers", "tidelog", "tidelog", "tidelog_files", "tidelog"),
         System("bytewax", "Bytewax", "bytewax", "bytewax_count", "bytewax", "peers"),
         System("quix-store", "Quix Streams", "quixstreams", "quix_count", "quix", "peers"),
         System("pathway", "Pathway", "pathway", "pathway_count", "pathway"),
-        System("pyflink", "PyFlink", "pyflink", "flink_count", "pyflink", java=True),
-        System("spark-rocksdb", "PySpark", "pyspark", "spark_count", "spark", "spark", java=True),
-        System("spark-hdfs", "PySpark", "pyspark", "spark_count", "spark", "spark", java=True),
+        System("pyflink", "PyFlink", "pyflink", "flink_count", "pyflink", java="java"),
+        System("flink-stream", "Flink", "pyflink", "flink_stream", "pyflink", java="javac"),
+        System("spark-rocksdb", "PySpark", "pyspark", "spark_count", "spark", "spark", java="java"),
+        System("spark-hdfs", "PySpark", "pyspark", "spark_count", "spark", "spark", java="java"),
     )
 }
 
@@ -71,8 +75,9 @@ def missing(
         if named:
             return f"{system.variable} is {named}, which is no Python with `{system.module}`"
         return f"{system.title} is not installed: {_ways(system)}"
-    if system.java and not _java(variables):
-        return f"{system.title} needs Java: install Java 17 or newer, or set JAVA_HOME"
+    if system.java and java_tool(system.java, variables) is None:
+        kit = "Java" if system.java == "java" else "the JDK of Java"
+        return f"{system.title} needs {system.java}: install {kit} 17 or newer, or set JAVA_HOME"
     return None
 
 
@@ -109,13 +114,6 @@ def _has(python: str, module: str) -> bool:
         )
     except OSError:
         return False
-
-
-def _java(variables: Mapping[str, str]) -> bool:
-    home = variables.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / "java").exists():
-        return True
-    return shutil.which("java", path=variables.get("PATH")) is not None
 
 
 def _ways(system: System) -> str:

@@ -9,6 +9,7 @@ from tests.support.bench_trials import trial_in
 from tests.support.depth import more_in_depth
 from tidelog_bench.experiment import Reading, Setting
 from tidelog_bench.experiments import peers
+from tidelog_bench.peers.programs.tidelog_files import WORKERS
 from tidelog_bench.peers.systems import missing
 
 SMALL: Mapping[str, Setting] = {
@@ -43,8 +44,17 @@ def test_tidelog_counts_right_from_its_store_alone(tmp_path: Path) -> None:
     assert found.figures["records"] % 8 == 0, "whole buffers only: 5000 = 2 * 2048 + 904"
 
 
+@pytest.mark.parametrize("variant", more_in_depth(["tidelog-workers"], list(WORKERS)))
+def test_tidelog_run_counts_files_right_when_it_was_killed(variant: str, tmp_path: Path) -> None:
+    found = reading(variant, tmp_path)
+
+    check_figures(found)
+    assert found.figures["commits"] > 0
+
+
 @pytest.mark.parametrize(
-    "variant", more_in_depth(["bytewax"], ["bytewax", "quix-store", "pathway", "pyflink"])
+    "variant",
+    more_in_depth(["bytewax"], ["bytewax", "quix-store", "pathway", "pyflink", "flink-stream"]),
 )
 def test_a_peer_counts_right_from_what_it_made_durable(variant: str, tmp_path: Path) -> None:
     if reason := missing(variant):
@@ -53,3 +63,13 @@ def test_a_peer_counts_right_from_what_it_made_durable(variant: str, tmp_path: P
 
     check_figures(found)
     assert found.notes["versions"]
+
+
+def test_a_program_in_java_needs_the_compiler(tmp_path: Path) -> None:
+    (tmp_path / "java").touch(mode=0o755)
+    reasons = [missing(each, {"PATH": str(tmp_path)}) or "" for each in ("pyflink", "flink-stream")]
+    if any("not installed" in reason for reason in reasons):
+        pytest.skip(reasons[0])
+
+    assert reasons[0] == ""
+    assert "javac" in reasons[1]

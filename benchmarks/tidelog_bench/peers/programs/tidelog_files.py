@@ -1,0 +1,141 @@
+"""The word count by `tidelog run` over a directory of files, with one or two workers.
+
+Invariants: the command is the one of a user, with the library's defaults but for workers and the
+interval of checkpoints; it is killed, never stopped, and a job in this process reads the counts
+from what the store restores, and not a word of the input.
+"""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from tidelog import Effects, JobConfig, JobRunner, status_of
+from tidelog.connectors.program import Callback
+from tidelog.errors import TidelogError
+from tidelog.storage.local import LocalStore
+from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.peers.feed import Feed
+from tidelog_bench.peers.following import measured
+from tidelog_bench.peers.programs.tidelog_files_job import word_count
+from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.usage import figures
+
+WORKERS: Final = {"tidelog-files": 1, "tidelog-workers": 2}
+_JOB: Final = "tidelog_bench.peers.programs.tidelog_files_job:followed"
+_PIECE: Final = 262_144
+"""Words in a file, as for Flink."""
+_REPORT_S: Final = 0.1
+_LOOK_S: Final = 0.01
+_TURNS_S: Final = 2.0
+NOTES = {
+    "durable": "every change and the source's positions, in segments and a manifest per "
+    "checkpoint, as synced files in a local directory; the table is uploaded there, too",
+    "not_done": "no network: the object store is a directory; words are read from local files, "
+    "which is in the figures",
+}
+
+
+class _Running:
+    """A `tidelog run --json`, as its newest report says."""
+
+    ahead_s = 0.0
+    least_pieces = 32
+    """Eight million words: the source lists the directory every second, and a worker says every
+    second how far it is, so a speed is known too late to feed by it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], reports: TextIO) -> None:
+        self._process = process
+        self._reports = reports
+        self._partial = ""
+        self._report: dict[str, Any] = {}
+
+    def position(self) -> int:
+        """Words read, as of each worker's last word to its parent, up to a second ago."""
+        if self._process.poll() is not None:
+            raise RuntimeError(f"tidelog run ended: {json.dumps(self._newest().get('error'))}")
+        return int(self._newest().get("records_read", 0))
+
+    async def newest_position(self) -> int:
+        """The position when the first subtask of the source has just said something new.
+
+        Workers say so in turn, so the others are as late at each such moment. A subtask without
+        a file says nothing new, so it is waited for no longer than two turns.
+        """
+        before, until = self._first(), CLOCK.monotonic() + _TURNS_S
+        while self._first() == before and CLOCK.monotonic() < until:
+            self.position()
+            await CLOCK.sleep(_LOOK_S)
+        return self.position()
+
+    def checkpoints(self) -> int:
+        """How many have completed."""
+        report = self._newest()
+        return int(report["checkpoints"]["completed"]) if report else 0
+
+    def _first(self) -> float:
+        source = next(each for each in self._newest()["operators"] if each["source"])
+        return next(float(t["busy_s"]) for t in source["tasks"] if t["subtask"] == 0)
+
+    def _newest(self) -> dict[str, Any]:
+        """The last whole line that the command has printed."""
+        *whole, self._partial = (self._partial + self._reports.read()).split("\n")
+        if whole:
+            self._report = json.loads(whole[-1])
+        return self._report
+
+
+def run(task: Task) -> Outcome:
+    """Count by the command; then read the counts from a job that the store alone restores."""
+    words = task.words()
+    feed = Feed(task.path, words, min(_PIECE, task.batch_words))
+    feed.fill()
+    with _running(task, feed.input) as job:
+        start, end, commits = asyncio.run(measured(job, feed, task))
+        found = figures(start, end, commits, task.durable)
+    counts = asyncio.run(_restored(feed.input, task))
+    check(task.variant, counts, words, feed.position)
+    return Outcome(found, NOTES)
+
+
+@contextmanager
+def _running(task: Task, source: Path) -> Iterator[_Running]:
+    """The command; killed at the end, and its workers with it."""
+    command = [sys.executable, "-m", "tidelog", "run", _JOB, "--input", str(source)]
+    command += ["--store", str(task.durable), "--workers", str(WORKERS[task.variant])]
+    command += ["--checkpoint-interval", f"{round(task.checkpoint_s * 1000)}ms"]
+    command += ["--json", "--report-interval", f"{round(_REPORT_S * 1000)}ms"]
+    reports = task.path / "reports"
+    with (
+        reports.open("wb") as output,
+        reports.open() as lines,
+        subprocess.Popen(command, stdout=output) as process,
+    ):
+        try:
+            yield _Running(process, lines)
+        finally:
+            process.kill()
+
+
+async def _restored(source: Path, task: Task) -> dict[str, int]:
+    effects = Effects()
+    pairs: list[tuple[str, int]] = []
+    job = word_count(source, Callback(pairs.append), follow=False)
+    store = LocalStore(task.durable, effects)
+    runner = JobRunner(job, store, JobConfig(work_dir=task.path / "work"), effects)
+    try:
+        await runner.run()
+    finally:
+        effects.offload.close()
+    if read := status_of(runner).records_read:
+        raise TidelogError(
+            "the restored job",
+            expected="a checkpoint that has all words",
+            found=f"{read} words that were read again",
+            action="see why the last checkpoints had not completed",
+        )
+    return dict(pairs)
