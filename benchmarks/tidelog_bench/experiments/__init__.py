@@ -21,6 +21,7 @@ _MODULES: Final = (
     "spark_commit",
     "spark_restore",
     "peers",
+    "peers_events",
 )
 """In the order of `tidelog bench list`, and of a session."""
 RENAMED: Final = {

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.errors import TidelogError
+from tidelog_bench.peers.events import EventTask
 from tidelog_bench.peers.java import java_tool
 from tidelog_bench.peers.task import Outcome, Task
 
@@ -131,7 +132,7 @@ _SHOWN: Final = 3000
 """Characters of what a failed program printed last."""
 
 
-def run_program(python: Path, program: str, task: Task) -> Outcome:
+def run_program(python: Path, program: str, task: Task | EventTask) -> Outcome:
     """Run a program with this Python; raises TidelogError with what it printed when it fails."""
     directory = task.path
     packages = directory / "packages"
@@ -170,7 +171,7 @@ def _last(log: Path) -> str:
 def main(program: str, asked: str, answer: str) -> None:
     """In the program's process."""
     module = import_module(f"tidelog_bench.peers.programs.{program}")
-    outcome: Outcome = module.run(Task.from_json(Path(asked).read_text()))
+    outcome: Outcome = module.run(getattr(module, "TASK", Task).from_json(Path(asked).read_text()))
     Path(answer).write_text(outcome.to_json())
 
 

@@ -1,0 +1,68 @@
+"""A session window and an interval join of rows on tidelog and on other systems."""
+
+from collections.abc import Sequence
+
+from tidelog.errors import ConfigError
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.peers.events import EventTask
+from tidelog_bench.peers.systems import interpreter, missing, run_program
+
+_PROGRAMS = {"tidelog": "tidelog_events", "bytewax": "bytewax_events", "pyflink": "flink_events"}
+
+
+def cells(size: Size) -> Sequence[Cell]:
+    """Quick: 20,000 rows; standard and full: 500,000."""
+    quick = size is Size.QUICK
+    common = {
+        "rows": 20_000 if quick else 500_000,
+        "keys": 10_000,
+        "rows_per_event_s": 1000 if quick else 4000,
+        "within_ms": 5000,
+        "checkpoint_s": 1.0,
+    }
+    return [
+        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 40.0)
+        for job in ("session", "join")
+    ]
+
+
+def measure(trial: Trial) -> Reading:
+    """Run one system in a process of its own, in its own environment."""
+    python = interpreter(trial.variant)
+    if python is None:
+        raise ConfigError(
+            f"peer {trial.variant}",
+            expected="a Python that can import it",
+            found="none",
+            action=missing(trial.variant) or "install it",
+        )
+    directory = str(trial.directory.resolve())
+    task = trial.read(EventTask, variant=trial.variant, directory=directory)
+    outcome = run_program(python, _PROGRAMS[trial.variant], task)
+    return Reading(outcome.figures, notes=outcome.notes)
+
+
+EXPERIMENT = Experiment(
+    name="peers-events",
+    title="Sessions and joins on other systems",
+    question="What do a session window and an interval join cost here, and on other systems?",
+    group="peers",
+    cells=cells,
+    measure=measure,
+    figures=(
+        Figure("rows_per_s", "throughput", "rows/s", "higher"),
+        Figure("cpu_us_per_row", "CPU per row", "us"),
+        Figure("results", "results", "", "neither"),
+        Figure("durable_mb", "durable bytes at the end", "MB"),
+        Figure("peak_mb", "peak memory", "MB"),
+        Figure("cores_used", "cores used", "", "neither"),
+    ),
+    main=("rows_per_s", "cpu_us_per_row"),
+    ratios=tuple(Ratio("tidelog", name) for name in _PROGRAMS if name != "tidelog"),
+    plots=(
+        Bars(("rows_per_s",), "Rows per second", log=True),
+        Bars(("cpu_us_per_row",), "CPU per row", log=True),
+    ),
+    missing=missing,
+    also=("tidelog_bench.peers.programs",),
+)

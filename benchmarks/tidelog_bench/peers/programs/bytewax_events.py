@@ -1,0 +1,134 @@
+"""A session window and an interval join on Bytewax, recovery on.
+
+Bytewax has no interval join: a stateful operator keeps both sides of a key, as its users write it.
+"""
+
+import json
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from typing import Any
+
+import bytewax.operators as op
+from bytewax._bytewax import run_main
+from bytewax.connectors.files import FileSink, FileSource
+from bytewax.dataflow import Dataflow
+from bytewax.operators import StatefulBatchLogic
+from bytewax.operators.windowing import EventClock, SessionWindower, fold_window
+from bytewax.recovery import RecoveryConfig, init_db_dir
+
+from tidelog_bench.peers.events import DELAY_MS, EventTask, outcome
+from tidelog_bench.peers.task import Outcome
+from tidelog_bench.peers.usage import tree_mark
+
+TASK = EventTask
+NOTES = {
+    "durable": "every key changed in an epoch of a second, in SQLite on the local disk",
+    "begin": "the dataflow is started",
+    "differs": "each key has a watermark of its own, which the clock of the machine does not move: "
+    "a session ends with a later row of its key, or with the data",
+}
+_NOW = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def run(task: EventTask) -> Outcome:
+    """Run the job on one worker in this process, to the end of its files."""
+    drawn = task.write()
+    task.durable.mkdir()
+    task.results.mkdir()
+    init_db_dir(task.durable, 1)
+    flow = _flow(task)
+    start = tree_mark(0)
+    run_main(
+        flow,
+        epoch_interval=timedelta(seconds=task.checkpoint_s),
+        recovery_config=RecoveryConfig(task.durable),
+    )
+    end = tree_mark(task.rows)
+    notes = {"versions": {"bytewax": version("bytewax")}, **NOTES}
+    return outcome(task, drawn, start, end, notes)
+
+
+def _flow(task: EventTask) -> Dataflow:
+    flow = Dataflow("events")
+    inputs = [_keyed(flow, task, number, name) for number, name in enumerate(task.sides)]
+    if task.job == "session":
+        results = _sessions(inputs[0], task.within_ms)
+    else:
+        both = op.merge("both", *inputs)
+        results = op.stateful_batch("join", both, lambda state: _Join(task.within_ms, state))
+
+    def line(result: tuple[str, Any]) -> tuple[str, str]:
+        key, values = result
+        return key, json.dumps(dict(zip(task.fields, (key, *values), strict=True)))
+
+    op.output("out", op.map("line", results, line), FileSink(task.results / "part-0.jsonl"))
+    return flow
+
+
+def _keyed(flow: Dataflow, task: EventTask, number: int, name: str) -> Any:
+    def parse(lines: list[str]) -> list[tuple[str, tuple[int, int, int]]]:
+        rows = map(json.loads, lines)
+        return [(row["key"], (number, row["time"], row["value"])) for row in rows]
+
+    return op.flat_map_batch(
+        f"parse_{name}", op.input(name, flow, FileSource(task.side(name))), parse
+    )
+
+
+def _sessions(rows: Any, gap_ms: int) -> Any:
+    gap = timedelta(milliseconds=gap_ms)
+    clock = EventClock(
+        lambda row: datetime.fromtimestamp(row[1] / 1000, UTC),
+        timedelta(milliseconds=DELAY_MS),
+        now_getter=lambda: _NOW,
+        to_system_utc=lambda timestamp: None,
+    )
+    out = fold_window(
+        "sessions", rows, clock, SessionWindower(gap), lambda: None, _add, _merge, ordered=False
+    )
+    return op.map_value(
+        "result", out.down, lambda found: (found[1][0], found[1][1] + gap_ms, found[1][2])
+    )
+
+
+def _add(session: Any, row: tuple[int, int, int]) -> tuple[int, int, int]:
+    return _merge(session, (row[1], row[1], row[2]))
+
+
+def _merge(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return one or other
+    return min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]
+
+
+class _Join(StatefulBatchLogic[Any, Any, Any]):
+    """Keeps rows of a key until the newest time of the other side is past their partners."""
+
+    __slots__ = ("_newest", "_sides", "_within")
+
+    def __init__(self, within_ms: int, state: Any) -> None:
+        self._within = within_ms
+        self._sides, self._newest = state or (([], []), [0, 0])
+
+    def on_batch(self, values: list[tuple[int, int, int]]) -> tuple[Any, bool]:
+        found = []
+        left, right = self._sides
+        for side, at, value in values:
+            self._newest[side] = max(self._newest[side], at)
+            if side == 0:
+                left.append((at, value))
+                found += [(at, value, *b) for b in right if 0 <= b[0] - at <= self._within]
+            else:
+                right.append((at, value))
+                found += [(*a, at, value) for a in left if 0 <= at - a[0] <= self._within]
+        left_from = self._newest[1] - DELAY_MS - self._within
+        right_from = self._newest[0] - DELAY_MS
+        self._sides = (
+            [row for row in left if row[0] >= left_from],
+            [row for row in right if row[0] >= right_from],
+        )
+        return found, StatefulBatchLogic.RETAIN
+
+    def snapshot(self) -> Any:
+        left, right = self._sides
+        return (list(left), list(right)), list(self._newest)

@@ -1,0 +1,94 @@
+"""A session window and an interval join in Flink SQL: RocksDB with the changelog on.
+
+Invariant: no row passes through Python.
+"""
+
+import os
+from importlib.metadata import version
+from typing import Final
+
+from pyflink.common import Configuration
+from pyflink.table import EnvironmentSettings, TableEnvironment
+
+from tidelog.effects import hold_thread
+from tidelog_bench.embedded.meter import Mark
+from tidelog_bench.peers.events import DELAY_MS, EventTask, outcome
+from tidelog_bench.peers.flink import free_port, get, settings
+from tidelog_bench.peers.task import Outcome
+from tidelog_bench.peers.usage import tree_mark
+
+TASK = EventTask
+NOTES = {
+    "durable": "changes in files of the changelog, not synced, and a checkpoint every second, in a "
+    "local directory",
+    "begin": "all tasks run; the JVM is started, but has compiled little",
+    "differs": "the end waits for the next periodic checkpoint, which publishes the last results",
+}
+_LOOK_S: Final = 0.01
+_BEFORE: Final = ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING")
+_TYPES: Final = {"key": "STRING"}
+_SESSION: Final = """INSERT INTO results SELECT key,
+  1000 * UNIX_TIMESTAMP(CAST(window_start AS STRING), 'yyyy-MM-dd HH:mm:ss.SSS')
+    + EXTRACT(MILLISECOND FROM window_start),
+  1000 * UNIX_TIMESTAMP(CAST(window_end AS STRING), 'yyyy-MM-dd HH:mm:ss.SSS')
+    + EXTRACT(MILLISECOND FROM window_end), SUM(`value`)
+  FROM TABLE(SESSION(TABLE `rows` PARTITION BY key, DESCRIPTOR(ts), INTERVAL '{s}' SECOND))
+  GROUP BY key, window_start, window_end"""
+_JOIN: Final = """INSERT INTO results SELECT l.key, l.`time`, l.`value`, r.`time`, r.`value`
+  FROM `left` l, `right` r
+  WHERE l.key = r.key AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '{s}' SECOND"""
+
+
+def run(task: EventTask) -> Outcome:
+    """Run the job on a cluster inside the JVM of this process, to the end of its files."""
+    drawn = task.write()
+    os.environ["FLINK_LOG_DIR"] = str(task.path)
+    port = free_port()
+    configuration = Configuration()
+    chosen = settings(task.path, task.checkpoint_s, 1, port, None) | {
+        "table.local-time-zone": "UTC",
+        # By default a job's status is up to 3 s old, and a short job is over by then.
+        "web.refresh-interval": "10",
+    }
+    for key, value in chosen.items():
+        configuration.set_string(key, value)
+    environment = TableEnvironment.create(
+        EnvironmentSettings.new_instance()
+        .in_streaming_mode()
+        .with_configuration(configuration)
+        .build()
+    )
+    for name in task.sides:
+        environment.execute_sql(
+            f"CREATE TABLE `{name}` (key STRING, `time` BIGINT, `value` BIGINT, "
+            "ts AS TO_TIMESTAMP_LTZ(`time`, 3), "
+            f"WATERMARK FOR ts AS ts - INTERVAL '{DELAY_MS / 1000}' SECOND) WITH "
+            "('connector' = 'filesystem', 'format' = 'json', "
+            f"'path' = '{task.side(name).parent.as_uri()}')"
+        )
+    columns = ", ".join(f"`{name}` {_TYPES.get(name, 'BIGINT')}" for name in task.fields)
+    environment.execute_sql(
+        f"CREATE TABLE results ({columns}) WITH ('connector' = 'filesystem', 'format' = 'json', "
+        f"'path' = '{task.results.as_uri()}')"
+    )
+    query = (_SESSION if task.job == "session" else _JOIN).format(s=task.within_ms // 1000)
+    result = environment.execute_sql(query)
+    try:
+        start = _begun(f"http://localhost:{port}/jobs/{result.get_job_client().get_job_id()}")
+    except OSError:
+        # The cluster goes with its job, whose failure says more.
+        result.wait()
+        raise
+    result.wait()
+    end = tree_mark(task.rows)
+    notes = {"versions": {"flink": version("apache-flink")}, **NOTES}
+    return outcome(task, drawn, start, end, notes)
+
+
+def _begun(job: str) -> Mark:
+    """The moment when all tasks were first seen to run."""
+    while True:
+        status = get(job)
+        if status["vertices"] and all(v["status"] not in _BEFORE for v in status["vertices"]):
+            return tree_mark(0)
+        hold_thread(_LOOK_S)
