@@ -18,6 +18,7 @@ _MODULES: Final = (
     "throughput",
     "unaligned",
     "fanout",
+    "verify",
     "spark_commit",
     "spark_restore",
     "peers",
@@ -47,7 +48,8 @@ def experiments() -> dict[str, Experiment]:
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:
-    """The experiments with these names; a group's name, or `all`, stands for its experiments.
+    """The experiments with these names; a group's name, or `all`, stands for its experiments,
+    unless one of them has that name.
 
     Raises ConfigError for a name that is neither.
     """
@@ -55,7 +57,8 @@ def chosen(names: Iterable[str]) -> list[Experiment]:
     picked: dict[str, Experiment] = {}
     for name in names:
         now = RENAMED.get(name, name)
-        found = {e.name: e for e in known.values() if now in (e.name, e.group, "all")}
+        one = [known[now]] if now in known else None
+        found = {e.name: e for e in one or known.values() if now in (e.name, e.group, "all")}
         if not found:
             raise ConfigError(
                 f"experiment {name}",

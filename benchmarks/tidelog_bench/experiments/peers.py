@@ -49,7 +49,7 @@ def cells(size: Size) -> Sequence[Cell]:
     if size is Size.QUICK:
         return [Cell(_QUICK, _ALWAYS, expected_s=10.0)]
     if size is Size.STANDARD:
-        # Pathway's counts are not durable: its figures are for whoever asks for them.
+        # Pathway's counts are not durable, so its figures are of a full session only.
         few = tuple(name for name in _ALWAYS if name != "pathway")
         return [Cell(_SMALL, few, expected_s=19.0)]
     long = _SMALL | {"warm_s": 15.0, "seconds": 30.0}

@@ -91,7 +91,7 @@ def _sessions(rows: Any, gap_ms: int) -> Any:
     )
 
 
-def _add(session: Any, row: tuple[int, int, int]) -> tuple[int, int, int]:
+def _add(session: Any, row: tuple[int, int, int]) -> Any:
     return _merge(session, (row[1], row[1], row[2]))
 
 
@@ -101,13 +101,15 @@ def _merge(one: Any, other: Any) -> Any:
     return min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]
 
 
-class _Join(StatefulBatchLogic[Any, Any, Any]):
+class _Join(StatefulBatchLogic[Any, Any, Any]):  # type: ignore[misc]  # Any where Bytewax is not
     """Keeps rows of a key until the newest time of the other side is past their partners."""
 
     __slots__ = ("_newest", "_sides", "_within")
 
     def __init__(self, within_ms: int, state: Any) -> None:
         self._within = within_ms
+        self._sides: tuple[list[Any], list[Any]]
+        self._newest: list[int]
         self._sides, self._newest = state or (([], []), [0, 0])
 
     def on_batch(self, values: list[tuple[int, int, int]]) -> tuple[Any, bool]:

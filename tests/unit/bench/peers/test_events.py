@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bench_trials import trial_in
 from tests.support.depth import more_in_depth
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import Mark
-from tidelog_bench.experiment import Trial
 from tidelog_bench.experiments import peers_events
 from tidelog_bench.peers.events import EventTask, expected, outcome
 from tidelog_bench.peers.systems import missing
@@ -32,7 +32,7 @@ def test_a_system_gives_the_results_of_a_plain_computation(
     if reason := missing(variant):
         pytest.skip(reason)
 
-    found = peers_events.measure(Trial({"job": job, **SMALL}, variant, 3, tmp_path))
+    found = peers_events.measure(trial_in(tmp_path, {"job": job, **SMALL}, variant))
 
     assert found.figures["results"] > 50
     assert found.figures["rows_per_s"] > 0

@@ -59,7 +59,7 @@ def test_recorded_sessions_of_earlier_versions_have_a_report(path: Path, recorde
     result = tidelog("bench", "report", path, "--json")
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
-    assert len(document["experiments"]) + len(document["unknown"]) == 1
+    assert document["experiments"] or document["unknown"]
     for found in document["experiments"]:
         assert found["headlines"] and found["cells"][0]["ratios"]
 
