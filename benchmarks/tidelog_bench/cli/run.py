@@ -222,6 +222,8 @@ def run(
             with _interruptions() as interrupted:
                 session.run(todo, interrupted)
         except KeyboardInterrupt:
+            if not output.as_json:
+                _conclude(output, session)
             click.echo(
                 f"Interrupted. Go on with: tidelog bench run --resume {asked.session}", err=True
             )

@@ -21,7 +21,7 @@ def cells(size: Size) -> Sequence[Cell]:
         "checkpoint_s": 1.0,
     }
     return [
-        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 40.0)
+        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 16.0)
         for job in ("session", "join")
     ]
 

@@ -93,4 +93,5 @@ EXPERIMENT: Final = Experiment(
     ratios=(Ratio(_SPARK, _LOCAL),),
     plots=(Bars(("mb_per_minute",), "Verified a minute"),),
     missing=missing,
+    also=("tidelog.verify",),
 )
