@@ -185,12 +185,7 @@ def run(
     records: list[Record] = []
     if resume is None:
         if not names:
-            raise ConfigError(
-                "tidelog bench run",
-                expected="names of experiments or groups, or all",
-                found="none",
-                action="see `tidelog bench list`",
-            )
+            raise _no_names()
         start = 1 if seed is None else seed
         asked = request(names, size, pairs or PAIRS[size], start, restrictions, _CLOCK)
         if stale:
@@ -222,15 +217,22 @@ def run(
             with _interruptions() as interrupted:
                 session.run(todo, interrupted)
         except KeyboardInterrupt:
-            if not output.as_json:
-                _conclude(output, session)
-            click.echo(
-                f"Interrupted. Go on with: tidelog bench run --resume {asked.session}", err=True
-            )
+            go_on = f"tidelog bench run --resume {asked.session}"
+            click.echo(f"Interrupted. Go on with: {go_on}", err=True)
             raise
-    if not output.as_json:
-        _conclude(output, session)
+        finally:
+            # An interrupted session tells what it has.
+            _conclude(output, session)
     return EXIT_PROBLEM if session.failures else EXIT_OK
+
+
+def _no_names() -> ConfigError:
+    return ConfigError(
+        "tidelog bench run",
+        expected="names of experiments or groups, or all",
+        found="none",
+        action="see `tidelog bench list`",
+    )
 
 
 def _too_many(resume: str) -> ConfigError:
@@ -257,6 +259,8 @@ def _announce(session: Session, todo: Sequence[Step], asked: SessionRecord) -> N
 
 
 def _conclude(output: Output, session: Session) -> None:
+    if output.as_json:
+        return
     name = session.path.stem
     for line in ["", *summary(report([session.path]))]:
         output.line(line)

@@ -14,14 +14,14 @@ def cells(size: Size) -> Sequence[Cell]:
     """Quick: 20,000 rows; standard and full: 500,000."""
     quick = size is Size.QUICK
     common = {
-        "rows": 20_000 if quick else 500_000,
+        "rows": 20_000 if quick else 250_000,
         "keys": 10_000,
         "rows_per_event_s": 1000 if quick else 4000,
         "within_ms": 5000,
         "checkpoint_s": 1.0,
     }
     return [
-        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 16.0)
+        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 13.0)
         for job in ("session", "join")
     ]
 

@@ -67,13 +67,13 @@ def cells(size: Size) -> Sequence[Cell]:
     if size is Size.STANDARD:
         return [
             # A window is an aggregation with more rows, and latency 0 is no store that is used.
-            _cell("aggregation", 64, best, warm=15, batches=10),
-            _cell("aggregation", 200, best, warm=8, batches=4),
+            _cell("aggregation", 64, best, warm=12, batches=8),
+            _cell("aggregation", 200, best, warm=8, batches=3),
             _cell("join", 64, best, warm=8, batches=3),
             _cell("transform", 8, best, warm=15, batches=10),
             _cell("long_keys", 2, best, warm=10, batches=6),
             # One maintenance is in the middle of what is counted: as often as on average.
-            _bill("aggregation", 30, 60, 250, best),
+            _bill("aggregation", 10, 60, 250, best),
         ]
     return [
         *(
@@ -89,7 +89,7 @@ def cells(size: Size) -> Sequence[Cell]:
 
 
 _STARTS_S: Final = 7.0
-_BATCH_S: Final = {"join": 0.13, "long_keys": 0.5}
+_BATCH_S: Final = {"join": 0.075, "long_keys": 0.5}
 """A guess of a batch: seconds for each partition; of other queries a quarter of the first."""
 
 
@@ -113,7 +113,7 @@ def _cell(
         "maintenance_ms": 60_000,  # Spark's default
         "jvm": jvm,
     }
-    batch_s = partitions * _BATCH_S.get(query, 0.02)
+    batch_s = partitions * _BATCH_S.get(query, 0.018)
     return Cell(settings, variants, (1 + batches) * batch_s, _STARTS_S + warm * batch_s)
 
 

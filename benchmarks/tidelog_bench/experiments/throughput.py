@@ -53,7 +53,7 @@ _STATES: Final[dict[Size, tuple[tuple[int, int, bool, tuple[str, ...]], ...]]] =
     ),
 }
 """Length of the words, how many, whether they are drawn skewed, and the variants."""
-_STARTS_S: Final = 2.0
+_STARTS_S: Final = 1.0
 _FILLED_PER_S: Final = 200_000
 
 

@@ -40,7 +40,7 @@ def cells(size: Size) -> Sequence[Cell]:
         "log_records": keys,
         "parallelism": 4,
     }
-    return [Cell(settings, (_LOCAL, _SPARK), 4.0 + keys / 50_000, 3.0 + keys / 60_000)]
+    return [Cell(settings, (_LOCAL, _SPARK), 3.0 + keys / 150_000, 3.0 + keys / 60_000)]
 
 
 def measure(trial: Trial) -> Reading:

@@ -44,8 +44,8 @@ class _Running:
     """A `tidelog run --json`, as its newest report says."""
 
     ahead_s = 0.0
-    least_pieces = 32
-    """Eight million words: the source lists the directory every second, and a worker says every
+    least_pieces = 12
+    """Three million words: the source lists the directory every second, and a worker says every
     second how far it is, so a speed is known too late to feed by it."""
 
     def __init__(self, process: subprocess.Popen[bytes], reports: TextIO) -> None:
