@@ -6,7 +6,7 @@ from tidelog.runtime.checkpoints.completed import CheckpointPhases
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
-from tidelog.runtime.status.status import JobStatus, MemoryStatus
+from tidelog.runtime.status.status import JobStatus, MemoryStatus, WorkerStatus
 from tidelog.runtime.status.storage import (
     LocalCopiesStatus,
     MaterializationsStatus,
@@ -37,6 +37,7 @@ STATUS = JobStatus(
             tasks=(TaskStatus(0, 1.125, 2.25, 65, 66, 67.5), TaskStatus(1, 0.375, 0.25, 68, 69)),
         ),
     ),
+    workers=(WorkerStatus(0, 4711, 2, 990, 1.625, 210, 0.625), WorkerStatus(1, 4712, 1, 10)),
     checkpoints=CheckpointsStatus(
         *(11, 12, 0.13, 0.14, 0.15, 16, None, "no room", Slot(17)),
         CheckpointSizes(71, 72, 73, 74),

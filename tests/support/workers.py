@@ -124,7 +124,7 @@ class Actors:
                 for side in (0, 1)
                 if pair[side] == number
             }
-            worker = Worker(self._work, number, self._effects[number])
+            worker = Worker(self._work, number, 1000 + number, self._effects[number])
             self.workers.append(worker)
             self._wires.append([controls[number], *(w for p, w in peers.items() if number in p)])
             self.running.append(asyncio.ensure_future(worker.run(controls[number].end(1), ends)))

@@ -93,6 +93,7 @@ EXPERIMENT = Experiment(
         Figure("records_per_s", "throughput", "records/s", "higher"),
         Figure("cpu_us_per_record", "CPU per record", "us"),
         Figure("commits", "commits in the measured time", "", "neither"),
+        Figure("checkpoint_p50_ms", "checkpoint, median", "ms"),
         Figure("durable_mb", "durable bytes at the end", "MB"),
         Figure("peak_mb", "peak memory", "MB"),
         Figure("cores_used", "cores used", "", "neither"),

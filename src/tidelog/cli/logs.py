@@ -1,7 +1,7 @@
 """Log records of a command: what is shown of them, and how.
 
 Invariants: records go to standard error, one line each in JSON, so standard output holds results
-only; no secret is in them, whichever library logged it.
+only; no secret is in them, whichever library logged it; those of a job's worker name it.
 """
 
 import logging
@@ -14,6 +14,7 @@ import click
 from tidelog.credentials import masked
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TEXT_OF_WORKER = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
 
 
 class _StandardError(logging.Handler):
@@ -26,8 +27,27 @@ class _StandardError(logging.Handler):
             self.handleError(record)
 
 
+def _worker(record: logging.LogRecord) -> int | None:
+    """The number of the worker that logged it; None for a process that is none."""
+    kind, _, number = (record.processName or "").partition(" ")
+    return int(number) if kind == "worker" and number.isdecimal() else None
+
+
+class _TextFormatter(logging.Formatter):
+    """One line per record, and a traceback where there is one."""
+
+    def __init__(self) -> None:
+        super().__init__(_TEXT)
+        self._of_worker = logging.Formatter(_TEXT_OF_WORKER)
+
+    def format(self, record: logging.LogRecord) -> str:
+        if _worker(record) is not None:
+            return self._of_worker.format(record)
+        return super().format(record)
+
+
 class _JsonFormatter(logging.Formatter):
-    """One JSON document per record: time, level, logger, event, message and fields."""
+    """One JSON document per record: time, level, logger, worker, event, message and fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         import msgspec  # noqa: PLC0415  # takes as long as click, and most logs are text
@@ -36,6 +56,7 @@ class _JsonFormatter(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "logger": record.name,
+            "worker": _worker(record),
             "event": getattr(record, "event", None),
             "message": record.getMessage(),
             "fields": record.args if isinstance(record.args, Mapping) else {},
@@ -48,7 +69,7 @@ class _JsonFormatter(logging.Formatter):
 def show_logs(context: click.Context, level: str, form: str) -> None:
     """Show tidelog's records from `level` on, and warnings of others, until the command ends."""
     handler = _StandardError()
-    handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(_TEXT))
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
     root, ours = logging.getLogger(), logging.getLogger("tidelog")
     before = ours.level
     root.addHandler(handler)

@@ -87,6 +87,8 @@ class LivePart(msgspec.Struct, frozen=True):
     now: list[dict[str, Any]]
     """By operator, `Rates` between the last two looks, and as `tasks` the subtasks of its status
     with theirs."""
+    workers: list[dict[str, Any]]
+    """The workers of its status, with theirs."""
     series: dict[str, list[Any]]
     """By name of a chart a value per sample, and the samples' moments as `at_ms`."""
     operators: list[dict[str, Any]]
@@ -131,6 +133,7 @@ def live_part(done: Done, looks: Sequence[Sample], samples: Sequence[Sample]) ->
     """What the page shows of a job: its last answer, the last two looks and those before."""
     now = looks[-1]
     before = looks[-2] if len(looks) > 1 else now
+    workers = parts(before.status, "workers"), parts(now.status, "workers")
     by_name = [sample.operators for sample in samples]
     names = dict.fromkeys(name for operators in by_name for name in operators)
     return LivePart(
@@ -138,6 +141,7 @@ def live_part(done: Done, looks: Sequence[Sample], samples: Sequence[Sample]) ->
         now.at_ms,
         done.status,
         _now(before, now),
+        _with_rates("worker", *workers, _elapsed(before, now)),
         {"at_ms": [sample.at_ms for sample in samples]}
         | {
             name: [_charted(sample, *path) for sample in samples] for name, path in _CHARTED.items()
@@ -160,13 +164,17 @@ def _now(before: Sample, now: Sample) -> list[dict[str, Any]]:
         rates = _rates(last, operator, elapsed)
         # Where a counter went back, the subtasks have no shares either.
         same = elapsed if rates != Rates() else None
-        by_subtask = {each.get("subtask"): each for each in parts(last, "tasks")}
-        tasks = [
-            {**each, **_plain(_rates(by_subtask.get(each.get("subtask"), {}), each, same))}
-            for each in parts(operator, "tasks")
-        ]
+        tasks = _with_rates("subtask", parts(last, "tasks"), parts(operator, "tasks"), same)
         found.append({"id": name, **_plain(rates), "tasks": tasks})
     return found
+
+
+def _with_rates(
+    label: str, before: Sequence[Json], now: Sequence[Json], elapsed: float | None
+) -> list[dict[str, Any]]:
+    """Parts of a status with their `Rates` since another look, which had them by the same label."""
+    old = {each.get(label): each for each in before}
+    return [{**each, **_plain(_rates(old.get(each.get(label), {}), each, elapsed))} for each in now]
 
 
 def _operator(

@@ -83,6 +83,10 @@ def test_the_status_of_a_job_in_workers_is_that_of_all_of_them() -> None:
     for mine, theirs in zip(one.operators, three.operators, strict=True):
         assert [t.subtask for t in theirs.tasks] == [0, 1, 2] and theirs.parallelism == 3
         assert (mine.records_in, mine.watermark_ms) == (theirs.records_in, theirs.watermark_ms)
+    assert one.workers == () and [w.worker for w in three.workers] == [0, 1, 2]
+    assert len({w.process for w in three.workers}) == 3
+    assert sum(w.records_in for w in three.workers) == three.records_read
+    assert sum(w.subtasks for w in three.workers) == sum(o.parallelism for o in three.operators)
     assert one.state.updates == three.state.updates
     assert three.memory.budget_bytes == one.memory.budget_bytes
 

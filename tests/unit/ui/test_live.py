@@ -48,6 +48,21 @@ def test_rates_are_those_between_two_looks_over_all_subtasks() -> None:
     }
 
 
+def test_workers_have_rates_between_two_looks() -> None:
+    def look(at_s: float, *records: int) -> Sample:
+        workers = [
+            {"worker": at, "records_in": n, "busy_s": n / 100} for at, n in enumerate(records)
+        ]
+        return sample(at_s, operator(), workers=workers)
+
+    shown = part(look(10, 100, 100), look(12, 150, 300)).workers
+    assert [(each["worker"], each["records_per_s"], each["busy"]) for each in shown] == [
+        (0, 25.0, 0.25),
+        (1, 100.0, 1.0),
+    ]
+    assert part(look(10)).workers == []
+
+
 def test_now_is_what_became_of_the_last_look_by_subtask() -> None:
     def look(at_s: float, *busy_s: float) -> Sample:
         tasks = [

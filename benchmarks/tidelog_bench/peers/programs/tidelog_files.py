@@ -77,6 +77,11 @@ class _Running:
         report = self._newest()
         return int(report["checkpoints"]["completed"]) if report else 0
 
+    def durations(self) -> dict[str, float]:
+        """The median duration of the newest checkpoints, in ms, where some have completed."""
+        p50_s = self._newest()["checkpoints"]["p50_s"]
+        return {} if p50_s is None else {"checkpoint_p50_ms": round(p50_s * 1e3, 1)}
+
     def _first(self) -> float:
         source = next(each for each in self._newest()["operators"] if each["source"])
         return next(float(t["busy_s"]) for t in source["tasks"] if t["subtask"] == 0)
@@ -96,7 +101,7 @@ def run(task: Task) -> Outcome:
     feed.fill()
     with _running(task, feed.input) as job:
         start, end, commits = asyncio.run(measured(job, feed, task))
-        found = figures(start, end, commits, task.durable)
+        found = figures(start, end, commits, task.durable) | job.durations()
     counts = asyncio.run(_restored(feed.input, task))
     check(task.variant, counts, words, feed.position)
     return Outcome(found, NOTES)

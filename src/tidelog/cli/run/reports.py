@@ -199,6 +199,13 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     )
     memory = status.memory
     yield "memory", f"{size(memory.used_bytes)} of {size(memory.budget_bytes)}"
+    if workers := status.workers:
+        records, used = [w.records_in for w in workers], [w.memory_bytes for w in workers]
+        yield (
+            "workers",
+            f"{len(workers)}, each with {min(records):,} to {max(records):,} records, "
+            f"{size(min(used))} to {size(max(used))}",
+        )
     if status.late_records:
         yield "late", f"{status.late_records:,} records dropped or sent to a side output"
     for name, text in (

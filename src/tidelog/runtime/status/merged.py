@@ -25,11 +25,18 @@ def merged(own: JobStatus, workers: Sequence[JobStatus]) -> JobStatus:
     # The budget is the job's: the workers have parts of it.
     figures["memory"] = replace(figures["memory"], budget_bytes=own.memory.budget_bytes)
     restored = _one([each.restore for each in workers])
+    seen = [(worker, each.at_s) for each in workers for worker in each.workers]
     ids = dict.fromkeys(operator.id for each in workers for operator in each.operators)
     operators = (
         _operator([o for each in workers for o in each.operators if o.id == id]) for id in ids
     )
-    return replace(own, operators=tuple(operators), restore=restored or own.restore, **figures)
+    return replace(
+        own,
+        operators=tuple(operators),
+        workers=tuple(replace(w, silent_s=own.at_s - at) for w, at in seen),
+        restore=restored or own.restore,
+        **figures,
+    )
 
 
 def _operator(shares: Sequence[OperatorStatus]) -> OperatorStatus:

@@ -18,7 +18,7 @@ from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases,
 from tidelog.runtime.status.distribution import distribution, percentile
 from tidelog.runtime.status.merged import merged
 from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
-from tidelog.runtime.status.status import JobStatus, MemoryStatus, Phase
+from tidelog.runtime.status.status import JobStatus, MemoryStatus, Phase, WorkerStatus
 from tidelog.runtime.status.storage import (
     LocalCopiesStatus,
     MaterializationsStatus,
@@ -65,7 +65,9 @@ def status_of(runner: JobRunner) -> JobStatus:
     return merged(status, subtasks.elsewhere if subtasks is not None else ())
 
 
-def status_of_worker(subtasks: LocalSubtasks, *, running: bool) -> JobStatus:
+def status_of_worker(
+    subtasks: LocalSubtasks, worker: int, process: int, *, running: bool
+) -> JobStatus:
     """What a worker does for its job."""
     states, start = subtasks.states, subtasks.states.start
     status = JobStatus(
@@ -75,7 +77,16 @@ def status_of_worker(subtasks: LocalSubtasks, *, running: bool) -> JobStatus:
         memory=MemoryStatus(start.config.memory),
         store=_store(start.store.request_metrics),
     )
-    return _of_process(status, states, subtasks.tasks, running)
+    status = _of_process(status, states, subtasks.tasks, running)
+    own = WorkerStatus(
+        worker,
+        process,
+        subtasks=len(subtasks.tasks),
+        records_in=status.records_read,
+        busy_s=sum(operator.busy_s for operator in status.operators),
+        memory_bytes=status.memory.used_bytes,
+    )
+    return replace(status, workers=(own,))
 
 
 def _of_process(

@@ -76,6 +76,44 @@ class MemoryStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerStatus:
+    """One process of a job with workers."""
+
+    worker: int
+    """Number of the worker, from 0: it has the subtasks whose index leaves it as remainder."""
+    process: int
+    """The process identifier."""
+    subtasks: int = gauge(
+        "worker_subtasks",
+        "Subtasks that the worker runs.",
+        watch="0: more workers than the job has subtasks.",
+    )
+    records_in: int = counter(
+        "worker_records_in",
+        "Records that the sources in the worker read.",
+        watch="A worker far below the others has fewer splits, or slower ones.",
+    )
+    busy_s: float = counter(
+        "worker_busy_seconds",
+        "Time the worker's subtasks spent handling records, timers and barriers.",
+        watch="A rate near 1 is all that one process can do; one worker far above the others has "
+        "a hot key.",
+        default=0.0,
+    )
+    memory_bytes: int = gauge(
+        "worker_memory_used_bytes",
+        "Memory in use of the worker's part of the budget.",
+        watch="Near the budget divided by the number of workers: its keys are more, or larger.",
+    )
+    silent_s: float = gauge(
+        "worker_silent_seconds",
+        "Time since the worker last reported; it does so every second.",
+        watch="Growing: it hangs, or one call takes long. At `worker_timeout` it counts as lost.",
+        default=0.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job at one moment."""
 
@@ -96,6 +134,8 @@ class JobStatus:
         default=None,
     )
     operators: tuple[OperatorStatus, ...] = parts("operator", "id")
+    workers: tuple[WorkerStatus, ...] = parts("worker", "worker")
+    """The processes of a job with workers; none of a job in one process."""
     checkpoints: CheckpointsStatus = field(default_factory=CheckpointsStatus)
     uploads: UploadsStatus = field(default_factory=UploadsStatus)
     materializations: MaterializationsStatus = field(default_factory=MaterializationsStatus)

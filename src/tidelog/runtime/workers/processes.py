@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from multiprocessing import current_process
 from typing import Final, NoReturn
 
 from tidelog.effects import Effects, Offload
@@ -139,9 +140,10 @@ def _fork_all(parent: socket.socket, work: Work) -> list[int]:
 
 def _live(work: Work, number: int, control: socket.socket, peers: Ends) -> NoReturn:
     code = 1
+    current_process().name = f"worker {number}"  # `processName` of its log records
     try:
         effects = Effects()
-        worker = Worker(work, number, effects)
+        worker = Worker(work, number, os.getpid(), effects)
         connects = {other: partial(SocketLink.open, end) for other, end in peers.items()}
         asyncio.run(worker.run(partial(SocketLink.open, control), connects))
         code = 0

@@ -64,8 +64,9 @@ class Closed(Exception):
 class Worker:
     """One worker; it is the checkpoint listener of its tasks."""
 
-    def __init__(self, work: Work, number: int, effects: Effects) -> None:
+    def __init__(self, work: Work, number: int, process: int, effects: Effects) -> None:
         self._work = work
+        self._process = process
         self._share = Share(number, work.config.workers)
         self._config = work.config.of_worker()
         self._effects = effects
@@ -208,7 +209,9 @@ class Worker:
 
     def _status(self) -> JobStatus:
         assert self.subtasks is not None
-        return status_of_worker(self.subtasks, running=self._running)
+        return status_of_worker(
+            self.subtasks, self._share.worker, self._process, running=self._running
+        )
 
     async def _objects(self) -> m.Objects:
         assert self.subtasks is not None

@@ -29,6 +29,7 @@ const operatorSection = doc => {
           ["Watermark", one => watermark(one.watermark_ms)],
           ["Longest call", one => seconds(one.longest_call_s), "number"],
         ], operators, "Operators now")),
+      workers(doc.live.workers || []),
       some("records_per_s") ? card("Records", "Received a second.", chart({ key: "records", label: "Records received a second", unit: "rate", x: at, series: several("records_per_s") })) : null,
       some("backpressured") ? card("Back-pressure", "Share of the time, averaged over the subtasks.", chart({ key: "pressure", label: "Back-pressure", unit: "share", least: 0.1, x: at, series: several("backpressured") })) : null,
       some("behind_s") ? card("Event time", "How far watermarks lag the clock.", behind(doc, at)) : card("Event time", null, empty("No operator has a watermark: the job does not use event time, or has seen no record.")),
@@ -58,6 +59,19 @@ const subtaskWork = now => {
     ], rows, "Subtasks now"),
   ];
 };
+
+/** A card, of a job with workers alone. */
+const workers = all => !all.length ? null : h("div", { class: "card whole" }, h("h3", {}, "Workers"),
+  h("p", { class: "small" }, "The processes that share the subtasks. One at 100 % while the others wait is all that its process can do."),
+  table([
+    ["Worker", one => one.worker, "number"],
+    ["Process", one => one.process, "number"],
+    ["Subtasks", one => count(one.subtasks), "number"],
+    ["Records read/s", one => rate(one.records_per_s), "number"],
+    ["Busy", one => share(one.busy), "number"],
+    ["Memory", one => bytes(one.memory_bytes), "number"],
+    ["Last report", one => seconds(one.silent_s), "number"],
+  ], all, "Workers now"));
 
 const behind = (doc, at) => chart({ key: "behind", label: "Watermarks behind the clock", unit: "seconds", x: at,
   series: doc.live.operators.map((one, index) => ({ name: one.id, ...look(index), values: one.behind_s.map(value => (known(value) ? Math.max(0, value) : null)) })).filter(one => one.values.some(known)) });
