@@ -50,11 +50,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_job_is_found_by_its_examples_name_or_in_a_module_here(here: Path) -> None:
+def test_a_job_is_found_by_its_examples_name_or_in_a_module_here_or_in_a_file(here: Path) -> None:
     words = JobArguments(input="words.txt")
     for attribute, name in (("job", "plain"), ("build", "built"), ("build_with", "words.txt")):
         found = load_job(f"my_job_module:{attribute}", words)
         assert isinstance(found, Job) and found.name == name
+    file = here / "jobs" / "in_a_file.py"
+    file.parent.mkdir()
+    file.write_text(MODULE)
+    for path in ("jobs/in_a_file.py", file):
+        assert load_job(f"{path}:build_with", words).name == "words.txt"
     for example in ("wordcount", "sessions"):
         assert load_job(example, JobArguments(input=str(here))).name == example
 
@@ -66,6 +71,7 @@ def test_a_job_is_found_by_its_examples_name_or_in_a_module_here(here: Path) -> 
         (":job", "module:attribute"),
         ("my_job_module:", "module:attribute"),
         ("nowhere:job", "no module 'nowhere'"),
+        ("nowhere.py:job", "no module 'nowhere'"),
         ("my_job_module.sub:job", "no module 'my_job_module.sub'"),
         ("my_job_module:missing", "no 'missing' in it"),
         ("my_job_module:number", "found int"),

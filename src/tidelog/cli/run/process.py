@@ -182,7 +182,7 @@ def _reporter(options: RunOptions) -> Reporter:
 
 
 def load_job(name: str, arguments: JobArguments) -> Job:
-    """The job of an example's name or `module:attribute`.
+    """The job of an example's name, `module:attribute` or `file.py:attribute`.
 
     The attribute is a Job, or a function that returns one and may take the arguments. Raises
     ConfigError when it is neither, UserFunctionError when importing or building it fails.
@@ -192,7 +192,7 @@ def load_job(name: str, arguments: JobArguments) -> Job:
     if not module_name or not attribute:
         raise ConfigError(
             f"job {name!r}",
-            expected=f"{', '.join(EXAMPLES)} or module:attribute",
+            expected=f"{', '.join(EXAMPLES)}, module:attribute or file.py:attribute",
             action="name one of these",
         )
     found = _imported(path, module_name, attribute)
@@ -219,7 +219,9 @@ class _importing(user_code):
 
 def _imported(path: str, module_name: str, attribute: str) -> Any:
     # As `python -m` does: an installed script alone would not find the user's modules.
-    here = str(Path.cwd())
+    here, file = str(Path.cwd()), Path(module_name)
+    if file.suffix == ".py":  # as `python FILE` does
+        here, module_name = str(file.resolve().parent), file.stem
     if here not in sys.path:
         sys.path.insert(0, here)
     with _importing(f"module {module_name}"):
@@ -237,7 +239,7 @@ def _imported(path: str, module_name: str, attribute: str) -> Any:
 def _nowhere(path: str, found: str) -> ConfigError:
     return ConfigError(
         f"job {path}",
-        expected="a module here or on PYTHONPATH, with this attribute",
+        expected="a file, or a module here or on PYTHONPATH, with this attribute",
         found=found,
         action="correct the name, or run from the directory that holds the module",
     )

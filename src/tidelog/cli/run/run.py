@@ -39,9 +39,9 @@ def command(
 ) -> None:
     """Run JOB until its input ends.
 
-    JOB is wordcount, sessions, outages, or module:attribute: the attribute is a Job or a function
-    that returns one and may take a JobArguments. The same command started again resumes from the
-    last checkpoint in the store.
+    JOB is wordcount, sessions, outages, module:attribute or file.py:attribute: the attribute is a
+    Job or a function that returns one and may take a JobArguments. The same command started again
+    resumes from the last checkpoint in the store.
     """
     # The rest imports what runs jobs, which neither `--help` nor a wrong option needs.
     from tidelog.cli.run.process import run_in_process  # noqa: PLC0415
