@@ -2,8 +2,8 @@
 
 python := ".venv/bin/python"
 
-# Simulated runs of `just deep`; `just seeds=20 deep` does fewer.
-seeds := "100000"
+# Simulated runs of `just deep`; `just seeds=100000 deep` does more.
+seeds := "20000"
 
 _default:
     @just --list
@@ -32,7 +32,7 @@ test *args:
 simulate *args:
     {{ python }} -m tests.simulator {{ args }}
 
-# What takes hours: seeds, all tests in depth, older Sparks, kills, s3a; goes on where it stopped; `--again`, or parts.
+# What takes longer than CI may: seeds, all tests in depth, older Sparks, kills, s3a; goes on where it stopped; `--again`, or parts.
 deep *parts:
     {{ python }} tests/deep.py --seeds {{ seeds }} {{ parts }}
 

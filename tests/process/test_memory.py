@@ -12,7 +12,7 @@ from tests.process.memory_job import BODY, ROWS
 from tests.support.depth import more_in_depth, only_in_depth
 
 BUDGET = 64 << 20
-MINUTES = 60
+MINUTES = 15
 """How long the soak runs."""
 
 
@@ -33,9 +33,8 @@ def test_resident_memory_grows_by_no_more_than_twice_the_budget(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-@pytest.mark.timeout(4_500)
 @only_in_depth("tests/unit/state/test_states.py has that deleted rows leave memory")
-def test_a_job_whose_windows_close_for_an_hour_takes_no_more_memory_than_at_first(
+def test_a_job_whose_windows_close_for_a_quarter_of_an_hour_takes_no_more_memory_than_at_first(
     tmp_path: Path,
 ) -> None:
     options = ("--memory", "64MiB", "--materialize-interval", "20s", "--quiet")
