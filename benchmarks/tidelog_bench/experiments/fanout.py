@@ -44,7 +44,7 @@ _TIMES: Final[dict[Size, dict[str, float]]] = {
         "checkpoints": 5,
         "seconds": 6.0,
         # Objects are counted: with 30 ms the tables of 200 subtasks take half a minute.
-        "latency_ms": 5.0,
+        "latency_ms": 2.0,
     },
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 60, "seconds": 90.0},
 }

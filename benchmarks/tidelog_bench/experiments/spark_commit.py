@@ -69,11 +69,10 @@ def cells(size: Size) -> Sequence[Cell]:
             # A window is an aggregation with more rows, and latency 0 is no store that is used.
             _cell("aggregation", 64, best, warm=12, batches=8),
             _cell("aggregation", 200, best, warm=8, batches=3),
-            _cell("join", 64, best, warm=8, batches=3),
-            _cell("transform", 8, best, warm=15, batches=10),
-            _cell("long_keys", 2, best, warm=10, batches=6),
-            # One maintenance is in the middle of what is counted: as often as on average.
-            _bill("aggregation", 10, 60, 250, best),
+            _cell("join", 64, best, warm=7, batches=3),
+            _cell("long_keys", 2, best, warm=8, batches=5),
+            # After the first snapshots, with one maintenance in it: as often as on average.
+            _bill("aggregation", 70, 60, 250, best),
         ]
     return [
         *(
