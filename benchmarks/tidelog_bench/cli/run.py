@@ -217,12 +217,11 @@ def run(
             with _interruptions() as interrupted:
                 session.run(todo, interrupted)
         except KeyboardInterrupt:
+            _conclude(output, session)
             go_on = f"tidelog bench run --resume {asked.session}"
             click.echo(f"Interrupted. Go on with: {go_on}", err=True)
             raise
-        finally:
-            # An interrupted session tells what it has.
-            _conclude(output, session)
+    _conclude(output, session)
     return EXIT_PROBLEM if session.failures else EXIT_OK
 
 

@@ -11,7 +11,7 @@ _PROGRAMS = {"tidelog": "tidelog_events", "bytewax": "bytewax_events", "pyflink"
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """Quick: 20,000 rows; standard and full: 500,000."""
+    """Quick: 20,000 rows; standard and full: 250,000."""
     quick = size is Size.QUICK
     common = {
         "rows": 20_000 if quick else 250_000,

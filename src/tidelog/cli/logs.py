@@ -14,7 +14,7 @@ import click
 from tidelog.credentials import masked
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-_TEXT_OF_WORKER = "%(asctime)s %(levelname)s %(processName)s %(name)s: %(message)s"
+_OF_WORKER = logging.Formatter(_TEXT.replace("%(name)s", "%(processName)s %(name)s"))
 
 
 class _StandardError(logging.Handler):
@@ -36,14 +36,8 @@ def _worker(record: logging.LogRecord) -> int | None:
 class _TextFormatter(logging.Formatter):
     """One line per record, and a traceback where there is one."""
 
-    def __init__(self) -> None:
-        super().__init__(_TEXT)
-        self._of_worker = logging.Formatter(_TEXT_OF_WORKER)
-
     def format(self, record: logging.LogRecord) -> str:
-        if _worker(record) is not None:
-            return self._of_worker.format(record)
-        return super().format(record)
+        return super().format(record) if _worker(record) is None else _OF_WORKER.format(record)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -69,7 +63,7 @@ class _JsonFormatter(logging.Formatter):
 def show_logs(context: click.Context, level: str, form: str) -> None:
     """Show tidelog's records from `level` on, and warnings of others, until the command ends."""
     handler = _StandardError()
-    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter())
+    handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(_TEXT))
     root, ours = logging.getLogger(), logging.getLogger("tidelog")
     before = ours.level
     root.addHandler(handler)
