@@ -39,13 +39,16 @@ class Cell:
     The settings hold every knob of a run, sizes and durations too: two cells with equal settings
     are repetitions of each other, in any session. `expected_s` is a guess at the wall time of one
     trial, and `first_s` at what the first one of a variant takes besides, for the time left; both
-    are corrected by what trials took.
+    are corrected by what trials took. `alternating` is false where requests are counted, which
+    other work on the machine does not change and a pause does: a variant has all its trials in
+    turn.
     """
 
     settings: Mapping[str, Setting]
     variants: tuple[str, ...]
     expected_s: float
     first_s: float = 0.0
+    alternating: bool = True
 
     @property
     def key(self) -> str:

@@ -20,6 +20,7 @@ from tests.spark.support.short_runs import (
     STORES,
     left_by,
     session,
+    snapshots_in,
 )
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.support.depth import only_in_depth
@@ -81,6 +82,26 @@ def test_such_runs_in_processes_of_their_own_have_snapshots_and_keep_few_files(
         run(tmp_path, ours, stock, runs=[number])
 
     assert_bounded(one_spark, ours, stock)
+
+
+def test_a_run_that_goes_on_removes_the_snapshots_that_nothing_needs(
+    one_spark: "SparkSession", tmp_path: Path
+) -> None:
+    ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
+    more = {
+        "spark.sql.streaming.stateStore.maintenanceInterval": "100ms",
+        "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
+    }
+
+    run(tmp_path, ours, stock, runs=[0], per_run=len(BATCHES), more=more)
+
+    for place in (ours, stock):
+        for versions in snapshots_in(place):
+            assert versions[0] > len(BATCHES) // 2, versions
+            assert len(versions) < 6, versions
+    assert state_of(session(one_spark, stock=False), ours) == state_of(
+        session(one_spark, stock=True), stock
+    )
 
 
 @only_in_depth("nothing of the plug-in decides it")

@@ -41,8 +41,8 @@ _TIMES: Final[dict[Size, dict[str, float]]] = {
     Size.STANDARD: {
         "checkpoint_s": 1.0,
         "materialize_s": 180.0,
-        "checkpoints": 5,
-        "seconds": 6.0,
+        "checkpoints": 4,
+        "seconds": 5.0,
         # Objects are counted: with 30 ms the tables of 200 subtasks take half a minute.
         "latency_ms": 2.0,
     },

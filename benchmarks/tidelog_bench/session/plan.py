@@ -1,9 +1,10 @@
 """What a session does: the trials that a user asks for or that an interrupted session lacks, in
 which order, how long they take, and how long they may take.
 
-Invariants: the variants of a pair run one after the other, every other pair in reverse order; a
-pair counts as done only when all its variants are, so no ratio is formed across an interruption; a
-session goes on only where it began: the same code of its experiments, the same processor.
+Invariants: the variants of a pair run one after the other, every other pair in reverse order,
+unless the cell's need not alternate; a pair counts as done only when all its variants are, so no
+ratio is formed across an interruption; a session goes on only where it began: the same code of its
+experiments, the same processor.
 """
 
 import statistics
@@ -199,10 +200,14 @@ def steps(
     for cell in of:
         variants = tuple(variant for variant in cell.variants if variant not in without)
         runnable = replace(cell, variants=variants)
-        for pair in range(pairs):
-            order = variants if pair % 2 == 0 else variants[::-1]
-            for position, variant in enumerate(order):
-                yield Step(experiment, runnable, variant, pair, position)
+        order = [
+            Step(experiment, runnable, variant, pair, position)
+            for pair in range(pairs)
+            for position, variant in enumerate(variants if pair % 2 == 0 else variants[::-1])
+        ]
+        if not cell.alternating:
+            order.sort(key=lambda step: variants.index(step.variant))
+        yield from order
 
 
 def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]:

@@ -73,16 +73,20 @@ def _run_once(spark: "SparkSession", place: Place) -> None:
     writer.foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
 
 
-def _left(place: Place) -> Left:
+def snapshots_in(place: Place) -> list[list[int]]:
+    """The versions of the snapshots of each store."""
     directories = [place.checkpoint / "state" / "0" / str(store) for store in range(STORES)]
-    versions = [[int(f.name.split("_")[0]) for f in one.glob("*.zip")] for one in directories]
+    return [sorted(int(f.name.split("_")[0]) for f in one.glob("*.zip")) for one in directories]
+
+
+def _left(place: Place) -> Left:
     # Hadoop's checksum files and the files of the input are not counted.
     kept = [file for name in ("state", "commits", "offsets", "_tidelog") for file in
             (place.checkpoint / name).rglob("*")]  # fmt: skip
     return Left(
         newest=place.committed()[-1] + 1,
         oldest_commit=place.committed()[0],
-        uploaded=[max(one, default=0) for one in versions],
+        uploaded=[max(one, default=0) for one in snapshots_in(place)],
         files=sum(file.is_file() and not file.name.endswith(".crc") for file in kept),
     )
 

@@ -16,8 +16,10 @@ from click.testing import Result
 from tests.support import bench_toy
 from tests.support.cli import tidelog
 from tidelog_bench import experiments as registry
+from tidelog_bench.experiment import Cell
 from tidelog_bench.session import session
 from tidelog_bench.session.children import ChildError
+from tidelog_bench.session.plan import steps
 from tidelog_bench.session.records import (
     TrialRecord,
     read,
@@ -106,6 +108,12 @@ def test_the_variants_of_a_pair_alternate_and_every_other_pair_is_reversed(tmp_p
         (1, "on", 2),
         (1, "off", 2),
     ]
+
+
+def test_the_variants_of_a_cell_that_does_not_alternate_have_all_their_trials_in_turn() -> None:
+    cell = Cell({"size": 1}, ("on", "off"), 0.1, alternating=False)
+    planned = [(step.variant, step.pair) for step in steps(bench_toy.EXPERIMENTS[0], [cell], [], 2)]
+    assert planned == [("on", 0), ("on", 1), ("off", 0), ("off", 1)]
 
 
 def test_the_trials_of_a_cell_and_variant_share_a_directory(tmp_path: Path, broken: Path) -> None:

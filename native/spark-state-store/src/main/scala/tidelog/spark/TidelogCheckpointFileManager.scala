@@ -20,7 +20,7 @@ import tidelog.spark.format.{ChangelogName, IndexEntry}
 import tidelog.spark.index.{ChangelogInput, IndexReader, IndexReaders, MadeChecksum, SegmentCache}
 import tidelog.spark.layout.{CheckpointRoot, PathKind}
 import tidelog.spark.layout.PathKind.{Changelog, ChangelogChecksum, Commit, Other, Snapshot}
-import tidelog.spark.snapshot.StoreSnapshots
+import tidelog.spark.snapshot.{CleanUpMemory, StoreSnapshots}
 import tidelog.spark.storage.{AtomicFiles, NotedStream}
 
 /** The files of a checkpoint as Spark sees them, with the changelogs of state stores in the log.
@@ -48,7 +48,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       case _: ChangelogChecksum => new Discarded
       case Commit(root, batch) => createCommit(file, at(root), batch, overwrite)
       case Snapshot(version) =>
-        new NotedStream(files.createAtomic(file, overwrite), () => snapshots.stored(version))
+        new NotedStream(files.createAtomic(file, overwrite), () => storedSnapshot(file, version))
       case Other =>
         if (file.getName.endsWith(".changelog")) warnOfFormatOne()
         files.createAtomic(file, overwrite)
@@ -66,8 +66,9 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
     val found = PathKind.storeDirectory(directory) match {
       case Some(store) if filter.accept(new Path(directory, AnyChangelog)) =>
         val virtual = index(at(store.root)).directory(store.directory).map(status(directory, _))
-        val real = listReal(directory, filter, orEmpty = virtual.nonEmpty)
-        real ++ virtual.filter(one => filter.accept(one.getPath))
+        def listing = listReal(directory, AnyFile, orEmpty = virtual.nonEmpty)
+        val real = if (cleaningUp) cleanUp.list(directory)(listing) else listing
+        (real ++ virtual).filter(one => filter.accept(one.getPath))
       case _ => files.manager.list(directory, filter)
     }
     found.foreach(file => noteSnapshot(file.getPath))
@@ -82,6 +83,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
         (!writing || reader.committed(name)) &&
           (files.exists(file) || reader.findAgain(name).isDefined)
     case _: ChangelogChecksum if writing => false
+    case _ if cleaningUp && PathKind.isTableFolder(file) && cleanUp.searched(file) => false
     case _ =>
       if (writing) loading = Option(TaskContext.get())
       val found = files.exists(file)
@@ -89,14 +91,17 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       found
   }
 
-  override def delete(file: Path): Unit = PathKind.of(file) match {
-    case Changelog(root, name) => deleteChangelog(file, at(root), name)
-    case ChangelogChecksum(root, name) if inLog(root, name) => ()
-    case Commit(root, batch) =>
-      if (!DriverSide.current.exists(_.takesDeletion(at(root), batch, files))) {
-        files.manager.delete(file)
-      }
-    case _ => files.manager.delete(file)
+  override def delete(file: Path): Unit = {
+    PathKind.of(file) match {
+      case Changelog(root, name) => deleteChangelog(file, at(root), name)
+      case ChangelogChecksum(root, name) if inLog(root, name) => ()
+      case Commit(root, batch) =>
+        if (!DriverSide.current.exists(_.takesDeletion(at(root), batch, files))) {
+          files.manager.delete(file)
+        }
+      case _ => files.manager.delete(file)
+    }
+    cleanUp.deleted(file)
   }
 
   override def mkdirs(directory: Path): Unit = files.manager.mkdirs(directory)
@@ -177,6 +182,16 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   // Each state store has a manager of its own, from when it is opened until it is closed.
   private val snapshots = new StoreSnapshots
 
+  private val cleanUp = new CleanUpMemory(() => System.nanoTime() / 1000000)
+
+  // Spark cleans up a store that it has open between tasks, in a thread of its own.
+  private def cleaningUp: Boolean = !writing && snapshots.isOpen
+
+  private def storedSnapshot(file: Path, version: Long): Unit = {
+    snapshots.stored(version)
+    cleanUp.stored(file)
+  }
+
   // The task that loads the store; the changelog of its version may be created by another thread.
   @volatile private var loading = Option.empty[TaskContext]
 
@@ -189,7 +204,9 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   // every version of Spark opens them here.
   private def noteSnapshot(file: Path): Unit =
     if (file.getName.endsWith(".zip")) PathKind.of(file) match {
-      case Snapshot(version) => snapshots.stored(version)
+      case Snapshot(version) =>
+        snapshots.stored(version)
+        if (writing) cleanUp.forget()
       case _ => ()
     }
 
@@ -216,6 +233,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       "application again (a retry is safe).")
 
   private val AnyChangelog = "1_0.changelog"
+  private val AnyFile: PathFilter = _ => true
 }
 
 private object TidelogCheckpointFileManager {

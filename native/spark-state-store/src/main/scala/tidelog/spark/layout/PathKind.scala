@@ -47,7 +47,10 @@ object PathKind {
       .filterNot { case (_, relative) => TableFolders.exists(name => relative.endsWith(s"/$name")) }
       .map { case (root, relative) => StoreDirectory(root, relative) }
 
-  // Where Spark puts the files of snapshots, below a store's directory.
+  /** Whether the files of snapshots may lie here, below a store's directory. */
+  def isTableFolder(path: Path): Boolean =
+    TableFolders.contains(path.getName) && storeDirectory(path.getParent).isDefined
+
   private val TableFolders = Seq("SSTs", "logs")
 
   private val SnapshotName = "([0-9]+)_.+\\.zip".r

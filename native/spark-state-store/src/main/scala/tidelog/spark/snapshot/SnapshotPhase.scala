@@ -12,9 +12,15 @@ object SnapshotPhase {
   def due(version: Long, period: Int, operator: Long, partition: Int, store: String): Boolean =
     (version + phase(period, operator, partition, store)) % period == 0
 
-  private def phase(period: Int, operator: Long, partition: Int, store: String): Long =
-    // Neighbouring partitions get neighbouring phases: no batch has two more than another.
-    Math.floorMod(partition + operator * 3 + Math.floorMod(store.hashCode, 1009), period.toLong)
+  private def phase(period: Int, operator: Long, partition: Int, store: String): Long = {
+    // The steps of a number that is coprime to the period reach each version once, so no batch has
+    // two snapshots more than another; long ones spread a few stores over the whole period.
+    val step = if (period % Step == 0) 1 else Step
+    val number = partition + operator * 3 + Math.floorMod(store.hashCode, 1009)
+    Math.floorMod(number * step, period.toLong)
+  }
+
+  private val Step = 101L
 
   /** The version the store shall believe it has snapshotted last, so that Spark's own rule
     * (`version - last >= period`) says what `due` says.

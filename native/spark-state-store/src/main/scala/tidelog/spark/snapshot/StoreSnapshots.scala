@@ -60,6 +60,9 @@ final class StoreSnapshots {
   /** The store, if its version that was begun last shall not wait for Spark's maintenance. */
   def dueAtOnce: Option[RocksDB] = synchronized(store.filter(_ => late && newest == first))
 
+  /** Whether a version was begun: the store writes. */
+  def isOpen: Boolean = synchronized(first > 0)
+
   def close(): Unit = OpenStores.remove(this)
 
   /** Versions since the newest uploaded snapshot. */

@@ -13,6 +13,7 @@ object CoreChecks {
     new ChangelogStreamChecks(checks).run()
     new LiveIndexChecks(checks).run()
     new PhaseChecks(checks).run()
+    new CleanUpChecks(checks).run()
     new PathKindChecks(checks).run()
     new SegmentCacheChecks(checks).run()
     new UploadChecks(checks).run()

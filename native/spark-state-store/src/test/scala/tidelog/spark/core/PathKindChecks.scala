@@ -47,6 +47,10 @@ final class PathKindChecks(checks: Checks) {
         "metadata").foreach(file => equal[PathKind](PathKind.of(new Path(root, file)), Other))
       equal(PathKind.storeDirectory(new Path(root, "state/0")), None)
       equal(PathKind.storeDirectory(new Path(root, "state/0/_metadata/schema")), None)
+      equal(PathKind.isTableFolder(new Path(root, "state/0/12/SSTs")), true)
+      equal(PathKind.isTableFolder(new Path(root, "state/0/12/left/logs")), true)
+      equal(PathKind.isTableFolder(new Path(root, "state/0/12/left")), false)
+      equal(PathKind.isTableFolder(new Path(root, "state/0/_metadata/SSTs")), false)
     }
     checks.check("only the successor of the newest own file is known not to be there") {
       val numbered = new NumberedFiles

@@ -9,7 +9,7 @@ import tidelog.spark.snapshot.{Pace, SnapshotAge, SnapshotPeriod, SnapshotPhase,
 final class PhaseChecks(checks: Checks) {
   def run(): Unit = {
     checks.check("every store snapshots once in every period") {
-      for (period <- Seq(1, 2, 10, 37); partition <- 0 until 50; start <- Seq(1L, 1000L)) {
+      for (period <- Seq(1, 2, 10, 37, 202); partition <- 0 until 50; start <- Seq(1L, 1000L)) {
         val times = (start until start + period).count(due(_, period, partition))
         equal(times, 1)
       }
@@ -18,6 +18,12 @@ final class PhaseChecks(checks: Checks) {
       for (period <- Seq(2, 10, 37); partitions <- Seq(1, 8, 64, 200)) {
         val counts = (1L to period.toLong).map(version => (0 until partitions).count(due(version, period, _)))
         equal(counts.max - counts.min <= 1, true)
+      }
+    }
+    checks.check("the snapshots of a few stores are spread over the period") {
+      for (start <- 1L to 160L) {
+        val some = (start until start + 60).map(version => (0 until 20).count(due(version, 160, _)))
+        equal(some.sum >= 6 && some.sum <= 9, true)
       }
     }
     checks.check("Spark's own rule then says the same") {
@@ -40,12 +46,15 @@ final class PhaseChecks(checks: Checks) {
         if (due(version, period, partition)) equal(due(version, period / 2, partition), true)
       }
     }
-    checks.check("the pace is the smoothed time between neighbouring versions") {
+    checks.check("the pace is the median time between neighbouring versions, so a pause does not count") {
       val steady = (1 to 50).foldLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
       equal(steady.after(10), Some(500.0))
-      val paused = steady.seen(90, 1_000_000)
+      val skipped = steady.seen(90, 1_000_000)
+      equal(skipped.after(10), Some(500.0))
+      val paused = skipped.seen(91, 1_060_000)
       equal(paused.after(10), Some(500.0))
-      equal(paused.seen(91, 1_001_500).after(10), Some(600.0))
+      val slower = (1 to 8).foldLeft(paused)((pace, step) => pace.seen(91L + step, 1_060_000 + step * 2000L))
+      equal(slower.after(10), Some(2000.0))
     }
     checks.check("a pace is not known before enough versions were seen") {
       val paces = (1 to 12).scanLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
