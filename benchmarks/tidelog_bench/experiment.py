@@ -27,6 +27,13 @@ class Size(StrEnum):
     FULL = "full"
 
 
+def pairs_needed(settings: Mapping[str, Setting], pairs: int) -> int:
+    """Of a cell that says `counted` one: it counts requests, which the machine's other work does
+    not change. Of another so many as asked for.
+    """
+    return 1 if settings.get("counted") else pairs
+
+
 def settings_key(settings: Mapping[str, Setting]) -> str:
     """Settings as canonical JSON: equal for equal cells."""
     return json.dumps(dict(settings), sort_keys=True)
@@ -39,16 +46,13 @@ class Cell:
     The settings hold every knob of a run, sizes and durations too: two cells with equal settings
     are repetitions of each other, in any session. `expected_s` is a guess at the wall time of one
     trial, and `first_s` at what the first one of a variant takes besides, for the time left; both
-    are corrected by what trials took. `alternating` is false where requests are counted, which
-    other work on the machine does not change and a pause does: a variant has all its trials in
-    turn.
+    are corrected by what trials took.
     """
 
     settings: Mapping[str, Setting]
     variants: tuple[str, ...]
     expected_s: float
     first_s: float = 0.0
-    alternating: bool = True
 
     @property
     def key(self) -> str:

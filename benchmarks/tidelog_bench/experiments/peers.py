@@ -31,7 +31,7 @@ _SMALL: dict[str, Setting] = {
     "skewed": False,
     "draws": 3_000_000,
     "warm_s": 4.0,
-    "seconds": 4.0,
+    "seconds": 5.0,
     "checkpoint_s": 1.0,
     "batch_words": 524_288,
 }

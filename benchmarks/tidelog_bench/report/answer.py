@@ -20,6 +20,7 @@ from tidelog_bench.experiment import (
     Size,
     common,
     own,
+    pairs_needed,
     settings_key,
 )
 from tidelog_bench.experiments import chosen, experiments
@@ -237,11 +238,12 @@ def _missing(
             pairs.setdefault(trial.pair, set()).add(trial.variant)
         variants = set(cell.variants) - skipped
         whole = sum(found >= variants for found in pairs.values())
-        if variants and whole < source.session.pairs:
+        needed = pairs_needed(cell.settings, source.session.pairs)
+        if variants and whole < needed:
             label = settings_text(own(cell.settings, shared))
             reasons = [cut.reason for cut in cuts if settings_key(cut.settings) == key]
             sentences.append(
-                f"{whole} of {source.session.pairs} pairs"
+                f"{whole} of {needed} pairs"
                 + (f" of {label}" if label else "")
                 + (f"; cut: {reasons[-1]}" if reasons else "")
             )

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import Figure, Ratio, Setting, Size, settings_key
+from tidelog_bench.experiment import Figure, Ratio, Setting, Size, pairs_needed, settings_key
 from tidelog_bench.report.numbers import number, unit_of_name
 from tidelog_bench.report.statistics import ENOUGH, Spread, Verdict, figures, ratios, verdict
 from tidelog_bench.session.records import Record, SessionRecord, TrialRecord, trials
@@ -101,7 +101,8 @@ def find_figure(recorded: Recorded, place: Place, figure: str, of: str) -> Sprea
         for cell in cells.values():
             by_name = ratios(cell, [Ratio(over, under)]) if under else figures(cell)
             spread = by_name.get(of, {}).get(figure)
-            if spread is not None and spread["n"] >= ENOUGH:
+            enough = pairs_needed(cell[0].settings, ENOUGH)
+            if spread is not None and spread["n"] >= enough:
                 return spread
     return None
 

@@ -1,10 +1,9 @@
 """What a session does: the trials that a user asks for or that an interrupted session lacks, in
 which order, how long they take, and how long they may take.
 
-Invariants: the variants of a pair run one after the other, every other pair in reverse order,
-unless the cell's need not alternate; a pair counts as done only when all its variants are, so no
-ratio is formed across an interruption; a session goes on only where it began: the same code of its
-experiments, the same processor.
+Invariants: the variants of a pair run one after the other, every other pair in reverse order; a
+pair counts as done only when all its variants are, so no ratio is formed across an interruption; a
+session goes on only where it began: the same code of its experiments, the same processor.
 """
 
 import statistics
@@ -18,7 +17,14 @@ import msgspec
 
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import Cell, Experiment, Setting, Size, settings_key
+from tidelog_bench.experiment import (
+    Cell,
+    Experiment,
+    Setting,
+    Size,
+    pairs_needed,
+    settings_key,
+)
 from tidelog_bench.experiments import chosen
 from tidelog_bench.session import environment
 from tidelog_bench.session.records import (
@@ -200,14 +206,10 @@ def steps(
     for cell in of:
         variants = tuple(variant for variant in cell.variants if variant not in without)
         runnable = replace(cell, variants=variants)
-        order = [
-            Step(experiment, runnable, variant, pair, position)
-            for pair in range(pairs)
-            for position, variant in enumerate(variants if pair % 2 == 0 else variants[::-1])
-        ]
-        if not cell.alternating:
-            order.sort(key=lambda step: variants.index(step.variant))
-        yield from order
+        for pair in range(pairs_needed(cell.settings, pairs)):
+            order = variants if pair % 2 == 0 else variants[::-1]
+            for position, variant in enumerate(order):
+                yield Step(experiment, runnable, variant, pair, position)
 
 
 def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]:

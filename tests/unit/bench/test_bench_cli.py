@@ -110,10 +110,10 @@ def test_the_variants_of_a_pair_alternate_and_every_other_pair_is_reversed(tmp_p
     ]
 
 
-def test_the_variants_of_a_cell_that_does_not_alternate_have_all_their_trials_in_turn() -> None:
-    cell = Cell({"size": 1}, ("on", "off"), 0.1, alternating=False)
-    planned = [(step.variant, step.pair) for step in steps(bench_toy.EXPERIMENTS[0], [cell], [], 2)]
-    assert planned == [("on", 0), ("on", 1), ("off", 0), ("off", 1)]
+def test_a_cell_that_counts_has_one_pair() -> None:
+    cell = Cell({"size": 1, "counted": True}, ("on", "off"), 0.1)
+    planned = [(step.variant, step.pair) for step in steps(bench_toy.EXPERIMENTS[0], [cell], [], 5)]
+    assert planned == [("on", 0), ("off", 0)]
 
 
 def test_the_trials_of_a_cell_and_variant_share_a_directory(tmp_path: Path, broken: Path) -> None:
