@@ -27,13 +27,6 @@ class Size(StrEnum):
     FULL = "full"
 
 
-def pairs_needed(settings: Mapping[str, Setting], pairs: int) -> int:
-    """Of a cell that says `counted` one: it counts requests, which the machine's other work does
-    not change. Of another so many as asked for.
-    """
-    return 1 if settings.get("counted") else pairs
-
-
 def settings_key(settings: Mapping[str, Setting]) -> str:
     """Settings as canonical JSON: equal for equal cells."""
     return json.dumps(dict(settings), sort_keys=True)

@@ -69,7 +69,7 @@ _CELLS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
         | {"sink_ms": 5.0, "channel_buffers": 4, "timeout_s": 0.3, "checkpoint_s": 0.5}
         | {"warm_s": 1.5, "seconds": 5.0},
     ),
-    Size.STANDARD: (_PRESSED | {"warm_s": 3.0, "seconds": 6.0},),
+    Size.STANDARD: (_PRESSED | {"warm_s": 3.0, "seconds": 8.0},),
     Size.FULL: (
         _PRESSED | {"seconds": 60.0},
         _MANY | {"seconds": 60.0},

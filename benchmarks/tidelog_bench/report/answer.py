@@ -20,7 +20,6 @@ from tidelog_bench.experiment import (
     Size,
     common,
     own,
-    pairs_needed,
     settings_key,
 )
 from tidelog_bench.experiments import chosen, experiments
@@ -36,6 +35,7 @@ from tidelog_bench.session.records import (
     SkipRecord,
     TrialRecord,
     opened,
+    pairs_needed,
     trials,
 )
 from tidelog_bench.session.sources import digest

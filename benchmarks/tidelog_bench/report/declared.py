@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import Figure, Ratio, Setting, Size, pairs_needed, settings_key
+from tidelog_bench.experiment import Figure, Ratio, Setting, Size, settings_key
 from tidelog_bench.report.numbers import number, unit_of_name
 from tidelog_bench.report.statistics import ENOUGH, Spread, Verdict, figures, ratios, verdict
-from tidelog_bench.session.records import Record, SessionRecord, TrialRecord, trials
+from tidelog_bench.session.records import Record, SessionRecord, TrialRecord, pairs_needed, trials
 
 Recorded = Sequence[tuple[SessionRecord, Sequence[Record]]]
 ABSENT = "not measured"

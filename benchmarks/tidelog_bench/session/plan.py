@@ -22,7 +22,6 @@ from tidelog_bench.experiment import (
     Experiment,
     Setting,
     Size,
-    pairs_needed,
     settings_key,
 )
 from tidelog_bench.experiments import chosen
@@ -33,6 +32,7 @@ from tidelog_bench.session.records import (
     SkipRecord,
     TrialRecord,
     opened,
+    pairs_needed,
     trials,
 )
 from tidelog_bench.session.sources import digest

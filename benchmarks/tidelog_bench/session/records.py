@@ -6,7 +6,7 @@ session's name begins with the time it started, so names sort by age.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,13 @@ from tidelog_bench.experiment import Points, Setting, settings_key
 from tidelog_bench.experiments import RENAMED
 
 FORMAT: Final = 1
+
+
+def pairs_needed(settings: Mapping[str, Setting], pairs: int) -> int:
+    """Of a cell that says `counted` one: it counts requests, which the machine's other work does
+    not change. Of another so many as asked for.
+    """
+    return 1 if settings.get("counted") else pairs
 
 
 class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True):
