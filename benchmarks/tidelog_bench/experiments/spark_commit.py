@@ -67,10 +67,10 @@ def cells(size: Size) -> Sequence[Cell]:
     if size is Size.STANDARD:
         return [
             # A window is an aggregation with more rows, and latency 0 is no store that is used.
-            _cell("aggregation", 64, best, warm=10, batches=7),
-            _cell("aggregation", 200, best, warm=5, batches=2),
-            _cell("join", 64, best, warm=5, batches=2),
-            _cell("long_keys", 2, best, warm=6, batches=4),
+            _cell("aggregation", 64, best, warm=12, batches=8),
+            _cell("aggregation", 200, best, warm=10, batches=3),
+            _cell("join", 64, best, warm=10, batches=3),
+            _cell("long_keys", 2, best, warm=8, batches=5),
             # Each store has then had a second snapshot, and an old one was removed: from here on
             # every period of snapshots, about three maintenances, asks for as much.
             _bill("aggregation", 340, 180, 300, best),
