@@ -17,13 +17,7 @@ import msgspec
 
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import (
-    Cell,
-    Experiment,
-    Setting,
-    Size,
-    settings_key,
-)
+from tidelog_bench.experiment import Cell, Experiment, Setting, Size, settings_key
 from tidelog_bench.experiments import chosen
 from tidelog_bench.session import environment
 from tidelog_bench.session.records import (
