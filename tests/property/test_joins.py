@@ -206,6 +206,17 @@ def _run(subject: Subject, model: Model, steps: list[Any]) -> None:
     ],
     1,
 )
+# Of a bucket that becomes whole after a restart, one key was read before.
+@example(
+    (0, 0),
+    "inner",
+    [
+        ("records", 1, [("a", 0), ("b", 0)]),
+        ("restart",),
+        ("records", 0, [("a", 0), ("b", 0), ("a", 0)]),
+    ],
+    3,
+)
 @looking(150, deep=25)
 @given(intervals, st.sampled_from(["inner", "left", "outer"]), steps, st.integers(1, 3))
 def test_interval_joins_are_those_of_two_loops(
@@ -309,7 +320,8 @@ def test_a_record_gets_the_newest_row_that_has_come(steps: list[Any]) -> None:
 def _small_steps(most: int) -> Any:
     modules = ("state.timed_records", "runtime.operators.join", "runtime.operators.enrich")
     stack = mock.patch.multiple
-    return _together([stack(f"tidelog.{module}", STEP=most) for module in modules])
+    loads = stack("tidelog.state.timed_records", LOADED=most * GROUPS, LOAD_AFTER=2)
+    return _together([loads, *[stack(f"tidelog.{module}", STEP=most) for module in modules]])
 
 
 class _together:
