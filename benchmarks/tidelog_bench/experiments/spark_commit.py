@@ -11,7 +11,7 @@ once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tidelog_bench.experiment import (
@@ -67,9 +67,9 @@ def cells(size: Size) -> Sequence[Cell]:
     if size is Size.STANDARD:
         return [
             # A window is an aggregation with more rows, and latency 0 is no store that is used.
-            _cell("aggregation", 64, best, warm=12, batches=8),
-            _cell("aggregation", 200, best, warm=10, batches=3),
-            _cell("join", 64, best, warm=10, batches=3),
+            _cell("aggregation", 64, best, warm=12, batches=6),
+            _cell("aggregation", 200, best, warm=10, batches=2),
+            _cell("join", 64, best, warm=10, batches=2),
             _cell("long_keys", 2, best, warm=8, batches=5),
             # Each store has then had a second snapshot, and an old one was removed: from here on
             # every period of snapshots, about three maintenances, asks for as much.
@@ -135,6 +135,9 @@ def _bill(
         "mb_per_s": 0,
         "warm": warm,
         "batches": batches,
+        # From the second maintenance on there are versions to be deleted: a hundred are kept.
+        "warm_stock": min(warm, 3 * maintenance_batches),
+        "batches_stock": min(batches, 2 * maintenance_batches),
         "trigger_ms": trigger_ms,
         "maintenance_ms": trigger_ms * maintenance_batches,
         "jvm": jvm,
@@ -149,6 +152,9 @@ class _Batches:
     warm: int
     batches: int
     executors: int | None = None
+    warm_stock: int = 0
+    """Of a bill, for Spark's own stores, whose period is a maintenance."""
+    batches_stock: int = 0
 
 
 def measure(trial: Trial) -> Reading:
@@ -159,6 +165,8 @@ def measure(trial: Trial) -> Reading:
     of = trial.read(_Batches)
     running = kept(trial.read(Job, store=trial.variant), trial.kept)
     application, versions = running.application, {"versions": running.application.versions}
+    if of.executors is not None and trial.variant != TIDELOG:
+        of = replace(of, warm=of.warm_stock, batches=of.batches_stock)
     if running.measured is None:
         query = running.stack.enter_context(
             application.query(of.query, trial.kept / of.query, of.warm - 1)

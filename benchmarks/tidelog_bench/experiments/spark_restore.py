@@ -31,7 +31,7 @@ _MAINTENANCE_MS: Final = 500
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """One small cell; one of 64 partitions; or both queries with up to 200 partitions.
+    """One small cell; one of 32 partitions; or both queries with up to 200 partitions.
 
     The last batch 28 writes version 29: the last snapshot is of version 20, and nine changelogs
     are replayed; after batch 18 as many, after version 10. In the small cell, which has the two
@@ -42,7 +42,7 @@ def cells(size: Size) -> Sequence[Cell]:
         return [dataclasses.replace(small, variants=(CHANGELOG_STORE, TIDELOG))]
     if size is Size.STANDARD:
         best = (CHANGELOG_STORE, TIDELOG)
-        return [dataclasses.replace(_cell("aggregation", 64, 18, expected_s=8), variants=best)]
+        return [dataclasses.replace(_cell("aggregation", 32, 18, expected_s=8), variants=best)]
     return [
         _cell(query, partitions, 28, expected_s=20 + partitions)
         for query in ("aggregation", "join")

@@ -25,7 +25,7 @@ _TIMES: Final[dict[Size, dict[str, float]]] = {
         "checkpoint_s": 1.0,
         "materialize_s": 5.0,
         "warm_s": 1.5,
-        "seconds": 6.0,
+        "seconds": 5.0,
         "draws": 2_000_000,
     },
     Size.FULL: {

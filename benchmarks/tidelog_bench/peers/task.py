@@ -3,7 +3,8 @@ whether a system counted right: its counts against those of a plain dict.
 
 Invariants: all programs of a pair get the same words, and the same seconds of warm-up and measure.
 Compared is what a system restored from what it had made durable, never what it still had in memory,
-so a figure stands only where a recovery works.
+so figures stand only where a recovery works; where it takes a second start of a system, once for
+all pairs of a session.
 """
 
 import collections
@@ -36,6 +37,8 @@ class Task:
     seed: int
     directory: str
     """For all that the program writes; its `durable` is what a restart reads."""
+    restarts: bool = True
+    """Whether to check the counts where only a second start of the system can say them."""
 
     @property
     def path(self) -> Path:
@@ -70,7 +73,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures of one run, whose counts were found to be right."""
+    """The figures of one run, whose counts were found to be right where they were asked for."""
 
     figures: Mapping[str, float]
     notes: Mapping[str, Any] = field(default_factory=dict)

@@ -136,6 +136,7 @@ class Application:
         try:
             yield query
         finally:
+            self._counted.Network.end()
             query.stop()
             self._between.forget()
 

@@ -14,9 +14,16 @@ object Network {
   private val numbers = new AtomicLongArray(Kinds.size)
   private val began = System.nanoTime()
   private var freeAt = 0.0
+  @volatile private var delays = true
 
   /** Requests are numbered from 0 again, so that the next run draws the latencies of this one. */
-  def restart(): Unit = Kinds.indices.foreach(numbers.set(_, 0))
+  def restart(): Unit = {
+    Kinds.indices.foreach(numbers.set(_, 0))
+    delays = true
+  }
+
+  /** Until the next start nothing has a delay: what a query does when it ends is not measured. */
+  def end(): Unit = delays = false
 
   /** Milliseconds since this JVM made its first request. */
   def nowMs: Long = (now * 1e3).toLong
@@ -24,14 +31,14 @@ object Network {
   /** Returns when the next request of a kind has had its latency. */
   def await(kind: String, profile: LatencyProfile): Unit = {
     val number = numbers.getAndIncrement(Kinds.indexOf(kind))
-    if (profile.latencyMs > 0) {
+    if (delays && profile.latencyMs > 0) {
       sleep(StoreLatency.ms(profile.latencyMs, profile.seed, kind, number) / 1e3)
     }
   }
 
   /** Returns when the bytes are through; says of each chunk that it is. */
   def transfer(bytes: Long, profile: LatencyProfile, through: Long => Unit): Unit =
-    if (profile.transferSeconds == 0) through(bytes)
+    if (!delays || profile.transferSeconds == 0) through(bytes)
     else {
       var (left, ended) = (bytes, now)
       while (left > 0) {
