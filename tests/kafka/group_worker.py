@@ -1,4 +1,5 @@
-"""One consumer of a group: runs the program that docs/guides/own-loop.md prints.
+"""One consumer of a group: runs the program that docs/guides/own-loop.md prints, after a line that
+says so.
 
 With `--to-the-end` it ends when it has read what the topic has now.
 """
@@ -56,6 +57,7 @@ def main(bootstrap: str, group: str, url: str, topic: str, strategy: str) -> Non
     partitions._INTERVAL_S = 0.2  # type: ignore[misc]
     program: dict[str, Any] = {}
     exec(BLOCKS["own-loop 4"], program)
+    print("begins", flush=True)
     with suppress(KeyboardInterrupt):
         program["count_orders"](kinds[strategy](settings), url, topic)
 

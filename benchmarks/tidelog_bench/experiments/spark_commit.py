@@ -153,8 +153,10 @@ class _Batches:
     batches: int
     executors: int | None = None
     warm_stock: int = 0
-    """Of a bill, for Spark's own stores, whose period is a maintenance."""
+    """Batches of Spark's own stores before those that count, in a cell with executors. These stores
+    upload a snapshot at each maintenance, so they are in steady state sooner than the plug-in."""
     batches_stock: int = 0
+    """Batches of Spark's own stores that count, in a cell with executors."""
 
 
 def measure(trial: Trial) -> Reading:

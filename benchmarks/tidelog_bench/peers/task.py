@@ -38,7 +38,7 @@ class Task:
     directory: str
     """For all that the program writes; its `durable` is what a restart reads."""
     restarts: bool = True
-    """Whether to check the counts where only a second start of the system can say them."""
+    """Whether a system whose counts can only be read by starting it again is checked."""
 
     @property
     def path(self) -> Path:

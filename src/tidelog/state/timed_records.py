@@ -28,10 +28,11 @@ _START_BITS: Final = 48
 STEP: Final = 1024
 """Records that are read, or taken away, without a pause."""
 LOADED: Final = 1 << 13
-"""Records of the next buckets that become whole at once, unless they take more than this memory."""
+"""At most so many records are read when buckets become whole."""
 LOADED_BYTES: Final = 8 << 20
+"""About how much memory, in bytes, these records take at most."""
 LOAD_AFTER: Final = 512
-"""Reads of a key's rows after which they do."""
+"""Buckets become whole after so many reads of the rows of single keys."""
 
 
 @dataclass(slots=True)
@@ -80,11 +81,13 @@ class TimedRecords:
         a flush: what no flush has seen has no row."""
         self._buckets: dict[int, _Bucket] = {}
         self._stored_from = UNKNOWN
+        """No row of an earlier bucket is missing in memory."""
         self._whole_from = max(map(self._rows.end, self._groups()))
         self._reads = 0
         """Reads of a key's rows since buckets became whole."""
         self._loads = True
-        """Not where memory had no room for them, or the next bucket alone is too large."""
+        """Whether buckets may become whole: not once memory was dropped, nor after a bucket that is
+        too large alone."""
         self._held = self._fresh_held = 0
         """Records in memory, and keys of which it is known that there are none; fresh records."""
         self._fresh: dict[int, _Bucket] = {}
@@ -284,7 +287,7 @@ class TimedRecords:
         return bucket >= self._whole_from or bucket < self._stored_from
 
     def _load(self) -> None:
-        """Let the next buckets become whole, of about as many records as are loaded at once."""
+        """Read the rows of the next buckets, which become whole: `LOADED` records at most."""
         groups, found = [*self._groups()], list[Entry]()
         most, most_bytes = max(1, LOADED // len(groups)), LOADED_BYTES // len(groups)
         start, end = self._stored_from, self._whole_from
@@ -308,7 +311,7 @@ class TimedRecords:
                     self._bucket(bucket).marked.add((place, number))
 
     def _forget(self, start: int, end: int) -> None:
-        """Buckets whose rows are known by other means, or deleted, leave memory."""
+        """Drop buckets from `start` to before `end`, which have no record that no row has."""
         for bucket in [bucket for bucket in self._buckets if start <= bucket < end]:
             self._held -= _count(self._buckets.pop(bucket))
 

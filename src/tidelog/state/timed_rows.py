@@ -56,8 +56,8 @@ class TimedRows:
     def first(
         self, group: bytes, start: int, end: int, most: int, most_bytes: int
     ) -> tuple[list[Entry], int]:
-        """The first rows of a key group in buckets from `start` to before `end`, and before which
-        bucket they are all.
+        """The first rows of a key group in buckets from `start` to before `end`, and the end of the
+        buckets that they have whole.
         """
         rows = self.between(group, start, end)
         some = first_of(rows, most, most_bytes)
