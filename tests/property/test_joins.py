@@ -25,7 +25,8 @@ from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import WindowSpan
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN, EventTime
 
-GROUPS: Final = 4
+GROUPS: Final = 2
+"""Fewer than keys, so that some share one."""
 _Record = list[Any]
 """Side, number, key, time: a list, so that whoever gets one may change it."""
 
@@ -206,14 +207,27 @@ def _run(subject: Subject, model: Model, steps: list[Any]) -> None:
     ],
     1,
 )
-# Of a bucket that becomes whole after a restart, one key was read before.
+# Of a key group that is read together after a restart, one key was read before.
 @example(
     (0, 0),
     "inner",
     [
-        ("records", 1, [("a", 0), ("b", 0)]),
+        ("records", 1, [("a", 0), ("b", 0), ("c", 0)]),
         ("restart",),
-        ("records", 0, [("a", 0), ("b", 0), ("a", 0)]),
+        ("records", 0, [("a", 0), ("b", 0), ("c", 0)]),
+    ],
+    2,
+)
+# Into a key group that was read together after a restart comes a key that had no records there.
+@example(
+    (0, 0),
+    "inner",
+    [
+        ("records", 1, [("a", 0)]),
+        ("restart",),
+        ("records", 0, [("a", 0), ("b", 0), ("c", 0)]),
+        ("records", 1, [("b", 0), ("c", 0)]),
+        ("records", 0, [("b", 0), ("c", 0)]),
     ],
     3,
 )
@@ -320,7 +334,7 @@ def test_a_record_gets_the_newest_row_that_has_come(steps: list[Any]) -> None:
 def _small_steps(most: int) -> Any:
     modules = ("state.timed_records", "runtime.operators.join", "runtime.operators.enrich")
     stack = mock.patch.multiple
-    loads = stack("tidelog.state.timed_records", LOADED=most * GROUPS, LOAD_AFTER=2)
+    loads = stack("tidelog.state.timed_records", LOAD_AFTER=4 - most)
     return _together([loads, *[stack(f"tidelog.{module}", STEP=most) for module in modules]])
 
 

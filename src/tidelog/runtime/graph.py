@@ -107,13 +107,14 @@ class Stream:
         self,
         time_of: Callable[[Any], int],
         *,
-        max_delay_ms: int = 0,
-        idle_after_ms: int | None = None,
-        max_ahead_ms: int = 60_000,
+        max_delay_ms: Length = 0,
+        idle_after_ms: Length | None = None,
+        max_ahead_ms: Length = 60_000,
         name: str = "event-time",
     ) -> "Stream":
         """Assign event times (milliseconds since 1970) and make watermarks of them.
 
+        A length of time is milliseconds, a `timedelta` or a text such as `30s` or `1m`.
         Each split of the source has a watermark of its own, `max_delay_ms` below the greatest time
         read there; event time is as far as the least of the splits that are not read to their
         end. A split that gave no records for `idle_after_ms` holds event time back no longer; one
@@ -125,7 +126,7 @@ class Stream:
             EventTimeOptions,
         )
 
-        options = EventTimeOptions(max_delay_ms, idle_after_ms, max_ahead_ms)
+        options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
         return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
 
     def rebalance(self) -> "Stream":

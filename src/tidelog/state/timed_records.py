@@ -3,9 +3,9 @@
 Invariants:
 - a record is a row of its own, `bucket | key | time | number`, that nothing is read for and that is
   put once; the records of a key in a bucket are one range, and those of ended buckets are ranges;
-- buckets from `_whole_from` on are whole, and those before `_stored_from`: all of their records are
-  in memory; of the others those of a key are as soon as somebody has asked for them, unless they
-  are too many, and after many questions the next buckets become whole;
+- buckets from `_whole_from` on are whole: all of their records are in memory; of earlier ones those
+  of a key are as soon as somebody has asked for them, and those of a key group after several such
+  questions, unless they are too many;
 - a record of a whole bucket becomes a row in a flush, so one that comes and goes between two is in
   none; those of other buckets are rows at once, and memory can lose them at any time;
 - no number is given twice to a key, nor in one start.
@@ -27,12 +27,8 @@ from tidelog.state.timed_rows import KIND, MARKS, Entry, Held, TimedRows, entry_
 _START_BITS: Final = 48
 STEP: Final = 1024
 """Records that are read, or taken away, without a pause."""
-LOADED: Final = 1 << 13
-"""At most so many records are read when buckets become whole."""
-LOADED_BYTES: Final = 8 << 20
-"""About how much memory, in bytes, these records take at most."""
-LOAD_AFTER: Final = 512
-"""Buckets become whole after so many reads of the rows of single keys."""
+LOAD_AFTER: Final = 8
+"""A bucket's records of a key group are read together after so many reads of its single keys."""
 
 
 @dataclass(slots=True)
@@ -40,13 +36,16 @@ class _Bucket:
     whole: bool
     records: dict[bytes, list[Held]] = field(default_factory=dict)
     """By key group and encoded key, each list in order."""
-    marked: set[tuple[bytes, int]] = field(default_factory=set)
-    """Places and numbers of marked records of a whole bucket: several keys may have one number, of
-    the subtasks that had them once."""
+    marked: set[int] = field(default_factory=set)
+    """Numbers of marked records of a whole bucket."""
     fresh: dict[int, tuple[bytes, Held]] = field(default_factory=dict)
     """By number, with their places: those of a whole bucket that no flush has made rows yet."""
     flushed: bool = False
     """Whether a flush has made rows of a whole bucket."""
+    reads: dict[bytes, int] = field(default_factory=dict)
+    """By key group, how often the rows of a single key were read."""
+    loaded: set[bytes] = field(default_factory=set)
+    """Key groups of which all records are in memory, of a bucket that is not whole."""
 
     def with_rows(self, entries: list[Entry]) -> list[Entry]:
         """Entries of this bucket, without those that have no rows."""
@@ -80,14 +79,11 @@ class TimedRecords:
         """The number of the next record. Those of a later start are greater, for between the two is
         a flush: what no flush has seen has no row."""
         self._buckets: dict[int, _Bucket] = {}
-        self._stored_from = UNKNOWN
-        """No row of an earlier bucket is missing in memory."""
+        self._scanned_to = UNKNOWN
+        """Earlier buckets have no rows."""
         self._whole_from = max(map(self._rows.end, self._groups()))
-        self._reads = 0
-        """Reads of a key's rows since buckets became whole."""
         self._loads = True
-        """Whether buckets may become whole: not once memory was dropped, nor after a bucket that is
-        too large alone."""
+        """Whether key groups are read together: not where memory had no room for them."""
         self._held = self._fresh_held = 0
         """Records in memory, and keys of which it is known that there are none; fresh records."""
         self._fresh: dict[int, _Bucket] = {}
@@ -148,7 +144,7 @@ class TimedRecords:
                     insort(before, held)
                 else:
                     before.append(held)
-            elif fresh is not None:
+            elif before is None and (fresh is not None or place[:2] in kept.loaded):
                 of_place[place] = [held]
             else:
                 self._held -= 1  # it stays out of memory, or counts instead of what was not there
@@ -171,7 +167,7 @@ class TimedRecords:
         """
         kept = self._buckets.get(bucket)
         if kept is None:
-            if self._is_whole(bucket):
+            if bucket >= self._whole_from:
                 return ()
             kept = self._bucket(bucket)
         held = kept.records.get(place)
@@ -183,8 +179,9 @@ class TimedRecords:
         """Mark records of a place."""
         kept = self._bucket(bucket)
         if kept.whole:
-            held = [each for each in held if (place, each[1]) not in kept.marked]
-            kept.marked.update([(place, number) for _, number, _ in held])
+            held = [each for each in held if each[1] not in kept.marked]
+            kept.marked.update([number for _, number, _ in held])
+        # Else several keys may have one number, of the subtasks that had them once.
         self._put_marks(kept, [(bucket, place, each) for each in held])
 
     def remove(self, bucket: int, place: bytes, held: Sequence[Held]) -> None:
@@ -206,13 +203,13 @@ class TimedRecords:
         """
         while True:
             end = min(last + 1, self._whole_from)
-            if end > self._stored_from:
-                yield from self._expire_held(self._stored_from - 1, wanted=wanted)
+            if end > self._scanned_to:
                 yield from self._expire_stored(end)
-                self._stored_from = end
-                self._forget(UNKNOWN, end)
+                self._scanned_to = end
+                for bucket in [bucket for bucket in self._buckets if bucket < end]:
+                    self._held -= _count(self._buckets.pop(bucket))
             yield from self._expire_held(last, wanted=wanted)
-            if min(last + 1, self._whole_from) <= self._stored_from:
+            if min(last + 1, self._whole_from) <= self._scanned_to:
                 return
 
     def spill(self, most: int) -> None:
@@ -230,7 +227,7 @@ class TimedRecords:
             most -= len(some)
             rows += some
             if kept.marked:
-                self._put_marks(kept, [e for e in some if (e[1], e[2][1]) in kept.marked])
+                self._put_marks(kept, [e for e in some if e[2][1] in kept.marked])
         self._fresh_held -= len(rows)
         self.updates -= len(rows)
         self._rows.put(rows)
@@ -240,11 +237,9 @@ class TimedRecords:
         self.spill(self._fresh_held)
         if self._buckets:
             self._whole_from = max(self._whole_from, max(self._buckets) + 1)
-            self._stored_from = min(self._stored_from, *self._buckets)
             self._loads = False
         for kept in self._buckets.values():
             self._dropped.append(kept.records)
-            kept.whole, kept.records, kept.marked = False, {}, set()
         self._buckets, self._held = {}, 0
 
     def free(self, most: int) -> bool:
@@ -280,48 +275,18 @@ class TimedRecords:
     def _bucket(self, bucket: int) -> _Bucket:
         kept = self._buckets.get(bucket)
         if kept is None:
-            kept = self._buckets[bucket] = _Bucket(whole=self._is_whole(bucket))
+            kept = self._buckets[bucket] = _Bucket(whole=bucket >= self._whole_from)
         return kept
-
-    def _is_whole(self, bucket: int) -> bool:
-        return bucket >= self._whole_from or bucket < self._stored_from
-
-    def _load(self) -> None:
-        """Read the rows of the next buckets, which become whole: `LOADED` records at most."""
-        groups, found = [*self._groups()], list[Entry]()
-        most, most_bytes = max(1, LOADED // len(groups)), LOADED_BYTES // len(groups)
-        start, end = self._stored_from, self._whole_from
-        for group in groups:
-            some, end = self._rows.first(group, start, end, most, most_bytes)
-            found += some
-        if end == start:
-            self._loads = False
-            return
-        self._forget(start, end)
-        self._stored_from = end
-        for bucket, place, held in found:
-            if bucket < end:
-                kept = self._bucket(bucket)
-                kept.flushed = True
-                kept.records.setdefault(place, []).append(held)
-                self._held += 1
-        if self._marks is not None:
-            for group in groups:
-                for bucket, place, (_, number, _) in self._marks.between(group, start, end):
-                    self._bucket(bucket).marked.add((place, number))
-
-    def _forget(self, start: int, end: int) -> None:
-        """Drop buckets from `start` to before `end`, which have no record that no row has."""
-        for bucket in [bucket for bucket in self._buckets if start <= bucket < end]:
-            self._held -= _count(self._buckets.pop(bucket))
 
     def _read(self, kept: _Bucket, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
         """The records of a place from its rows; they stay in memory if they are not too many."""
-        self._reads += 1
-        if self._loads and self._reads >= LOAD_AFTER:
-            self._reads = 0
-            self._load()
-            return self.find(bucket, place)
+        group = place[:2]
+        if group not in kept.loaded:
+            reads = kept.reads[group] = kept.reads.get(group, 0) + 1
+            if reads == LOAD_AFTER and self._loads:
+                self._load(kept, bucket, group)
+        if group in kept.loaded:
+            return kept.records.get(place, ())
         rows = self._rows.of_place(bucket, place)
         held = first_of(rows, STEP)
         if next(rows, None) is None:
@@ -329,6 +294,21 @@ class TimedRecords:
             self._held += max(1, len(held))
             return held
         return self._rows.of_place(bucket, place)
+
+    def _load(self, kept: _Bucket, bucket: int, group: bytes) -> None:
+        """Read all records of a key group in a bucket, if they are not too many."""
+        rows = self._rows.of_group(bucket, group)
+        entries = first_of(rows, STEP)
+        if next(rows, None) is not None:
+            return
+        read: dict[bytes, list[Held]] = {}
+        for _, place, held in entries:
+            read.setdefault(place, []).append(held)
+        for place, records in read.items():
+            if place not in kept.records:
+                kept.records[place] = records
+                self._held += len(records)
+        kept.loaded.add(group)
 
     def _expire_held(self, last: int, *, wanted: bool) -> Iterator[list[Entry]]:
         """From whole buckets, in their order; ends early where memory was dropped in a pause."""
@@ -370,13 +350,13 @@ class TimedRecords:
         stored = self._delete(kept, taken) if kept.flushed or kept.records else []
         if not kept.marked or self._marks is None:
             return taken
-        self._marks.delete([entry for entry in stored if (entry[1], entry[2][1]) in kept.marked])
-        return [entry for entry in taken if (entry[1], entry[2][1]) not in kept.marked]
+        self._marks.delete([entry for entry in stored if entry[2][1] in kept.marked])
+        return [entry for entry in taken if entry[2][1] not in kept.marked]
 
     def _expire_stored(self, end: int) -> Iterator[list[Entry]]:
         """From rows, key group by key group."""
         for group in self._groups():
-            at, upper = encode_time(self._stored_from), encode_time(end)
+            at, upper = encode_time(self._scanned_to), encode_time(end)
             while taken := self._rows.take(group, at, upper, STEP):
                 first, at = at, taken[-1][0] + b"\x00"
                 marks = self._marks.take(group, first, at) if self._marks is not None else ()

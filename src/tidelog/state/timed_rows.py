@@ -53,21 +53,10 @@ class TimedRows:
         for row, record in self._rows.scan(prefix, prefix_end(prefix)):
             yield _held(row, record)
 
-    def first(
-        self, group: bytes, start: int, end: int, most: int, most_bytes: int
-    ) -> tuple[list[Entry], int]:
-        """The first rows of a key group in buckets from `start` to before `end`, and the end of the
-        buckets that they have whole.
-        """
-        rows = self.between(group, start, end)
-        some = first_of(rows, most, most_bytes)
-        last = next(rows, None)
-        return some, end if last is None else some[-1][0]
-
-    def between(self, group: bytes, start: int, end: int) -> Iterator[Entry]:
-        """All rows of a key group in buckets from `start` to before `end`."""
-        prefix = group + self._state
-        for row, record in self._rows.scan(prefix + encode_time(start), prefix + encode_time(end)):
+    def of_group(self, bucket: int, group: bytes) -> Iterator[Entry]:
+        """What the rows of a key group in a bucket hold."""
+        prefix = group + self._state + encode_time(bucket)
+        for row, record in self._rows.scan(prefix, prefix_end(prefix)):
             yield entry_of(group, row[ROW_PREFIX_BYTES:], record)
 
     def take(
@@ -101,14 +90,14 @@ class TimedRows:
         return place[:2] + self._state + encode_time(bucket) + place[2:] + after
 
 
-def first_of(rows: Iterator[T], most: int, most_bytes: int = _BYTES) -> list[T]:
+def first_of(rows: Iterator[T], most: int) -> list[T]:
     """The next rows, `most` or fewer where their last parts, values, take much memory."""
     taken: list[T] = []
     size = 0
     for row in islice(rows, most):
         taken.append(row)
         size += object_bytes(row[-1])
-        if size >= most_bytes:
+        if size >= _BYTES:
             break
     return taken
 

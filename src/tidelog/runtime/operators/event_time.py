@@ -7,9 +7,10 @@ allowed delay and never goes back; records of one origin never move the watermar
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tidelog.errors import UserFunctionError, require
+from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.user_code import map_all
@@ -29,12 +30,13 @@ class EventTimeOptions:
     max_ahead_ms: int = 60_000
     """A split so far ahead of one that has records to read waits for it."""
 
-    def __post_init__(self) -> None:
-        """Raises ConfigError for numbers out of range."""
-        require("max_delay_ms", self.max_delay_ms, self.max_delay_ms >= 0, "at least 0")
-        require("max_ahead_ms", self.max_ahead_ms, self.max_ahead_ms >= 0, "at least 0")
-        if self.idle_after_ms is not None:
-            require("idle_after_ms", self.idle_after_ms, self.idle_after_ms >= 1, "at least 1")
+    @classmethod
+    def of(cls, max_delay: Length, idle_after: Length | None, max_ahead: Length) -> Self:
+        """Raises ConfigError for what is no length of time."""
+        idle = None if idle_after is None else milliseconds("idle_after_ms", idle_after)
+        require("idle_after_ms", idle, idle != 0, "at least 1 ms")
+        delay = milliseconds("max_delay_ms", max_delay)
+        return cls(delay, idle, milliseconds("max_ahead_ms", max_ahead))
 
 
 class AssignEventTime(Operator):
