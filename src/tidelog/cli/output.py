@@ -20,28 +20,39 @@ from tidelog.credentials import masked
 from tidelog.errors import InvariantError, TidelogError, error_fields, usable_path
 
 Cell = str | int | None
-Column = str | tuple[str, Callable[[Any], Cell]]
-"""A field, whose name says its unit and is the heading, or a heading and what stands below it."""
+Column = str | tuple[str, Callable[[Any], Cell]] | tuple[str, str, Callable[[Any], Cell]]
+"""A field, whose name says its unit and is the heading; or a heading and what stands below it, made
+of the row, or of a field that is known.
+"""
 
 
 class Rows:
     """A table: a line for each row, a column for each field that is to be shown of it."""
 
     def __init__(self, rows: Iterable[Any], *columns: Column) -> None:
-        shown = [(_heading(c), partial(_field, c)) if isinstance(c, str) else c for c in columns]
+        shown = list(map(_shown, columns))
         self.headings = [heading for heading, _ in shown]
         self.cells = [[cell(row) for _, cell in shown] for row in rows]
 
 
-def _heading(name: str) -> str:
-    return name.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+def _shown(column: Column) -> tuple[str, Callable[[Any], Cell]]:
+    match column:
+        case str():
+            heading = column.removesuffix("_bytes").removesuffix("_s").replace("_", " ")
+            return heading, partial(_field, column, partial(_by_unit, column))
+        case heading, name, show:
+            return heading, partial(_field, name, show)
+        case _:
+            return column
 
 
-def _field(name: str, row: Any) -> Cell:
+def _field(name: str, show: Callable[[Any], Cell], row: Any) -> Cell:
     value = row[name] if isinstance(row, dict) else getattr(row, name)
+    return None if value is None else show(value)
+
+
+def _by_unit(name: str, value: Any) -> Cell:
     match name.rpartition("_")[2], value:
-        case _, None:
-            return None
         case _, bool():
             return "yes" if value else "no"
         case "bytes" | "size", _:

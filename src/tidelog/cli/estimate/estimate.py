@@ -1,15 +1,14 @@
 """`tidelog estimate`: what a job will store, ask for and cost, before it runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 import click
 
 from tidelog.cli.estimate.job import DescribedJob, estimate_fields, on_a_job
-from tidelog.cli.estimate.prices import Column, show_table
 from tidelog.cli.options import option
-from tidelog.cli.output import Output
+from tidelog.cli.output import Column, Output, Rows
 from tidelog.cli.store.options import EXIT_OK
 from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
@@ -60,34 +59,28 @@ def command(
         for estimate in (estimate_changelog, estimate_incremental)
         for each in [estimate(job.workload, settings)]
     ]
-    if output.as_json:
-        fields = job.fields()
-        fields["settings"] |= {
-            "materialize_interval_s": materialize_interval,
-            "replay_target_s": replay_target,
-        }
-        output.document(fields | {"strategies": found})
-    else:
-        _show(output, job, found)
-        own = [f"{each['strategy']}: {warning}" for each in found for warning in each["warnings"]]
-        job.prices.show(output, *own)
+    fields = job.fields() | {"strategies": found}
+    fields["settings"] |= {
+        "materialize_interval_s": materialize_interval,
+        "replay_target_s": replay_target,
+    }
+    own = [f"{each['strategy']}: {warning}" for each in found for warning in each["warnings"]]
+    output.show(fields, Rows(found, *_COLUMNS), *_described(job, found), *job.prices.lines(*own))
     return EXIT_OK
 
 
-def _show(output: Output, job: DescribedJob, found: Sequence[dict[str, Any]]) -> None:
-    show_table(output, _COLUMNS, found)
-    output.line()
-    output.table(
-        ["cost a month", "currency", *(each["strategy"] for each in found)],
-        [
-            [book.provider, book.currency, *(amount(each["bills"][at]["total"]) for each in found)]
-            for at, book in enumerate(job.prices.books)
-        ],
-    )
+def _described(job: DescribedJob, found: Sequence[dict[str, Any]]) -> Iterator[str | Rows]:
+    yield ""
+    bills = [
+        {"cost a month": book.provider, "currency": book.currency}
+        | {each["strategy"]: amount(each["bills"][at]["total"]) for each in found}
+        for at, book in enumerate(job.prices.books)
+    ]
+    yield Rows(bills, *bills[0])
     for each in found:
         if each["log"] is not None:
-            output.line()
-            output.line(_log(each["log"], each["materialize_s"]))
+            yield ""
+            yield _log(each["log"], each["materialize_s"])
 
 
 def _log(log: dict[str, float], materialize_s: float) -> str:

@@ -1,7 +1,7 @@
 """`tidelog plan`: the settings that reach a restore time and a budget, and what all others miss."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ import click
 
 from tidelog.cli.estimate.job import DescribedJob, estimate_fields, on_a_job
 from tidelog.cli.estimate.prices import bill_fields
-from tidelog.cli.output import Output
+from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.usage import DAY_S
@@ -50,20 +50,17 @@ def command(output: Output, job: DescribedJob, restore: float | None, budget: Mo
     found = candidates(job.workload, job.settings, books, egress=job.egress)
     chosen = choose(found, targets)
     met = targets.distance(chosen) <= 0
-    if output.as_json:
-        fields = job.fields()
-        fields["warnings"] += left_out
-        fields["targets"] = {
-            "checkpoint_s": targets.checkpoint_s,
-            "restore_s": restore,
-            "budget": budget.amount if budget else None,
-            "currency": budget.currency if budget else None,
-        }
-        fields |= {"met": met, "nearest": found.index(chosen)}
-        output.document(fields | {"candidates": [_fields(each, targets) for each in found]})
-    else:
-        _show(output, found, chosen, targets)
-        job.prices.show(output, *left_out)
+    fields = job.fields()
+    fields["warnings"] += left_out
+    fields["targets"] = {
+        "checkpoint_s": targets.checkpoint_s,
+        "restore_s": restore,
+        "budget": budget and budget.amount,
+        "currency": budget and budget.currency,
+    }
+    fields |= {"met": met, "nearest": found.index(chosen)}
+    fields["candidates"] = [_fields(each, targets) for each in found]
+    output.show(fields, *_described(found, chosen, targets), *job.prices.lines(*left_out))
     return EXIT_OK if met else EXIT_PROBLEM
 
 
@@ -77,43 +74,36 @@ def _fields(candidate: Candidate, targets: PlanTargets) -> dict[str, Any]:
     }
 
 
-def _show(
-    output: Output, found: Sequence[Candidate], chosen: Candidate, targets: PlanTargets
-) -> None:
+def _described(
+    found: Sequence[Candidate], chosen: Candidate, targets: PlanTargets
+) -> Iterator[str | Rows]:
     """The candidates at the provider of the chosen one, and the command that it stands for."""
     met = targets.distance(chosen) <= 0
     provider, currency = chosen.bill.provider, chosen.bill.currency
-    output.line(f"{provider}, amounts in {currency} a month:")
+    yield f"{provider}, amounts in {currency} a month:"
 
     def remark(candidate: Candidate) -> str:
         if candidate is chosen and met:
             return "<- recommended"
         return "<- nearest" if candidate is chosen else _missed(candidate, targets)
 
-    columns = ("materialize every", "replay target", "checkpoint", "restore", "log", "PUT/day")
-    output.table(
-        [*columns, "cost", ""],
-        [
-            [
-                _interval(each),
-                "-" if each.replay_target_s is None else duration_text(each.replay_target_s),
-                span(each.estimate.checkpoint_s),
-                span(each.estimate.restore_s),
-                "-" if each.estimate.log is None else size(int(each.estimate.log.peak_bytes)),
-                short(each.estimate.usage.puts_per_s * DAY_S),
-                amount(each.bill.total),
-                remark(each),
-            ]
-            for each in found
-            if each.bill.provider == provider
-        ],
+    yield Rows(
+        (each for each in found if each.bill.provider == provider),
+        ("materialize every", _interval),
+        ("replay target", "replay_target_s", duration_text),
+        ("checkpoint", lambda each: span(each.estimate.checkpoint_s)),
+        ("restore", lambda each: span(each.estimate.restore_s)),
+        ("log", lambda each: each.estimate.log and size(int(each.estimate.log.peak_bytes))),
+        ("PUT/day", lambda each: short(each.estimate.usage.puts_per_s * DAY_S)),
+        ("cost", lambda each: amount(each.bill.total)),
+        ("", remark),
     )
-    output.line()
+    yield ""
     if not met:
-        output.line(f"no settings meet the targets; what comes nearest {_missed(chosen, targets)}")
+        yield f"no settings meet the targets; what comes nearest {_missed(chosen, targets)}"
     reached = f"{chosen.cost} a month, restore {span(chosen.estimate.restore_s)}"
-    output.line(f"{'recommended' if met else 'nearest'}: {_interval(chosen)}, {reached}")
-    output.line(f"  tidelog run JOB --store URL {_options(chosen)}")
+    yield f"{'recommended' if met else 'nearest'}: {_interval(chosen)}, {reached}"
+    yield f"  tidelog run JOB --store URL {_options(chosen)}"
 
 
 def _missed(candidate: Candidate, targets: PlanTargets) -> str:
@@ -128,11 +118,8 @@ def _interval(candidate: Candidate) -> str:
 
 
 def _options(candidate: Candidate) -> str:
-    settings, interval, replay = (
-        candidate.settings,
-        candidate.interval_s,
-        candidate.replay_target_s,
-    )
+    settings = candidate.settings
+    interval, replay = candidate.interval_s, candidate.replay_target_s
     options = (
         f"--parallelism {settings.parallelism // settings.processes} --checkpoint-interval "
         f"{duration_text(settings.checkpoint_interval)} --retain {settings.retain} "

@@ -3,7 +3,7 @@
 Invariant: every command that prices something takes the same options and says the same of a book.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from tidelog.cli.options import add_options
-from tidelog.cli.output import Cell, Output, fields_of
+from tidelog.cli.output import fields_of
 from tidelog.cost.model.usage import DAY_S, Usage
 from tidelog.cost.prices import Bill, PriceBook, bill, choose_books, read_book
 from tidelog.effects import SystemClock
@@ -35,9 +35,6 @@ on_prices = add_options(
     ),
 )
 """Options --provider and --prices: `providers` and `price_files`."""
-
-Column = tuple[str, str, Callable[[Any], Cell]]
-"""A heading, the key of a JSON object, and how its value is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +71,15 @@ class Prices:
         ]
         return {"price_books": books, "warnings": self.warnings}
 
-    def show(self, output: Output, *warnings: str) -> None:
+    def lines(self, *warnings: str) -> Iterator[str]:
         """Where prices come from, whether they are out of date, and other warnings."""
-        output.line()
+        yield ""
         for book in self.books:
             old = "" if self.day <= book.expires else ", out of date: pass your own with --prices"
             place = f"{book.title}, {book.region}, as of {book.as_of}{old}"
-            output.line(f"prices: {book.provider} is {place}")
-            for note in book.notes if self.notes else ():
-                output.line(f"  {note}")
-        for warning in warnings:
-            output.line(f"warning: {warning}")
+            yield f"prices: {book.provider} is {place}"
+            yield from (f"  {note}" for note in book.notes if self.notes)
+        yield from (f"warning: {warning}" for warning in warnings)
 
 
 def today() -> date:
@@ -107,16 +102,3 @@ def object_fields(usage: Usage) -> list[dict[str, Any]]:
         }
         for flow in usage.flows
     ]
-
-
-def show_table(
-    output: Output, columns: Sequence[Column], rows: Iterable[dict[str, Any]], none: Cell = "-"
-) -> None:
-    """A table of JSON objects."""
-    output.table(
-        [heading for heading, _, _ in columns],
-        [
-            [none if row[key] is None else show(row[key]) for _, key, show in columns]
-            for row in rows
-        ],
-    )

@@ -11,7 +11,7 @@ import click
 
 from tidelog.cli.options import add_options, declared, endpoint_option, options_of
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.spark.options import conf_option, spark_home_option
+from tidelog.cli.spark.options import CONF, spark_home_option
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
 from tidelog.errors import ConfigError, StorageError
 from tidelog.spark.checkpoint.inspection import check_checkpoint
@@ -137,7 +137,7 @@ def _copied(jar: Path, target: Path) -> Path:
 
 @click.command("doctor")
 @click.argument("url", required=False)
-@conf_option
+@click.option("--conf", **CONF)
 @click.option(
     "--properties-file",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import click
 
-from tidelog.cli.options import add_options
-from tidelog.cli.spark.options import conf_option
+from tidelog.cli.options import declared
+from tidelog.cli.spark.options import CONF
 from tidelog.cli.store.options import StoreCommand
 from tidelog.engines import Engine, LocalEngine, SparkEngine, WorkerConfig
 from tidelog.errors import ConfigError
@@ -19,33 +20,33 @@ from tidelog.spark.session import session
 _MEMORY: Final = "memory://"
 
 
-on_engine = add_options(
-    click.option(
+@dataclass(frozen=True, slots=True)
+class EngineOptions:
+    """Who reads the store."""
+
+    name: str | None = declared(
         "--engine",
         type=click.Choice(["spark", "local"]),
         help="A Spark job, or plain Python on this machine.  "
         "[default: spark where it is installed]",
-    ),
-    click.option("--master", metavar="URL", help="Spark's master; by default local[*]."),
-    conf_option,
-)
-"""Options --engine, --master and --conf; `conf` is a dict."""
+    )
+    master: str | None = declared(
+        "--master", metavar="URL", help="Spark's master; by default local[*]."
+    )
+    conf: Mapping[str, str] = declared("--conf", **CONF)
 
 
 @contextmanager
 def open_engine(
     invocation: StoreCommand,
     command: str,
-    name: str | None,
-    master: str | None,
-    conf: Mapping[str, str],
+    options: EngineOptions,
     *,
     jobs: int | None = None,
     work_dir: str | None = None,
 ) -> Iterator[Engine]:
-    """The engine `name` for a command such as `tidelog verify`, or the one there is; raises
-    ConfigError.
-    """
+    """The engine for a command such as `tidelog verify`; raises ConfigError."""
+    name = options.name
     directory = None if work_dir is None else str(Path(work_dir).absolute())
     config = WorkerConfig(invocation.store.url, invocation.access, directory)
     in_memory = config.url.startswith(_MEMORY)
@@ -57,7 +58,7 @@ def open_engine(
             action="use --engine local",
         )
     if name == "local" or (name is None and (in_memory or not has_spark())):
-        if master is not None or conf:
+        if options.master is not None or options.conf:
             raise ConfigError(
                 "--master, --conf",
                 expected="--engine spark with them",
@@ -67,7 +68,7 @@ def open_engine(
         jobs = 1 if in_memory else jobs
         yield LocalEngine(invocation.store, invocation.effects, config, jobs)
         return
-    with session(command, master, conf) as spark:
+    with session(command, options.master, options.conf) as spark:
         yield SparkEngine(spark, invocation.effects, config, command)
 
 

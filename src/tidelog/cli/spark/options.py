@@ -5,7 +5,7 @@ Invariants: those of `tidelog.cli.store.options`; a checkpoint's URL is taken as
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
@@ -44,10 +44,10 @@ def _settings(context: object, parameter: object, values: tuple[str, ...]) -> di
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-conf_option = click.option(
-    "--conf",
-    multiple=True,
-    callback=_settings,
-    metavar="NAME=VALUE",
-    help="A setting of Spark; may be repeated.",
-)
+CONF: Final[dict[str, Any]] = {
+    "multiple": True,
+    "callback": _settings,
+    "metavar": "NAME=VALUE",
+    "help": "A setting of Spark; may be repeated.",
+}
+"""What --conf is; its value is a dict."""
