@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Final
 
 from tidelog.concurrency import Progress, no_progress
-from tidelog.cost.measured.facts import JobHistory, MeasuredSnapshot, StoredBytes
+from tidelog.cost.measured.facts import MeasuredSnapshot
 from tidelog.cost.measured.history import read_history, read_stored, without_dropped
 from tidelog.cost.measured.intervals import contiguous_runs, seconds
 from tidelog.cost.measured.log import block_facts, read_log, subtasks_of
@@ -22,15 +22,14 @@ from tidelog.cost.model.usage import Flow, Reads, Usage
 from tidelog.engines import Engine
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.location import find_layout
+from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 _COARSE: Final = 0.1
 
 
 async def measure(
-    store: ObjectStore,
-    engine: Engine,
-    progress: Progress = no_progress,
+    store: ObjectStore, engine: Engine, progress: Progress = no_progress
 ) -> OverheadReport:
     """Measure the overhead of the job in a store.
 
@@ -39,14 +38,34 @@ async def measure(
     the store raises.
     """
     await _require_job(store)
-    history, checkpoints = await read_history(store)
+    read, checkpoints = await read_history(store)
+    newest = checkpoints[-1]
     stored = await read_stored(store)
-    states = subtasks_of(checkpoints)
-    windowed = [operator for operator, own in history.states.items() if has_windows(own)]
-    blocks = block_facts(await read_log(engine, states, progress, windowed))
-    history, dropped = await without_dropped(store, history, blocks)
-    operators = report_operators(history, blocks)
-    return _report(store.url, engine.name, history, stored, operators, dropped)
+    windowed = [operator.id for operator in newest.operators if has_windows(operator.states)]
+    logs = await read_log(engine, subtasks_of(checkpoints), progress, windowed)
+    blocks = block_facts(logs)
+    history = await without_dropped(store, read, blocks)
+    operators = report_operators(history, newest.operators, blocks)
+    found = contiguous_runs(history)
+    pairs = len(history) - len(found)
+    checkpoint_s = seconds(found) / pairs if pairs else None
+    dropped = len(read) - len(history)
+    return OverheadReport(
+        url=store.url,
+        job=newest.job,
+        engine=engine.name,
+        checkpoints=len(history),
+        first_slot=history[0].slot,
+        last_slot=history[-1].slot,
+        seconds=seconds(found),
+        checkpoint_s=checkpoint_s,
+        operators=tuple(operators),
+        combine=combine_of(found),
+        stored_bytes=sum(stored.values()),
+        table_bytes=sum(point.table_bytes for point in history[-1].points.values()),
+        usage=log_usage(found, stored),
+        notes=tuple(_notes(found, operators, checkpoint_s, dropped)),
+    )
 
 
 async def _require_job(store: ObjectStore) -> None:
@@ -57,36 +76,6 @@ async def _require_job(store: ObjectStore) -> None:
             found="the checkpoint of a Spark query, which has no materializations",
             action="use `tidelog spark checkpoints URL` for what its log holds",
         )
-
-
-def _report(
-    url: str,
-    engine: str,
-    history: JobHistory,
-    stored: StoredBytes,
-    operators: Sequence[OperatorReport],
-    dropped: int,
-) -> OverheadReport:
-    found = contiguous_runs(history.snapshots)
-    first, last = history.snapshots[0], history.snapshots[-1]
-    pairs = len(history.snapshots) - len(found)
-    checkpoint_s = seconds(found) / pairs if pairs else None
-    return OverheadReport(
-        url=url,
-        job=history.job,
-        engine=engine,
-        checkpoints=len(history.snapshots),
-        first_slot=first.slot,
-        last_slot=last.slot,
-        seconds=seconds(found),
-        checkpoint_s=checkpoint_s,
-        operators=tuple(operators),
-        combine=combine_of(found),
-        stored_bytes=stored.bytes,
-        table_bytes=sum(point.table_bytes for point in last.points.values()),
-        usage=log_usage(found, stored),
-        notes=tuple(_notes(found, operators, checkpoint_s, dropped)),
-    )
 
 
 def _notes(
@@ -118,15 +107,18 @@ def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
     )
 
 
-def log_usage(found: Sequence[Sequence[MeasuredSnapshot]], stored: StoredBytes) -> Usage | None:
+def log_usage(
+    found: Sequence[Sequence[MeasuredSnapshot]], stored: Mapping[str, int]
+) -> Usage | None:
     """Segments and manifests as flows of objects; None without a time to divide by."""
     span = seconds(found)
     if not span:
         return None
     manifests = [snapshot.manifest_bytes for run in found for snapshot in run]
+    segments = [size for name, size in stored.items() if name.startswith(object_names.SEGMENTS)]
     flows = (
-        _flow("segment", _segments_written(found) / span, stored.segments),
-        _flow("manifest", (len(manifests) - len(found)) / span, dict(enumerate(manifests))),
+        _flow("segment", _segments_written(found) / span, segments),
+        _flow("manifest", (len(manifests) - len(found)) / span, manifests),
     )
     return Usage(tuple(flow for flow in flows if flow is not None), Reads())
 
@@ -142,7 +134,7 @@ def _segments_written(found: Sequence[Sequence[MeasuredSnapshot]]) -> int:
     return written
 
 
-def _flow(kind: str, per_s: float, sizes: Mapping[str, int] | Mapping[int, int]) -> Flow | None:
+def _flow(kind: str, per_s: float, sizes: Sequence[int]) -> Flow | None:
     if not per_s or not sizes:
         return None
-    return Flow(kind, per_s, fmean(sizes.values()), len(sizes) / per_s)
+    return Flow(kind, per_s, fmean(sizes), len(sizes) / per_s)

@@ -4,25 +4,13 @@ Invariants: facts are plain numbers without an opinion; times are milliseconds s
 clock of the job, sizes bytes; tallies are sums, so they add up in any order.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import SubtaskId
 
-
-class MeasuredLog(NamedTuple):
-    """The log of one subtask in one checkpoint."""
-
-    slot: int
-    operator: str
-    subtask: int
-
-    @property
-    def who(self) -> SubtaskId:
-        """The subtask whose log it is."""
-        return SubtaskId(self.operator, self.subtask)
+LogKey = tuple[int, SubtaskId]
+"""The log of one subtask in one checkpoint: its slot, and whose log it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +46,6 @@ class MeasuredSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class JobHistory:
-    """All retained checkpoints of a job, oldest first; `states` are those of the newest one."""
-
-    job: str
-    snapshots: Sequence[MeasuredSnapshot]
-    states: Mapping[str, Sequence[StateInfo]]
-
-
-@dataclass(frozen=True, slots=True)
 class Tally:
     """Some blocks, or changes; `raw_bytes` is their payload before compression, without headers."""
 
@@ -91,17 +70,7 @@ class Tally:
 class BlockFacts:
     """The blocks that retained checkpoints name."""
 
-    by_log: Mapping[MeasuredLog, Tally] = field(default_factory=dict)
+    by_log: Mapping[LogKey, Tally] = field(default_factory=dict)
     """The blocks of each subtask in each checkpoint."""
     distinct: Mapping[SubtaskId, Tally] = field(default_factory=dict)
     """The blocks of each subtask, each counted once, however many checkpoints name it."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredBytes:
-    """What lies in the store now."""
-
-    segments: Mapping[str, int]
-    """Bytes of every segment."""
-    bytes: int
-    """Bytes of all objects of the job."""

@@ -4,28 +4,19 @@ Invariants: a slot that cannot be read is an error, never left out; a slot is le
 the running job dropped it while its blocks were read.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from tidelog.catalog.inventory import data_sizes, read_slots
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
 from tidelog.checkpoint.slots import list_slots
-from tidelog.cost.measured.facts import (
-    BlockFacts,
-    JobHistory,
-    MeasuredLog,
-    MeasuredSnapshot,
-    Point,
-    StoredBytes,
-    Tally,
-)
+from tidelog.cost.measured.facts import BlockFacts, LogKey, MeasuredSnapshot, Point, Tally
 from tidelog.errors import CorruptObjectError, RestoreError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 
-async def read_history(store: ObjectStore) -> tuple[JobHistory, list[Checkpoint]]:
+async def read_history(store: ObjectStore) -> tuple[list[MeasuredSnapshot], list[Checkpoint]]:
     """All retained checkpoints, oldest first, and their manifests.
 
     Raises ObjectNotFoundError (no job), CorruptObjectError and FormatVersionError (a slot that
@@ -41,17 +32,10 @@ async def read_history(store: ObjectStore) -> tuple[JobHistory, list[Checkpoint]
             found="none",
             action="let the job complete its first checkpoint",
         )
-    newest = checkpoints[-1]
-    states = {operator.id: operator.states for operator in newest.operators}
-    snapshots = [_snapshot(each, slots.sizes[each.slot]) for each in checkpoints]
-    return JobHistory(newest.job, snapshots, states), checkpoints
+    return [_snapshot(each, slots.sizes[each.slot]) for each in checkpoints], checkpoints
 
 
 def _snapshot(checkpoint: Checkpoint, manifest_bytes: int) -> MeasuredSnapshot:
-    points = {
-        SubtaskId(operator.id, state.index): _point(checkpoint, state)
-        for operator, state in checkpoint.subtasks()
-    }
     return MeasuredSnapshot(
         slot=checkpoint.slot,
         generation=checkpoint.author.generation,
@@ -59,7 +43,10 @@ def _snapshot(checkpoint: Checkpoint, manifest_bytes: int) -> MeasuredSnapshot:
         manifest_bytes=manifest_bytes,
         final=checkpoint.final,
         segments=frozenset(log.segment for _, s in checkpoint.subtasks() for log in s.log),
-        points=points,
+        points={
+            SubtaskId(operator.id, state.index): _point(checkpoint, state)
+            for operator, state in checkpoint.subtasks()
+        },
     )
 
 
@@ -77,32 +64,28 @@ def _point(checkpoint: Checkpoint, state: SubtaskState) -> Point:
 
 
 async def without_dropped(
-    store: ObjectStore, history: JobHistory, blocks: BlockFacts
-) -> tuple[JobHistory, int]:
-    """The history without the checkpoints that were dropped while blocks were read, and how many
-    those are.
+    store: ObjectStore, history: Sequence[MeasuredSnapshot], blocks: BlockFacts
+) -> list[MeasuredSnapshot]:
+    """The history without the checkpoints that were dropped while blocks were read.
 
     A checkpoint whose blocks do not add up to what its manifest names was dropped, or its log is
     damaged: then it raises CorruptObjectError. Raises RestoreError when none is left.
     """
     short = {
         snapshot.slot: mismatch
-        for snapshot in history.snapshots
+        for snapshot in history
         if (mismatch := _first_mismatch(snapshot, blocks.by_log)) is not None
     }
-    if not short:
-        return history, 0
-    there = await list_slots(store)
+    there = await list_slots(store) if short else {}
     for slot, (who, expected, found) in short.items():
         if slot in there:
             raise CorruptObjectError(
-                f"object {object_names.checkpoint(Slot(slot))}: log of "
-                f"{who.operator}-{who.subtask}",
+                f"object {object_names.checkpoint(Slot(slot))}: log of {who}",
                 expected=f"{expected} bytes of blocks",
                 found=f"{found} bytes",
                 action="run `tidelog inspect URL`, which names the object",
             )
-    kept = [snapshot for snapshot in history.snapshots if snapshot.slot not in short]
+    kept = [snapshot for snapshot in history if snapshot.slot not in short]
     if not kept:
         raise RestoreError(
             f"store {store.url}",
@@ -110,21 +93,21 @@ async def without_dropped(
             found="a job that dropped all of them meanwhile",
             action="keep more of them with `tidelog run ... --retain N`, and try again",
         )
-    return replace(history, snapshots=kept), len(short)
+    return kept
 
 
 def _first_mismatch(
-    snapshot: MeasuredSnapshot, by_log: Mapping[MeasuredLog, Tally]
+    snapshot: MeasuredSnapshot, by_log: Mapping[LogKey, Tally]
 ) -> tuple[SubtaskId, int, int] | None:
     for who, point in snapshot.points.items():
-        found = by_log.get(MeasuredLog(snapshot.slot, *who), Tally()).stored_bytes
+        found = by_log.get((snapshot.slot, who), Tally()).stored_bytes
         if found != point.log_bytes:
             return who, point.log_bytes, found
     return None
 
 
-async def read_stored(store: ObjectStore) -> StoredBytes:
-    """The objects of the job; raises what the store raises."""
-    sizes, slots = await data_sizes(store), await list_slots(store)
-    segments = {n: size for n, size in sizes.items() if n.startswith(object_names.SEGMENTS)}
-    return StoredBytes(segments, sum(sizes.values()) + sum(slots.values()))
+async def read_stored(store: ObjectStore) -> dict[str, int]:
+    """Bytes of every object of the job; raises what the store raises."""
+    slots = await list_slots(store)
+    manifests = {object_names.checkpoint(slot): size for slot, size in slots.items()}
+    return await data_sizes(store) | manifests

@@ -11,12 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tidelog.cost.measured.facts import (
-    MeasuredLog,
-    MeasuredSnapshot,
-    Point,
-    Tally,
-)
+from tidelog.cost.measured.facts import LogKey, MeasuredSnapshot, Point, Tally
 from tidelog.ids import SubtaskId
 
 
@@ -106,13 +101,13 @@ class Interval:
         return (self.end_ms - self.start_ms) / 1000
 
     @property
-    def peak_log(self) -> MeasuredLog:
+    def peak_log(self) -> LogKey:
         """The log at its fullest."""
-        return MeasuredLog(self.peak_slot, *self.who)
+        return self.peak_slot, self.who
 
 
 def intervals(
-    who: SubtaskId, points: Sequence[Point], by_log: Mapping[MeasuredLog, Tally]
+    who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally]
 ) -> list[Interval]:
     """The intervals of a subtask that lie within a run, oldest first."""
     found = cuts(points)
@@ -149,12 +144,12 @@ def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
 def _interval(
     who: SubtaskId,
     points: Sequence[Point],
-    by_log: Mapping[MeasuredLog, Tally],
+    by_log: Mapping[LogKey, Tally],
     start: Cut,
     end: Cut,
 ) -> Interval:
     assert start.at_ms is not None and end.at_ms is not None
-    sizes = {p.slot: by_log.get(MeasuredLog(p.slot, *who), Tally()).stored_bytes for p in points}
+    sizes = {p.slot: by_log.get((p.slot, who), Tally()).stored_bytes for p in points}
     # Of equals the last one: it is nearest to the end of the interval.
     peak = max(points, key=lambda point: (sizes[point.slot], point.slot))
     return Interval(

@@ -16,7 +16,7 @@ from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.concurrency import Progress, gather_bounded
-from tidelog.cost.measured.facts import BlockFacts, MeasuredLog, Tally
+from tidelog.cost.measured.facts import BlockFacts, LogKey, Tally
 from tidelog.engines import Engine, Workspace
 from tidelog.errors import RestoreError
 from tidelog.events import Event
@@ -45,12 +45,12 @@ class MeasuredBlock(NamedTuple):
 _Ranges = tuple[tuple[LogRange, bool], ...]
 """Parts of one segment, each with whether its deletes are counted."""
 
-Logs = Mapping[MeasuredLog, Sequence[MeasuredBlock]]
+Logs = Mapping[LogKey, Sequence[MeasuredBlock]]
 
 
 async def read_log(
     engine: Engine,
-    states: Mapping[MeasuredLog, SubtaskState],
+    states: Mapping[LogKey, SubtaskState],
     progress: Progress,
     counted: Collection[str] = (),
 ) -> Logs:
@@ -59,9 +59,9 @@ async def read_log(
     Raises CorruptObjectError and FormatVersionError, and what the store raises.
     """
     by_segment: dict[str, dict[LogRange, bool]] = defaultdict(dict)
-    for log, state in states.items():
+    for (_, who), state in states.items():
         for part in state.log:
-            by_segment[part.segment][part] = log.operator in counted
+            by_segment[part.segment][part] = who.operator in counted
     units = [
         _LogUnit(ranges) for ranges in _bundled(tuple(each.items()) for each in by_segment.values())
     ]
@@ -73,16 +73,16 @@ async def read_log(
     return {
         log: [
             *(block for part in state.log for block in blocks.get(part, ())),
-            *(_logged(block, log.operator in counted) for block in _inline(log, state)),
+            *(_logged(block, log[1].operator in counted) for block in _inline(log, state)),
         ]
         for log, state in states.items()
     }
 
 
-def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[MeasuredLog, SubtaskState]:
+def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[LogKey, SubtaskState]:
     """The subtasks of all these checkpoints."""
     return {
-        MeasuredLog(checkpoint.slot, operator.id, state.index): state
+        (checkpoint.slot, SubtaskId(operator.id, state.index)): state
         for checkpoint in checkpoints
         for operator, state in checkpoint.subtasks()
     }
@@ -91,8 +91,8 @@ def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[MeasuredLog, SubtaskS
 def block_facts(logs: Logs) -> BlockFacts:
     """The blocks summed up: those of each log, and each block of a subtask once."""
     distinct: dict[SubtaskId, set[MeasuredBlock]] = defaultdict(set)
-    for log, blocks in logs.items():
-        distinct[log.who].update(blocks)
+    for (_, who), blocks in logs.items():
+        distinct[who].update(blocks)
     return BlockFacts(
         {log: _tally(blocks) for log, blocks in logs.items()},
         {who: _tally(found) for who, found in distinct.items()},
@@ -135,9 +135,7 @@ class _LogUnit:
         return found
 
 
-def _bundled(
-    segments: Iterable[_Ranges],
-) -> Iterator[tuple[_Ranges, ...]]:
+def _bundled(segments: Iterable[_Ranges]) -> Iterator[tuple[_Ranges, ...]]:
     """Segments put together until there is enough for a unit."""
     bundle: list[_Ranges] = []
     for ranges in segments:
@@ -153,8 +151,8 @@ def _stored_bytes(ranges: _Ranges) -> int:
     return sum(part.length for part, _ in ranges)
 
 
-def _inline(log: MeasuredLog, state: SubtaskState) -> list[Block]:
-    name = f"checkpoint {log.slot}, inline log of {log.operator}-{log.subtask}"
+def _inline(log: LogKey, state: SubtaskState) -> list[Block]:
+    name = f"checkpoint {log[0]}, inline log of {log[1]}"
     return [open_block(data, 0, name) for data in state.inline]
 
 

@@ -13,8 +13,8 @@ from operator import add
 from statistics import fmean
 from typing import Final
 
-from tidelog.checkpoint.manifest import StateInfo
-from tidelog.cost.measured.facts import BlockFacts, JobHistory, MeasuredSnapshot, Point, Tally
+from tidelog.checkpoint.manifest import OperatorState, StateInfo
+from tidelog.cost.measured.facts import BlockFacts, MeasuredSnapshot, Point, Tally
 from tidelog.cost.measured.intervals import (
     Interval,
     MeasuredRate,
@@ -120,16 +120,17 @@ def _too_few(materializations: int, seconds: float, checkpoint_s: float) -> str:
     )
 
 
-def report_operators(history: JobHistory, blocks: BlockFacts) -> list[OperatorReport]:
-    """Every operator with state of the newest checkpoint."""
-    found = contiguous_runs(history.snapshots)
-    newest = history.snapshots[-1]
+def report_operators(
+    history: Sequence[MeasuredSnapshot], operators: Iterable[OperatorState], blocks: BlockFacts
+) -> list[OperatorReport]:
+    """Every one with state of these operators, which are those of the newest checkpoint."""
+    found, newest = contiguous_runs(history), history[-1]
     # Subtasks of another parallelism are others, even if they have the same number.
     alike = [run for run in found if run[-1].points.keys() == newest.points.keys()]
     return [
-        _report(operator, [who for who in newest.points if who.operator == operator], alike, blocks)
-        for operator, states in history.states.items()
-        if states
+        _report(each.id, [who for who in newest.points if who.operator == each.id], alike, blocks)
+        for each in operators
+        if each.states
     ]
 
 

@@ -2,15 +2,7 @@
 
 from collections.abc import Iterable
 
-from tidelog.checkpoint.manifest import StateInfo
-from tidelog.cost.measured.facts import (
-    BlockFacts,
-    JobHistory,
-    MeasuredLog,
-    MeasuredSnapshot,
-    Point,
-    Tally,
-)
+from tidelog.cost.measured.facts import BlockFacts, MeasuredSnapshot, Point, Tally
 from tidelog.ids import SubtaskId
 
 WHO = SubtaskId("count", 0)
@@ -26,20 +18,13 @@ def snapshot(
     return MeasuredSnapshot(slot, generation, created_ms, 100, final, frozenset(), {WHO: point})
 
 
-def history(snapshots: Iterable[MeasuredSnapshot]) -> JobHistory:
-    """The history of that job."""
-    return JobHistory(
-        "job", list(snapshots), {"count": (StateInfo(0, "count", "value", ("n int",)),)}
-    )
-
-
 def blocks(snapshots: Iterable[MeasuredSnapshot]) -> BlockFacts:
     """One block per checkpoint, as its log says."""
     held = {}
     for each in snapshots:
         point = each.points[WHO]
         changes = point.seqno - point.upto
-        held[MeasuredLog(each.slot, *WHO)] = Tally(1, changes, 2 * point.log_bytes, point.log_bytes)
+        held[each.slot, WHO] = Tally(1, changes, 2 * point.log_bytes, point.log_bytes)
     most = max(held.values(), key=lambda tally: tally.changes)
     return BlockFacts(held, {WHO: most})
 

@@ -7,10 +7,11 @@ import pytest
 
 from tests.support.damage import last_segment
 from tests.support.jobs import filled, store_of, virtual_effects
-from tests.unit.cost.measured.facts import blocks, history, steady
+from tests.unit.cost.measured.facts import WHO, blocks, steady
 from tests.unit.cost.measured.jobs import aggregated
 from tests.unit.cost.measured.measuring import measured, operator
 from tidelog import CorruptObjectError, RestoreError
+from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.concurrency import Progress
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.history import read_history
@@ -23,7 +24,8 @@ from tidelog.storage import object_names
 
 def test_figures_of_a_steady_log_are_exact() -> None:
     snapshots = steady(45, 10)
-    (found,) = report_operators(history(snapshots), blocks(snapshots))
+    count = OperatorState(WHO.operator, 1, (StateInfo(0, "count", "value", ("n int",)),), ())
+    (found,) = report_operators(snapshots, [count], blocks(snapshots))
     assert found.changes_per_s == 5
     assert found.bytes_per_change is not None
     assert (found.bytes_per_change.raw, found.bytes_per_change.stored) == (20, 10)
