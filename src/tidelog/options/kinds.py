@@ -6,6 +6,7 @@ Sizes are whole numbers of bytes in Python, times are seconds; texts carry units
 import os
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
@@ -31,6 +32,7 @@ class Kind(Protocol):
 
     def show(self, value: Any) -> str:
         """The text of a value, which `read` takes."""
+        return str(value)
 
 
 class Range(NamedTuple):
@@ -60,7 +62,8 @@ class Range(NamedTuple):
 ABOVE_ZERO: Final = Range(0, above=True)
 
 
-class Duration(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Duration(Kind):
     """A length of time, in seconds."""
 
     range: Range = Range(0.0)
@@ -84,7 +87,8 @@ class Duration(NamedTuple):
         return show_duration(value)
 
 
-class Size(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Size(Kind):
     """A number of bytes, or of bytes a second."""
 
     range: Range = Range(1)
@@ -112,10 +116,16 @@ class Size(NamedTuple):
         return show_size(int(value)) + ("/s" if self.per_second else "")
 
 
-class Integer(NamedTuple):
-    """A whole number."""
-
+@dataclass(frozen=True, slots=True)
+class _Whole(Kind):
     range: Range
+
+    def holds(self, value: Any) -> bool:
+        return _is_whole(value) and self.range.holds(value)
+
+
+class Integer(_Whole):
+    """A whole number."""
 
     @property
     def expected(self) -> str:
@@ -124,17 +134,9 @@ class Integer(NamedTuple):
     def read(self, raw: object) -> int:
         return _convert(raw, int)
 
-    def holds(self, value: Any) -> bool:
-        return _is_whole(value) and self.range.holds(value)
 
-    def show(self, value: Any) -> str:
-        return str(value)
-
-
-class Processes(NamedTuple):
+class Processes(_Whole):
     """A number of processes, or as many as there are cores for this one."""
-
-    range: Range = Range(1, 256)
 
     @property
     def expected(self) -> str:
@@ -143,19 +145,14 @@ class Processes(NamedTuple):
     def read(self, raw: object) -> int:
         return _cores() if raw == "auto" else _convert(raw, int)
 
-    def holds(self, value: Any) -> bool:
-        return _is_whole(value) and self.range.holds(value)
-
-    def show(self, value: Any) -> str:
-        return str(value)
-
 
 def _cores() -> int:
     affinity = getattr(os, "sched_getaffinity", None)  # not on macOS
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Number(Kind):
     """A number with decimals."""
 
     range: Range
@@ -174,7 +171,8 @@ class Number(NamedTuple):
         return f"{value:.15g}"
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Choice(Kind):
     """One of several words."""
 
     words: tuple[str, ...]
@@ -189,14 +187,11 @@ class Choice(NamedTuple):
     def holds(self, value: Any) -> bool:
         return value in self.words
 
-    def show(self, value: Any) -> str:
-        return str(value)
 
-
-class Flag(NamedTuple):
+class Flag(Kind):
     """Yes or no."""
 
-    expected: str = "true or false"
+    expected = "true or false"
 
     def read(self, raw: object) -> bool:
         return _convert(raw, bool)
@@ -208,10 +203,10 @@ class Flag(NamedTuple):
         return "true" if value else "false"
 
 
-class PathKind(NamedTuple):
+class PathKind(Kind):
     """A path on this machine."""
 
-    expected: str = "a path"
+    expected = "a path"
 
     def read(self, raw: object) -> Path:
         text = _convert(raw, str)
@@ -222,17 +217,14 @@ class PathKind(NamedTuple):
     def holds(self, value: Any) -> bool:
         return isinstance(value, Path)
 
-    def show(self, value: Any) -> str:
-        return str(value)
-
 
 _KEY_TEXT: Final = re.compile(r"[A-Za-z0-9+/]{43}=|[0-9a-fA-F]{64}")
 
 
-class KeyPlace(NamedTuple):
+class KeyPlace(Kind):
     """Where an encryption key is found; never the key itself."""
 
-    expected: str = "the path of a key file, env:NAME or aws-kms:KEY"
+    expected = "the path of a key file, env:NAME or aws-kms:KEY"
 
     def read(self, raw: object) -> str:
         text = _convert(raw, str).strip()
@@ -245,14 +237,11 @@ class KeyPlace(NamedTuple):
     def holds(self, value: Any) -> bool:
         return isinstance(value, str)
 
-    def show(self, value: Any) -> str:
-        return str(value)
 
-
-class Names(NamedTuple):
+class Names(Kind):
     """Several names, in one text with commas between them."""
 
-    expected: str = "names: a list in TOML, elsewhere with commas between them"
+    expected = "names: a list in TOML, elsewhere with commas between them"
 
     def read(self, raw: object) -> tuple[str, ...]:
         if isinstance(raw, str):

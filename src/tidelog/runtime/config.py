@@ -92,7 +92,7 @@ class JobConfig:
     )
     workers: int = option(
         1,
-        Processes(),
+        Processes(Range(1, 256)),
         "Processes of this machine that the subtasks run in, each with its part of `memory`; "
         "`parallelism` is the same number unless it is set.",
         when="auto where one process keeps its core busy; each operator needs as many subtasks.",
