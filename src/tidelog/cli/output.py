@@ -10,14 +10,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import click
 import msgspec
 
+from tidelog.checkpoint.finding import Finding
 from tidelog.cli.values import seconds_text, size
 from tidelog.credentials import masked
 from tidelog.errors import InvariantError, TidelogError, error_fields, usable_path
+
+_SOME: Final = 5
 
 Cell = str | int | None
 Column = str | tuple[str, Callable[[Any], Cell]] | tuple[str, str, Callable[[Any], Cell]]
@@ -135,6 +138,25 @@ def fields_of(value: object, *without: str) -> dict[str, Any]:
     """The fields of a dataclass or Struct as JSON, but for some."""
     fields: dict[str, Any] = msgspec.to_builtins(value)
     return {name: field for name, field in fields.items() if name not in without}
+
+
+def finding_lines(finding: Finding, kind: str) -> Iterator[str]:
+    """What is wrong with a store, for people; its checkpoints are of a kind, slots or batches."""
+    yield ""
+    yield f"{finding.where} ({finding.check})"
+    yield f"  expected {finding.expected}; found {finding.found}"
+    if finding.partitions:
+        yield f"  partition: {some(finding.partitions)}"
+    for effect, numbers in (("unusable", finding.unusable), ("doubtful", finding.doubtful)):
+        if numbers:
+            yield f"  makes {effect}: {kind} {some(numbers)}"
+    yield f"  next: {finding.action}"
+
+
+def some(items: Sequence[object]) -> str:
+    """A few of them; the JSON has all."""
+    shown = ", ".join(map(str, items[:_SOME]))
+    return f"{shown} and {len(items) - _SOME} more" if len(items) > _SOME else shown
 
 
 def defect(cause: Exception) -> InvariantError:

@@ -38,15 +38,12 @@ class LiveView(Reporter):
         self._live.start()
 
     def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
-        """Redraw."""
         self._live.update(panel(status, speed), refresh=True)
 
     def stopping(self) -> None:
-        """How to hurry."""
         self._live.console.print(STOPPING, highlight=False)
 
     def notice(self, text: str) -> None:
-        """A line above the panel."""
         self._live.console.print(escape(text), highlight=False)
 
     def end(self, ending: Ending) -> None:

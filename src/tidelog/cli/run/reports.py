@@ -70,16 +70,13 @@ class JsonReports(Reporter):
         self.poll_s = interval_s
 
     def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
-        """A line with event "progress"."""
         _print_json({"event": "progress", **_plain(status, speed)})
 
     def notice(self, text: str) -> None:
-        """A line with event "notice"."""
         _print_json({"event": "notice", "text": text})
 
     def end(self, ending: Ending) -> None:
-        """The last line, with event "result"."""
-        status = _plain(ending.status, ReadSpeed())
+        status, savepoint = _plain(ending.status, ReadSpeed()), ending.savepoint
         for gone in ("phase", "restore", "records_per_s", "mean_records_per_s"):
             del status[gone]
         _print_json(
@@ -89,7 +86,13 @@ class JsonReports(Reporter):
                 "exit_code": ending.exit_code,
                 "seconds": ending.seconds,
                 "restored_slot": ending.restored_slot,
-                "savepoint": _savepoint_fields(ending.savepoint),
+                "savepoint": savepoint
+                and {
+                    "name": savepoint.name,
+                    "slot": savepoint.slot,
+                    "savepoint_format": savepoint.savepoint_format,
+                    "drained": savepoint.final,
+                },
                 **status,
                 "error": error_fields(ending.error) if ending.error is not None else None,
             }
@@ -117,15 +120,12 @@ class PlainLines(Reporter):
             self._say(status, "; ".join(said) or status.phase)
 
     def stopping(self) -> None:
-        """How to hurry."""
         self._write(STOPPING)
 
     def notice(self, text: str) -> None:
-        """A line."""
         self._write(text)
 
     def end(self, ending: Ending) -> None:
-        """What happened and what to do next."""
         self._write(ending_line(ending))
 
     def _say(self, status: JobStatus, line: str) -> None:
@@ -269,17 +269,6 @@ def _plain(status: JobStatus, speed: ReadSpeed) -> dict[str, Any]:
     plain["records_per_s"] = speed.now
     plain["mean_records_per_s"] = speed.mean
     return plain
-
-
-def _savepoint_fields(savepoint: Savepoint | None) -> dict[str, Any] | None:
-    if savepoint is None:
-        return None
-    return {
-        "name": savepoint.name,
-        "slot": savepoint.slot,
-        "savepoint_format": savepoint.savepoint_format,
-        "drained": savepoint.final,
-    }
 
 
 def _print_json(fields: dict[str, Any]) -> None:

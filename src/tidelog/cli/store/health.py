@@ -10,7 +10,7 @@ from tidelog.catalog.application import Application, read_application, stored_pa
 from tidelog.catalog.audit import AuditReport, audit, next_step
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.cli.options import option
-from tidelog.cli.output import Rows, fields_of
+from tidelog.cli.output import Rows, fields_of, finding_lines
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
@@ -93,12 +93,7 @@ def _described(report: AuditReport, *, deep: bool) -> Iterator[str | Rows]:
         *("slot", "kind", "checkpoint_id", ("restorable", lambda s: restorable[s.restorable])),
     )
     for problem in report.problems:
-        yield ""
-        yield f"{problem.where} ({problem.check})"
-        yield f"  expected {problem.expected}; found {problem.found}"
-        if problem.unusable:
-            yield f"  makes unusable: slot {', '.join(map(str, problem.unusable))}"
-        yield f"  next: {problem.action}"
+        yield from finding_lines(problem, "slot")
     yield ""
     depth = "every byte read" if deep else "bytes not read, --deep reads them"
     objects = f"{report.objects} data objects of {size(report.bytes)}"

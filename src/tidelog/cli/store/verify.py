@@ -2,13 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 import click
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.cli.options import option, options_of
-from tidelog.cli.output import Output, Rows, fields_of
+from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
 from tidelog.cli.spark.options import on_store_or_checkpoint
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
@@ -16,7 +17,6 @@ from tidelog.verify.report import CheckpointReport, VerifyReport
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import verify
 
-_SHOWN: Final = 5
 _KINDS: Final = {"job": "slot", "query": "batch"}
 _LAYOUTS: Final = {"job": "tidelog", "query": "spark"}
 
@@ -71,10 +71,7 @@ async def command(
 
 def _show(output: Output, report: VerifyReport) -> None:
     """Print the report; its JSON is in docs/reference/cli-json.md."""
-    problems = [
-        {**fields_of(problem, "newer_format"), "action": _action(report, problem)}
-        for problem in report.problems
-    ]
+    problems = [replace(each, action=_action(report, each)) for each in report.problems]
     document = {
         "url": report.url,
         "layout": _LAYOUTS[report.layout],
@@ -82,7 +79,7 @@ def _show(output: Output, report: VerifyReport) -> None:
         "passed": report.passed,
         "newest_sound": report.newest_sound,
         "checkpoints": [_checkpoint(each) for each in report.checkpoints],
-        "problems": problems,
+        "problems": [fields_of(problem, "newer_format") for problem in problems],
         "not_checked": [
             {"partition": partition, "reason": reason, "checkpoints": checkpoints}
             for partition, reason, checkpoints in report.unchecked
@@ -96,7 +93,7 @@ def _show(output: Output, report: VerifyReport) -> None:
         *("partitions", "rows", "changes"),
         ("restored in two ways", _two_ways),
     )
-    shown = [line for problem in problems for line in _problem_lines(problem, kind)]
+    shown = [line for problem in problems for line in finding_lines(problem, kind)]
     output.show(document, checkpoints, *shown, *_reasons(report), "", _summary(report))
 
 
@@ -138,24 +135,12 @@ def _two_ways(checkpoint: CheckpointReport) -> str:
     return f"{checkpoint.equal} of {checkpoint.partitions}{different}"
 
 
-def _problem_lines(problem: dict[str, Any], kind: str) -> Iterator[str]:
-    yield ""
-    yield f"{problem['where']} ({problem['check']})"
-    yield f"  expected {problem['expected']}; found {problem['found']}"
-    if problem["partitions"]:
-        yield f"  partition: {_some(problem['partitions'])}"
-    for effect in ("unusable", "doubtful"):
-        if problem[effect]:
-            yield f"  makes {effect}: {kind} {_some(problem[effect])}"
-    yield f"  next: {problem['action']}"
-
-
 def _reasons(report: VerifyReport) -> Iterator[str]:
     partitions: dict[str, list[str]] = defaultdict(list)
     for partition, reason, _ in report.unchecked:
         partitions[reason].append(partition)
     for reason, found in partitions.items():
-        yield from ("", f"not checked in two ways: {reason}: {_some(found)}")
+        yield from ("", f"not checked in two ways: {reason}: {some(found)}")
 
 
 def _summary(report: VerifyReport) -> str:
@@ -167,9 +152,3 @@ def _summary(report: VerifyReport) -> str:
     newest = f"; the newest is {report.newest_sound}" if report.newest_sound is not None else ""
     problems = f"{len(report.problems)} problems"
     return f"{'passed' if report.passed else 'FAILED'}: {sound}{gone}{newest}; {problems}"
-
-
-def _some(items: list[Any]) -> str:
-    """A few of them; the JSON has all."""
-    shown = ", ".join(map(str, items[:_SHOWN]))
-    return f"{shown} and {len(items) - _SHOWN} more" if len(items) > _SHOWN else shown
