@@ -9,7 +9,8 @@ import pytest
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
-from tidelog.verify.job.rows import Row, RowScan
+from tidelog.verify.fingerprint import Row
+from tidelog.verify.job.rows import RowScan
 
 GROUPS = 8
 TIME = (1 << 63).to_bytes(8, "big")

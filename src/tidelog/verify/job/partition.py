@@ -14,10 +14,7 @@ from tidelog.checkpoint.retention import subtask_objects
 from tidelog.errors import TidelogError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.verify.fingerprint import combined, differing
-from tidelog.verify.job.paths import (
-    OLDER_IS_DAMAGED,
-    AlternateHistory,
-)
+from tidelog.verify.job.paths import OLDER_IS_DAMAGED, AlternateHistory
 from tidelog.verify.results import (
     CheckName,
     PathResult,
@@ -51,12 +48,7 @@ class Partition:
     @property
     def label(self) -> str:
         """Operator and subtask."""
-        return str(self.subtask)
-
-    @property
-    def subtask(self) -> SubtaskId:
-        """Whose state it is."""
-        return SubtaskId(self.operator, self.state.index)
+        return str(SubtaskId(self.operator, self.state.index))
 
     def judged(self, direct: PathResult, other: PathResult | None) -> UnitResult:
         """What its paths have made, compared; `other` is that from the older materialization."""

@@ -124,13 +124,8 @@ class PathStep:
     end: SeqNo | None = None
 
     @property
-    def is_stored(self) -> bool:
-        """Whether it lies in a segment."""
-        return isinstance(self.log, LogRange)
-
-    @property
     def stored_bytes(self) -> int:
-        """Bytes that are read for it."""
+        """Bytes that are read for it; 0 for a block in a manifest."""
         return self.log.length if isinstance(self.log, LogRange) else 0
 
 

@@ -39,32 +39,24 @@ _ChainKey = tuple[str, int, int, int, str, Slot | None]
 """Operator, subtask, its key groups, kind of table: chains of one key can be compared."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyPlan:
-    """What is restored, and the units that do it, largest first."""
-
-    partitions: tuple[Partition, ...]
-    units: tuple[Unit[UnitResult], ...]
-
-
 def plan(
-    inventory: Inventory, findings: Iterable[Finding], chosen: Collection[Slot], workers: int = 1
-) -> VerifyPlan:
-    """The plan for the chosen checkpoints, for so many workers.
+    inventory: Inventory, findings: Iterable[Finding], chosen: Collection[Slot], workers: int
+) -> tuple[list[Partition], list[Unit[UnitResult]]]:
+    """What is restored of the chosen checkpoints, and the units for so many workers, largest first.
 
     `findings` are the structural ones: what they concern is not read.
     """
     broken = _Broken.of(findings)
     checkpoints = inventory.slots.checkpoints
     sound = {slot: checkpoint for slot, checkpoint in checkpoints.items() if broken.allows(slot)}
-    partitions = tuple(_partitions(inventory, sound, broken, chosen))
+    partitions = list(_partitions(inventory, sound, broken, chosen))
     units: list[Unit[UnitResult]] = list(_partition_units(partitions, workers))
     units += (
         SegmentUnit(name, inventory.sizes[name], partial(check_job_segment, uses))
         for name, uses in range_uses(c for slot, c in sound.items() if slot in chosen).items()
         if name in inventory.sizes
     )
-    return VerifyPlan(partitions, tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)))
+    return partitions, sorted(units, key=lambda unit: unit.weight, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,11 @@ class _Replayer:
     async def replay(self, path: RestorePath) -> PathResult:
         """Go to the end of a path; raises damage of the table alone."""
         # What lies in a manifest is of its checkpoint alone, and comes in a segment later.
-        common = max((n + 1 for n, s in enumerate(path.steps) if s.is_stored), default=0)
-        merge = LastWriterWins(BOUNDS.replay_bytes, self.next, None, self._log)
+        stored = (n for n, s in enumerate(path.steps, 1) if isinstance(s.log, LogRange))
+        common = max(stored, default=0)
+        merge = LastWriterWins(
+            BOUNDS.replay_bytes, self.next, None, f"log of {self.restoring.what}"
+        )
         try:
             async for number, block in self._blocks(path, self._begun, common):
                 await self._add(merge, block)
@@ -144,10 +147,6 @@ class _Replayer:
         last = self.applied[-1].log if self.applied else None
         in_part = isinstance(last, LogRange) and last.end > self.next
         return len(self.applied) - in_part
-
-    @property
-    def _log(self) -> str:
-        return f"log of {self.restoring.what}"
 
     @property
     def _offload(self) -> Offload:
@@ -174,7 +173,7 @@ class _Replayer:
             read = iter(await self.reader.read_ranges(ranges))
             for number, step in enumerate(steps, first):
                 blocks = (
-                    [open_block(step.log, 0, f"inline {self._log}")]
+                    [open_block(step.log, 0, f"inline log of {self.restoring.what}")]
                     if isinstance(step.log, bytes)
                     else next(read)
                 )

@@ -8,7 +8,6 @@ are whole values, only for runs of rows with a key group and a state in common.
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from operator import itemgetter
 from typing import Final
 
@@ -18,10 +17,8 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import KeyGroupRange, first_value, key_group
-from tidelog.verify.fingerprint import AT_ONCE, Fingerprint, combined, of_columns
+from tidelog.verify.fingerprint import Fingerprint, Row, columns, combined, of_columns
 from tidelog.verify.results import RowViolation
-
-Row = tuple[bytes, bytes]
 
 _NUMBER_BYTES: Final = 8
 """A position, or a time."""
@@ -57,9 +54,7 @@ class RowScan:
 
     def take(self, rows: Iterable[Row]) -> None:
         """Look at all rows; raises what reading them raises."""
-        left = iter(rows)
-        while chunk := list(islice(left, AT_ONCE)):
-            keys, values = zip(*chunk, strict=True)
+        for keys, values in columns(rows):
             self.take_columns(keys, values)
 
     def take_columns(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:

@@ -43,13 +43,13 @@ async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: P
         )
     numbers = choose(ids, chosen, "slot", store.url, "tidelog checkpoints list")
     findings = structural_findings(inventory).without_repeats()
-    planned = plan(inventory, findings, [Slot(number) for number in numbers], workers)
+    partitions, units = plan(inventory, findings, [Slot(number) for number in numbers], workers)
     return Work(
         checkpoints={number: ids[number] for number in numbers},
         listed=slots.sizes,
         findings=findings,
-        units=planned.units,
-        settle=partial(_settle, store, planned.partitions),
+        units=units,
+        settle=partial(_settle, store, partitions),
     )
 
 

@@ -21,8 +21,8 @@ from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table
-from tidelog.verify.fingerprint import AT_ONCE
-from tidelog.verify.job.rows import Row, RowScan
+from tidelog.verify.fingerprint import AT_ONCE, Row, present
+from tidelog.verify.job.rows import RowScan
 
 _MIB: Final = 1 << 20
 BOUNDS: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
@@ -158,16 +158,8 @@ class ScannedTable:
     def _follow(self, scan: RowScan, keys: Keys, values: Values) -> None:
         for at in range(0, len(keys), AT_ONCE):
             part, news = keys[at : at + AT_ONCE], values[at : at + AT_ONCE]
-            scan.remove(*_present(part, self.table.get_many(part)))
-            scan.take_columns(*_present(part, news))
-
-
-def _present(keys: Keys, values: Values) -> tuple[list[bytes], list[bytes]]:
-    """The rows that have a value."""
-    if None not in values:
-        return list(keys), list(values)  # type: ignore[arg-type]
-    rows = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]
-    return [key for key, _ in rows], [value for _, value in rows]
+            scan.remove(*present(part, self.table.get_many(part)))
+            scan.take_columns(*present(part, news))
 
 
 def _merged(rows: Iterator[Row], keys: Keys, values: Values) -> Iterator[Row]:

@@ -26,7 +26,7 @@ from tidelog.spark.checkpoint.liveness import KEPT_LONGER
 from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.query.plan import StateStores, files_unit
+from tidelog.verify.query.plan import files_unit, state_stores
 from tidelog.verify.query.structure import Listed, first_sight, homes_of
 from tidelog.verify.results import NO_OBJECT, Choice, Settled, UnitResult, Work, choose
 from tidelog.verify.segments import SegmentUnit, check_query_segment
@@ -43,8 +43,8 @@ async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress:
     listed = await _listed(store, checkpoint, batches, retained)
     homes = homes_of(checkpoint, located.known)
     commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
-    stores = StateStores(checkpoint, located, listed, commits, homes)
-    units: list[Unit[UnitResult]] = [*stores.units()]
+    stores, expired = state_stores(checkpoint, located, listed, commits, homes)
+    units: list[Unit[UnitResult]] = [*stores]
     units += (
         SegmentUnit(SEGMENTS + name, checkpoint.segments[name], check_query_segment)
         for name in sorted(located.assessment.live_segments())
@@ -60,7 +60,7 @@ async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress:
         findings=tuple(first_sight(checkpoint, located, listed, homes, batches)),
         units=tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)),
         settle=partial(_settle, store, batches, objects),
-        expired=frozenset(batch for batch, _ in stores.cleaned_up),
+        expired=expired,
     )
 
 

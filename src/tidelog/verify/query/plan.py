@@ -4,9 +4,8 @@ Invariant: a pure function of what was read and listed.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from tidelog.checkpoint.finding import UNREADABLE
@@ -24,60 +23,48 @@ ROW_CHECKSUMS: Final = "rows carry checksums that only Spark can read"
 _ROW_CHECKSUM: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 
 
-@dataclass(frozen=True)
-class StateStores:
-    """The state stores that the commits of the chosen batches name."""
-
-    checkpoint: QueryCheckpoint
-    located: Located
-    listed: Listed
-    commits: Mapping[int, Commit]
-    homes: Homes
-
-    @cached_property
-    def cleaned_up(self) -> frozenset[tuple[int, str]]:
-        """Batches and state stores where the batch lies below all that Spark keeps of the store."""
-        stores = self.located.assessment.stores
-        return frozenset(
-            (batch, home)
-            for batch, home, _ in self._named()
-            if batch in self.listed.expirable and batch + 1 < stores[home].floor
+def state_stores(
+    checkpoint: QueryCheckpoint,
+    located: Located,
+    listed: Listed,
+    commits: Mapping[int, Commit],
+    homes: Homes,
+) -> tuple[list[StateStoreUnit], frozenset[int]]:
+    """A unit per state store that the commits of the chosen batches name and of which something is
+    left; and the batches that lie below all that Spark keeps of a store.
+    """
+    wanted: dict[str, list[Version]] = defaultdict(list)
+    expired: set[int] = set()
+    for batch, commit in commits.items():
+        for named in commit.ids:
+            home = homes.get(key_of(batch, named))
+            if home is None:
+                continue
+            if batch in listed.expirable and batch + 1 < located.assessment.stores[home].floor:
+                expired.add(batch)
+            else:
+                wanted[home].append((batch + 1, named.id))
+    changelogs: dict[str, dict[Version, IndexEntry | None]] = defaultdict(dict)
+    for name, entry in {**dict.fromkeys(checkpoint.changelogs), **located.known}.items():
+        changelogs[name.directory][name.version, name.id] = entry
+    snapshots: dict[str, list[Version]] = defaultdict(list)
+    for snapshot in checkpoint.snapshots:
+        if snapshot.id is not None:
+            snapshots[snapshot.directory].append((snapshot.version, snapshot.id))
+    sizes = _by_directory(listed.sizes, wanted)
+    checksums = str(listed.conf.get(_ROW_CHECKSUM)).lower() == "true"
+    units = [
+        StateStoreUnit(
+            directory=directory,
+            wanted=tuple(sorted(versions)),
+            changelogs=tuple(changelogs[directory].items()),
+            snapshots=tuple(snapshots[directory]),
+            sizes=tuple(sizes[directory]),
+            unfollowable=ROW_CHECKSUMS if checksums else None,
         )
-
-    def units(self) -> Iterator[StateStoreUnit]:
-        """A unit per state store of which something is left."""
-        wanted: dict[str, list[Version]] = defaultdict(list)
-        for batch, home, id in self._named():
-            if (batch, home) not in self.cleaned_up:
-                wanted[home].append((batch + 1, id))
-        changelogs: dict[str, dict[Version, IndexEntry | None]] = defaultdict(dict)
-        for name in self.checkpoint.changelogs:
-            changelogs[name.directory][name.version, name.id] = None
-        for name, entry in self.located.known.items():
-            changelogs[name.directory][name.version, name.id] = entry
-        snapshots: dict[str, list[Version]] = defaultdict(list)
-        for snapshot in self.checkpoint.snapshots:
-            if snapshot.id is not None:
-                snapshots[snapshot.directory].append((snapshot.version, snapshot.id))
-        sizes = _by_directory(self.listed.sizes, wanted)
-        checksums = str(self.listed.conf.get(_ROW_CHECKSUM)).lower() == "true"
-        for directory, versions in wanted.items():
-            yield StateStoreUnit(
-                directory=directory,
-                wanted=tuple(sorted(versions)),
-                changelogs=tuple(changelogs[directory].items()),
-                snapshots=tuple(snapshots[directory]),
-                sizes=tuple(sizes[directory]),
-                unfollowable=ROW_CHECKSUMS if checksums else None,
-            )
-
-    def _named(self) -> Iterator[tuple[int, str, str]]:
-        """Batch, directory and id of every version that commits name and that has a home."""
-        for batch, commit in self.commits.items():
-            for named in commit.ids:
-                home = self.homes.get(key_of(batch, named))
-                if home is not None:
-                    yield batch, home, named.id
+        for directory, versions in wanted.items()
+    ]
+    return units, frozenset(expired)
 
 
 def _by_directory(

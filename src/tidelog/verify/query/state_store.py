@@ -11,7 +11,7 @@ from typing import Final
 
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.engines import Workspace
-from tidelog.errors import RestoreError, TidelogError
+from tidelog.errors import RestoreError
 from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.format.changelog import Changelog, LineageItem, UnreadableCodecError
 from tidelog.spark.format.damage import damaged
@@ -231,15 +231,10 @@ class Replay:
         try:
             return await self.followed.open(version)
         except UNREADABLE as error:
-            self._damaged_snapshot(error)
+            # Without anything to go on from it is one more thing in the way.
+            note = self.findings.passed_over if self._restorable else self.findings.breaks
+            note(error)
             return None
-
-    def _damaged_snapshot(self, error: TidelogError) -> None:
-        if self._restorable:
-            self.findings.passed_over(error)
-        else:
-            # One more thing in the way.
-            self.findings.breaks(error)
 
     async def _go_on_from(self, base: ChangingTable) -> None:
         self.findings.whole_snapshot()

@@ -28,7 +28,7 @@ from tidelog.table.port import Table
 from tidelog.table.rocksdb import RocksTable, RocksTableFactory
 from tidelog.table.rocksdb_options import RocksOptions
 from tidelog.table.rocksdb_snapshot import pack
-from tidelog.verify.fingerprint import Fingerprint, fingerprint
+from tidelog.verify.fingerprint import Fingerprint, fingerprint, of_columns, present
 from tidelog.verify.query.files import CheckedFiles, Version, missing
 
 _MIB: Final = 1 << 20
@@ -198,11 +198,8 @@ class ChangingTable:
             return
         keys = sorted(newest)
         values = [newest[key] for key in keys]
-        olds = zip(keys, self.table.get_many(keys), strict=True)
-        old = fingerprint((key, value) for key, value in olds if value is not None)
-        news = zip(keys, values, strict=True)
-        new = fingerprint((key, value) for key, value in news if value is not None)
-        self.fingerprint += new - old
+        old = of_columns(*present(keys, self.table.get_many(keys)))
+        self.fingerprint += of_columns(*present(keys, values)) - old
         self.table.write(keys, values)
 
 
