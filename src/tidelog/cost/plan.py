@@ -7,7 +7,6 @@ cheapest, and of equally cheap ones the fastest to restore.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from math import ceil
 from statistics import mode
 from typing import Final
@@ -32,14 +31,6 @@ _ROOM: Final = 1.25
 """Room in the replay target above what the interval leads to."""
 _EQUAL: Final = 1.01
 """Costs that differ by less than this factor count as equal: the estimate is no better."""
-
-
-class PlanTarget(StrEnum):
-    """What can be asked of a plan."""
-
-    RESTORE = "restore"
-    BUDGET = "budget"
-    CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +83,16 @@ class PlanTargets:
         for what, value in (("--restore", self.restore_s), ("--budget", budget)):
             require(what, value, value is None or value > 0, "more than 0")
 
-    def missed_by(self, candidate: Candidate) -> dict[PlanTarget, float]:
+    def missed_by(self, candidate: Candidate) -> dict[str, float]:
         """For each target that was asked, the share of it by which it is missed, so that different
         ones compare; 0 or less when it is met.
         """
         estimate, cost = candidate.estimate, candidate.cost
-        found = {PlanTarget.CHECKPOINT: estimate.cycle_s / self.checkpoint_s - 1}
+        found = {"checkpoint": estimate.cycle_s / self.checkpoint_s - 1}
         if self.restore_s is not None:
-            found[PlanTarget.RESTORE] = estimate.restore_s / self.restore_s - 1
+            found["restore"] = estimate.restore_s / self.restore_s - 1
         if self.budget is not None and self.budget.currency == cost.currency:
-            found[PlanTarget.BUDGET] = cost.amount / self.budget.amount - 1
+            found["budget"] = cost.amount / self.budget.amount - 1
         return found
 
     def distance(self, candidate: Candidate) -> float:
@@ -116,12 +107,24 @@ def candidates(
     *,
     egress: bool = False,
 ) -> list[Candidate]:
-    """All settings that are tried, at each provider in turn."""
-    found = estimates(workload, settings)
+    """All settings that are tried, at each provider in turn: the shortest interval first and the
+    changelog off at the end.
+
+    An interval that does not decide, because the log grows too large before or uploads take longer,
+    is tried only when none does.
+    """
+    tried = [
+        _with_interval(workload, settings, interval)
+        for interval in INTERVALS
+        if interval >= settings.checkpoint_interval
+    ]
+    found = [(on, estimate_changelog(workload, on)) for on in tried]
+    deciding = [pair for pair in found if pair[1].trigger == MaterializationTrigger.INTERVAL]
+    off = settings, estimate_incremental(workload, settings)
     return [
         Candidate(on, each, bill(book, each.usage, egress=egress))
         for book in books
-        for on, each in found
+        for on, each in (*(deciding or found), off)
     ]
 
 
@@ -138,22 +141,6 @@ def choose(found: Sequence[Candidate], targets: PlanTargets) -> Candidate:
     least = min(each.bill.total for each in meeting)
     equal = [each for each in meeting if each.bill.total <= least * _EQUAL]
     return min(equal, key=lambda each: each.estimate.restore_s)
-
-
-def estimates(workload: Workload, settings: Settings) -> list[tuple[Settings, Estimate]]:
-    """Every candidate, the shortest interval first and the changelog off at the end.
-
-    An interval that does not decide, because the log grows too large before or uploads take longer,
-    is tried only when none does.
-    """
-    tried = [
-        _with_interval(workload, settings, interval)
-        for interval in INTERVALS
-        if interval >= settings.checkpoint_interval
-    ]
-    found = [(on, estimate_changelog(workload, on)) for on in tried]
-    deciding = [pair for pair in found if pair[1].trigger == MaterializationTrigger.INTERVAL]
-    return [*(deciding or found), (settings, estimate_incremental(workload, settings))]
 
 
 def _with_interval(workload: Workload, settings: Settings, interval: float) -> Settings:

@@ -23,7 +23,6 @@ MATERIALIZATIONS: Final = 1024
 class Downsampled(Generic[T]):
     """A list that drops every other item as it becomes long, and takes fewer from then on."""
 
-    limit: int = SAMPLES
     _kept: list[T] = field(default_factory=list)
     _apart: int = 1
     """One of so many items is kept."""
@@ -34,7 +33,7 @@ class Downsampled(Generic[T]):
         if self._offered % self._apart == 0:
             self._kept.append(item)
         self._offered += 1
-        if len(self._kept) > self.limit:
+        if len(self._kept) > SAMPLES:
             del self._kept[1::2]
             self._apart *= 2
 
@@ -69,7 +68,6 @@ class SeenCheckpoints:
 class SeenMaterializations:
     """When each table was uploaded, as far as checkpoints and the job say."""
 
-    limit: int = MATERIALIZATIONS
     _events: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict)
     """Uploads by operator, subtask and first change to replay; without `at_ms` where the oldest
     checkpoint that was seen names the table: an older one, deleted since, may have done so first.
@@ -96,7 +94,7 @@ class SeenMaterializations:
         self._forget()
 
     def _forget(self) -> None:
-        for key in sorted(self._events, key=lambda key: _at(self._events[key]))[: -self.limit]:
+        for key in sorted(self._events, key=lambda key: _at(self._events[key]))[:-MATERIALIZATIONS]:
             del self._events[key]
 
     def all(self) -> list[dict[str, Any]]:

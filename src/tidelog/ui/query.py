@@ -35,11 +35,10 @@ from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.storage.port import ObjectStore
 from tidelog.ui.document import Document, QueryPart, StateStorePart
 from tidelog.ui.read import StoreReader
-from tidelog.ui.watch import Watcher, reads_of
+from tidelog.ui.watch import ON_DEMAND_S, Watcher, reads_of
 
 READ_S: Final = 60.0
 """The shortest time between two reads: each asks for every retained commit."""
-ON_DEMAND_S: Final = 2.0
 _IDLE_S: Final = 3600.0
 _METADATA: Final = "metadata"
 """Where Spark keeps the id of the query."""
@@ -185,12 +184,11 @@ class QueryWatcher:
     async def _read(self) -> None:
         try:
             self._view = await read_query(self.store, self.clock)
+            self._failure = None
         except TidelogError as error:
             if self._view is None:
                 raise
             self._failure = error
-        else:
-            self._failure = None
 
     def _document(self, view: QueryView) -> Document:
         failure = () if self._failure is None else (f"It could not be read again: {self._failure}",)

@@ -23,7 +23,6 @@ from tidelog.ui.costs import bill_part, restore_part
 from tidelog.ui.document import Document, RestoreReads
 from tidelog.ui.history import Downsampled, SeenCheckpoints, SeenMaterializations
 from tidelog.ui.live import (
-    LivePart,
     Sample,
     completed_points,
     figure,
@@ -36,24 +35,18 @@ from tidelog.ui.stored import problems, slot_parts, stored_points
 
 JOB_S: Final = 2.0
 """How often a running job is asked."""
+ON_DEMAND_S: Final = 2.0
+"""The shortest time between two reads of the store that somebody asks for."""
+_SLOTS_S: Final = 10.0
+"""The same without that, with a job that runs here: its new checkpoints are known anyway."""
+_SLOTS_ALONE_S: Final = 30.0
+_OBJECTS_S: Final = 60.0
+"""The shortest time between two lists of all objects, for each begun thousand of them: a list costs
+a request per thousand, so that a large store costs no more an hour than a small one."""
 _LIST_PAGE: Final = 1000
 """Objects of one LIST request."""
 _PATIENCE_S: Final = 5.0
 """How long its answer may take."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefreshPace:
-    """The shortest times between two reads of the store; seconds."""
-
-    slots_s: float = 10.0
-    """With a job that runs here, whose new checkpoints are known without the store."""
-    slots_alone_s: float = 30.0
-    objects_s: float = 60.0
-    """Lists of all objects, for each begun thousand of them: a list costs a request per thousand,
-    so that a large store costs no more an hour than a small one.
-    """
-    on_demand_s: float = 2.0
 
 
 class AskJob(Protocol):
@@ -68,7 +61,6 @@ class Watcher:
 
     reader: StoreReader
     clock: Clock
-    pace: RefreshPace = RefreshPace()
     ask: AskJob = ask
     _view: StoreView | None = None
     _done: Done | None = None
@@ -124,34 +116,33 @@ class Watcher:
 
     def _due(self, *, on_demand: bool) -> bool:
         view = self._view
-        if view is None:
-            return True
-        least = self.pace.slots_s if self._done is not None else self.pace.slots_alone_s
-        return self._passed_s(view.read_ms) >= (self.pace.on_demand_s if on_demand else least)
+        least = _SLOTS_S if self._done is not None else _SLOTS_ALONE_S
+        return view is None or self._passed_s(view.read_ms) >= (ON_DEMAND_S if on_demand else least)
 
     def _passed_s(self, since_ms: int) -> float:
         return (self.clock.now_ms() - since_ms) / 1000
 
-    def _objects_s(self, view: StoreView) -> float:
-        return self.pace.objects_s * (1 + len(view.inventory.sizes) // _LIST_PAGE)
+    def _objects_due(self, view: StoreView | None) -> bool:
+        if view is None:
+            return True
+        least = _OBJECTS_S * (1 + len(view.inventory.sizes) // _LIST_PAGE)
+        return self._passed_s(view.objects_ms) >= least
 
     async def _read(self) -> None:
-        view = self._view
-        objects = view is None or self._passed_s(view.objects_ms) >= self._objects_s(view)
         try:
-            view = self._view = await self.reader.read(objects=objects)
+            view = await self.reader.read(objects=self._objects_due(self._view))
         except TidelogError as error:
             if self._view is None:
                 raise
             self._failure = error
             return
-        self._failure = None
+        self._view, self._failure = view, None
         self._seen.add(stored_points(view))
         self._materialized.add(view.slots.checkpoints)
 
     def _document(self, view: StoreView) -> Document:
         now_ms, status = self.clock.now_ms(), self._looks[-1].status if self._looks else None
-        newest = view.slots.newest
+        newest, done = view.slots.newest, self._done
         ended = newest is not None and newest.final
         generation = view.slots.generation
         jobs = [entry.job for _, entry in sorted(view.slots.entries.items())]
@@ -170,7 +161,7 @@ class Watcher:
             phase=phase,
             notices=(self._silence,) if status is None and not ended and self._silence else (),
             problems=(*self._unread(), *problems(view)),
-            live=self._live(),
+            live=None if done is None else live_part(done, self._looks, self._samples.all()),
             checkpoints=tuple(self._seen.all(view.slots.checkpoints)),
             slots=tuple(slot_parts(view)),
             materialized=tuple(self._materialized.all()),
@@ -179,16 +170,10 @@ class Watcher:
             reads=reads_of(view.read_ms, view.objects_ms, self.reader.store.request_metrics),
         )
 
-    def _live(self) -> LivePart | None:
-        if self._done is None:
-            return None
-        return live_part(self._done, self._looks, self._samples.all())
-
-    def _unread(self) -> tuple[Finding, ...]:
-        error = self._failure
-        return (
-            () if error is None else (replace(unreadable(error.what, error), action=error.action),)
-        )
+    def _unread(self) -> list[Finding]:
+        if (error := self._failure) is None:
+            return []
+        return [replace(unreadable(error.what, error), action=error.action)]
 
 
 def _silence(error: ControlError) -> str:

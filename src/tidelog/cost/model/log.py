@@ -8,7 +8,7 @@ of a process flush at once; where they do not, there are more segments than this
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, exp
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -38,27 +38,30 @@ reads."""
 _HALVINGS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Flushes:
-    """When rows of the whole job are flushed in a cycle, and how many they are."""
+class Flush(NamedTuple):
+    """What the whole job flushes at one moment: the rows changed within so many seconds."""
 
     span_s: float
-    """Seconds after which a buffer is flushed by its rows, its bytes or its age."""
+    rows: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flushes:
+    """The flushes of a cycle."""
+
+    each: Flush
+    """One that the rows, the bytes or the age of a buffer bring about."""
     count: int
     """Such flushes in a cycle."""
-    rows: float
-    """Rows of each."""
-    ahead_s: float
-    """From the last of them to the flush ahead of the checkpoint; 0: there is none."""
-    ahead_rows: float
-    barrier_s: float
-    """What the flush at the barrier holds goes back so many seconds."""
-    barrier_rows: float
+    ahead: Flush
+    """The flush ahead of the checkpoint; of 0 seconds: there is none."""
+    barrier: Flush
+    """The flush at the barrier."""
 
     @property
     def all_rows(self) -> float:
         """Rows of the cycle."""
-        return self.count * self.rows + self.ahead_rows + self.barrier_rows
+        return self.count * self.each.rows + self.ahead.rows + self.barrier.rows
 
 
 def flushes(workload: Workload, subtasks: float, config: FlushConfig, cycle_s: float) -> Flushes:
@@ -69,16 +72,10 @@ def flushes(workload: Workload, subtasks: float, config: FlushConfig, cycle_s: f
     ahead_s = max(0.0, rest_s - FLUSH_LEAD_S)
     if workload.writes_per_s * ahead_s > _HOT * workload.distinct(ahead_s):
         ahead_s = 0.0
-    barrier_s = rest_s - ahead_s
-    return Flushes(
-        span_s,
-        count,
-        workload.distinct(span_s),
-        ahead_s,
-        workload.distinct(ahead_s),
-        barrier_s,
-        workload.distinct(barrier_s),
+    each, ahead, barrier = (
+        Flush(span, workload.distinct(span)) for span in (span_s, ahead_s, rest_s - ahead_s)
     )
+    return Flushes(each, count, ahead, barrier)
 
 
 def _span_s(workload: Workload, subtasks: float, config: FlushConfig) -> float:
@@ -145,11 +142,11 @@ def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycl
     found = flushes(workload, settings.parallelism, settings.flush, cycle_s)
     source = _source_blocks(settings)
     aged = ceil(cycle_s / settings.flush.max_age) - 1
-    each = _keyed_blocks(workload, settings, found.rows, found.span_s)
+    each = _keyed_blocks(workload, settings, found.each)
     if found.count:
         each += source.times(aged / found.count)
-    ahead = _keyed_blocks(workload, settings, found.ahead_rows, found.ahead_s)
-    tail = _keyed_blocks(workload, settings, found.barrier_rows, found.barrier_s) + source
+    ahead = _keyed_blocks(workload, settings, found.ahead)
+    tail = _keyed_blocks(workload, settings, found.barrier) + source
     leaving = _leaving(settings, found, each, ahead, tail)
     # A materialization flushes in between; what that adds travels with the flushes around it.
     split = _rows_split(workload, found) * cycle_s / settings.materialize.interval
@@ -168,10 +165,10 @@ def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycl
     )
 
 
-def _keyed_blocks(workload: Workload, settings: Settings, rows: float, seconds: float) -> _Blocks:
+def _keyed_blocks(workload: Workload, settings: Settings, flush: Flush) -> _Blocks:
     """A flush of all subtasks with keyed state of a process."""
-    rows /= settings.processes
-    written = 1 - exp(-workload.writes_per_s * seconds / settings.parallelism)
+    rows = flush.rows / settings.processes
+    written = 1 - exp(-workload.writes_per_s * flush.span_s / settings.parallelism)
     blocks = settings.keyed_per_process * written
     raw = rows * workload.raw_change_bytes
     stored = rows * workload.change_bytes + blocks * _BLOCK_BYTES
@@ -186,13 +183,11 @@ def _source_blocks(settings: Settings) -> _Blocks:
 
 def _rows_split(workload: Workload, found: Flushes) -> float:
     """Rows that one more flush at a random moment adds, because it splits another one."""
-    parts = (
-        (found.span_s * found.count, found.span_s, found.rows),
-        (found.ahead_s, found.ahead_s, found.ahead_rows),
-        (found.barrier_s, found.barrier_s, found.barrier_rows),
+    parts = ((found.each, found.count), (found.ahead, 1), (found.barrier, 1))
+    split = sum(
+        count * span * (2 * workload.distinct(span / 2) - rows) for (span, rows), count in parts
     )
-    split = sum(share * (2 * workload.distinct(span / 2) - rows) for share, span, rows in parts)
-    return split / sum(share for share, _, _ in parts)
+    return split / sum(count * span for (span, _), count in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +210,7 @@ def _leaving(
     config, link = settings.upload, settings.link
     between, joins = _between(config, found, each), False
     if between:
-        joins = 0 < found.ahead_s < config.max_age  # then it leaves with the last of these
+        joins = 0 < found.ahead.span_s < config.max_age  # then it leaves with the last of these
     elif found.count:
         ahead += each.times(found.count)
     gathered = ahead + tail
@@ -250,7 +245,7 @@ def _leaving(
 def _between(config: UploadConfig, found: Flushes, each: _Blocks) -> float:
     """Segments of the flushes by limits; 0 where they are so small that they wait."""
     # Those that are flushed while the first of them ages in the queue leave with it.
-    together = max(1, min(found.count, 1 + int(config.max_age / found.span_s)))
+    together = max(1, min(found.count, 1 + int(config.max_age / found.each.span_s)))
     group = each.times(together)
     if not found.count or group.raw <= config.inline_bytes:
         return 0.0
