@@ -22,7 +22,7 @@ from tidelog.cost.prices import PriceBook, choose_books
 from tidelog.storage import object_names
 from tidelog.ui.live import Json, figure
 from tidelog.ui.read import StoreView
-from tidelog.ui.stored import problem_of
+from tidelog.ui.stored import descriptor_sizes, problem_of
 
 _KINDS: Final = {
     object_names.SEGMENTS: "log segments",
@@ -133,8 +133,8 @@ def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
     ranges = dict.fromkeys(part for _, state in checkpoint.subtasks() for part in state.ranges)
     return Fetch(
         slots=Objects(len(slots), sum(view.slots.sizes[slot] for slot in slots)),
-        described=_descriptors(list(slots.values())),
-        descriptors=_descriptors([checkpoint]),
+        described=_objects(descriptor_sizes(*slots.values())),
+        descriptors=_objects(descriptor_sizes(checkpoint)),
         files=_files(view, checkpoint),
         segments=Objects(
             len({part.segment for part in ranges}), sum(part.length for part in ranges)
@@ -143,13 +143,7 @@ def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
     )
 
 
-def _descriptors(checkpoints: list[Checkpoint]) -> Objects:
-    sizes = {
-        layer.materialization.descriptor: layer.materialization.size
-        for checkpoint in checkpoints
-        for _, layer in checkpoint.layers()
-        if layer.materialization is not None
-    }
+def _objects(sizes: Mapping[str, int]) -> Objects:
     return Objects(len(sizes), sum(sizes.values()))
 
 
@@ -157,8 +151,7 @@ def _files(view: StoreView, checkpoint: Checkpoint) -> Objects:
     """The table files of its descriptors; those of a descriptor that cannot be read are missing."""
     known = view.inventory.descriptors
     named = [known[need.name] for need in direct_needs(checkpoint) if need.name in known]
-    sizes = {file.object: file.size for descriptor in named for file in descriptor.shared}
-    return Objects(len(sizes), sum(sizes.values()))
+    return _objects({file.object: file.size for each in named for file in each.shared})
 
 
 def bill_part(

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from tidelog.errors import ControlError
 from tidelog.runtime.control.protocol import Done
@@ -54,7 +55,6 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def operators(self) -> dict[str, Json]:
-        """The operators by id."""
         return {str(each.get("id")): each for each in parts(self.status, "operators")}
 
     def to_keep(self) -> "Sample":
@@ -165,7 +165,7 @@ def _now(before: Sample, now: Sample) -> list[dict[str, Any]]:
         # Where a counter went back, the subtasks have no shares either.
         same = elapsed if rates != Rates() else None
         tasks = _with_rates("subtask", parts(last, "tasks"), parts(operator, "tasks"), same)
-        found.append({"id": name, **_plain(rates), "tasks": tasks})
+        found.append({"id": name, **asdict(rates), "tasks": tasks})
     return found
 
 
@@ -174,7 +174,7 @@ def _with_rates(
 ) -> list[dict[str, Any]]:
     """Parts of a status with their `Rates` since another look, which had them by the same label."""
     old = {each.get(label): each for each in before}
-    return [{**each, **_plain(_rates(old.get(each.get(label), {}), each, elapsed))} for each in now]
+    return [{**each, **asdict(_rates(old.get(each.get(label), {}), each, elapsed))} for each in now]
 
 
 def _operator(
@@ -186,10 +186,6 @@ def _operator(
     series = {field: [getattr(r, field) for r in rates] for field in Rates.__struct_fields__}
     behind_s = [_behind(s.at_ms, operator) for s, operator in zip(samples, found, strict=True)]
     return {"id": name, **series, "behind_s": behind_s}
-
-
-def _plain(rates: Rates) -> dict[str, Any]:
-    return msgspec.structs.asdict(rates)
 
 
 def _elapsed(before: Sample, after: Sample) -> float | None:

@@ -5,7 +5,7 @@ damaged has its place like all else, with what is wrong and what to do.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Final
@@ -22,14 +22,13 @@ from tidelog.spark.checkpoint.checkpoint import (
     require_checkpoint,
 )
 from tidelog.spark.checkpoint.inspection import (
-    BatchSummary,
     check_located,
     stored_bytes,
     summarize_batches,
     summarize_log,
 )
 from tidelog.spark.checkpoint.liveness import StoreVersions
-from tidelog.spark.checkpoint.locate import Located, locate
+from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.checkpoint.location import find_layout
 from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.storage.port import ObjectStore
@@ -50,11 +49,8 @@ _DAMAGE: Final = ("damage", "lost", "offsets")
 class QueryView:
     """A checkpoint as it was read."""
 
-    checkpoint: QueryCheckpoint
-    located: Located
-    batches: list[BatchSummary]
+    part: QueryPart
     checks: list[CheckResult]
-    query: str | None
     read_ms: int
 
 
@@ -66,14 +62,13 @@ async def read_query(store: ObjectStore, clock: Clock) -> QueryView:
     checkpoint = await read_checkpoint(store)
     require_checkpoint(checkpoint)
     located = await locate(store, checkpoint)
-    return QueryView(
-        checkpoint,
-        located,
-        await summarize_batches(store, checkpoint),
-        await check_located(store, checkpoint, located),
-        await _stored_id(store),
-        clock.now_ms(),
+    part = QueryPart(
+        id=await _stored_id(store),
+        batches=await summarize_batches(store, checkpoint),
+        stores=list(_state_stores(checkpoint, located.assessment.stores.values())),
+        log=summarize_log(checkpoint, located.assessment),
     )
+    return QueryView(part, await check_located(store, checkpoint, located), clock.now_ms())
 
 
 async def _stored_id(store: ObjectStore) -> str | None:
@@ -92,22 +87,13 @@ def query_id(metadata: bytes) -> str | None:
     return str(found["id"]) if isinstance(found, dict) and "id" in found else None
 
 
-def query_part(view: QueryView) -> QueryPart:
-    """Batches, state stores and the log of a checkpoint."""
-    return QueryPart(
-        id=view.query,
-        batches=view.batches,
-        stores=list(_state_stores(view)),
-        log=summarize_log(view.checkpoint, view.located.assessment),
-    )
-
-
-def _state_stores(view: QueryView) -> Iterator[StateStorePart]:
-    stores = view.located.assessment.stores.values()
+def _state_stores(
+    checkpoint: QueryCheckpoint, stores: Iterable[StoreVersions]
+) -> Iterator[StateStorePart]:
     for store in sorted(stores, key=lambda store: (store.partition, store.directory)):
         sizes = {name: stored_bytes(entry) for name, entry in store.entries.items()}
-        sizes |= {name: view.checkpoint.changelogs[name] for name in store.files - sizes.keys()}
-        committed = _snapshots(view.checkpoint, store)
+        sizes |= {name: checkpoint.changelogs[name] for name in store.files - sizes.keys()}
+        committed = _snapshots(checkpoint, store)
         snapshot = max(committed, default=None)
         since = {name: size for name, size in sizes.items() if name.version > (snapshot or 0)}
         operator, partition = store.partition
@@ -196,12 +182,12 @@ class QueryWatcher:
             release=version("tidelog"),
             url=self.store.url,
             at_ms=self.clock.now_ms(),
-            job="Spark query" if view.query is None else f"Spark query {view.query}",
+            job=f"Spark query {view.part.id or ''}".rstrip(),
             phase="checkpoint",
             notices=(*failure, *_notices(view.checks)),
             problems=tuple(_problems(view.checks)),
             reads=reads_of(view.read_ms, view.read_ms, self.store.request_metrics),
-            query=query_part(view),
+            query=view.part,
         )
 
 

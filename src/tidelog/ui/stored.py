@@ -94,11 +94,10 @@ def problem_of(view: StoreView, slot: Slot) -> str | None:
         return str(error)
     wrong = [str(finding) for finding in view.findings if slot in finding.unusable]
     checkpoint = view.slots.checkpoints.get(slot)
-    named = _descriptors(checkpoint) if checkpoint is not None else set()
+    named = descriptor_sizes(checkpoint) if checkpoint is not None else {}
     broken = view.inventory.unreadable
-    return next(
-        iter([*wrong, *(str(broken[name]) for name in sorted(named & broken.keys()))]), None
-    )
+    wrong += (str(broken[name]) for name in sorted(named.keys() & broken.keys()))
+    return wrong[0] if wrong else None
 
 
 def problems(view: StoreView) -> list[Finding]:
@@ -108,16 +107,16 @@ def problems(view: StoreView) -> list[Finding]:
         name = object_names.checkpoint(slot)
         found.setdefault(name, replace(unreadable(name, error), unusable=(slot,)))
     for name, error in view.inventory.unreadable.items():
-        users = [c.slot for c in view.slots.checkpoints.values() if name in _descriptors(c)]
+        users = [c.slot for c in view.slots.checkpoints.values() if name in descriptor_sizes(c)]
         found.setdefault(name, replace(unreadable(name, error), unusable=tuple(users)))
-    return [_with_action(view, finding) for finding in found.values()]
+    for name, each in found.items():
+        usable = view.slots.checkpoints.keys() - set(each.unusable)
+        found[name] = replace(each, action=next_step(each, max(usable, default=None)))
+    return list(found.values())
 
 
-def _with_action(view: StoreView, finding: Finding) -> Finding:
-    usable = set(view.slots.checkpoints).difference(finding.unusable)
-    return replace(finding, action=next_step(finding, max(usable, default=None)))
-
-
-def _descriptors(checkpoint: Checkpoint) -> set[str]:
-    refs = [layer.materialization for _, layer in checkpoint.layers()]
-    return {ref.descriptor for ref in refs if ref is not None}
+def descriptor_sizes(*checkpoints: Checkpoint) -> dict[str, int]:
+    """Bytes of the descriptors that checkpoints name."""
+    layers = [layer for checkpoint in checkpoints for _, layer in checkpoint.layers()]
+    refs = [layer.materialization for layer in layers if layer.materialization is not None]
+    return {ref.descriptor: ref.size for ref in refs}

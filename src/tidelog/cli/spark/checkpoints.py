@@ -1,7 +1,6 @@
 """`tidelog spark checkpoints`, `export`: the stored checkpoint of a query."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
@@ -9,7 +8,7 @@ from tidelog.cli.output import Rows, fields_of
 from tidelog.cli.spark.options import on_checkpoint
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
 from tidelog.cli.values import age, size
-from tidelog.errors import TidelogError, error_fields
+from tidelog.errors import error_fields
 from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint
 from tidelog.spark.checkpoint.export import ExportReport, export
 from tidelog.spark.checkpoint.inspection import (
@@ -47,7 +46,7 @@ async def checkpoints_command(invocation: StoreCommand) -> int:
             "url": invocation.url,
             "batches": batches,
             "log": log,
-            "damaged": [_damage(*each) for each in damaged],
+            "damaged": [{"object": name, "error": error_fields(e)} for name, e in damaged],
         },
         Rows(
             batches,
@@ -59,10 +58,6 @@ async def checkpoints_command(invocation: StoreCommand) -> int:
         *(f"\n{error}" for _, error in damaged),
     )
     return EXIT_PROBLEM if damaged else EXIT_OK
-
-
-def _damage(name: str, error: TidelogError) -> dict[str, Any]:
-    return {"object": name, "error": error_fields(error)}
 
 
 def _log_lines(log: LogSummary) -> Iterator[str]:

@@ -30,13 +30,13 @@ _SCRIPTS: Final = (
 
 def page(document: Document | None = None) -> str:
     """HTML; with a document a file by itself, without one it asks its server for it."""
-    style, script = _style(), _script()
-    data = "null" if document is None else as_script(document)
+    # In a script element: JSON that cannot end the element, nor begin another.
+    data = msgspec.json.encode(document).decode().replace("<", "\\u003c")
     return (
         _read("page.html")
         .replace("{{policy}}", policy())
-        .replace("{{style}}", style)
-        .replace("{{script}}", script)
+        .replace("{{style}}", _read("page.css"))
+        .replace("{{script}}", _script())
         # Last: a document may contain anything.
         .replace("{{document}}", data)
     )
@@ -45,18 +45,9 @@ def page(document: Document | None = None) -> str:
 def policy() -> str:
     """The content security policy of the page."""
     return (
-        f"default-src 'none'; script-src {_hash(_script())}; style-src {_hash(_style())}; "
+        f"default-src 'none'; script-src {_hash(_script())}; style-src {_hash(_read('page.css'))}; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
     )
-
-
-def as_script(document: Document) -> str:
-    """JSON that cannot end the element it stands in, nor begin another."""
-    return msgspec.json.encode(document).decode().replace("<", "\\u003c")
-
-
-def _style() -> str:
-    return _read("page.css")
 
 
 def _script() -> str:
