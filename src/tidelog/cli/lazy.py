@@ -59,11 +59,9 @@ class LazyGroup(click.Group):
         return dict(sorted(found.items()))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, sorted."""
         return list(self.lazy_commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the command's module."""
         command = self._lazy.get(cmd_name) or self.lazy_commands.get(cmd_name)
         return None if command is None else command.load()
 

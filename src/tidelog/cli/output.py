@@ -89,7 +89,6 @@ class Output(msgspec.Struct, frozen=True):
         click.echo(msgspec.json.encode(document))
 
     def line(self, line: str = "") -> None:
-        """Print a line of text."""
         click.echo(line)
 
     def show(self, document: object, *parts: str | Rows) -> None:

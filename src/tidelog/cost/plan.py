@@ -65,7 +65,6 @@ class Candidate:
 
     @property
     def cost(self) -> Money:
-        """A month's bill."""
         return Money(self.bill.total, self.bill.currency)
 
 

@@ -50,7 +50,6 @@ class Option(NamedTuple):
         return self.none or "none" if value is None else self.kind.show(value)
 
     def toml(self, value: Any) -> str:
-        """A value as TOML has it."""
         if isinstance(value, bool):
             return self.show(value)
         if isinstance(value, tuple):
@@ -105,11 +104,9 @@ class Declared(NamedTuple):
 
     @property
     def default_text(self) -> str:
-        """The default for people."""
         return self.option.show(self.default) or "none"
 
     def of(self, config: Any) -> Any:
-        """The option's value in a configuration."""
         for part in self.path:
             config = getattr(config, part)
         return config

@@ -29,7 +29,6 @@ class Downsampled(Generic[T]):
     _offered: int = 0
 
     def add(self, item: T) -> None:
-        """Take the next item."""
         if self._offered % self._apart == 0:
             self._kept.append(item)
         self._offered += 1

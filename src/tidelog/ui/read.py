@@ -30,7 +30,6 @@ class StoreView:
 
     @property
     def slots(self) -> Slots:
-        """The slots that count."""
         return self.inventory.slots
 
 

@@ -118,7 +118,7 @@ def _checkpoint_report(
         checkpoint_id=checkpoint_id,
         verdict=verdict,
         partitions=len(parts),
-        rows=total.rows if total is not None else None,
+        rows=None if total is None else total.rows,
         changes=sum(part.changes for part in parts),
         equal=redundancy.count("equal"),
         different=redundancy.count("different"),
@@ -131,15 +131,12 @@ def _contents(parts: Iterable[Restored]) -> tuple[Content, ...]:
     by_operator: dict[str, list[Restored]] = defaultdict(list)
     for part in parts:
         by_operator[part.operator].append(part)
-    totals = {operator: _total(found) for operator, found in sorted(by_operator.items())}
     return tuple(
-        Content(
-            operator,
-            len(by_operator[operator]),
-            None if total is None else total.rows,
-            None if total is None else str(total),
-        )
-        for operator, total in totals.items()
+        Content(operator, len(found), total.rows, str(total))
+        if total is not None
+        else Content(operator, len(found), None, None)
+        for operator, found in sorted(by_operator.items())
+        for total in [_total(found)]
     )
 
 

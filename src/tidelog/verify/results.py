@@ -83,7 +83,6 @@ class RowViolation:
 
     @property
     def found(self) -> str:
-        """What to report."""
         return self.first if self.rows == 1 else f"{self.first}, and {self.rows - 1} rows more"
 
 

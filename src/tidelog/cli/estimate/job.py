@@ -125,7 +125,6 @@ class DescribedJob:
     egress: bool
 
     def fields(self) -> dict[str, Any]:
-        """As JSON."""
         settings, link = self.settings, self.settings.link
         return {
             "workload": self.workload,

@@ -52,11 +52,6 @@ class Prices:
         books = choose_books(providers, map(read_book, price_files))
         return cls(books, bool(providers or price_files), today())
 
-    @property
-    def warnings(self) -> list[str]:
-        """What to say of books that are out of date."""
-        return [warning for book in self.books if (warning := book.warning(self.day))]
-
     def bills(self, usage: Usage, *, egress: bool = False) -> list[dict[str, Any]]:
         """A month's bills as JSON."""
         return [bill_fields(bill(book, usage, egress=egress)) for book in self.books]
@@ -69,7 +64,8 @@ class Prices:
             | {"expires": book.expires, "expired": self.day > book.expires}
             for book in self.books
         ]
-        return {"price_books": books, "warnings": self.warnings}
+        old = [warning for book in self.books if (warning := book.warning(self.day))]
+        return {"price_books": books, "warnings": old}
 
     def lines(self, *warnings: str) -> Iterator[str]:
         """Where prices come from, whether they are out of date, and other warnings."""

@@ -3,16 +3,14 @@
 Invariants: those of `tidelog.cli.store.options`; a checkpoint's URL is taken as Spark writes it.
 """
 
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Final
 
 import click
 
-from tidelog.cli.store.options import StoreCommand, on_store
+from tidelog.cli.store.options import on_store
 from tidelog.spark.checkpoint.location import store_url
-
-P = ParamSpec("P")
 
 spark_home_option = click.option(
     "--spark-home",
@@ -21,20 +19,10 @@ spark_home_option = click.option(
 )
 
 
-def on_checkpoint(
-    function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
-) -> Callable[..., None]:
-    """Make a command function of `function`, which works on the checkpoint at a URL and returns
-    the exit code; adds URL, --endpoint, --json and --debug.
-    """
-    return on_store(function, store_url, encrypted=False)
-
-
-def on_store_or_checkpoint(
-    function: Callable[Concatenate[StoreCommand, P], Awaitable[int]],
-) -> Callable[..., None]:
-    """Like `on_checkpoint`, for the store of a job as well; adds --encryption-key for it."""
-    return on_store(function, store_url)
+on_checkpoint = partial(on_store, location=store_url, encrypted=False)
+"""As `on_store`, for the checkpoint at a URL."""
+on_store_or_checkpoint = partial(on_store, location=store_url)
+"""As `on_store`, for either."""
 
 
 def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import click
 
@@ -158,18 +158,16 @@ class Tail:
 
 def _print(output: Output, line: Change | MissingRange) -> None:
     if output.as_json:
-        output.json_line(_fields(line))
+        row = fields_of(line.row) if isinstance(line, Change) else {}
+        output.json_line(fields_of(line, "row") | row)
     elif isinstance(line, MissingRange):
         output.line(
             f"{line.operator}-{line.subtask}: changes {line.skipped_from} to "
             f"{line.skipped_to - 1} left the log before they were read; they are materialized"
         )
     else:
-        row = line.row
-        key = text(row.key) if row.entry is None else f"{text(row.key)}[{text(row.entry)}]"
-        cells = [f"{line.operator}-{line.subtask}", str(line.seqno), line.op, row.state or "?", key]
-        output.line("  ".join(cells if line.op == "delete" else [*cells, text(row.value)]))
-
-
-def _fields(line: Change | MissingRange) -> dict[str, Any]:
-    return fields_of(line, "row") | (fields_of(line.row) if isinstance(line, Change) else {})
+        found = line.row
+        key = text(found.key) if found.entry is None else f"{text(found.key)}[{text(found.entry)}]"
+        where = f"{line.operator}-{line.subtask}"
+        cells = [where, str(line.seqno), line.op, found.state or "?", key]
+        output.line("  ".join(cells if line.op == "delete" else [*cells, text(found.value)]))

@@ -97,12 +97,10 @@ class Interval:
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
         return (self.end_ms - self.start_ms) / 1000
 
     @property
     def peak_log(self) -> LogKey:
-        """The log at its fullest."""
         return self.peak_slot, self.who
 
 

@@ -114,7 +114,6 @@ class _LogUnit:
 
     @property
     def weight(self) -> int:
-        """Bytes of the ranges."""
         return sum(map(_stored_bytes, self.segments))
 
     async def run(self, workspace: Workspace) -> _Read:

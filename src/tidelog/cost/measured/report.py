@@ -85,7 +85,6 @@ class OperatorReport:
 
     @property
     def log_share(self) -> float | None:
-        """Log over table."""
         return self.log_bytes / self.table_bytes if self.table_bytes else None
 
 

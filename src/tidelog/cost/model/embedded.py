@@ -104,7 +104,6 @@ class _Job:
         return Objects(keyed + sources, written)
 
     def flows(self) -> tuple[Flow, ...]:
-        """All objects that are written."""
         settings, tables, cycle_s = self.settings, self.tables, self.cycle_s
         table, period, retention = tables.table, tables.period, self.retention
         keyed, sources = settings.parallelism, settings.sources_per_process * settings.processes

@@ -60,7 +60,6 @@ class Flushes:
 
     @property
     def all_rows(self) -> float:
-        """Rows of the cycle."""
         return self.count * self.each.rows + self.ahead.rows + self.barrier.rows
 
 

@@ -23,17 +23,14 @@ class Flow:
 
     @property
     def stored(self) -> float:
-        """Objects stored, on average."""
         return self.per_s * self.life_s
 
     @property
     def stored_bytes(self) -> float:
-        """Bytes stored, on average."""
         return self.stored * self.bytes
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes uploaded a second."""
         return self.per_s * self.bytes
 
 
@@ -66,10 +63,8 @@ class Usage:
 
     @property
     def stored_bytes(self) -> float:
-        """Bytes stored, on average."""
         return sum(flow.stored_bytes for flow in self.flows)
 
     @property
     def stored_objects(self) -> float:
-        """Objects stored, on average."""
         return sum(flow.stored for flow in self.flows)

@@ -100,7 +100,6 @@ class Workload:
 
     @property
     def table_row_bytes(self) -> float:
-        """A row as the table stores it."""
         return self.table_bytes / self.keys
 
     def distinct(self, seconds: float) -> float:

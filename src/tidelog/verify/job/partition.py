@@ -47,7 +47,6 @@ class Partition:
 
     @property
     def label(self) -> str:
-        """Operator and subtask."""
         return str(SubtaskId(self.operator, self.state.index))
 
     def judged(self, direct: PathResult, other: PathResult | None) -> UnitResult:

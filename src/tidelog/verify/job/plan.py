@@ -121,6 +121,7 @@ def _partition(
     # States that were added since the first of them only add names.
     chain = same[0]
     history = alternate_history(chain, (other for other in all_ if other.slot != chain.slot))
+    older = history.older if isinstance(history, AlternateHistory) else None
     return Partition(
         checkpoints=tuple(each.slot for each in same),
         operator=operator.id,
@@ -129,10 +130,12 @@ def _partition(
         state=chain.state,
         files=_files(inventory, chain.state),
         alternate=history,
-        older=_users(history, all_),
-        older_files=_files(inventory, history.older)
-        if isinstance(history, AlternateHistory)
-        else {},
+        older=tuple(
+            each.slot
+            for each in all_
+            if older is not None and each.state.materialization == older.materialization
+        ),
+        older_files={} if older is None else _files(inventory, older),
     )
 
 
@@ -141,13 +144,6 @@ def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
     refs = [layer.materialization for layer in state.layers if layer.materialization is not None]
     described = [inventory.descriptors[ref.descriptor] for ref in refs]
     return {file.name: file.object for descriptor in described for file in descriptor.shared}
-
-
-def _users(history: AlternateHistory | str, chains: Iterable[Chain]) -> tuple[Slot, ...]:
-    if not isinstance(history, AlternateHistory):
-        return ()
-    start = history.older.materialization
-    return tuple(chain.slot for chain in chains if chain.state.materialization == start)
 
 
 _Kin = tuple[SubtaskId, str]

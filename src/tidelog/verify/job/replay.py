@@ -59,7 +59,6 @@ class PartitionUnit:
 
     @property
     def weight(self) -> int:
-        """Table files and log of all paths."""
         return sum(base.weight for base in self.bases)
 
     async def run(self, workspace: Workspace) -> UnitResult:

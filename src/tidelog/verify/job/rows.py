@@ -41,7 +41,6 @@ class RowScan:
 
     @property
     def total(self) -> Fingerprint:
-        """Fingerprint of the whole table."""
         return combined(self.groups.values())
 
     def copy(self) -> "RowScan":

@@ -160,7 +160,6 @@ class Replay:
         return self.followed.fingerprint
 
     async def _follow(self, before: Version | None, version: Version) -> None:
-        """Apply the changelog of a version."""
         try:
             changelog = await self.changelogs.read(version)
         except UNREADABLE as error:

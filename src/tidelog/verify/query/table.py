@@ -171,7 +171,6 @@ class ChangingTable:
     fingerprint: Fingerprint
 
     def close(self) -> None:
-        """Close it and remove its files."""
         self.table.close()
         shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -247,7 +246,6 @@ class FollowedTable:
             await self.discard(table)
 
     async def apply(self, changelog: Changelog) -> None:
-        """Apply the next changelog, if there is a table."""
         if self.table is None:
             return
         try:
@@ -261,7 +259,6 @@ class FollowedTable:
         await self.close()
 
     async def close(self) -> None:
-        """Close the table, if there is one."""
         if self.table is not None:
             table, self.table = self.table, None
             await self.discard(table)
