@@ -6,7 +6,7 @@ Invariant: nothing is imported that only a command which runs needs.
 import functools
 from collections.abc import Callable
 from dataclasses import field, fields
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -14,9 +14,13 @@ from tidelog.options.kinds import KeyPlace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-endpoint_option = click.option(
-    "--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS."
-)
+ENDPOINT: Final[Any] = {"metavar": "URL", "help": "S3 endpoint, when it is not that of AWS."}
+endpoint_option = click.option("--endpoint", **ENDPOINT)
+LOG_STORE: Final[Any] = {
+    "metavar": "URL",
+    "help": "Put the log of a new store here, for example into a bucket that answers faster.",
+}
+log_store_option = click.option("--log-store", **LOG_STORE)
 
 
 def key_place(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
@@ -36,11 +40,6 @@ encryption_key_option = click.option(
     show_envvar=True,
     callback=key_place,
     help="Where the key of an encrypted store is: a file, env:NAME or aws-kms:KEY.",
-)
-log_store_option = click.option(
-    "--log-store",
-    metavar="URL",
-    help="Put the log of a new store here, for example into a bucket that answers faster.",
 )
 
 

@@ -6,7 +6,7 @@ bytes, durations seconds unless a name says otherwise, moments milliseconds sinc
 not known is null or missing, never 0.
 """
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -15,8 +15,6 @@ from tidelog.spark.checkpoint.inspection import BatchSummary, LogSummary
 from tidelog.ui.costs import BillPart, RestorePart
 from tidelog.ui.live import LivePart
 from tidelog.ui.stored import SlotPart
-
-VERSION: Final = 2
 
 
 class RestoreReads(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +62,7 @@ class QueryPart(msgspec.Struct, frozen=True, kw_only=True):
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the page shows."""
 
-    version: int = VERSION
+    version: int = 2
     release: str
     url: str
     at_ms: int

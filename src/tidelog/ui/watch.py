@@ -6,9 +6,10 @@ is a notice on the page, never an error, once the store was read.
 """
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import unreadable
@@ -49,19 +50,13 @@ _PATIENCE_S: Final = 5.0
 """How long its answer may take."""
 
 
-class AskJob(Protocol):
-    """Asks the job on a store."""
-
-    async def __call__(self, request: Request) -> Done: ...
-
-
 @dataclass(slots=True)
 class Watcher:
     """What is known of one store and its job."""
 
     reader: StoreReader
     clock: Clock
-    ask: AskJob = ask
+    ask: Callable[[Request], Awaitable[Done]] = ask
     _view: StoreView | None = None
     _done: Done | None = None
     """The job's last answer; None when no job answers."""

@@ -4,22 +4,15 @@ Invariants: nothing is written to the store; what a running job drops, or a runn
 meanwhile, is no damage.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
-
 from tidelog.checkpoint.finding import Findings, without_changes
 from tidelog.concurrency import Progress, no_progress
 from tidelog.engines import Engine
-from tidelog.spark.checkpoint.location import Layout, find_layout
+from tidelog.spark.checkpoint.location import find_layout
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.job.store import read_job
 from tidelog.verify.query.checkpoint import read_query
 from tidelog.verify.report import VerifyReport, checkpoint_reports, not_checked
-from tidelog.verify.results import Choice, Work
-
-_Reader = Callable[[ObjectStore, Choice, int, Progress], Awaitable[Work]]
-
-_READERS: Final[Mapping[Layout, _Reader]] = {"job": read_job, "query": read_query}
+from tidelog.verify.results import Choice
 
 
 async def verify(
@@ -35,7 +28,8 @@ async def verify(
     and what the store raises.
     """
     layout = await find_layout(store)
-    work = await _READERS[layout](store, chosen, engine.workers, progress)
+    read = read_job if layout == "job" else read_query
+    work = await read(store, chosen, engine.workers, progress)
     results, present = await work.settle(await engine.run(work.units, progress))
     findings = Findings()
     findings.add(work.findings)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tidelog.cli.options import add_options, declared
+from tidelog.cli.options import ENDPOINT, LOG_STORE, add_options, declared
 from tidelog.cli.values import duration
 from tidelog.errors import ConfigError
 from tidelog.options.declaration import Declared
@@ -41,14 +41,8 @@ class RunOptions:
     store: str = declared(
         "--store", required=True, metavar="URL", help="Where checkpoints and state go."
     )
-    log_store: str | None = declared(
-        "--log-store",
-        metavar="URL",
-        help="Put the log of a new store here, for example into a bucket that answers faster.",
-    )
-    endpoint: str | None = declared(
-        "--endpoint", metavar="URL", help="S3 endpoint, when it is not that of AWS."
-    )
+    log_store: str | None = declared("--log-store", **LOG_STORE)
+    endpoint: str | None = declared("--endpoint", **ENDPOINT)
     output: str | None = declared(
         "--output", help="Output directory; without it results go to standard output."
     )

@@ -60,7 +60,7 @@ class StateStoreUnit:
         followed = FollowedTable(
             workspace=workspace,
             snapshots=SnapshotFiles(files, offload, self.directory, sizes),
-            objects={version: self._zip(version) for version in self.snapshots},
+            objects={v: f"{STATE}{self.directory}/{v[0]}_{v[1]}.zip" for v in self.snapshots},
             unfollowable=self.unfollowable,
         )
         replay = Replay(frozenset(self.wanted), changelogs, followed, StoreFindings(self.directory))
@@ -71,9 +71,6 @@ class StateStoreUnit:
         first = any(version == 1 for version, _ in known)
         finder = VersionChainFinder(dict(self.wanted), frozenset(self.snapshots), lineage_of, first)
         return await replay.run(finder)
-
-    def _zip(self, version: Version) -> str:
-        return f"{STATE}{self.directory}/{version[0]}_{version[1]}.zip"
 
 
 COMPRESSED: Final = "a changelog is compressed in a way that is not read here"
