@@ -16,7 +16,6 @@ from typing import Final
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.cost.measured.facts import BlockFacts, MeasuredSnapshot, Point, Tally
 from tidelog.cost.measured.intervals import (
-    Interval,
     MeasuredRate,
     change_rate,
     contiguous_runs,
@@ -62,13 +61,17 @@ def report_subtask(
     rate = change_rate(by_run)
     per_change = bytes_per_change(blocks.distinct.get(who, Tally()))
     seen = tuple(each for points in by_run for each in intervals(who, points, blocks.by_log))
-    peak = _peak(rate, per_change, seen)
+    interval_s = fmean(each.seconds for each in seen) if seen else None
+    peak = None
+    if rate.per_s is not None and per_change is not None and interval_s is not None:
+        predicted = log_peak_bytes(rate.per_s, per_change.stored, interval_s)
+        peak = Comparison(predicted, fmean(each.peak_bytes for each in seen))
     return SubtaskReport(
         subtask=who.subtask,
         changes_per_s=rate.per_s,
         bytes_per_change=per_change,
         intervals=seen,
-        interval_s=fmean(each.seconds for each in seen) if seen else None,
+        interval_s=interval_s,
         peak=peak,
         highest_peak_bytes=max((each.peak_bytes for each in seen), default=None),
         missing=None if peak is not None else _missing(rate, per_change, by_run),
@@ -80,18 +83,6 @@ def bytes_per_change(tally: Tally) -> BytesPerChange | None:
     if not tally.changes:
         return None
     return BytesPerChange(tally.raw_bytes / tally.changes, tally.stored_bytes / tally.changes)
-
-
-def _peak(
-    rate: MeasuredRate, per_change: BytesPerChange | None, seen: Sequence[Interval]
-) -> Comparison | None:
-    if rate.per_s is None or per_change is None or not seen:
-        return None
-    interval_s = fmean(each.seconds for each in seen)
-    return Comparison(
-        predicted_bytes=log_peak_bytes(rate.per_s, per_change.stored, interval_s),
-        measured_bytes=fmean(each.peak_bytes for each in seen),
-    )
 
 
 def _missing(
@@ -144,7 +135,10 @@ def _report(
     compared = [each for each in subtasks if each.peak is not None]
     rates = [each.changes_per_s for each in subtasks if each.changes_per_s is not None]
     spans = [each.interval_s for each in compared if each.interval_s is not None]
-    logs, tables = _sizes(whos, found)
+    snapshots = [
+        [each.points[who] for who in whos if who in each.points] for run in found for each in run
+    ]
+    logs = [sum(point.log_bytes for point in points) for points in snapshots]
     peak = _sum(each.peak for each in compared)
     return OperatorReport(
         id=operator,
@@ -158,7 +152,7 @@ def _report(
         peak=peak,
         log_bytes=fmean(logs),
         most_log_bytes=max(logs),
-        table_bytes=fmean(tables),
+        table_bytes=fmean(sum(point.table_bytes for point in points) for points in snapshots),
         windows=_windows(compared, blocks, sum(rates), fmean(spans), peak) if peak else None,
         missing=None if compared else _reason_of(subtasks),
     )
@@ -189,20 +183,6 @@ def _windows(
         peak=Comparison(
             window_log_peak_bytes(deletes_per_s, row_bytes, interval_s), peak.measured_bytes
         ),
-    )
-
-
-def _sizes(
-    whos: Sequence[SubtaskId], found: Sequence[Sequence[MeasuredSnapshot]]
-) -> tuple[list[int], list[int]]:
-    """Log and table of these subtasks in each checkpoint."""
-    snapshots = [snapshot for run in found for snapshot in run]
-    points_of_each = [
-        [each.points[who] for who in whos if who in each.points] for each in snapshots
-    ]
-    return (
-        [sum(point.log_bytes for point in points) for points in points_of_each],
-        [sum(point.table_bytes for point in points) for points in points_of_each],
     )
 
 
