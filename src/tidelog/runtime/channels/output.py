@@ -64,7 +64,7 @@ class ChannelOutput:
             edge.pool.notify(listener)
 
     def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
-        """What a buffer of input has become, in few buffers: the next task handles each."""
+        """What a buffer of input has become, in few buffers: each is handled at once."""
         return self.limit.joined(batches, self.work.turn.now, TURN_S)
 
     async def emit(self, batch: Batch) -> None:

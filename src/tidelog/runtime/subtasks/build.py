@@ -103,9 +103,7 @@ class TaskBuilder:
             exactly_once=self._start.config.mode == "exactly-once",
         )
 
-    def _parts(
-        self, subtask: SubtaskId, vertex: Vertex, output: ChannelOutput | SinkOutput
-    ) -> TaskParts:
+    def _parts(self, subtask: SubtaskId, vertex: Vertex, output: ChannelOutput) -> TaskParts:
         start, plan, effects = self._start, self._start.plan, self._start.effects
         state, built = plan.loaded_by(subtask), self._states.build(subtask, vertex)
         nodes = [] if subtask in plan.finished else vertex.nodes
@@ -143,7 +141,7 @@ class TaskBuilder:
             carrier=carrier,
         )
 
-    async def _output(self, subtask: SubtaskId, vertex: Vertex) -> ChannelOutput | SinkOutput:
+    async def _output(self, subtask: SubtaskId, vertex: Vertex) -> ChannelOutput:
         cadence, offload = self._start.cadence, self._start.effects.offload
         work = WorkTime(
             self._start.effects.clock,

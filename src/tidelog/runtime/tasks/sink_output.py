@@ -5,7 +5,7 @@ its commit returned; nothing is committed before its checkpoint is durable.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,9 +16,9 @@ from tidelog.effects import Offload
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
-from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
-from tidelog.runtime.in_flight.capture import InFlight
-from tidelog.runtime.operators.turn import TURN_S, Portion, WorkTime
+from tidelog.runtime.channels.messages import Batch, SideBatch
+from tidelog.runtime.channels.output import ChannelOutput
+from tidelog.runtime.operators.turn import Portion, WorkTime
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.user_code import in_user_code, user_code
 
@@ -51,8 +51,11 @@ def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
     return tuple({token_of(found): None for state in subtasks for found in state.transactions})
 
 
-class SinkOutput:
-    """Takes the place of `Output` in a task that ends in a sink."""
+class SinkOutput(ChannelOutput):
+    """The output of a task that ends in a sink: a writer, and no channels."""
+
+    available = True
+    """A sink always has room."""
 
     def __init__(
         self,
@@ -62,15 +65,13 @@ class SinkOutput:
         work: WorkTime,
         limit: BufferLimit = ONE_LIMIT,
     ) -> None:
+        super().__init__([], work, limit)
         self._name = name
         self._writer = writer
         self._offload = offload
-        self.work = work
-        self.limit = limit
         self._open: list[_Transaction] = []
         self._portion = Portion()
         self._lock = asyncio.Lock()
-        self.records = 0
 
     async def recover(self, transactions: tuple[bytes, ...]) -> None:
         """Commit what the restored checkpoint holds, before any new data."""
@@ -78,10 +79,6 @@ class SinkOutput:
         async with self._lock:
             tokens = [transaction.token for transaction in restored]
             await self._offload.run_to_end(in_user_code(self._name, self._writer.recover), tokens)
-
-    def joined(self, batches: Iterable[Batch]) -> Iterable[Batch]:
-        """What a buffer of input has become, in few buffers: each is a call of the writer."""
-        return self.limit.joined(batches, self.work.turn.now, TURN_S)
 
     async def emit(self, batch: Batch) -> None:
         """Write a buffer; one of a side output is dropped, as nothing consumes it here."""
@@ -104,30 +101,6 @@ class SinkOutput:
         self._portion.took(len(records), took)
         if self.work.turn.ended():
             await self.work.rest()
-
-    available = True
-    """As of `Output`: a sink always has room."""
-
-    def notify(self, listener: Callable[[], None]) -> None:
-        """Nothing: a sink is always available."""
-
-    announces_splits = False
-    """Nothing follows a sink."""
-
-    def announce_splits(self, splits: Splits) -> None:
-        """Nothing follows a sink."""
-
-    async def announce(self, event: TaskEvent) -> None:
-        """Nothing follows a sink."""
-
-    def forward(self, barrier: Barrier, in_flight: InFlight | None) -> None:
-        """Nothing follows a sink."""
-
-    def switch(self, barrier: Barrier, in_flight: InFlight) -> None:
-        """Nothing follows a sink, so no barrier waits."""
-
-    def forget(self, checkpoint: CheckpointId) -> None:
-        """Nothing follows a sink, so no barrier is tracked."""
 
     async def pre_commit(self, checkpoint: CheckpointId) -> tuple[bytes, ...]:
         """Close the open transaction; returns all that a completed checkpoint would commit."""

@@ -28,7 +28,6 @@ from tidelog.runtime.operators.turn import Turn
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, Snapshotter, SubtaskPosition
 from tidelog.runtime.tasks.alignment import Switching
-from tidelog.runtime.tasks.sink_output import SinkOutput
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.operator_state import OperatorStates
 
@@ -56,7 +55,7 @@ class TaskParts:
     backend: KeyedBackend
     snapshotter: Snapshotter
     canonical: CanonicalSnapshotter
-    output: ChannelOutput | SinkOutput
+    output: ChannelOutput
     uploader: Uploader | None
     effects: Effects
     listener: CheckpointListener
