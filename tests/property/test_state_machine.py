@@ -374,7 +374,7 @@ class StateMachine(RuleBasedStateMachine):
     @rule(subtask=st.integers(0, 3))
     def materialize(self, subtask: int) -> None:
         subtask %= len(self.job.probes)
-        self.job.driver.cadence.expect(None)
+        self.job.driver.start.cadence.expect(None)
         self.materializing = self.loop.create_task(self._materialize(subtask))
         self.run(self.clock.advance(0.001))
 

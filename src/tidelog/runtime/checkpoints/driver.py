@@ -12,7 +12,6 @@ from typing import Protocol
 
 import msgspec
 
-from tidelog.changelog.cadence import Cadence
 from tidelog.checkpoint.coordinator import (
     Abort,
     Complete,
@@ -28,7 +27,6 @@ from tidelog.checkpoint.finished import exited_state
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.invariants import check_manifest
 from tidelog.checkpoint.manifest import (
-    Author,
     Checkpoint,
     OperatorState,
     Savepoint,
@@ -39,17 +37,15 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
-from tidelog.checkpoint.slots import SlotLog
-from tidelog.effects import Effects
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot, SubtaskId
-from tidelog.runtime.channels.messages import Barrier, BarrierOrder
+from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import Reports, Savepoints
+from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.operator_state import union_in_part
-from tidelog.state.registry import StateRegistry
 
 
 def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]:
@@ -65,24 +61,18 @@ def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]
 class ManifestOperators:
     """Makes the operators of each manifest from the states of its subtasks."""
 
-    vertices: Sequence[Vertex]
-    registries: Mapping[str, StateRegistry]
-    """The states that each vertex has declared, by the vertex's name."""
-    key_groups: int
+    start: JobStart
     finished: dict[SubtaskId, SubtaskState]
     """Subtasks that finished, with their state in the checkpoint that contains their finish."""
 
-    def exited(self, states: Mapping[SubtaskId, SubtaskState]) -> None:
-        """Note subtasks that exited: a completed checkpoint contains their finish."""
-        self.finished.update(states)
-
     def of(self, acknowledged: Mapping[SubtaskId, SubtaskState]) -> tuple[OperatorState, ...]:
-        return tuple(self._operator(vertex, acknowledged) for vertex in self.vertices)
+        return tuple(self._operator(vertex, acknowledged) for vertex in self.start.plan.vertices)
 
     def _operator(
         self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
     ) -> OperatorState:
-        registry, finished, last = self.registries[vertex.id], self.finished, vertex.nodes[-1]
+        registry, finished = self.start.registries[vertex.id], self.finished
+        last = vertex.nodes[-1]
         running = not finished.keys() >= set(vertex.subtasks)
         # While others of a source run, a rescaled restart would read its finished splits again.
         positions = running and vertex.head.source is not None
@@ -95,7 +85,7 @@ class ManifestOperators:
         finished_all = all(state.finished for state in subtasks)
         return OperatorState(
             vertex.id,
-            self.key_groups,
+            self.start.config.key_groups,
             registry.infos(),
             subtasks,
             chain=tuple(node.id for node in vertex.nodes[1:]) if finished_all else None,
@@ -128,21 +118,15 @@ logger = logging.getLogger(__name__)
 class CheckpointDriver:
     """Runs the checkpoints of a job."""
 
+    start: JobStart
     reports: Reports
-    effects: Effects
-    slots: SlotLog
-    author: Author
-    job: str
-    next_slot: Slot
     collector: Collector
-    cadence: Cadence
-    operators: ManifestOperators
-    savepoints: Savepoints
     tasks: Sequence[DrivenTask]
-    configured_order: BarrierOrder = "aligned"
-    """Whether barriers may overtake the records before them."""
-    previous: Checkpoint | None = None
+    operators: ManifestOperators = field(init=False)
+    next_slot: Slot = field(init=False)
+    previous: Checkpoint | None = field(init=False)
     """The newest durable checkpoint: what the next one adds is counted against it."""
+    savepoints: Savepoints = field(default_factory=Savepoints)
     metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
     _unproven: list[Checkpoint] = field(default_factory=list)
@@ -152,6 +136,13 @@ class CheckpointDriver:
     _closed: bool = False
     """No checkpoint completes any more."""
     _started: float = 0.0
+
+    def __post_init__(self) -> None:
+        plan = self.start.plan
+        self.operators = ManifestOperators(self.start, dict(plan.finished))
+        self.next_slot = Slot(self.start.author.generation + 1)
+        self.previous = None if plan.resumption.origin is not None else plan.checkpoint
+        self.savepoints.known(self.start.history.checkpoints)
 
     @property
     def coordinator(self) -> Coordinator[SubtaskId, SubtaskState]:
@@ -195,7 +186,7 @@ class CheckpointDriver:
 
     def _no_more(self) -> CheckpointFailedError:
         return CheckpointFailedError(
-            f"a checkpoint of {self.job!r}",
+            f"a checkpoint of {self.start.job.name!r}",
             expected="to be completed",
             found="the end of the job",
             action="see why it ended; what was durable before is",
@@ -226,7 +217,7 @@ class CheckpointDriver:
             self.metrics.next_since = self._now()  # nobody waits in vain for one
 
     def _now(self) -> float:
-        return self.effects.clock.monotonic()
+        return self.start.effects.clock.monotonic()
 
     async def carry_out(self) -> None:
         """Carry out what the coordinator has decided so far."""
@@ -235,7 +226,7 @@ class CheckpointDriver:
 
     def _expect_next(self) -> None:
         idle = self.coordinator.in_progress is None
-        self.cadence.expect(self.coordinator.next_event_at() if idle else None)
+        self.start.cadence.expect(self.coordinator.next_event_at() if idle else None)
 
     async def _carry_out(self, decision: Decision[SubtaskId, SubtaskState]) -> None:
         match decision:
@@ -263,11 +254,12 @@ class CheckpointDriver:
                 )
 
     def _trigger(self, decision: Trigger[SubtaskId]) -> None:
-        self.cadence.triggered(sum(not task.exited for task in self.tasks))
+        self.start.cadence.triggered(sum(not task.exited for task in self.tasks))
         self._started = self._now()
+        config = self.start.config
         # A savepoint holds no in-flight data.
         aligned = decision.savepoint is not None or self.reports.kept_aligned is not None
-        order = "aligned" if aligned else self.configured_order
+        order = config.unaligned.order if config.overtakes and not aligned else "aligned"
         barrier = Barrier(
             decision.checkpoint, self._started, decision.final, order, decision.savepoint
         )
@@ -288,13 +280,14 @@ class CheckpointDriver:
     async def _prove_not_fenced(self) -> None:
         """After a failed checkpoint: a newer start removes what we write, and may be the reason."""
         try:
-            await self.slots.prove_not_fenced(Slot(self.next_slot - 1), self.author)
+            await self.start.slots.prove_not_fenced(Slot(self.next_slot - 1), self.start.author)
         except StorageError as error:
             Event.NEWER_START_UNKNOWN.log(logger, error=error)
 
     async def _complete(self, decision: Complete[SubtaskId, SubtaskState]) -> None:
         self._expect_next()
-        self.operators.exited(decision.exited)
+        # Their finish is part of a completed checkpoint from now on.
+        self.operators.finished.update(decision.exited)
         for task in self.tasks:
             await task.complete(decision.checkpoint)
         for task in self.tasks:
@@ -314,7 +307,7 @@ class CheckpointDriver:
             return
         check_manifest(entry)
         try:
-            with self.cadence.moving():
+            with self.start.cadence.moving():
                 entry = await self._append(entry)
         except FencedError:
             raise
@@ -336,10 +329,10 @@ class CheckpointDriver:
     def _entry(self, decision: Store[SubtaskId, SubtaskState]) -> Checkpoint:
         entry = Checkpoint(
             slot=self.next_slot,
-            author=self.author,
+            author=self.start.author,
             checkpoint_id=decision.checkpoint,
-            created_ms=self.effects.clock.now_ms(),
-            job=self.job,
+            created_ms=self.start.effects.clock.now_ms(),
+            job=self.start.job.name,
             operators=self.operators.of(decision.states),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
@@ -359,7 +352,7 @@ class CheckpointDriver:
 
     async def _append(self, entry: Checkpoint) -> Checkpoint:
         """Write the entry into the next slot that does not hold an earlier checkpoint of ours."""
-        while (earlier := await self.slots.append(entry)) is not None:
+        while (earlier := await self.start.slots.append(entry)) is not None:
             self._unproven.append(earlier)
             self.next_slot = Slot(self.next_slot + 1)
             history = self._history(savepoint=isinstance(entry, Savepoint))

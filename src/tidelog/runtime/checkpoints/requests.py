@@ -16,9 +16,9 @@ from tidelog.checkpoint.coordinator import Coordinator, Decision
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
 from tidelog.checkpoint.request import SavepointRequest, check_name
 from tidelog.effects import Clock, wait_for
-from tidelog.errors import ConfigError, SavepointFailedError, TidelogError
+from tidelog.errors import ConfigError, SavepointFailedError
 from tidelog.events import Event
-from tidelog.ids import CheckpointId, Slot, SubtaskId
+from tidelog.ids import CheckpointId, SubtaskId
 
 logger = logging.getLogger(__name__)
 
@@ -68,18 +68,16 @@ class Reports:
 class Savepoints:
     """The requests of one incarnation."""
 
-    names: dict[str, Slot] = field(default_factory=dict)
-    """The slots of all savepoints in the store, by name."""
     stopped: Savepoint | None = None
     """The savepoint that the job has stopped with."""
     _waiting: dict[SavepointRequest, asyncio.Future[Savepoint]] = field(default_factory=dict)
     _stored: dict[str, Savepoint] = field(default_factory=dict)
+    """All savepoints in the store, by name."""
 
     def known(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Account for checkpoints that exist."""
         for entry in checkpoints:
             if isinstance(entry, Savepoint):
-                self.names[entry.name] = entry.slot
                 self._stored[entry.name] = entry
 
     def name(self, wanted: str | None, now_ms: int) -> str:
@@ -88,15 +86,15 @@ class Savepoints:
             now = datetime.fromtimestamp(now_ms / 1000, UTC)
             default = name = f"savepoint-{now:%Y%m%d-%H%M%S}"
             number = 1
-            while name in self.names:
+            while name in self._stored:
                 number += 1
                 name = f"{default}-{number}"
             return name
-        if check_name(wanted) in self.names:
+        if check_name(wanted) in self._stored:
             raise ConfigError(
                 f"savepoint name {wanted!r}",
                 expected="a name that no other savepoint of this store has",
-                found=f"it is that of slot {self.names[wanted]}",
+                found=f"it is that of slot {self._stored[wanted].slot}",
                 action="choose another name",
             )
         return wanted
@@ -118,35 +116,25 @@ class Savepoints:
 
     def failed(self, request: SavepointRequest, reason: str) -> None:
         """The savepoint was refused or given up; the job goes on."""
-        self._fail(
-            request,
-            SavepointFailedError(
-                f"savepoint {request.name!r}",
-                expected="to be completed",
-                found=reason,
-                action="the job goes on; mend the cause and ask again, under another name if "
-                "`tidelog checkpoints list URL` shows this one all the same",
-            ),
+        action = (
+            "the job goes on; mend the cause and ask again, under another name if "
+            "`tidelog checkpoints list URL` shows this one all the same"
         )
+        self._fail(request, "to be completed", reason, action)
 
     def ended(self) -> None:
         """The job has ended: all requests that are left fail."""
+        action = (
+            "see what the job said, and whether `tidelog checkpoints list URL` shows the "
+            "savepoint; the next start resumes from the newest slot"
+        )
         for request in list(self._waiting):
-            self._fail(request, overtaken_by_end(f"savepoint {request.name!r}"))
+            self._fail(request, "a running job", "the job ended before it was done", action)
 
-    def _fail(self, request: SavepointRequest, error: TidelogError) -> None:
+    def _fail(self, request: SavepointRequest, expected: str, found: str, action: str) -> None:
         answer = self._waiting.pop(request, None)
         if answer is not None and not answer.done():
+            what = f"savepoint {request.name!r}"
+            error = SavepointFailedError(what, expected=expected, found=found, action=action)
             answer.set_exception(error)
             answer.exception()  # without a client asyncio would complain
-
-
-def overtaken_by_end(what: str) -> SavepointFailedError:
-    """The error of a request that the end of the job overtook."""
-    return SavepointFailedError(
-        what,
-        expected="a running job",
-        found="the job ended before it was done",
-        action="see what the job said, and whether `tidelog checkpoints list URL` shows the "
-        "savepoint; the next start resumes from the newest slot",
-    )

@@ -16,15 +16,10 @@ from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.errors import TidelogError
 from tidelog.events import Event
-from tidelog.ids import CheckpointId, Slot, SubtaskId
+from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.materialize.materializer import warn_of_lag
-from tidelog.runtime.checkpoints.driver import (
-    CheckpointDriver,
-    DrivenTask,
-    ManifestOperators,
-    predecessors,
-)
-from tidelog.runtime.checkpoints.requests import Reports, Savepoints
+from tidelog.runtime.checkpoints.driver import CheckpointDriver, DrivenTask, predecessors
+from tidelog.runtime.checkpoints.requests import Reports
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
@@ -204,7 +199,7 @@ async def incarnate(
     await subtasks.restore()
     await prove_newest()
     tasks = await subtasks.build(reports)
-    driver = _driver(start, reports, collector, tasks)
+    driver = CheckpointDriver(start, reports, collector, tasks)
     return Incarnation(start, states, tasks, collector, driver, subtasks)
 
 
@@ -230,31 +225,6 @@ def _collector(start: JobStart) -> Collector:
     for checkpoint in start.history.checkpoints:
         collector.retain(checkpoint)
     return collector
-
-
-def _driver(
-    start: JobStart, reports: Reports, collector: Collector, tasks: Sequence[DrivenTask]
-) -> CheckpointDriver:
-    config, plan = start.config, start.plan
-    savepoints = Savepoints()
-    savepoints.known(start.history.checkpoints)
-    return CheckpointDriver(
-        reports=reports,
-        effects=start.effects,
-        slots=start.slots,
-        author=start.author,
-        job=start.job.name,
-        next_slot=Slot(start.author.generation + 1),
-        collector=collector,
-        cadence=start.cadence,
-        operators=ManifestOperators(
-            plan.vertices, start.registries, config.key_groups, dict(plan.finished)
-        ),
-        savepoints=savepoints,
-        tasks=tasks,
-        configured_order=config.unaligned.order if config.overtakes else "aligned",
-        previous=None if plan.resumption.origin is not None else plan.checkpoint,
-    )
 
 
 async def run_until_done(main: Iterable[Loop], services: Iterable[Loop]) -> None:
