@@ -14,7 +14,7 @@ from tidelog.changelog.block import open_block
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import Checkpoint, InFlightRef
-from tidelog.effects import Effects, Offload
+from tidelog.effects import Offload
 from tidelog.ids import CheckpointId, SeqNo, SubtaskId
 from tidelog.runtime.in_flight.capture import ChannelData
 from tidelog.storage.port import ObjectStore
@@ -43,7 +43,6 @@ class InFlightCarrier:
 
     subtask: SubtaskId
     uploader: Uploader
-    effects: Effects
     types: Types
     _end: SeqNo = SeqNo(0)  # noqa: RUF009  # a number
     _chains: dict[CheckpointId, SubtaskLogChain] = field(default_factory=dict)
@@ -59,7 +58,7 @@ class InFlightCarrier:
             return None
         from tidelog.runtime.in_flight.codec import encode  # noqa: PLC0415  # as `Types`
 
-        offload = self.effects.offload
+        offload = self.uploader.effects.offload
         encoded = await offload.run(encode, parts, self.types(), self._end)
         blocks = encoded.blocks
         self._end = blocks[-1].end

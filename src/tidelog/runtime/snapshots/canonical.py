@@ -8,9 +8,9 @@ Format: docs/internals/format.md, "Canonical savepoints".
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -18,14 +18,11 @@ from typing import Final
 import msgspec
 
 from tidelog.changelog.block import SealedBlock, seal, seal_metadata
-from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ChangeBatch
-from tidelog.changelog.upload_config import UploadConfig
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import SubtaskState
-from tidelog.effects import Effects
-from tidelog.ids import CheckpointId, Generation, SeqNo
+from tidelog.ids import CheckpointId, SeqNo
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.snapshotter import (
     Captures,
@@ -34,9 +31,6 @@ from tidelog.runtime.snapshots.snapshotter import (
     state_at,
 )
 from tidelog.state.backend import KeyedBackend
-from tidelog.storage.ledger import Ledger
-from tidelog.storage.object_names import savepoint_process
-from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row
 from tidelog.table.port import Table, TableFactory
 
@@ -44,8 +38,6 @@ BLOCK_BYTES: Final = 1 << 20
 """Raw bytes of rows after which a block ends."""
 _ROWS: Final = 8_192
 """Rows read in one go."""
-_SEGMENT_BYTES: Final = 8 << 20
-_HELD_BYTES: Final = 32 << 20
 
 
 @dataclass(slots=True)
@@ -61,13 +53,8 @@ class _Writing:
 class RowUploads:
     """Packs the rows of all subtasks into the segments of a savepoint."""
 
-    store: ObjectStore
-    effects: Effects
-    ledger: Ledger
-    generation: Generation
-    config: UploadConfig
-    worker: int = 0
-    """The number of this process among those that write the savepoint."""
+    uploader_of: Callable[[CheckpointId], Uploader]
+    """Makes what uploads the segments of a savepoint."""
     _writing: dict[CheckpointId, _Writing] = field(default_factory=dict)
 
     @asynccontextmanager
@@ -76,7 +63,7 @@ class RowUploads:
         writing = self._writing.get(checkpoint)
         if writing is None:
             # One savepoint at a time: the uploads of an earlier one have ended.
-            writing = _Writing(self._uploader(checkpoint))
+            writing = _Writing(self.uploader_of(checkpoint))
             self._writing = {checkpoint: writing}
         writing.users += 1
         if writing.running is None:
@@ -88,24 +75,6 @@ class RowUploads:
             if writing.users == 0:
                 writing.running.cancel()
                 writing.running = None
-
-    def _uploader(self, checkpoint: CheckpointId) -> Uploader:
-        return Uploader(
-            store=self.store,
-            effects=self.effects,
-            ledger=self.ledger,
-            generation=self.generation,
-            process=savepoint_process(checkpoint, self.worker),
-            # A cadence of its own: these uploads need not fit between the log's checkpoints.
-            cadence=Cadence(self.effects.clock),
-            config=replace(
-                self.config,
-                segment_bytes=_SEGMENT_BYTES,
-                limit_bytes=_HELD_BYTES,
-                max_age=1.0,
-                inline_bytes=0,
-            ),
-        )
 
 
 @dataclass(slots=True)

@@ -124,7 +124,7 @@ class TaskBuilder:
         carrier, switching = None, None
         if start.config.overtakes and start.uploader is not None:
             switching = Switching(start.config.unaligned.timeout)
-            carrier = InFlightCarrier(subtask, start.uploader, effects, self._record_types)
+            carrier = InFlightCarrier(subtask, start.uploader, self._record_types)
         return TaskParts(
             id=subtask,
             chain=chain,

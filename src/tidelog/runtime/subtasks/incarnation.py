@@ -124,7 +124,6 @@ class LocalSubtasks:
         self._exited = exited
 
     async def restore(self) -> None:
-        """Load all that is stored for them."""
         await self.states.restore()
 
     async def build(self, listener: CheckpointListener) -> Sequence[Task]:
@@ -135,11 +134,10 @@ class LocalSubtasks:
         return self.tasks
 
     async def live_objects(self) -> set[str]:
-        """As `objects`."""
         return self.objects()
 
     def objects(self) -> set[str]:
-        """Stored objects that running subtasks refer to."""
+        """What `live_objects` answers, at once."""
         subtasks = self.states.subtasks
         parts = [task.parts for task in self.tasks if not subtasks[task.id].released]
         held = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
@@ -147,11 +145,9 @@ class LocalSubtasks:
         return set().union(*held)
 
     def main(self) -> list[Loop]:
-        """What ends with the job."""
         return [self._live(task) for task in self.tasks]
 
     def services(self) -> list[Loop]:
-        """What runs besides, until it is cancelled."""
         start, states = self.states.start, self.states
         services = [
             self._tick([task for task in self.tasks if task.ticks]),

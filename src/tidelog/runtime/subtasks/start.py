@@ -1,17 +1,19 @@
 """What one start of a job is made from, and what all its parts share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.changelog.cadence import Cadence
-from tidelog.changelog.uploader import Uploader
+from tidelog.changelog.upload_config import UploadConfig
+from tidelog.changelog.uploader import Uploader, UploadRoom
 from tidelog.checkpoint.manifest import Author
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
 from tidelog.effects import Effects
+from tidelog.ids import CheckpointId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.plan import RestorePlan
@@ -19,11 +21,16 @@ from tidelog.runtime.subtasks.resources import Resources
 from tidelog.runtime.subtasks.share import ALL, Share
 from tidelog.state.registry import StateRegistry
 from tidelog.storage.ledger import Ledger
+from tidelog.storage.object_names import savepoint_process
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from tidelog.checkpoint.local_first import LocalFirstStore
     from tidelog.runtime.workers.exchange import Exchange
+
+_SEGMENT_BYTES: Final = 8 << 20
+_HELD_BYTES: Final = 32 << 20
+"""Of the rows of a savepoint."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +94,29 @@ class JobStart:
         """Uploads segments; None when neither changes nor in-flight data need it."""
         if self.share.worker < 0 or not (self.config.changelog or self.config.overtakes):
             return None
-        return Uploader(
-            store=self.objects,
-            effects=self.effects,
-            ledger=self.ledger,
-            generation=self.author.generation,
-            process=self.author.attempt if self.exchange is None else self.effects.token(),
-            cadence=self.cadence,
-            config=self.config.memory_parts.upload(self.config.upload),
-            shared_room=self.resources.room,
+        process = self.author.attempt if self.exchange is None else self.effects.token()
+        config = self.config.memory_parts.upload(self.config.upload)
+        return self._uploader(process, self.cadence, config, self.resources.room)
+
+    def savepoint_uploader(self, checkpoint: CheckpointId) -> Uploader:
+        """Uploads the rows of a canonical savepoint, in segments of their own."""
+        config = replace(
+            self.config.upload,
+            segment_bytes=_SEGMENT_BYTES,
+            limit_bytes=_HELD_BYTES,
+            max_age=1.0,
+            inline_bytes=0,
         )
+        process = savepoint_process(checkpoint, self.share.worker)
+        # A cadence of its own: these uploads need not fit between the log's checkpoints.
+        return self._uploader(process, Cadence(self.effects.clock), config)
+
+    def _uploader(
+        self, process: str, cadence: Cadence, config: UploadConfig, room: UploadRoom | None = None
+    ) -> Uploader:
+        store, generation = self.objects, self.author.generation
+        parts = store, self.effects, self.ledger, generation, process, cadence, config
+        return Uploader(*parts, shared_room=room)
 
     @property
     def log_uploader(self) -> Uploader | None:

@@ -69,14 +69,7 @@ class SubtaskStates:
         self.subtasks: dict[SubtaskId, Subtask] = {}
         """The subtasks built so far, in the order of the job."""
         self.upload_slots = UploadSlots(start.effects.clock, start.cadence, start.resources.link)
-        self._rows = RowUploads(
-            start.objects,
-            start.effects,
-            start.ledger,
-            start.author.generation,
-            start.config.upload,
-            start.share.worker,
-        )
+        self._rows = RowUploads(start.savepoint_uploader)
         self._loaded: dict[SubtaskId, RestoredSubtask] = {}
         """What was restored for subtasks that are not built yet ..."""
         self._created: dict[SubtaskId, Table] = {}

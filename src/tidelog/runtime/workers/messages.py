@@ -4,9 +4,10 @@ Invariant: the parent decides, workers report; workers send each other records, 
 """
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from tidelog.checkpoint.manifest import Author, StateInfo, SubtaskState
 from tidelog.checkpoint.startup import History
@@ -17,8 +18,7 @@ from tidelog.runtime.status.status import JobStatus
 # --- from the parent
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(msgspec.Struct, frozen=True):
     """Restore the subtasks of the worker."""
 
     author: Author
@@ -30,21 +30,18 @@ class Restore:
     """Where the worker has its own directory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(msgspec.Struct, frozen=True):
     """No newer start is there: user functions and sinks may be opened."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """All workers are ready."""
 
     begun: Set[str]
     """Sources of which an earlier run has begun splits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """Call a method of a task."""
 
     subtask: SubtaskId
@@ -54,16 +51,14 @@ class Call:
     """The number of the `Reply` when the method has ended; None: none is awaited."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
+class Pace(msgspec.Struct, frozen=True):
     """What the cadence of checkpoints is told, by method."""
 
     method: str
     argument: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Ahead:
+class Ahead(msgspec.Struct, frozen=True):
     """How far event time is in splits, by source: from a worker in its own, to a worker in all
     others.
     """
@@ -71,36 +66,31 @@ class Ahead:
     least: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Count:
+class Count(msgspec.Struct, frozen=True):
     """List the objects of the worker."""
 
     reply: int
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(msgspec.Struct, frozen=True):
     """Close everything and end."""
 
 
 # --- from a worker
 
 
-@dataclass(frozen=True, slots=True)
-class Restored:
+class Restored(msgspec.Struct, frozen=True):
     """The subtasks are restored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Declared:
+class Declared(msgspec.Struct, frozen=True):
     """What a vertex has registered so far."""
 
     states: tuple[StateInfo, ...]
     key_types: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(msgspec.Struct, frozen=True):
     """The tasks are ready to run."""
 
     declared: Mapping[str, Declared]
@@ -108,8 +98,7 @@ class Built:
     """As in `Run`, of this worker."""
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(msgspec.Struct, frozen=True):
     """A subtask's part of a checkpoint is durable."""
 
     checkpoint: CheckpointId
@@ -120,54 +109,47 @@ class Acknowledged:
     """Which objects the descriptors of the state refer to, and their bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Any other method of the checkpoint listener."""
 
     method: str
     arguments: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """The answer to `Call` or `Count`."""
 
     number: int
     result: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
+class Objects(msgspec.Struct, frozen=True):
     """The stored objects of a worker."""
 
     names: Set[str]
     in_use: Set[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Alive:
+class Alive(msgspec.Struct, frozen=True):
     """How the worker is."""
 
     status: JobStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(msgspec.Struct, frozen=True):
     """A task has ended."""
 
     subtask: SubtaskId
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """All tasks have ended."""
 
     objects: Objects
     status: JobStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The worker ends by this error."""
 
     error: Exception
