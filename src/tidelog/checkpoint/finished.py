@@ -42,12 +42,6 @@ def fully_finished(operator: OperatorState) -> bool:
     return all(subtask.finished for subtask in operator.subtasks)
 
 
-def as_finished(operator: OperatorState) -> OperatorState:
-    """The operator with all subtasks marked as finished."""
-    subtasks = (msgspec.structs.replace(state, finished=True) for state in operator.subtasks)
-    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
-
-
 def partially_finished(operator: OperatorState) -> bool:
     """Some subtasks finished, others did not."""
     return not fully_finished(operator) and any(s.finished for s in operator.subtasks)

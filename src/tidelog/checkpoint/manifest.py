@@ -7,7 +7,7 @@ Format: docs/internals/format.md, "Manifests, slots and materializations".
 """
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -210,6 +210,11 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     sink_types: tuple[str, ...] = ()
     """The sink's class and its base classes, in method resolution order."""
 
+    def with_all(self, **changes: Any) -> "OperatorState":
+        """The operator with these fields in the states of all its subtasks."""
+        replace = msgspec.structs.replace
+        return replace(self, subtasks=tuple(replace(each, **changes) for each in self.subtasks))
+
 
 class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
     """A new generation takes over; it stays until a newer generation has started."""
@@ -272,12 +277,8 @@ def without_transactions(checkpoint: Checkpoint) -> Checkpoint:
     """The checkpoint for a job with an output of its own: what was pre-committed is left to the
     job that wrote it.
     """
-    replace = msgspec.structs.replace
-    operators = tuple(
-        replace(operator, subtasks=tuple(replace(s, transactions=()) for s in operator.subtasks))
-        for operator in checkpoint.operators
-    )
-    return replace(checkpoint, operators=operators)
+    operators = tuple(operator.with_all(transactions=()) for operator in checkpoint.operators)
+    return msgspec.structs.replace(checkpoint, operators=operators)
 
 
 Entry = Start | Checkpoint | Savepoint

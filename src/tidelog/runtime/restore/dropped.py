@@ -13,7 +13,7 @@ import msgspec
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
-from tidelog.runtime.restore.shares import empty, sink_of, with_transactions, without_transactions
+from tidelog.runtime.restore.shares import empty, sink_of, with_transactions
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.restore.redistribute import holds_something
 
@@ -43,9 +43,10 @@ def without_removed(
             if any(_outputs(operator)) and _other_sink(operator, vertices) is None:
                 # Its sink is still there, and commits what it had pre-committed.
                 operators[name] = _only_output(operator)
-                operator = without_transactions(operator)  # noqa: PLW2901
-            names = {name, operator.sink} if _holds_only_output(operator) else {name}
-            leave(f"operator {name!r}", _held(operator), names, _GONE)
+                operator = operator.with_all(transactions=())  # noqa: PLW2901
+            held = _held(operator)
+            names = {name, operator.sink} if held == [_transactions(operator)] else {name}
+            leave(f"operator {name!r}", held, names, _GONE)
             continue
         for owner in sorted(_owners(operator) - home.keys()):
             leave(f"operator {owner!r}", [_pieces(operator, owner)], {owner}, _GONE)
@@ -53,7 +54,7 @@ def without_removed(
         if found := _other_sink(operator, vertices):
             names = {name, operator.sink}
             leave(f"sink {operator.sink or name!r}", [_transactions(operator)], names, found)
-            operator = without_transactions(operator)  # noqa: PLW2901
+            operator = operator.with_all(transactions=())  # noqa: PLW2901
         if found := _other_source(operator, home[name]):
             leave(f"source {name!r}", ["the positions of its splits"], {name}, found)
             operator = _begun_anew(operator, home[name])  # noqa: PLW2901
@@ -105,10 +106,6 @@ def _held(operator: OperatorState) -> list[str]:
     if any(_outputs(operator)):
         held.append(_transactions(operator))
     return held
-
-
-def _holds_only_output(operator: OperatorState) -> bool:
-    return _held(operator) == [_transactions(operator)]
 
 
 def _owners(operator: OperatorState) -> set[str]:

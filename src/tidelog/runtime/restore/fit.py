@@ -9,7 +9,7 @@ from typing import Final
 
 from rocksdict import Cache
 
-from tidelog.checkpoint.finished import as_finished, fully_finished
+from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.effects import Effects
 from tidelog.errors import RestoreError
@@ -59,7 +59,7 @@ def fit_checkpoint(
         operator = rechained.get(vertex.id)
         if vertex.id in gone and vertex.id not in remaining.operators:
             # It had finished in the chain of another one, and has tasks of its own now.
-            operator = as_finished(operator or empty(vertex, config.key_groups))
+            operator = (operator or empty(vertex, config.key_groups)).with_all(finished=True)
         if operator is None:
             continue
         _check_states(vertex, operator, config)

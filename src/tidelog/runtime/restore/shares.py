@@ -49,7 +49,7 @@ def rechain(
             if sink.id != name:
                 moved.append((sink, operator))
                 if name in kept:
-                    kept[name] = without_transactions(operator)
+                    kept[name] = operator.with_all(transactions=())
     # Only now: what another sink is given is not what its own tasks had.
     for sink, operator in moved:
         given = kept.get(sink.id) or empty(sink, operator.key_groups)
@@ -91,12 +91,6 @@ def empty(vertex: Vertex, key_groups: int, start: SeqNo = _NOTHING) -> OperatorS
         for index, groups in enumerate(owned)
     )
     return OperatorState(vertex.id, key_groups, (), subtasks)
-
-
-def without_transactions(operator: OperatorState) -> OperatorState:
-    """The operator without what a sink has pre-committed."""
-    subtasks = (msgspec.structs.replace(state, transactions=()) for state in operator.subtasks)
-    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
 
 
 def with_transactions(operator: OperatorState, of: OperatorState) -> OperatorState:
