@@ -221,7 +221,7 @@ class JobConfig:
 
     def __post_init__(self) -> None:
         check_options(self)
-        self._check_parallelism("parallelism", self.parallelism)
+        self.check_parallelism("parallelism", self.parallelism)
         self._check_workers()
 
     @property
@@ -266,11 +266,8 @@ class JobConfig:
                 action="leave it out, or run with one worker",
             )
 
-    def check_parallelism(self, operator: str, parallelism: int) -> None:
+    def check_parallelism(self, what: str, parallelism: int) -> None:
         """Raises ConfigError when an operator has no subtask, or one without key groups."""
-        self._check_parallelism(f"parallelism of {operator!r}", parallelism)
-
-    def _check_parallelism(self, what: str, parallelism: int) -> None:
         if 1 <= parallelism <= self.key_groups:
             return
         action = "raise it"

@@ -14,12 +14,6 @@ from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, RocksMemory, RocksOp
 DEFAULT_MEMORY: Final = 1 << 30
 LEAST_MEMORY: Final = 32 << 20
 
-_TABLES: Final = 3 / 8
-_MEMTABLES: Final = 1 / 4
-_ROWS: Final = 1 / 4
-_LOG: Final = 1 / 8
-_FILES: Final = 1 / 16
-_CHANNELS: Final = 1 / 16
 _BUFFERS_PER_TABLE: Final = 2
 """Memtables that a table has at a time: one is written to while another is flushed."""
 _LEAST_MEMTABLE: Final = 256 << 10
@@ -47,12 +41,12 @@ class MemoryParts(NamedTuple):
     @classmethod
     def of(cls, budget: int) -> "MemoryParts":
         return cls(
-            tables=int(budget * _TABLES),
-            memtables=int(budget * _MEMTABLES),
-            rows=int(budget * _ROWS),
-            log=int(budget * _LOG),
-            files=int(budget * _FILES),
-            channels=int(budget * _CHANNELS),
+            tables=budget * 3 // 8,
+            memtables=budget // 4,
+            rows=budget // 4,
+            log=budget // 8,
+            files=budget // 16,
+            channels=budget // 16,
             # A budget below the default asks for a small process.
             mapped_reads=budget >= DEFAULT_MEMORY,
         )

@@ -63,4 +63,4 @@ def begin(job: Job, resumption: Resumption, config: JobConfig) -> RestorePlan:
 def check_parallelism(vertices: Sequence[Vertex], config: JobConfig) -> None:
     """Raises ConfigError for an operator without subtasks, or with one without key groups."""
     for vertex in vertices:
-        config.check_parallelism(vertex.id, vertex.parallelism)
+        config.check_parallelism(f"parallelism of {vertex.id!r}", vertex.parallelism)
