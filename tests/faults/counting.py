@@ -15,7 +15,7 @@ from tests.support.jobs import contents
 from tests.support.pipelines import Outside, Portions, config, effects
 from tidelog import Job, JobConfig, JobResult, JobRunner, Sink, Source, UploadConfig
 from tidelog.checkpoint.manifest import Start, decode_descriptor, decode_entry
-from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
+from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.errors import UserFunctionError
 from tidelog.ids import Slot
 from tidelog.storage import object_names
@@ -126,7 +126,7 @@ def needs(objects: Objects, slot: int) -> set[str]:
     names = checkpoint_objects(checkpoint_in(objects, slot))
     descriptors = [name for name in names if name.startswith(object_names.MATERIALIZATIONS)]
     for name in descriptors:
-        names |= descriptor_objects(decode_descriptor(objects[name], name))
+        names |= decode_descriptor(objects[name], name).shared_bytes.keys()
     return names
 
 

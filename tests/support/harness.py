@@ -15,7 +15,7 @@ from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
 from tidelog.checkpoint.request import SavepointRequest
-from tidelog.checkpoint.retention import checkpoint_objects, descriptor_objects
+from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
@@ -287,7 +287,7 @@ async def reachable(store: ObjectStore, names: Iterable[str]) -> set[str]:
     found = set(names)
     for name in list(found):
         if name.startswith(object_names.MATERIALIZATIONS):
-            found |= descriptor_objects(decode_descriptor(await store.get(name), name))
+            found |= decode_descriptor(await store.get(name), name).shared_bytes.keys()
     return found
 
 

@@ -28,7 +28,7 @@ from tidelog.checkpoint.manifest import (
     Savepoint,
     TableObject,
 )
-from tidelog.checkpoint.retention import descriptor_objects, subtask_objects
+from tidelog.checkpoint.retention import subtask_objects
 from tidelog.checkpoint.slots import list_slots
 from tidelog.checkpoint.table_file import check_table_file
 from tidelog.concurrency import Progress, gather_bounded, no_progress
@@ -191,6 +191,6 @@ def _owners(inventory: Inventory, checkpoint: Checkpoint) -> Mapping[str, set[Su
     for operator, subtask in checkpoint.subtasks():
         names = subtask_objects(subtask)
         described = [inventory.descriptors.get(name) for name in names]
-        for name in names.union(*(descriptor_objects(d) for d in described if d is not None)):
+        for name in names.union(*(d.shared_bytes for d in described if d is not None)):
             owners[name].add(SubtaskId(operator.id, subtask.index))
     return owners

@@ -183,10 +183,9 @@ def slot_summary(slots: Slots, slot: Slot) -> SlotSummary:
         return start
     states = [subtask for _, subtask in entry.subtasks()]
     barriers = [state.barrier for state in states if state.barrier is not None]
-    savepoint = entry if isinstance(entry, Savepoint) else None
     return msgspec.structs.replace(
         start,
-        kind="checkpoint" if savepoint is None else "savepoint",
+        kind="savepoint" if isinstance(entry, Savepoint) else "checkpoint",
         checkpoint_id=entry.checkpoint_id,
         log_bytes=sum(map(_log_bytes, states)),
         materialized_bytes=sum(map(_materialized_bytes, states)),
@@ -194,14 +193,13 @@ def slot_summary(slots: Slots, slot: Slot) -> SlotSummary:
         in_flight_bytes=sum(s.in_flight.bytes for s in states if s.in_flight is not None),
         unaligned=any(facts.unaligned for facts in barriers),
         final=entry.final,
-        name=savepoint.name if savepoint is not None else None,
-        savepoint_format=savepoint.savepoint_format if savepoint is not None else None,
+        name=getattr(entry, "name", None),
+        savepoint_format=getattr(entry, "savepoint_format", None),
     )
 
 
 def checkpoint_summary(checkpoint: Checkpoint) -> CheckpointSummary:
     """What a checkpoint holds."""
-    savepoint = checkpoint if isinstance(checkpoint, Savepoint) else None
     return CheckpointSummary(
         slot=checkpoint.slot,
         checkpoint_id=checkpoint.checkpoint_id,
@@ -210,8 +208,8 @@ def checkpoint_summary(checkpoint: Checkpoint) -> CheckpointSummary:
         created_ms=checkpoint.created_ms,
         job=checkpoint.job,
         final=checkpoint.final,
-        name=savepoint.name if savepoint is not None else None,
-        savepoint_format=savepoint.savepoint_format if savepoint is not None else None,
+        name=getattr(checkpoint, "name", None),
+        savepoint_format=getattr(checkpoint, "savepoint_format", None),
         operators=tuple(map(_operator, checkpoint.operators)),
     )
 

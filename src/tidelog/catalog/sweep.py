@@ -14,7 +14,7 @@ from tidelog.catalog.locate import CheckpointName
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.checkpoint.retention import sweepable
 from tidelog.concurrency import Progress, gather_bounded, no_progress
-from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -43,10 +43,18 @@ async def plan_sweep(store: ObjectStore, progress: Progress = no_progress) -> Sw
         **inventory.unreadable,
     }
     for name, error in sorted(broken.items()):
-        raise _refused(name, error)
+        raise RestoreError(
+            f"sweep: the references of object {name} are unknown",
+            expected=error.expected,
+            found=error.found,
+            action="nothing was deleted; see what `tidelog inspect URL` says of it, bring it back "
+            "or delete its slot, then sweep again",
+        )
     generation = inventory.slots.generation
     assert generation is not None, "every slot that can be read names its generation"
-    garbage, undecided = sweepable(inventory.sizes, _referenced(inventory), generation)
+    checkpoints = inventory.slots.checkpoints.values()
+    named = {need.name for checkpoint in checkpoints for need in inventory.needs(checkpoint)}
+    garbage, undecided = sweepable(inventory.sizes, named, generation)
     return SweepPlan(generation, _infos(inventory, garbage), _infos(inventory, undecided))
 
 
@@ -60,23 +68,8 @@ async def delete_garbage(
     await gather_bounded((info.name for info in plan.garbage), store.delete, progress)
 
 
-def _referenced(inventory: Inventory) -> set[str]:
-    checkpoints = inventory.slots.checkpoints.values()
-    return {need.name for checkpoint in checkpoints for need in inventory.needs(checkpoint)}
-
-
 def _infos(inventory: Inventory, names: list[str]) -> tuple[ObjectInfo, ...]:
     return tuple(ObjectInfo(name, inventory.sizes[name]) for name in names)
-
-
-def _refused(name: str, error: TidelogError) -> RestoreError:
-    return RestoreError(
-        f"sweep: the references of object {name} are unknown",
-        expected=error.expected,
-        found=error.found,
-        action="nothing was deleted; see what `tidelog inspect URL` says of it, bring it back "
-        "or delete its slot, then sweep again",
-    )
 
 
 @dataclass(frozen=True, slots=True)

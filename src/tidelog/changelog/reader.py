@@ -65,7 +65,13 @@ class SegmentReader:
             try:
                 data = await self._store.get(name, request.start, request.end - request.start)
             except ObjectNotFoundError as cause:
-                raise _missing(name) from cause
+                raise RestoreError(
+                    f"log segment {name}",
+                    expected="the object that the checkpoint names",
+                    found="no such object",
+                    action="restore an older slot (`tidelog checkpoints list URL` shows them), and "
+                    "find out what else deletes objects under this URL",
+                ) from cause
         fetched = {}
         for wanted in request.ranges:
             start = wanted.offset - request.start
@@ -132,13 +138,3 @@ def _open(wanted: LogRange, data: bytes) -> tuple[Block, ...]:
     if expected != wanted.end:
         raise corrupt(name, offset, f"changes up to {wanted.end}", f"changes up to {expected}")
     return blocks
-
-
-def _missing(name: str) -> RestoreError:
-    return RestoreError(
-        f"log segment {name}",
-        expected="the object that the checkpoint names",
-        found="no such object",
-        action="restore an older slot (`tidelog checkpoints list URL` shows them), and find out "
-        "what else deletes objects under this URL",
-    )

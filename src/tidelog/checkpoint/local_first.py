@@ -111,7 +111,7 @@ class LocalFirstStore:
             if data is not None:
                 await self._keep_content(name, data)
             return
-        size = await self._tried(name, _size, path)
+        size = await self._tried(name, lambda: path.stat().st_size)
         if size is not None:
             await self._keep(name, size, local_copies.link, path)
 
@@ -239,7 +239,3 @@ class LocalFirstStore:
             Event.LOCAL_COPY_FAILED.log(logger, object=name, error=error)
             self.metrics.last_problem = f"the copy of {name}: {error.strerror or error}"
             return None
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size

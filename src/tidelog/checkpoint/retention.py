@@ -15,7 +15,6 @@ from msgspec import UNSET
 
 from tidelog.checkpoint.manifest import (
     Checkpoint,
-    Descriptor,
     Entry,
     InheritedState,
     SlotRanges,
@@ -82,11 +81,6 @@ def layer_objects(layer: InheritedState) -> set[str]:
 def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
     """Objects a checkpoint names directly; its descriptors name the table files."""
     return set().union(*(subtask_objects(subtask) for _, subtask in checkpoint.subtasks()))
-
-
-def descriptor_objects(descriptor: Descriptor) -> set[str]:
-    """The shared table files of a materialization."""
-    return {file.object for file in descriptor.shared}
 
 
 def garbage(written: Set[str], retained: Set[str], live: Set[str]) -> set[str]:

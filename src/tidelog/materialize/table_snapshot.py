@@ -163,7 +163,9 @@ class TableSnapshots:
     ) -> None:
         async with self.upload_slots.slot(file.size, remaining):
             data = await self.effects.offload.run(file.path.read_bytes)
-            digest, crc = await self.effects.offload.run(_fingerprint, data)
+            digest, crc = await self.effects.offload.run(
+                lambda: (content_hash(data), checksum(data))
+            )
             label = f"{digest}-{self.operator}-{self.subtask}-{snapshot}"
             name = object_names.table_file(self.generation, label)
             self.ledger.begin(name)
@@ -206,7 +208,3 @@ class TableSnapshots:
         return MaterializationRef(
             captured.id, name, len(data), captured.upto, descriptor.table_bytes
         )
-
-
-def _fingerprint(data: bytes) -> tuple[str, str]:
-    return content_hash(data), checksum(data)

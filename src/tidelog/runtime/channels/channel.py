@@ -30,7 +30,7 @@ class BufferPool:
         """Buffers that wait for room at their consumer."""
         self._limit = max(0, size - targets)
         self._hard_limit = size + overdraft
-        self._listener: Callable[[], None] = _nobody
+        self._listener: Callable[[], None] = lambda: None
         self._room = asyncio.Event()
 
     @property
@@ -61,10 +61,6 @@ class BufferPool:
         while self.exhausted:
             self._room.clear()
             await self._room.wait()
-
-
-def _nobody() -> None:
-    """The listener of a pool before a task uses it."""
 
 
 InFlightData = Batch | Watermark

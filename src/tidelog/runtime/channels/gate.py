@@ -33,7 +33,7 @@ class Gate:
         self._turn = 0
         self._poked = False
         self._recovering = False
-        self._output_available: Callable[[], bool] = _always
+        self._output_available: Callable[[], bool] = lambda: True
 
     @property
     def waiting(self) -> list[int]:
@@ -91,7 +91,8 @@ class Gate:
             if self._announced and not self._announced[0].barrier.stop:
                 return self._announced.popleft()
             channel = self._next_ready(available=False)
-            if channel is not None and not _stops(self.channels[channel].head):
+            head = self.channels[channel].head if channel is not None else None
+            if channel is not None and not (isinstance(head, Barrier) and head.stop):
                 return channel, self.channels[channel].take()
             if self._output_available():
                 return None
@@ -123,11 +124,3 @@ class Gate:
                 self._turn = (number + 1) % count
                 return number
         return None
-
-
-def _stops(message: Message | None) -> bool:
-    return isinstance(message, Barrier) and message.stop
-
-
-def _always() -> bool:
-    return True

@@ -56,7 +56,8 @@ def _routed(
     same = known_target and _senders(edge.node, subtasks) == producer.parallelism
     # In another shape: into the first channel, so that a checkpoint taken before all of it was
     # handled has it before what came later, of whichever producer a key has now.
-    number = _first_channel(consumer, channel.input) + (sender if same else 0)
+    before = sum(upstream.parallelism for upstream, _ in consumer.inputs[: channel.input])
+    number = before + (sender if same else 0)
     # An even spread starts where each channel was, so that many channels stay evenly spread.
     start = channel.consumer_subtask if edge.routing == "rebalance" else sender
     partitioner = wiring.partitioner(edge, start, consumer)
@@ -76,10 +77,6 @@ def _senders(node: Node, subtasks: Mapping[str, int]) -> int | None:
     while node.id not in subtasks and len(node.inputs) == 1:
         node = node.inputs[0].node
     return subtasks.get(node.id)
-
-
-def _first_channel(consumer: Vertex, at: int) -> int:
-    return sum(upstream.parallelism for upstream, _ in consumer.inputs[:at])
 
 
 def no_such_edge(consumer: str, number: int) -> RestoreError:

@@ -81,17 +81,12 @@ class SourceSplits:
             now = self._effects.clock.monotonic()
             again = self._source.rediscover_s
             if self._found is None or (again is not None and now - self._found_at >= again):
-                self._found = await self._effects.offload.wait(
-                    in_user_code(operator, _discover), self._source
-                )
+                discover = in_user_code(operator, lambda: list(self._source.discover()))
+                self._found = await self._effects.offload.wait(discover)
                 self._found_at = now
                 if self._first is None:
                     self._first = frozenset(self._found)
             return self._found
-
-
-def _discover(source: Source) -> list[str]:
-    return list(source.discover())
 
 
 class SplitAlignment:

@@ -47,14 +47,9 @@ class WatermarkValve:
     def time(self) -> int | None:
         """The watermark of all channels together; None: unknown."""
         channels = range(len(self._watermarks))
-        holding = [self._watermarks[at] for at in channels if not self._idle[at]]
-        known = [mark for mark in holding if mark is not None]
-        if len(known) < len(holding):
-            return None
-        if not self.idle:
-            return min(known)
-        left = (self._watermarks[at] for at in channels if not self.ended(at))
-        return max((mark for mark in left if mark is not None), default=None)
+        holding = [] if self.idle else [at for at in channels if not self._idle[at]]
+        left = (at for at in channels if not self.ended(at))
+        return combined(holding, left, self._watermarks.__getitem__)
 
 
 class InputOrigins:

@@ -83,7 +83,7 @@ class Worker:
         self._parent = await parent(self._inbox.put_nowait, self._lost.set)
         for worker, connect in peers.items():
             # A worker that is lost the parent notices, too: it ends all of them.
-            self._exchange.connect(worker, await connect(self._exchange.received, _nothing))
+            self._exchange.connect(worker, await connect(self._exchange.received, lambda: None))
         opened: list[ObjectStore] = []
         try:
             opened.append(self._work.open_store(self._effects))
@@ -253,7 +253,3 @@ def _sendable(error: Exception) -> Exception:
     except Exception:
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
-
-
-def _nothing() -> None:
-    """Nobody is told."""
