@@ -256,7 +256,7 @@ def measure(
             copies.append(inner.objects)
         assert not running.done(), running
         traffic = store.totals().since(before)
-        durations = runner.incarnation.driver.metrics.durations_s[first:]
+        durations = list(runner.incarnation.driver.metrics.durations_s)[first:]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         return durations, traffic

@@ -1,5 +1,6 @@
 """A job's status in which every series has a value of its own."""
 
+from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.checkpoint.sizes import CheckpointContents, CheckpointSizes
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.checkpoints.completed import CheckpointPhases
@@ -8,7 +9,6 @@ from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
 from tidelog.runtime.status.status import JobStatus, MemoryStatus, WorkerStatus
 from tidelog.runtime.status.storage import (
-    LocalCopiesStatus,
     MaterializationsStatus,
     RequestsStatus,
     StateStatus,

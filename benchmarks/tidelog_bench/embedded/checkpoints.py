@@ -81,7 +81,7 @@ async def checkpoints_of(run: Run) -> list[Completed]:
     writes = {write.name: write for write in run.store.writes}
     entries = list(inventory.slots.checkpoints.values())[: run.completed]
     # The metrics have the durations of the newest ones only.
-    durations = run.incarnation.driver.metrics.durations_s[-len(entries) :]
+    durations = list(run.incarnation.driver.metrics.durations_s)[-len(entries) :]
     entries = entries[-len(durations) :]
     found = []
     previous: Checkpoint | None = None

@@ -139,7 +139,7 @@ def measure(trial: Trial) -> Reading:
         spec, fanned_out_count, trial.directory, watch=lambda run: window.watch(run, moments)
     )
     general, counted = run.figures(), moments[-1][0] - moments[0][0]
-    durations = run.incarnation.driver.metrics.durations_s
+    durations = list(run.incarnation.driver.metrics.durations_s)
     gone = run.completed - moments[-1][0]
     durations = durations[len(durations) - gone - counted : len(durations) - gone]
     figures = figures_of(moments, run.store.writes, durations)

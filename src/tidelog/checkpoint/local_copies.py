@@ -10,12 +10,14 @@ Nothing is synced: what a crash cuts short does not pass the check.
 import shutil
 import struct
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import google_crc32c
 
 from tidelog.checkpoint.table_file import content_hash, named_hash
+from tidelog.metrics import counter, gauge
 from tidelog.storage import object_names
 from tidelog.storage.local_files import walk
 
@@ -24,6 +26,58 @@ SEAL_BYTES: Final = _SEAL.size
 """What the copy of a segment has besides the segment."""
 _SEAL_MAGIC: Final = b"TLLC"
 _TEMP: Final = "unfinished"
+
+
+@dataclass(slots=True)
+class LocalCopiesStatus:
+    """Figures of the copies since the start; their number and size are those of the moment."""
+
+    objects: int = gauge(
+        "local_copies_objects",
+        "Stored objects with a copy on the local disk.",
+        watch="0 after a start on a new machine: the first restore reads the store.",
+    )
+    bytes: int = gauge(
+        "local_copies_bytes",
+        "Disk that the local copies take.",
+        watch="Compare it with the limit (`local_recovery_bytes`).",
+    )
+    used: int = counter(
+        "local_copies_used",
+        "Reads of log segments and table files that a local copy answered.",
+        watch="Reads that cost no request.",
+    )
+    used_bytes: int = counter(
+        "local_copies_used_bytes",
+        "Bytes of reads that a local copy answered.",
+        watch="Traffic that was saved.",
+    )
+    fetched: int = counter(
+        "local_copies_fetched",
+        "Reads of log segments and table files that went to the store.",
+        watch="Many, and few `local_copies_used`: local recovery does not help here.",
+    )
+    fetched_bytes: int = counter(
+        "local_copies_fetched_bytes",
+        "Bytes of log segments and table files that were read from the store.",
+        watch="Traffic that was not saved.",
+    )
+    kept: int = counter(
+        "local_copies_kept",
+        "Copies of stored objects made on the local disk.",
+        watch="That local recovery is at work.",
+    )
+    damaged: int = counter(
+        "local_copies_damaged",
+        "Local copies that did not pass their check; the store was read instead.",
+        watch="Any growth: look at the disk.",
+    )
+    refused: int = counter(
+        "local_copies_refused",
+        "Local copies not made, because the limit is reached or the disk refused.",
+        watch="Growth: raise the limit, or free disk.",
+    )
+    last_problem: str | None = None
 
 
 def copied(name: str) -> bool:

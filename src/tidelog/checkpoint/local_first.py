@@ -8,7 +8,6 @@ when their objects do. The copies of an encrypted store are encrypted.
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Set
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -25,25 +24,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class CopyMetrics:
-    """Counters since the start."""
-
-    used: int = 0
-    """Reads that a copy answered ..."""
-    used_bytes: int = 0
-    fetched: int = 0
-    """... and reads of the same kinds of objects that went to the store."""
-    fetched_bytes: int = 0
-    kept: int = 0
-    """Copies made."""
-    damaged: int = 0
-    """Copies that did not pass their check; they are removed, the store is asked."""
-    refused: int = 0
-    """Copies not made: no room within the limit, or the disk refused."""
-    last_problem: str | None = None
-
-
 class LocalFirstStore:
     """An object store with copies of its segments and table files in a local directory."""
 
@@ -58,7 +38,7 @@ class LocalFirstStore:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
-        self.metrics = CopyMetrics()
+        self.metrics = local_copies.LocalCopiesStatus()
         self._inner = inner
         self._directory = directory
         self._limit_bytes = limit_bytes

@@ -15,6 +15,7 @@ from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
 from tidelog import JobConfig, JobRunner, UserFunctionError
 from tidelog.checkpoint import local_first
+from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.checkpoint.local_first import LocalFirstStore
 from tidelog.ids import Generation
 from tidelog.storage import object_names
@@ -71,7 +72,7 @@ def fetched(runner: JobRunner) -> set[str]:
     return {n for operation, n in runner.store.calls if operation == "get" and n.startswith(COPIED)}
 
 
-def metrics(runner: JobRunner) -> local_first.CopyMetrics:
+def metrics(runner: JobRunner) -> LocalCopiesStatus:
     assert runner.incarnation.start.copies is not None
     return runner.incarnation.start.copies.metrics
 

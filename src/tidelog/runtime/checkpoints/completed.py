@@ -33,14 +33,12 @@ class CheckpointPhases:
         "Time from the last snapshot of the last checkpoint until every subtask's part was "
         "durable: flushes and uploads.",
         watch="Long: the store is slow, or the log comes faster than it is uploaded.",
-        default=0.0,
     )
     manifest_s: float = gauge(
         "checkpoint_manifest_seconds",
         "Time from when every subtask's part of the last checkpoint was durable until its "
         "manifest was in its slot, with no newer start above it.",
         watch="A few requests to the store, one after the other: its latency.",
-        default=0.0,
     )
 
 
@@ -88,23 +86,19 @@ class CheckpointMetrics(msgspec.Struct):
         default_factory=lambda: deque(maxlen=_DESCRIBED)
     )
     """The last few hundred checkpoints, oldest first."""
-    _durations_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
+    durations_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
+    """Those of the last few thousand checkpoints, oldest first."""
 
     @property
     def last(self) -> CompletedCheckpoint | None:
         return self.recent[-1] if self.recent else None
-
-    @property
-    def durations_s(self) -> list[float]:
-        """Durations of the last few thousand checkpoints, oldest first."""
-        return list(self._durations_s)
 
     def complete(
         self, now: float, checkpoint: CompletedCheckpoint, contents: CheckpointContents
     ) -> None:
         self.completed += 1
         self.next_since = now
-        self._durations_s.append(checkpoint.seconds)
+        self.durations_s.append(checkpoint.seconds)
         self.last_contents = contents
         self.recent.append(checkpoint)
 

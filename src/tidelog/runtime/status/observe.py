@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from tidelog.changelog.uploader import Uploader
+from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.ids import Slot, SubtaskId
 from tidelog.materialize.materializer import Materializer
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
@@ -20,7 +21,6 @@ from tidelog.runtime.status.merged import merged
 from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
 from tidelog.runtime.status.status import JobStatus, MemoryStatus, Phase, WorkerStatus
 from tidelog.runtime.status.storage import (
-    LocalCopiesStatus,
     MaterializationsStatus,
     RequestsStatus,
     StateStatus,
@@ -132,8 +132,7 @@ def _copies(start: JobStart) -> LocalCopiesStatus | None:
     store = start.copies
     if store is None:
         return None
-    objects, size = len(store.copies), store.copied_bytes
-    return _frozen(LocalCopiesStatus, store.metrics, objects=objects, bytes=size)
+    return replace(store.metrics, objects=len(store.copies), bytes=store.copied_bytes)
 
 
 def _phase(driver: CheckpointDriver, *, running: bool) -> Phase | None:

@@ -8,12 +8,12 @@ values. The declaration of a field says what it means: docs/reference/metrics.md
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.ids import Generation
 from tidelog.metrics import counter, flag, gauge, parts
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
 from tidelog.runtime.status.operators import OperatorStatus
 from tidelog.runtime.status.storage import (
-    LocalCopiesStatus,
     MaterializationsStatus,
     StateStatus,
     StoreStatus,
@@ -98,7 +98,6 @@ class WorkerStatus:
         "Time the worker's subtasks spent handling records, timers and barriers.",
         watch="A rate near 1 is all that one process can do; one worker far above the others has "
         "a hot key.",
-        default=0.0,
     )
     memory_bytes: int = gauge(
         "worker_memory_used_bytes",
@@ -109,7 +108,6 @@ class WorkerStatus:
         "worker_silent_seconds",
         "Time since the worker last reported; it does so every second.",
         watch="Growing: it hangs, or one call takes long. At `worker_timeout` it counts as lost.",
-        default=0.0,
     )
 
 

@@ -34,7 +34,6 @@ class UploadsStatus:
         "log_upload_seconds",
         "Time that uploads of log segments took, packing and retries included, added up.",
         watch="Its rate is the number of uploads under way on average.",
-        default=0.0,
     )
     largest_bytes: int = gauge(
         "log_largest_segment_bytes",
@@ -51,7 +50,6 @@ class UploadsStatus:
         "log_backpressured_seconds",
         "Time that writers waited for room in the upload queue, added up.",
         watch="Any steady growth: the store is slower than the changes come.",
-        default=0.0,
     )
     latency_s: Distribution | None = gauge(
         "log_upload_latency_seconds",
@@ -124,7 +122,6 @@ class RequestsStatus:
         "store_seconds",
         "Time that requests took, retries included, added up.",
         watch="Its rate is the number of requests under way on average.",
-        default=0.0,
     )
     latency_s: Distribution | None = gauge(
         "store_latency_seconds",
@@ -179,7 +176,6 @@ class MaterializationsStatus:
         "materialization_seconds",
         "Time that materializations took, added up.",
         watch="Its rate is the number of materializations under way on average.",
-        default=0.0,
     )
     uploaded_bytes: int = counter(
         "materialization_bytes",
@@ -197,7 +193,6 @@ class MaterializationsStatus:
         "materialization_lag_seconds",
         "How long the materialization that is latest has been due, of all subtasks.",
         watch="More than an interval: tables are changed faster than they are uploaded.",
-        default=0.0,
         across="max",
     )
     missed: int = counter(
@@ -253,55 +248,3 @@ class StateStatus:
     def combine_factor(self) -> float | None:
         """Updates per logged change."""
         return self.updates / self.changes if self.changes else None
-
-
-@dataclass(frozen=True, slots=True)
-class LocalCopiesStatus:
-    """Copies of stored objects on the local disk."""
-
-    objects: int = gauge(
-        "local_copies_objects",
-        "Stored objects with a copy on the local disk.",
-        watch="0 after a start on a new machine: the first restore reads the store.",
-    )
-    bytes: int = gauge(
-        "local_copies_bytes",
-        "Disk that the local copies take.",
-        watch="Compare it with the limit (`local_recovery_bytes`).",
-    )
-    used: int = counter(
-        "local_copies_used",
-        "Reads of log segments and table files that a local copy answered.",
-        watch="Reads that cost no request.",
-    )
-    used_bytes: int = counter(
-        "local_copies_used_bytes",
-        "Bytes of reads that a local copy answered.",
-        watch="Traffic that was saved.",
-    )
-    fetched: int = counter(
-        "local_copies_fetched",
-        "Reads of log segments and table files that went to the store.",
-        watch="Many, and few `local_copies_used`: local recovery does not help here.",
-    )
-    fetched_bytes: int = counter(
-        "local_copies_fetched_bytes",
-        "Bytes of log segments and table files that were read from the store.",
-        watch="Traffic that was not saved.",
-    )
-    kept: int = counter(
-        "local_copies_kept",
-        "Copies of stored objects made on the local disk.",
-        watch="That local recovery is at work.",
-    )
-    damaged: int = counter(
-        "local_copies_damaged",
-        "Local copies that did not pass their check; the store was read instead.",
-        watch="Any growth: look at the disk.",
-    )
-    refused: int = counter(
-        "local_copies_refused",
-        "Local copies not made, because the limit is reached or the disk refused.",
-        watch="Growth: raise the limit, or free disk.",
-    )
-    last_problem: str | None = None
