@@ -110,7 +110,7 @@ def read_block(data: bytes) -> object:
     opened = blocks.open_block(data)
     match opened.kind:
         case blocks.BlockKind.CHANGES:
-            return opened.changes(), opened.record_batch()
+            return opened.changes(), blocks.record_batch([opened])
         case blocks.BlockKind.METADATA | blocks.BlockKind.SPARK_CHANGELOG:
             return opened.payload()
         case _:

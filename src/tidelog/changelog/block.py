@@ -213,12 +213,6 @@ class Block(BlockInfo, frozen=True, kw_only=True):
         """The changes as columns of Python objects; raises CorruptObjectError."""
         return self._columns().changes(self.first)
 
-    def record_batch(self) -> "pyarrow.RecordBatch":
-        """The changes as Arrow columns `op, key_group, state_id, key, value`, key and value
-        without a copy; `key` is the full row key. Needs pyarrow; raises CorruptObjectError.
-        """
-        return record_batch([self])
-
     def _columns(self) -> Columns:
         if self.kind is not BlockKind.CHANGES:
             raise InvariantError(
@@ -234,7 +228,10 @@ class Block(BlockInfo, frozen=True, kw_only=True):
 
 
 def record_batch(blocks: Sequence[Block]) -> "pyarrow.RecordBatch":
-    """The changes of all blocks, one after the other, as at `Block.record_batch`.
+    """The changes of all blocks as Arrow columns `op, key_group, state_id, key, value`.
+
+    `key` is the full row key; those of a single block are not copied. Needs pyarrow; raises
+    CorruptObjectError.
 
     A call of Arrow costs as much as a thousand rows, so small blocks are best read together.
     """

@@ -154,7 +154,7 @@ class Columns(msgspec.Struct, frozen=True):
         return ChangeBatch(first, keys, [None if op == OP_DELETE else v for op, v in rows])
 
     def record_batch(self) -> "pyarrow.RecordBatch":
-        """The changes as described at `Block.record_batch`; raises CorruptObjectError."""
+        """The changes as described at `block.record_batch`; raises CorruptObjectError."""
         # Heavy and optional: loaded only when Arrow is asked for.
         import pyarrow as pa  # noqa: PLC0415
         import pyarrow.compute as pc  # noqa: PLC0415

@@ -12,6 +12,7 @@ from tidelog.changelog import columns
 from tidelog.changelog.block import (
     iter_blocks,
     open_block,
+    record_batch,
     seal,
     seal_metadata,
 )
@@ -69,7 +70,7 @@ def test_sealed_and_opened_block_agree_on_what_the_header_says(batch: ChangeBatc
 @given(batches)
 @settings(max_examples=50)
 def test_the_record_batch_holds_the_same_changes(batch: ChangeBatch) -> None:
-    arrow = open_block(seal(batch).data).record_batch()
+    arrow = record_batch([open_block(seal(batch).data)])
     assert arrow.schema == pa.schema(
         {
             "op": pa.uint8(),
