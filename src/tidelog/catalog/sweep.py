@@ -95,7 +95,12 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
     for slot, entry in reversed(checkpoints.items()):
         if place in (slot, None) or (isinstance(entry, Savepoint) and entry.name == place):
             if not isinstance(entry, Savepoint):
-                raise _no_savepoint(slot)
+                raise RestoreError(
+                    f"slot {slot}",
+                    expected="a savepoint",
+                    found="a checkpoint, which the job drops in time",
+                    action="choose a savepoint that `tidelog checkpoints list URL` shows",
+                )
             if slot == newest:
                 raise _newest(entry)
             return DropPlan(entry, _own_objects(inventory, slot))
@@ -113,15 +118,6 @@ def _own_objects(inventory: Inventory, dropped: Slot) -> tuple[ObjectInfo, ...]:
         needed[slot == dropped].update(need.name for need in inventory.needs(checkpoint))
     own = sorted(needed[True] - needed[False])
     return tuple(ObjectInfo(name, inventory.sizes[name]) for name in own if name in inventory.sizes)
-
-
-def _no_savepoint(slot: Slot) -> RestoreError:
-    return RestoreError(
-        f"slot {slot}",
-        expected="a savepoint",
-        found="a checkpoint, which the job drops in time",
-        action="choose a savepoint that `tidelog checkpoints list URL` shows",
-    )
 
 
 def _newest(entry: Savepoint) -> RestoreError:

@@ -28,16 +28,13 @@ class Unflushed(Protocol):
 
     def __len__(self) -> int:
         """The rows that it would become."""
-        ...
 
     @property
     def memory_bytes(self) -> int:
         """About how much memory it takes."""
-        ...
 
     def spill(self, most: int) -> None:
         """Put at most so many rows into their states."""
-        ...
 
 
 class Cache(Protocol):
@@ -46,15 +43,12 @@ class Cache(Protocol):
     @property
     def cached_bytes(self) -> int:
         """About how much memory it takes."""
-        ...
 
     def drop_cached(self) -> None:
         """Forget it all; its memory is given back by `free`."""
-        ...
 
     def free(self, most: int) -> bool:
         """Give back so much of what was dropped; whether there is more."""
-        ...
 
 
 class WriteBuffer:

@@ -6,6 +6,7 @@ order they were emitted, but for barriers that overtake.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
@@ -140,7 +141,7 @@ class ChannelOutput:
             channel.send(barrier)
             if in_flight is None or barrier.order != "may-switch" or stays_aligned:
                 continue
-            if channel.holds(barrier.checkpoint, in_flight.nothing(name)):
+            if channel.holds(barrier.checkpoint, partial(in_flight.record, name, ())):
                 in_flight.expect(name)
 
     def switch(self, barrier: Barrier, in_flight: InFlight) -> None:

@@ -4,7 +4,7 @@ Invariant: complete means that every channel that was expected has answered, and
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -86,10 +86,6 @@ class InFlight:
         """Expect a channel; the callback that is returned answers for it."""
         self.expect(channel)
         return lambda data: self.record(channel, data)
-
-    def nothing(self, channel: ChannelId) -> Callable[[], None]:
-        """A callback that answers for a channel that it has no data."""
-        return lambda: self.record(channel, ())
 
     def seal(self) -> None:
         """No further channel will be expected."""

@@ -85,15 +85,11 @@ async def look_ahead(
         return _own(own)
     found = await find(wanted.store, wanted.place)
     if not wanted.keep_output:
-        found = _with_output_of_its_own(found, wanted.store)
+        left, url = sum(len(state.transactions) for _, state in found.subtasks()), wanted.store.url
+        if left:
+            Event.TRANSACTIONS_LEFT.log(logger, transactions=left, slot=found.slot, store=url)
+        found = without_transactions(found)
     return Resumption(found, wanted.store, detached=True)
-
-
-def _with_output_of_its_own(found: Checkpoint, origin: ObjectStore) -> Checkpoint:
-    left = sum(len(state.transactions) for _, state in found.subtasks())
-    if left:
-        Event.TRANSACTIONS_LEFT.log(logger, transactions=left, slot=found.slot, store=origin.url)
-    return without_transactions(found)
 
 
 def check_name(job: str, seen: Resumption) -> None:

@@ -81,31 +81,25 @@ class Subtasks(Protocol):
     @property
     def tasks(self) -> Sequence[Task]:
         """The tasks that run in this process; none before they are built."""
-        ...
 
     @property
     def elsewhere(self) -> "Sequence[JobStatus]":
         """What other processes said last of the subtasks that they have."""
-        ...
 
     async def restore(self) -> None:
         """Load what is stored for them; nothing outside of the store is touched."""
 
     async def build(self, listener: CheckpointListener) -> Sequence[DrivenTask]:
         """Open user functions, let sinks recover; all tasks in the order of the job."""
-        ...
 
     def main(self) -> list[Loop]:
         """What ends with the job."""
-        ...
 
     def services(self) -> list[Loop]:
         """What runs besides, until it is cancelled."""
-        ...
 
     async def live_objects(self) -> set[str]:
         """Stored objects that running subtasks refer to."""
-        ...
 
 
 class LocalSubtasks:

@@ -139,7 +139,9 @@ class StreamTask(Task):
                 await self._memory_free()
                 self.records_in += len(message.records)
                 origin = self._origins.current(channel)
-                self._read_from(origin)
+                if self._tracks_origins:  # for own watermarks and for downstream tasks
+                    self.parts.chain.read_from(origin)
+                    self._announce_splits(origin)
                 await self._emit(self.parts.chain.process(message))
                 await self._make_watermark(origin)
                 await self._flush_if_due()
@@ -230,12 +232,6 @@ class StreamTask(Task):
         if time is not None:
             await self._advance_watermark(time)
         await self._set_idle(self._valve.idle)
-
-    def _read_from(self, origin: Origin | None) -> None:
-        """The next records are of this origin: for own watermarks and for downstream tasks."""
-        if self._tracks_origins:
-            self.parts.chain.read_from(origin)
-            self._announce_splits(origin)
 
     def _forget(self, ended: Iterable[Origin]) -> None:
         if self.parts.chain.event_time is not None:

@@ -36,7 +36,6 @@ class Processes(Protocol):
 
     async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
         """Start the workers: the name of each, as errors have it, and how it is reached."""
-        ...
 
     async def kill(self, offload: Offload) -> None:
         """Kill the workers that still run."""
