@@ -114,7 +114,7 @@ async def _check_bytes(
                 parts += descriptor.shared if descriptor is not None else ()
             for part in parts:
                 users.setdefault(part, set()).add(slot)
-    reader = SegmentReader(store, cache_bytes=0)
+    reader = SegmentReader(store)
 
     async def check(part: LogRange | TableObject) -> None:
         name = part.segment if isinstance(part, LogRange) else part.object

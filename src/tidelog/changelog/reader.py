@@ -1,11 +1,10 @@
 """The reader: log ranges back as checked blocks, with few requests.
 
 Invariants: what is returned is exactly the changes [first, end) of the range that was asked
-for, every checksum verified; the cache never holds more than `cache_bytes` of stored blocks.
+for, every checksum verified.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -33,9 +32,8 @@ class _Request:
 class SegmentReader:
     """Reads log ranges, at most `concurrency` requests at a time."""
 
-    def __init__(self, store: ObjectStore, cache_bytes: int, concurrency: int = 8) -> None:
+    def __init__(self, store: ObjectStore, concurrency: int = 8) -> None:
         self._store = store
-        self._cache = _BlockCache(cache_bytes)
         self._permits = asyncio.Semaphore(concurrency)
 
     async def read_range(self, log_range: LogRange) -> list[Block]:
@@ -48,8 +46,8 @@ class SegmentReader:
         Raises RestoreError (a segment is gone), CorruptObjectError (truncated, damaged, not the
         changes it should hold), FormatVersionError, and what the store raises.
         """
-        blocks = {wanted: self._cache.get(wanted) for wanted in ranges}
-        requests = _plan(wanted for wanted, cached in blocks.items() if cached is None)
+        blocks: dict[LogRange, list[Block]] = {}
+        requests = _plan(dict.fromkeys(ranges))
         tasks = [asyncio.ensure_future(self._fetch(request)) for request in requests]
         try:
             for fetched in await asyncio.gather(*tasks):
@@ -57,9 +55,9 @@ class SegmentReader:
         finally:
             for task in tasks:
                 task.cancel()
-        return [list(blocks[wanted] or ()) for wanted in ranges]
+        return [blocks[wanted] for wanted in ranges]
 
-    async def _fetch(self, request: _Request) -> dict[LogRange, tuple[Block, ...]]:
+    async def _fetch(self, request: _Request) -> dict[LogRange, list[Block]]:
         name = request.ranges[0].segment
         async with self._permits:
             try:
@@ -76,31 +74,7 @@ class SegmentReader:
         for wanted in request.ranges:
             start = wanted.offset - request.start
             fetched[wanted] = _open(wanted, data[start : start + wanted.length])
-            self._cache.put(wanted, fetched[wanted])
         return fetched
-
-
-class _BlockCache:
-    """The most recently used ranges, counted by their stored length."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit_bytes = limit_bytes
-        self._bytes = 0
-        self._ranges: OrderedDict[LogRange, tuple[Block, ...]] = OrderedDict()
-
-    def get(self, wanted: LogRange) -> tuple[Block, ...] | None:
-        if wanted in self._ranges:
-            self._ranges.move_to_end(wanted)
-        return self._ranges.get(wanted)
-
-    def put(self, wanted: LogRange, blocks: tuple[Block, ...]) -> None:
-        if wanted in self._ranges or wanted.length > self._limit_bytes:
-            return
-        self._ranges[wanted] = blocks
-        self._bytes += wanted.length
-        while self._bytes > self._limit_bytes:
-            oldest, _ = self._ranges.popitem(last=False)
-            self._bytes -= oldest.length
 
 
 def _plan(ranges: Iterable[LogRange]) -> list[_Request]:
@@ -122,12 +96,12 @@ def _plan(ranges: Iterable[LogRange]) -> list[_Request]:
     return requests
 
 
-def _open(wanted: LogRange, data: bytes) -> tuple[Block, ...]:
+def _open(wanted: LogRange, data: bytes) -> list[Block]:
     name, offset = wanted.segment, wanted.offset
     if len(data) != wanted.length:
         found = f"{len(data)} bytes (truncated)"
         raise corrupt(name, offset, f"{wanted.length} bytes of log", found)
-    blocks = tuple(iter_blocks(data, name, base=offset))
+    blocks = list(iter_blocks(data, name, base=offset))
     expected = wanted.first
     for block in blocks:
         if block.first != expected:

@@ -14,7 +14,6 @@ from tidelog.ids import Generation, SeqNo
 from tidelog.storage.memory import MemoryStore
 
 AUTHOR = SegmentAuthor(Generation(1), "p", 1)
-CACHE = 1 << 20
 
 
 class RecordingStore(MemoryStore):
@@ -64,7 +63,7 @@ def changed(log_range: LogRange, **fields: object) -> LogRange:
 
 
 def read(store: MemoryStore, *ranges: LogRange) -> list[list[Block]]:
-    return asyncio.run(SegmentReader(store, CACHE).read_ranges(ranges))
+    return asyncio.run(SegmentReader(store).read_ranges(ranges))
 
 
 def test_ranges_come_back_in_the_order_they_were_asked_for() -> None:
@@ -94,31 +93,9 @@ def test_a_request_stops_growing_at_its_limit(monkeypatch: pytest.MonkeyPatch) -
 def test_no_more_requests_run_at_once_than_allowed() -> None:
     segments = [segment(f"s{n}") for n in range(9)]
     store = stored(*segments)
-    reader = SegmentReader(store, CACHE, concurrency=3)
+    reader = SegmentReader(store, concurrency=3)
     asyncio.run(reader.read_ranges([packed.ranges[0] for packed in segments]))
     assert store.most_running == 3
-
-
-@pytest.mark.parametrize(
-    ("room", "wanted", "requests"),
-    [
-        pytest.param(2, "aa", [1, 1], id="a range read twice is fetched once"),
-        pytest.param(2, "abacab", [1, 2, 2, 3, 3, 4], id="what was used longest ago goes"),
-        pytest.param(0.9, "aa", [1, 2], id="a range larger than the cache is not kept"),
-    ],
-)
-async def test_the_cache_keeps_what_fits(room: float, wanted: str, requests: list[int]) -> None:
-    packed = segment("a")
-    store = RecordingStore()
-    await store.put("a", packed.data)
-    reader = SegmentReader(store, cache_bytes=int(room * packed.ranges[0].length))
-    fetched = []
-    for name in wanted:
-        log_range = packed.ranges["abc".index(name)]
-        blocks = await reader.read_range(log_range)
-        assert blocks[0].offset == log_range.offset
-        fetched.append(len(store.reads))
-    assert fetched == requests
 
 
 def test_a_missing_segment_says_what_to_restore_instead() -> None:

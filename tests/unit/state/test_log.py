@@ -107,7 +107,7 @@ class Rig:
             for each, part in zip(self.ranges, packed.ranges, strict=True):
                 each.append(part)
         progress = RestoreProgress.of(VirtualClock(auto=False), [])
-        reader = SegmentReader(self.store, 0)
+        reader = SegmentReader(self.store)
         self.log = SharedLog(reader, InlineOffload(), progress, limit_bytes)
         original = Block.changes
 

@@ -94,7 +94,7 @@ class Tail:
     _next: dict[tuple[str, int], SeqNo] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reader = SegmentReader(self.invocation.store, cache_bytes=0)
+        self._reader = SegmentReader(self.invocation.store)
 
     async def lines(
         self, slot: Slot | None, *, follow: bool

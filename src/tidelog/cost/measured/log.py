@@ -118,7 +118,7 @@ class _LogUnit:
 
     async def run(self, workspace: Workspace) -> _Read:
         """The blocks of all ranges; raises what the store raises."""
-        reader = SegmentReader(workspace.store, cache_bytes=0)
+        reader = SegmentReader(workspace.store)
         found = _Read({}, [])
 
         async def read(ranges: _Ranges) -> None:

@@ -99,7 +99,7 @@ async def read_in_flight(
     from tidelog.changelog.reader import SegmentReader  # noqa: PLC0415  # as `Types`
     from tidelog.runtime.in_flight.codec import decode  # noqa: PLC0415
 
-    reader = SegmentReader(store, 0)
+    reader = SegmentReader(store)
     parts: list[ChannelData] = []
     for operator, subtask in checkpoint.subtasks():
         if (ref := subtask.in_flight) is not None:

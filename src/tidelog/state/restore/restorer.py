@@ -184,7 +184,7 @@ class Restorer:
 def _shared_log(
     store: ObjectStore, effects: Effects, progress: RestoreProgress, config: RestoreConfig
 ) -> SharedLog:
-    reader = SegmentReader(store, 0, _LOG_REQUESTS * config.concurrency)
+    reader = SegmentReader(store, _LOG_REQUESTS * config.concurrency)
     return SharedLog(reader, effects.offload, progress, config.read_ahead_bytes)
 
 

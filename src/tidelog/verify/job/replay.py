@@ -81,7 +81,7 @@ class PartitionUnit:
 async def _replay(base: PathBase, restoring: Restoring) -> list[PathResult]:
     """What the paths from one table make."""
     workspace = restoring.workspace
-    reader = SegmentReader(workspace.store, 0, BOUNDS.concurrency)
+    reader = SegmentReader(workspace.store, BOUNDS.concurrency)
     found: dict[RestorePath, PathResult] = {}
     todo = sorted(base.paths, key=lambda path: (path.seqno, len(path.steps)))
     scan, scanned = base.scan(), False

@@ -123,7 +123,7 @@ class LogPart:
     def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
         """The changes wanted, in batches of neighbouring blocks."""
         stored = self._stored()
-        reader = SegmentReader(task.session.store, cache_bytes=0)
+        reader = SegmentReader(task.session.store)
         # Together: neighbours in a segment share a request.
         read = task.session.run(reader.read_ranges(stored))
         blocks = dict(zip(stored, read, strict=True))
