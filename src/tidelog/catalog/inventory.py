@@ -190,12 +190,8 @@ async def described(
     known: Mapping[str, Descriptor] = MappingProxyType({}),
 ) -> Inventory:
     """Read the descriptors that slots name and that are not `known`; no data objects are listed."""
-    names = {
-        layer.materialization.descriptor
-        for checkpoint in slots.checkpoints.values()
-        for _, layer in checkpoint.layers()
-        if layer.materialization is not None
-    }
+    checkpoints = slots.checkpoints.values()
+    names = {ref.descriptor for each in checkpoints for ref in each.materializations()}
 
     async def read(name: str) -> Descriptor | TidelogError:
         if name in known:

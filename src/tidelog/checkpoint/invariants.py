@@ -257,16 +257,13 @@ def _start_violations(
 def direct_needs(checkpoint: Checkpoint) -> list[Need]:
     """The objects a manifest names: segments as far as its ranges reach, and descriptors."""
     segments: dict[str, int] = {}
-    descriptors = {}
     for _, subtask in checkpoint.subtasks():
         for part in subtask.ranges:
             end = part.offset + part.length
             segments[part.segment] = max(end, segments.get(part.segment, 0))
-    for _, layer in checkpoint.layers():
-        if layer.materialization is not None:
-            ref = layer.materialization
-            descriptors[ref.descriptor] = Need(ref.descriptor, ref.size, exact=True)
-    return [*(Need(n, s, exact=False) for n, s in segments.items()), *descriptors.values()]
+    descriptors = {ref.descriptor: ref.size for ref in checkpoint.materializations()}
+    needs = [Need(name, size, exact=False) for name, size in segments.items()]
+    return needs + [Need(name, size, exact=True) for name, size in descriptors.items()]
 
 
 def table_needs(descriptor: Descriptor) -> list[Need]:

@@ -255,6 +255,11 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
             for layer in subtask.layers:
                 yield operator, layer
 
+    def materializations(self) -> list[MaterializationRef]:
+        """Those that it names, each once: several subtasks that inherit from one name the same."""
+        refs = (layer.materialization for _, layer in self.layers())
+        return list(dict.fromkeys(ref for ref in refs if ref is not None))
+
 
 class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_only=True):
     """A checkpoint that was requested by name; retention never drops it."""

@@ -124,12 +124,13 @@ def checkpoint_sizes(
     inline = sum(len(block) for state in states for block in state.inline)
     full = sum(r.length for r in ranges)
     kept = sum(min(r.length, known.get((r.segment, r.offset), 0)) for r in ranges)
-    refs = _materializations(states)
+    refs = new.materializations()
+    earlier = previous.materializations() if previous is not None else []
     return CheckpointSizes(
         log_full_bytes=full + inline,
         log_incremental_bytes=full - kept + inline,
         materialized_full_bytes=sum(ref.table_bytes for ref in refs),
-        materialized_incremental_bytes=_new_bytes(refs, _materializations(before), shared),
+        materialized_incremental_bytes=_new_bytes(refs, earlier, shared),
     )
 
 
@@ -147,10 +148,6 @@ def replay_changes(state: SubtaskState) -> int:
 def inline_bytes(state: SubtaskState) -> int:
     """Bytes of a subtask's log that lie in the manifest."""
     return sum(len(block) for layer in state.layers for block in layer.inline)
-
-
-def _materializations(states: list[InheritedState]) -> list[MaterializationRef]:
-    return list(dict.fromkeys(s.materialization for s in states if s.materialization is not None))
 
 
 def _new_bytes(

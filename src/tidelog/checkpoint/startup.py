@@ -115,12 +115,7 @@ async def read_history(
         for slot, entry in zip(earlier, entries, strict=True)
         if isinstance(entry, TidelogError)
     }
-    descriptors = {
-        layer.materialization.descriptor
-        for checkpoint in checkpoints
-        for _, layer in checkpoint.layers()
-        if layer.materialization is not None
-    }
+    descriptors = {ref.descriptor for each in checkpoints for ref in each.materializations()}
     describing = (_describe(store, name, ledger) for name in sorted(descriptors))
     described = await together(describing, AT_ONCE)
     complete = not damaged and all(described)

@@ -132,8 +132,7 @@ def completed(
 
 
 def _new_tables(entry: Checkpoint, previous: Checkpoint | None) -> tuple[NewTable, ...]:
-    before = [state.materialization for _, state in previous.subtasks()] if previous else []
-    known = {ref.descriptor for ref in before if ref is not None}
+    known = {ref.descriptor for ref in previous.materializations()} if previous else set()
     return tuple(
         NewTable(operator.id, state.index, ref.table_bytes, ref.upto)
         for operator, state in entry.subtasks()

@@ -159,27 +159,13 @@ would get it once a turn otherwise."""
 logger = logging.getLogger(__name__)
 
 
-class LongCalls:
-    """Warns of operators whose functions hold the event loop, once each, in all their subtasks."""
-
-    def __init__(self) -> None:
-        self._warned: set[str] = set()
-
-    def took(self, operator: str, seconds: float) -> None:
-        """A call took at least `LONG_CALL_S`."""
-        if operator in self._warned:
-            return
-        self._warned.add(operator)
-        Event.LONG_CALL.log(logger, operator=operator, milliseconds=seconds * 1000)
-
-
 class WorkTime:
     """The stopwatch of one task; seconds since the start, spans that ended."""
 
     def __init__(
         self,
         clock: Clock,
-        calls: LongCalls | None = None,
+        reported: set[str] | None = None,
         urgent: Callable[[], bool] = bool,
         threads_work: Callable[[], int] = int,
     ) -> None:
@@ -187,7 +173,8 @@ class WorkTime:
         self.turn = Turn(clock.monotonic, urgent)
         """The present turn of the task; turns are short while something is `urgent`."""
         self._threads_work = threads_work
-        self._calls = calls if calls is not None else LongCalls()
+        self._reported = set[str]() if reported is None else reported
+        """Operators with long calls that are in the log, once for all their subtasks."""
         self.longest_call_s = 0.0
         """The longest time in which an operator held the event loop."""
         self.busy_s = 0.0
@@ -196,8 +183,9 @@ class WorkTime:
     def called(self, operator: str, seconds: float) -> None:
         """An operator of the task held the event loop for so long."""
         self.longest_call_s = max(self.longest_call_s, seconds)
-        if seconds >= LONG_CALL_S:
-            self._calls.took(operator, seconds)
+        if seconds >= LONG_CALL_S and operator not in self._reported:
+            self._reported.add(operator)
+            Event.LONG_CALL.log(logger, operator=operator, milliseconds=seconds * 1000)
 
     async def rest(self) -> None:
         """Let uploads and other tasks have their turn; then a new one of this task begins."""

@@ -27,8 +27,7 @@ from tidelog.state.log import Base, SubtaskLog
 _NO_CHANGE = SeqNo(0)
 
 
-@dataclass(frozen=True, slots=True)
-class SubtaskPosition:
+class SubtaskPosition(msgspec.Struct, frozen=True):
     """What a task stores besides its keyed state; the fields are those of `SubtaskState`."""
 
     watermark: int | None = None
@@ -100,15 +99,10 @@ def state_at(
         last_key_group=backend.owned.last,
         seqno=backend.seqno,
         table=snapshots.table_kind,
-        watermark=position.watermark,
-        transactions=position.transactions,
-        finished=position.finished,
-        advancing=position.advancing,
         ahead=backend.event_time.stored(),
-        barrier=position.barrier,
-        operator_state=position.operator_state,
         start=start,
         updates=backend.updates,
+        **msgspec.structs.asdict(position),
     )
 
 

@@ -19,7 +19,7 @@ from tidelog.runtime.in_flight.carrier import (
 from tidelog.runtime.node import Node
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.turn import LongCalls, WorkTime
+from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.sink import Sink, SinkContext
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
@@ -47,7 +47,7 @@ class TaskBuilder:
         self._start = start
         self._states = states
         self._listener = listener
-        self._long_calls = LongCalls()
+        self._long_calls: set[str] = set()
         self.splits: dict[str, SourceSplits] = {}
         """What the subtasks of each source share, by vertex."""
         self._record_types = types_of(start.job.record_types)

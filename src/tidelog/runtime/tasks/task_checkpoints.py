@@ -155,7 +155,7 @@ class TaskCheckpoints:
         self, barrier: Barrier, seen_at: float, position: SubtaskPosition
     ) -> PendingSnapshot:
         parts = self._parts
-        position = replace(
+        position = msgspec.structs.replace(
             position,
             transactions=await parts.output.pre_commit(barrier.checkpoint),
             barrier=BarrierFacts(
