@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.changelog.block import Block, corrupt, iter_blocks
 from tidelog.changelog.segment import LogRange
+from tidelog.concurrency import together
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.storage.port import ObjectStore
 
@@ -47,14 +48,8 @@ class SegmentReader:
         changes it should hold), FormatVersionError, and what the store raises.
         """
         blocks: dict[LogRange, list[Block]] = {}
-        requests = _plan(dict.fromkeys(ranges))
-        tasks = [asyncio.ensure_future(self._fetch(request)) for request in requests]
-        try:
-            for fetched in await asyncio.gather(*tasks):
-                blocks.update(fetched)
-        finally:
-            for task in tasks:
-                task.cancel()
+        for fetched in await together(map(self._fetch, _plan(dict.fromkeys(ranges)))):
+            blocks.update(fetched)
         return [blocks[wanted] for wanted in ranges]
 
     async def _fetch(self, request: _Request) -> dict[LogRange, list[Block]]:

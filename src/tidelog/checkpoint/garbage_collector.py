@@ -8,10 +8,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SlotRanges
 from tidelog.checkpoint.retention import checkpoint_objects, garbage, slot_ranges, subsumed
 from tidelog.checkpoint.slots import SlotLog
+from tidelog.concurrency import together
 from tidelog.errors import StorageError
 from tidelog.events import Event
 from tidelog.ids import Generation, Slot
@@ -20,6 +22,8 @@ from tidelog.storage.object_names import generation_of
 from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 8
 
 
 @dataclass(slots=True)
@@ -32,7 +36,6 @@ class Collector:
     keep: int
     spared: Generation | None = None
     """Objects of generations before this one stay: something unreadable may refer to them."""
-    concurrency: int = 8
     deleted: int = 0
     claimed: Slot | None = None
     """A savepoint that belongs to the job: it is dropped like any other checkpoint."""
@@ -96,11 +99,7 @@ class Collector:
         in_use = self.ledger.closure(await live()) | self.ledger.busy
         retained: set[str] = set().union(*self._retained.values())
         dead = sorted(filter(self._may_go, garbage(known, retained, in_use)))
-        errors: list[StorageError | None] = []
-        for start in range(0, len(dead), self.concurrency):
-            errors += await asyncio.gather(
-                *map(self._delete, dead[start : start + self.concurrency])
-            )
+        errors = await together(map(self._delete, dead), _AT_ONCE)
         if failed := [error for error in errors if error is not None]:
             Event.OBJECTS_NOT_DELETED.log(logger, objects=len(failed), error=failed[-1])
 
