@@ -199,7 +199,6 @@ def slot_summary(slots: Slots, slot: Slot) -> SlotSummary:
 
 
 def checkpoint_summary(checkpoint: Checkpoint) -> CheckpointSummary:
-    """What a checkpoint holds."""
     return CheckpointSummary(
         slot=checkpoint.slot,
         checkpoint_id=checkpoint.checkpoint_id,

@@ -81,7 +81,6 @@ class DropPlan:
 
     @property
     def freed_bytes(self) -> int:
-        """Bytes of these objects."""
         return sum(info.size for info in self.objects)
 
 

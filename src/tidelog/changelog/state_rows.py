@@ -205,14 +205,12 @@ class StateRows:
         return cast("list[BufferedRow]", found)
 
     def put(self, key: bytes, value: Any) -> None:
-        """Set a row."""
         self._set(key, value)
         if self.updates % SAMPLE_EVERY == 0:
             self._size.sample(key, value)
         self.updates += 1
 
     def put_many(self, values: Mapping[bytes, Any]) -> None:
-        """Set many rows at once."""
         for key, value in values.items():
             self._set(key, value)
         if values:
@@ -233,7 +231,6 @@ class StateRows:
         self.put(key, None)
 
     def delete_many(self, keys: Iterable[bytes]) -> None:
-        """Remove many rows at once."""
         self.put_many(dict.fromkeys(keys))
 
     def scan(

@@ -89,7 +89,6 @@ class UploadMetrics:
         return self.uploads + self.failures
 
     def uploaded(self, size: int, blocks: int, seconds: float) -> None:
-        """Account for one segment."""
         self.uploads += 1
         self.bytes += size
         self.blocks += blocks

@@ -56,7 +56,6 @@ class Findings:
     _found: dict[tuple[str, str, str, str], Finding] = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Add findings to those there are."""
         for finding in findings:
             key = finding.check, finding.where, finding.expected, finding.found
             known = self._found.get(key)

@@ -166,7 +166,6 @@ def read_range(directory: Path, name: str, start: int, length: int) -> bytes | N
 
 
 def remove(directory: Path, name: str) -> None:
-    """Remove a copy if it is there."""
     path = directory / name
     path.unlink(missing_ok=True)
     with suppress(OSError):

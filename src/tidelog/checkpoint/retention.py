@@ -59,7 +59,6 @@ def counted(stored: Iterable[Slot], newest: Entry) -> list[Slot]:
 
 
 def in_ranges(slot: Slot, ranges: SlotRanges) -> bool:
-    """Whether one of the ranges has the slot."""
     return any(first <= slot <= last for first, last in ranges)
 
 

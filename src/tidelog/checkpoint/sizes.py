@@ -93,7 +93,6 @@ class CheckpointContents:
 
 
 def contents_of(checkpoint: Checkpoint) -> CheckpointContents:
-    """What a checkpoint holds."""
     states = [state for _, state in checkpoint.subtasks()]
     barriers = [state.barrier for state in states if state.barrier is not None]
     in_flight = [state.in_flight for state in states if state.in_flight is not None]

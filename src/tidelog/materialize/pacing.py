@@ -72,7 +72,6 @@ class Speed:
         return transfers * self._latency_s + size / self._bytes_per_s
 
     def observed(self, size: int, seconds: float) -> None:
-        """Account for one transfer."""
         if size <= _SMALL_BYTES:
             self._latency_s += (seconds - self._latency_s) / 2
         elif seconds > self._latency_s:

@@ -63,7 +63,6 @@ class SnapshotMetrics(msgspec.Struct):
     last_failure: str | None = None
 
     def failure(self, error: Exception) -> None:
-        """Account for an upload that failed."""
         self.failed += 1
         self.last_failure = str(error)
 

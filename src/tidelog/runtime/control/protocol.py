@@ -136,11 +136,9 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="error"):
 
     @classmethod
     def of(cls, error: TidelogError) -> "Failed":
-        """The error to be sent."""
         return cls(**error_fields(error))
 
     def error(self) -> TidelogError:
-        """The error that was sent."""
         kind = getattr(errors, self.type, TidelogError)
         if not (isinstance(kind, type) and issubclass(kind, TidelogError)):
             kind = TidelogError
@@ -161,7 +159,6 @@ class _Versioned(msgspec.Struct):
 
 
 def encode(line: Request | Line) -> bytes:
-    """A line to be sent."""
     return msgspec.json.encode(line) + b"\n"
 
 

@@ -103,7 +103,6 @@ class _Control:
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One client."""
         task = asyncio.current_task()
         assert task is not None
         try:

@@ -35,7 +35,6 @@ def aggregate_window(
     combine: Combine,
     firing: Firing = ONCE,
 ) -> AggregateWindow:
-    """The operator of windows with this span."""
     kind = TumblingWindow if span.tumbling and firing.once else AggregateWindow
     return kind(span, value_of, combine, firing)
 

@@ -72,7 +72,6 @@ class _Window(Operator):
 
     @classmethod
     def state(cls, span: WindowSpan) -> Definition:
-        """The state of windows of this span."""
         # Stored rows know their slices' starts alone: another span would misread them.
         text = f"size {span.size_ms} ms, slide {span.slide_ms} ms"
         return "windows", cls.kind, ("msgpack", text, *(() if span.tumbling else (IN_SLICES,)))

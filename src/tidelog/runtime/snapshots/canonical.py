@@ -87,7 +87,6 @@ class CanonicalSnapshotter(Captures):
     uploads: RowUploads
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
-        """Freeze the table."""
         await self.snapshots.prepare()
         directory = self.snapshots.directory / f"savepoint-{checkpoint}"
         self.snapshots.table.snapshot(directory)

@@ -45,7 +45,6 @@ class Export:
             self._observe(meter, series)
 
     def update(self, status: JobStatus) -> None:
-        """Take a newer status."""
         self._status = status
 
     def close(self) -> None:
@@ -116,7 +115,6 @@ class _Answers(requests.Session):
     problem = "no answer"
 
     def request(self, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request."""
         self.problem = "no answer"
         try:
             answer = super().request(*args, **kwargs)

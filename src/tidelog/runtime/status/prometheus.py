@@ -62,7 +62,6 @@ class StatusCollector:
         self._status: JobStatus | None = None
 
     def update(self, status: JobStatus) -> None:
-        """Take a newer status."""
         self._status = status
 
     def collect(self) -> Iterator[Any]:

@@ -74,7 +74,6 @@ class RemoteWorker:
                 self.inbox.put_nowait(message)
 
     def lost(self) -> None:
-        """The link is gone."""
         self.gone.set()
         self.inbox.put_nowait(m.Failed(self._error("its end")))
 
