@@ -57,45 +57,6 @@ def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]
     }
 
 
-@dataclass(slots=True)
-class ManifestOperators:
-    """Makes the operators of each manifest from the states of its subtasks."""
-
-    start: JobStart
-    finished: dict[SubtaskId, SubtaskState]
-    """Subtasks that finished, with their state in the checkpoint that contains their finish."""
-
-    def of(self, acknowledged: Mapping[SubtaskId, SubtaskState]) -> tuple[OperatorState, ...]:
-        return tuple(self._operator(vertex, acknowledged) for vertex in self.start.plan.vertices)
-
-    def _operator(
-        self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
-    ) -> OperatorState:
-        registry, finished = self.start.registries[vertex.id], self.finished
-        last = vertex.nodes[-1]
-        running = not finished.keys() >= set(vertex.subtasks)
-        # While others of a source run, a rescaled restart would read its finished splits again.
-        positions = running and vertex.head.source is not None
-        subtasks = tuple(
-            exited_state(finished[subtask], positions=positions)
-            if subtask in finished
-            else acknowledged[subtask]
-            for subtask in vertex.subtasks
-        )
-        finished_all = all(state.finished for state in subtasks)
-        return OperatorState(
-            vertex.id,
-            self.start.config.key_groups,
-            registry.infos(),
-            subtasks,
-            chain=tuple(node.id for node in vertex.nodes[1:]) if finished_all else None,
-            key_types=registry.keys.names(),
-            source_types=source_types(vertex),
-            sink=last.id if last.sink is not None else "",
-            sink_types=sink_types(vertex),
-        )
-
-
 class DrivenTask(Protocol):
     """The port for a task of this process or of another one."""
 
@@ -122,13 +83,14 @@ class CheckpointDriver:
     reports: Reports
     collector: Collector
     tasks: Sequence[DrivenTask]
-    operators: ManifestOperators = field(init=False)
     next_slot: Slot = field(init=False)
     previous: Checkpoint | None = field(init=False)
     """The newest durable checkpoint: what the next one adds is counted against it."""
     savepoints: Savepoints = field(default_factory=Savepoints)
     metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+    _exited: dict[SubtaskId, SubtaskState] = field(init=False)
+    """Subtasks that finished, with their state in the checkpoint that contains their finish."""
     _unproven: list[Checkpoint] = field(default_factory=list)
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
     _waiting: list[tuple[CheckpointId, asyncio.Future[Checkpoint]]] = field(default_factory=list)
@@ -139,7 +101,7 @@ class CheckpointDriver:
 
     def __post_init__(self) -> None:
         plan = self.start.plan
-        self.operators = ManifestOperators(self.start, dict(plan.finished))
+        self._exited = dict(plan.finished)
         self.next_slot = Slot(self.start.author.generation + 1)
         self.previous = None if plan.resumption.origin is not None else plan.checkpoint
         self.savepoints.known(self.start.history.checkpoints)
@@ -286,8 +248,7 @@ class CheckpointDriver:
 
     async def _complete(self, decision: Complete[SubtaskId, SubtaskState]) -> None:
         self._expect_next()
-        # Their finish is part of a completed checkpoint from now on.
-        self.operators.finished.update(decision.exited)
+        self._exited.update(decision.exited)
         for task in self.tasks:
             await task.complete(decision.checkpoint)
         for task in self.tasks:
@@ -333,7 +294,9 @@ class CheckpointDriver:
             checkpoint_id=decision.checkpoint,
             created_ms=self.start.effects.clock.now_ms(),
             job=self.start.job.name,
-            operators=self.operators.of(decision.states),
+            operators=tuple(
+                self._operator(vertex, decision.states) for vertex in self.start.plan.vertices
+            ),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
         )
@@ -342,6 +305,33 @@ class CheckpointDriver:
             return entry
         fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
         return Savepoint(**fields, name=wanted.name, savepoint_format=wanted.format)
+
+    def _operator(
+        self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
+    ) -> OperatorState:
+        registry, finished = self.start.registries[vertex.id], self._exited
+        last = vertex.nodes[-1]
+        running = not finished.keys() >= set(vertex.subtasks)
+        # While others of a source run, a rescaled restart would read its finished splits again.
+        positions = running and vertex.head.source is not None
+        subtasks = tuple(
+            exited_state(finished[subtask], positions=positions)
+            if subtask in finished
+            else acknowledged[subtask]
+            for subtask in vertex.subtasks
+        )
+        finished_all = all(state.finished for state in subtasks)
+        return OperatorState(
+            vertex.id,
+            self.start.config.key_groups,
+            registry.infos(),
+            subtasks,
+            chain=tuple(node.id for node in vertex.nodes[1:]) if finished_all else None,
+            key_types=registry.keys.names(),
+            source_types=source_types(vertex),
+            sink=last.id if last.sink is not None else "",
+            sink_types=sink_types(vertex),
+        )
 
     def _durable(self, entry: Checkpoint) -> None:
         """The checkpoint holds its slot, and no newer generation had started."""

@@ -10,7 +10,6 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from tidelog.changelog.uploader import Uploader
-from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.ids import Slot, SubtaskId
 from tidelog.materialize.materializer import Materializer
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
@@ -103,6 +102,9 @@ def _of_process(
         if each.materializer is not None and not each.released
     }
     operators = _operators(tasks, materializers, open=running)
+    copies, store = None, start.copies
+    if store is not None:
+        copies = replace(store.metrics, objects=len(store.copies), bytes=store.copied_bytes)
     return replace(
         status,
         operators=operators,
@@ -110,7 +112,7 @@ def _of_process(
         materializations=_materializations(states),
         state=_state(tasks, open=running),
         memory=_memory(start, operators, start.config.memory),
-        local_copies=_copies(start),
+        local_copies=copies,
     )
 
 
@@ -126,13 +128,6 @@ def _memory(start: JobStart, operators: Sequence[OperatorStatus], budget: int) -
         memtables_bytes=sum(each.memtable_bytes for each in factories),
         block_cache_bytes=sum(each.block_cache_bytes for each in factories),
     )
-
-
-def _copies(start: JobStart) -> LocalCopiesStatus | None:
-    store = start.copies
-    if store is None:
-        return None
-    return replace(store.metrics, objects=len(store.copies), bytes=store.copied_bytes)
 
 
 def _phase(driver: CheckpointDriver, *, running: bool) -> Phase | None:

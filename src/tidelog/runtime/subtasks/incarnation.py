@@ -25,7 +25,7 @@ from tidelog.runtime.restore.plan import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
-from tidelog.runtime.subtasks.wiring import aligned_edges
+from tidelog.runtime.subtasks.wiring import stays_aligned
 from tidelog.runtime.tasks.splits import SourceSplits
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import CheckpointListener
@@ -59,7 +59,12 @@ class Incarnation(msgspec.Struct, frozen=True):
     @property
     def aligned_edges(self) -> tuple[str, ...]:
         """Edges on which barriers never overtake, though they do on others."""
-        return aligned_edges(self.plan.vertices) if self.start.config.overtakes else ()
+        return tuple(
+            f"{producer.id} -> {consumer.id}"
+            for consumer in (self.plan.vertices if self.start.config.overtakes else ())
+            for producer, edge in consumer.inputs
+            if stays_aligned(producer, edge, consumer)
+        )
 
     @property
     def dropped_buffers(self) -> int:

@@ -184,13 +184,3 @@ def stays_aligned(producer: Vertex, edge: Edge, consumer: Vertex) -> bool:
     if edge.routing == "forward":
         return not consumer.parallelism == 1 < producer.parallelism
     return edge.routing == "broadcast"
-
-
-def aligned_edges(vertices: list[Vertex]) -> tuple[str, ...]:
-    """The edges on which barriers never overtake, as reports show them."""
-    return tuple(
-        f"{producer.id} -> {consumer.id}"
-        for consumer in vertices
-        for producer, edge in consumer.inputs
-        if stays_aligned(producer, edge, consumer)
-    )
