@@ -114,9 +114,16 @@ class JobStart:
     def _uploader(
         self, process: str, cadence: Cadence, config: UploadConfig, room: UploadRoom | None = None
     ) -> Uploader:
-        store, generation = self.objects, self.author.generation
-        parts = store, self.effects, self.ledger, generation, process, cadence, config
-        return Uploader(*parts, shared_room=room)
+        return Uploader(
+            store=self.objects,
+            effects=self.effects,
+            ledger=self.ledger,
+            generation=self.author.generation,
+            process=process,
+            cadence=cadence,
+            config=config,
+            shared_room=room,
+        )
 
     @property
     def log_uploader(self) -> Uploader | None:
