@@ -105,11 +105,14 @@ def require(what: str, value: object, holds: bool, expected: str) -> None:
 
 
 @contextmanager
-def optional_library(what: str, *, expected: str, action: str) -> Iterator[None]:
-    """Raise ConfigError, which says what to install, when an import in the block fails."""
+def optional_library(what: str, expected: str, extra: str, more: str = "") -> Iterator[None]:
+    """Raise ConfigError, which says to install tidelog with `extra`, when an import in the block
+    fails; `more` follows that advice.
+    """
     try:
         yield
     except ImportError as cause:
+        action = f"pip install 'tidelog[{extra}]'{more}"
         raise ConfigError(what, expected=expected, found=str(cause), action=action) from cause
 
 

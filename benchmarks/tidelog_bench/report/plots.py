@@ -134,8 +134,9 @@ def matplotlib_or_error() -> AbstractContextManager[None]:
     """Raises ConfigError that says what to install."""
     return optional_library(
         "the page of a report",
-        expected="matplotlib and jinja2, which draw and lay it out",
-        action="pip install 'tidelog[plots]', or read the summary with --terminal",
+        "matplotlib and jinja2, which draw and lay it out",
+        "plots",
+        ", or read the summary with --terminal",
     )
 
 

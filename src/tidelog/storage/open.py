@@ -153,21 +153,13 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
 
 def _cloud(module: str, extra: str) -> Any:
     """The adapter of a cloud, whose library is installed with tidelog's `extra`."""
-    with optional_library(
-        f"store URLs with {extra}://",
-        expected="the libraries of this cloud",
-        action=f"pip install 'tidelog[{extra}]'",
-    ):
+    with optional_library(f"store URLs with {extra}://", "the libraries of this cloud", extra):
         return import_module(f"tidelog.storage.{module}")
 
 
 def encryption_library() -> AbstractContextManager[None]:
     """Raises ConfigError, which says what to install, when an import in the block fails."""
-    return optional_library(
-        "encryption keys",
-        expected="the library cryptography",
-        action="pip install 'tidelog[encryption]'",
-    )
+    return optional_library("encryption keys", "the library cryptography", "encryption")
 
 
 def _encryption(key: str, effects: Effects) -> Callable[[ObjectStore], ObjectStore]:

@@ -299,7 +299,5 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _parquet() -> Any:
-    with optional_library(
-        "a Parquet source", expected="the library pyarrow", action="pip install 'tidelog[parquet]'"
-    ):
+    with optional_library("a Parquet source", "the library pyarrow", "parquet"):
         return import_module("pyarrow.parquet")

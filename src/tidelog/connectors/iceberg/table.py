@@ -284,9 +284,7 @@ class LakeTable:
 
 
 def _catalog(catalog: Catalog) -> Any:
-    with optional_library(
-        "an Iceberg sink", expected="the library pyiceberg", action="pip install 'tidelog[iceberg]'"
-    ):
+    with optional_library("an Iceberg sink", "the library pyiceberg", "iceberg"):
         load_catalog = import_module("pyiceberg.catalog").load_catalog
         import_module("pyarrow")
     if isinstance(catalog, str):

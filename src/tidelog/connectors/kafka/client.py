@@ -37,11 +37,7 @@ _OURS: Final = ("bootstrap.servers", "metadata.broker.list", "log_cb", "logger")
 
 def library() -> Any:
     """The package confluent_kafka with its `admin`; raises ConfigError when it is missing."""
-    with optional_library(
-        "a source or sink of Kafka",
-        expected="the library confluent-kafka",
-        action="pip install 'tidelog[kafka]'",
-    ):
+    with optional_library("a source or sink of Kafka", "the library confluent-kafka", "kafka"):
         import_module("confluent_kafka.admin")
         return import_module("confluent_kafka")
 

@@ -106,11 +106,7 @@ class PostgresConnection:
 
 
 def _driver(what: str) -> Any:
-    with optional_library(
-        what,
-        expected="the library psycopg",
-        action="pip install 'tidelog[postgres]'",
-    ):
+    with optional_library(what, "the library psycopg", "postgres"):
         return import_module("psycopg")
 
 

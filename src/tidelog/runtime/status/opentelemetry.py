@@ -83,8 +83,8 @@ def _implementation() -> Any:
     """The module that uses the libraries of the extra `otel`; raises ConfigError without them."""
     with optional_library(
         "OpenTelemetry metrics",
-        expected="the libraries opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http",
-        action="pip install 'tidelog[otel]'",
+        "the libraries opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http",
+        "otel",
     ):
         from tidelog.runtime.status import otlp  # noqa: PLC0415  # optional libraries
     return otlp

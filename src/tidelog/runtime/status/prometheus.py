@@ -81,11 +81,7 @@ class StatusCollector:
 
 def _library() -> Any:
     """The library that the extra `metrics` installs; raises ConfigError without it."""
-    with optional_library(
-        "Prometheus metrics",
-        expected="the library prometheus-client",
-        action="pip install 'tidelog[metrics]'",
-    ):
+    with optional_library("Prometheus metrics", "the library prometheus-client", "metrics"):
         import prometheus_client  # noqa: PLC0415  # an optional library
         import prometheus_client.core  # noqa: PLC0415
     return prometheus_client

@@ -243,8 +243,9 @@ def _lz4_block(data: bytes, at: int, where: str) -> tuple[bytes, int]:
     # Libraries of the extra `spark`.
     with optional_library(
         f"{where}, compressed with lz4",
-        expected="the Python packages lz4 and xxhash to be installed",
-        action="pip install 'tidelog[spark]', here and where executors run",
+        "the Python packages lz4 and xxhash to be installed",
+        "spark",
+        ", here and where executors run",
     ):
         import lz4.block  # noqa: PLC0415
         import xxhash  # noqa: PLC0415

@@ -41,11 +41,7 @@ def open_kms(key: str, effects: Effects) -> KeySource:
             found="no key",
             action="name one, such as aws-kms:alias/tidelog",
         )
-    with optional_library(
-        f"encryption key {_PREFIX}{key}",
-        expected="the library botocore",
-        action="pip install 'tidelog[s3]'",
-    ):
+    with optional_library(f"encryption key {_PREFIX}{key}", "the library botocore", "s3"):
         import botocore.session  # noqa: PLC0415  # takes a quarter of a second
 
         return AwsKms(key, botocore.session.Session(), effects)
