@@ -6,6 +6,8 @@ disk reports is a StorageError that carries the original text.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rocksdict import DbClosedError
@@ -34,6 +36,19 @@ def corrupt(path: Path | str, expected: str, found: str) -> CorruptObjectError:
         found=found,
         action="discard this local table and restore it from the last checkpoint",
     )
+
+
+@contextmanager
+def failures(directory: Path) -> Iterator[None]:
+    """Within, what goes wrong with a table that lies under `directory` is raised as `translate`
+    has it. Calls for single rows and keys do so themselves: a context costs as much as they do.
+    """
+    try:
+        yield
+    except TidelogError:
+        raise
+    except Exception as error:
+        raise translate(error, directory) from error
 
 
 def translate(error: Exception, directory: Path) -> TidelogError:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from tidelog.table.failures import corrupt, translate
+from tidelog.table.failures import corrupt, failures
 from tidelog.table.frame import Row, crc32c, encode_rows, read_rows
 from tidelog.table.port import Freeze, PreparedRows, TableFile
 
@@ -105,13 +105,11 @@ class MemoryTable:
 
 
 def _lay_out(directory: Path, rows: Iterator[Row], *, shared: bool) -> list[TableFile]:
-    try:
+    with failures(directory):
         directory.mkdir(parents=True)
         chunks = [_write_chunk(directory, chunk, shared=shared) for chunk in _chunks(rows)]
         index = encode_rows([(chunk.name.encode(), b"") for chunk in chunks])
         return [*chunks, _write(directory / INDEX_NAME, index, shared=False)]
-    except OSError as error:
-        raise translate(error, directory) from error
 
 
 def _chunks(rows: Iterator[Row]) -> Iterator[list[Row]]:

@@ -15,17 +15,18 @@ from typing import ClassVar, cast
 from rocksdict import (
     Cache,
     Checkpoint,
+    IngestExternalFileOptions,
     RdictIter,
     ReadOptions,
+    SstFileWriter,
     WriteBatch,
     WriteBufferManager,
     WriteOptions,
 )
 
 from tidelog.events import Event
-from tidelog.table.failures import corrupt, translate
+from tidelog.table.failures import corrupt, failures, translate
 from tidelog.table.frame import Row
-from tidelog.table.ingest import ingest_files, write_files
 from tidelog.table.port import Freeze, PreparedRows, TableFile
 from tidelog.table.rocksdb_options import RocksMemory, RocksOptions
 from tidelog.table.rocksdb_snapshot import pack, unpack
@@ -37,6 +38,7 @@ _SIZE_PROPERTIES = ("rocksdb.estimate-live-data-size", "rocksdb.cur-size-all-mem
 
 _INGEST_ROWS = 32 << 10
 """From this batch size on, writing an SST file beside the memtable is the cheaper load."""
+_ROWS_BETWEEN_SIZE_CHECKS = 8192
 
 
 class RocksTable:
@@ -87,22 +89,21 @@ class RocksTable:
             raise translate(error, self._directory) from error
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
-        try:
+        with failures(self._directory):
             rows = _prepare(
                 self._options, self._directory / "load", keys, values, self._target_file_bytes
             )
-        except Exception as error:
-            raise translate(error, self._directory) from error
         self.ingest(rows)
 
     def ingest(self, rows: PreparedRows) -> None:
         if not rows.files:
             self.write(rows.keys, rows.values)
             return
-        try:
-            ingest_files(self._db, rows.files)
-        except Exception as error:
-            raise translate(error, self._directory) from error
+        with failures(self._directory):
+            how = IngestExternalFileOptions()
+            how.set_move_files(True)
+            # In one step, and newer than everything written before: as atomic as a batch.
+            self._db.ingest_external_file(list(map(str, rows.files)), how)
 
     def scan(self, lower: bytes, upper: bytes | None) -> Iterator[Row]:
         options = ReadOptions()
@@ -130,7 +131,7 @@ class RocksTable:
         options = ReadOptions()
         # What is read once must not push out of the cache what is read again.
         options.fill_cache(False)  # type: ignore[call-arg]  # A fault of rocksdict's stub.
-        try:
+        with failures(self._directory):
             # Flat, so that no function of Python is called for a row.
             cells = chain.from_iterable(self._db.items(read_opt=options))
             after = b""
@@ -142,8 +143,6 @@ class RocksTable:
             cursor = self._db.iter(options)
             cursor.seek(after)
             cursor.status()
-        except Exception as error:
-            raise translate(error, self._directory) from error
         if cursor.valid():
             raise corrupt(
                 self._directory, "all rows in one pass", f"an end before {cursor.key()!r}"
@@ -151,7 +150,7 @@ class RocksTable:
 
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         # A range that is empty gets no tombstone, which every later scan would have to pass.
-        try:
+        with failures(self._directory):
             cursor = self._db.iter()
             cursor.seek_to_first()
             if cursor.valid() and cursor.key() < lower:
@@ -160,36 +159,27 @@ class RocksTable:
             if upper is not None and cursor.valid() and (last := cursor.key()) >= upper:
                 self._db.delete_range(upper, last + b"\0", self._write_options)
             cursor.status()
-        except Exception as error:
-            raise translate(error, self._directory) from error
 
     def crowded(self) -> bool:
         # RocksDB's own remedy would stop the event loop until the disk has them.
         return self._memtables.get_usage() > self._memtables.get_buffer_size()
 
     def prepare_snapshot(self) -> None:
-        try:
-            with self._flushing:
-                self._db.flush()
-        except Exception as error:
-            raise translate(error, self._directory) from error
+        with failures(self._directory), self._flushing:
+            self._db.flush()
 
     def freeze(self, directory: Path) -> Freeze:
-        try:
+        with failures(directory):
             directory.parent.mkdir(parents=True, exist_ok=True)
             Checkpoint(self._db).create_checkpoint(str(directory))
-        except Exception as error:
-            raise translate(error, directory) from error
         return lambda: pack(directory)
 
     def snapshot(self, directory: Path) -> list[TableFile]:
         return self.freeze(directory)()
 
     def size_bytes(self) -> int:
-        try:
+        with failures(self._directory):
             return sum(self._db.property_int_value(name) or 0 for name in _SIZE_PROPERTIES)
-        except Exception as error:
-            raise translate(error, self._directory) from error
 
     def close(self) -> None:
         # RocksDB flushes first, which a full disk refuses: a table needs no durability of its own,
@@ -230,30 +220,24 @@ class RocksTableFactory:
     def prepare(
         self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> PreparedRows:
-        try:
+        with failures(directory):
             return _prepare(self._writing, directory, keys, values, self._options.target_file_bytes)
-        except Exception as error:
-            raise translate(error, directory) from error
 
     def create(self, directory: Path) -> RocksTable:
         return self._open(directory, new=True)
 
     def restore(self, directory: Path) -> RocksTable:
-        try:
+        with failures(directory):
             unpack(directory)
-        except OSError as error:
-            raise translate(error, directory) from error
         return self._open(directory, new=False)
 
     def _open(self, directory: Path, *, new: bool) -> RocksTable:
         options = table_options(self._options, self._cache, self._buffers)
         options.database.create_if_missing(new)
         options.database.set_error_if_exists(new)
-        try:
+        with failures(directory):
             directory.mkdir(parents=True, exist_ok=True)
             return RocksTable(directory, options, self._options.target_file_bytes, self._buffers)
-        except Exception as error:
-            raise translate(error, directory) from error
 
 
 def _prepare(
@@ -263,14 +247,29 @@ def _prepare(
     values: Sequence[bytes | None],
     target_file_bytes: int,
 ) -> PreparedRows:
+    """Sorted, distinct rows, written to SST files under `directory` if they are many: these become
+    the table's without passing a memtable.
+    """
     if len(keys) < _INGEST_ROWS:
         return PreparedRows(keys, values)
-    return PreparedRows(
-        files=write_files(
-            options.rows,
-            directory,
-            keys=keys,
-            values=values,
-            target_file_bytes=target_file_bytes,
-        )
-    )
+    directory.mkdir(parents=True, exist_ok=True)
+    paths: list[Path] = []
+    start = 0
+    while start < len(keys):
+        paths.append(directory / f"{start}.sst")
+        writer = SstFileWriter(options.rows)
+        writer.open(str(paths[-1]))
+        while start < len(keys) and writer.file_size() < target_file_bytes:
+            end = start + _ROWS_BETWEEN_SIZE_CHECKS
+            _append(writer, keys[start:end], values[start:end])
+            start = end
+        writer.finish()
+    return PreparedRows(files=paths)
+
+
+def _append(writer: SstFileWriter, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
+    for key, value in zip(keys, values, strict=True):
+        if value is None:
+            del writer[key]
+        else:
+            writer[key] = value

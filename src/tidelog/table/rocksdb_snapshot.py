@@ -9,7 +9,7 @@ never been written.
 import re
 from pathlib import Path
 
-from tidelog.table.failures import corrupt, translate
+from tidelog.table.failures import corrupt, failures
 from tidelog.table.frame import Row, encode_rows, read_rows
 from tidelog.table.port import TableFile
 
@@ -21,28 +21,22 @@ _NAME = re.compile(rb"CURRENT|MANIFEST-\d+|\d+\.sst")
 
 def pack(directory: Path) -> list[TableFile]:
     """Turn RocksDB's checkpoint directory into SST files and one SNAPSHOT file."""
-    try:
-        return _pack(directory)
-    except OSError as error:
-        raise translate(error, directory) from error
-
-
-def _pack(directory: Path) -> list[TableFile]:
-    files: list[TableFile] = []
-    rows: list[Row] = []
-    for path in sorted(directory.iterdir()):
-        if path.suffix == _SST_SUFFIX:
-            size = path.stat().st_size
-            files.append(TableFile(path.name, path, size, shared=True))
-            rows.append((path.name.encode(), str(size).encode()))
-            continue
-        if path.name == "CURRENT" or path.name.startswith("MANIFEST-"):
-            rows.append((path.name.encode(), path.read_bytes()))
-        # The rest (options, empty logs) is written anew when the table opens.
-        path.unlink()
-    snapshot = directory / SNAPSHOT_NAME
-    size = snapshot.write_bytes(encode_rows(rows))
-    return [*files, TableFile(SNAPSHOT_NAME, snapshot, size, shared=False)]
+    with failures(directory):
+        files: list[TableFile] = []
+        rows: list[Row] = []
+        for path in sorted(directory.iterdir()):
+            if path.suffix == _SST_SUFFIX:
+                size = path.stat().st_size
+                files.append(TableFile(path.name, path, size, shared=True))
+                rows.append((path.name.encode(), str(size).encode()))
+                continue
+            if path.name == "CURRENT" or path.name.startswith("MANIFEST-"):
+                rows.append((path.name.encode(), path.read_bytes()))
+            # The rest (options, empty logs) is written anew when the table opens.
+            path.unlink()
+        snapshot = directory / SNAPSHOT_NAME
+        size = snapshot.write_bytes(encode_rows(rows))
+        return [*files, TableFile(SNAPSHOT_NAME, snapshot, size, shared=False)]
 
 
 def unpack(directory: Path) -> None:
