@@ -65,7 +65,6 @@ class FsspecStore:
         self._atomic_create = atomic_create
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
         await self._write(name, data, mode="overwrite")
 
     async def create(self, name: str, data: bytes) -> None:
@@ -80,7 +79,6 @@ class FsspecStore:
         await self._write(name, data, mode="create")
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
         size = (await self.head(name)).size if start or length is not None else None
         if size is not None and (start >= size or length == 0):
             return b""  # file systems disagree on what an empty range is
@@ -102,7 +100,6 @@ class FsspecStore:
                 yield ObjectInfo(name, found[path]["size"])
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
         self._filesystem.invalidate_cache()
         info = await self._call(name, "info", self._path(name))
         if info["type"] != "file":
@@ -110,7 +107,6 @@ class FsspecStore:
         return ObjectInfo(name, info["size"])
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
         try:
             await self._call(name, "rm_file", self._path(name))
         except ObjectNotFoundError:

@@ -73,16 +73,13 @@ class GcsStore:
         self._opened: GCSFileSystem | None = None
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
         await self._write(name, data, {})
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError."""
         errors.check_content(name, data)
         await self._write(name, data, {"ifGenerationMatch": "0"})
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
         if length == 0:
             await self.head(name)  # HTTP has no empty range, and the name must exist all the same
             return b""
@@ -113,12 +110,10 @@ class GcsStore:
             query["pageToken"] = page["nextPageToken"]
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
         found = loads(await self._ask("GET", name, "", {"fields": "size"}))
         return ObjectInfo(name, int(found["size"]))
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
         try:
             await self._ask("DELETE", name, "", {})
         except ObjectNotFoundError:

@@ -48,7 +48,6 @@ class LocalStore:
         self.url = self._root.as_uri()
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
         await self._run(name, self._write, name, data, local_files.replace)
 
     async def create(self, name: str, data: bytes) -> None:
@@ -60,12 +59,10 @@ class LocalStore:
         await self._run(name, self._write, name, data, self._link)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
         size = -1 if length is None else length
         return await self._read(name, local_files.read, start, size)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """Names in ascending order; a name written or deleted meanwhile may or may not appear."""
         folder = prefix.rpartition("/")[0]
         if folder:
             check_name(folder)
@@ -75,7 +72,6 @@ class LocalStore:
                 yield info
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
         return ObjectInfo(name, await self._read(name, local_files.size))
 
     async def delete(self, name: str) -> None:

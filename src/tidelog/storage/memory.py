@@ -25,22 +25,18 @@ class MemoryStore:
         self._names: list[str] = []
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
         self._store(check_name(name), data)
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError."""
         check_content(name, data)
         if name in self._objects:
             raise object_exists(self.url, name)
         self._store(check_name(name), data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
         return self._find(name)[start : None if length is None else start + length]
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """Names in ascending order; a name written or deleted meanwhile may or may not appear."""
         position = max(bisect_left(self._names, prefix), bisect_right(self._names, start_after))
         while position < len(self._names):
             name = self._names[position]
@@ -50,11 +46,9 @@ class MemoryStore:
             position = bisect_right(self._names, name)
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
         return ObjectInfo(name, len(self._find(name)))
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
         if self._objects.pop(name, None) is not None:
             del self._names[bisect_left(self._names, name)]
 

@@ -83,7 +83,6 @@ class ObstoreStore:
         self._threads = ThreadOffload(threads)
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
         await self._write(name, data, mode="overwrite")
 
     async def create(self, name: str, data: bytes) -> None:
@@ -95,7 +94,6 @@ class ObstoreStore:
         await self._write(name, data, mode="create")
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
         if length == 0:
             await self.head(name)  # HTTP has no empty range, and the name must exist all the same
             return b""
@@ -125,12 +123,10 @@ class ObstoreStore:
                     yield ObjectInfo(name, item["size"])
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
         found = await self._call(name, lambda client: obstore.head(client, self._path(name)))
         return ObjectInfo(name, found["size"])
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
         try:
             await self._call(name, lambda client: obstore.delete(client, self._path(name)))
         except ObjectNotFoundError:

@@ -114,7 +114,9 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """All objects whose name starts with `prefix`, in ascending order, after `start_after`."""
+        """All objects whose name starts with `prefix`, in ascending order, after `start_after`; one
+        that is written or deleted meanwhile may or may not appear.
+        """
         ...
 
     async def head(self, name: str) -> ObjectInfo:

@@ -93,7 +93,6 @@ class RetryingStore:
         self.request_metrics.bytes_written += len(data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
         request = _Request(self.request_metrics.get, name, length or 0)
         data = await self._call(request, partial(self._inner.get, name, start, length))
         self.request_metrics.bytes_read += len(data)
@@ -111,12 +110,10 @@ class RetryingStore:
             start_after = page[-1].name
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
         request = _Request(self.request_metrics.head, name)
         return await self._call(request, partial(self._inner.head, name))
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
         request = _Request(self.request_metrics.delete, name)
         await self._call(request, partial(self._inner.delete, name))
 

@@ -74,7 +74,6 @@ class SparkHandle:
     def getValueState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> SparkValueState:
-        """A value state; only within `init`."""
         self._new(stateName, ttlDurationMs)
         values = spark_schema(stateName, schema)
         state = self._handle.getValueState(stateName, values.ddl, ttlDurationMs)
@@ -83,7 +82,6 @@ class SparkHandle:
     def getListState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> SparkListState:
-        """A list state; only within `init`."""
         self._new(stateName, ttlDurationMs)
         values = spark_schema(stateName, schema)
         state = self._handle.getListState(stateName, values.ddl, ttlDurationMs)
@@ -96,7 +94,6 @@ class SparkHandle:
         valueSchema: Schema,
         ttlDurationMs: int | None = None,
     ) -> SparkMapState:
-        """A map state; only within `init`."""
         self._new(stateName, ttlDurationMs)
         keys = spark_schema(stateName, userKeySchema)
         values = spark_schema(stateName, valueSchema)
@@ -128,15 +125,12 @@ class SparkHandle:
         return AggregatingState(value, create=create, add=add, result=result)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        """Fire `handleExpiredTimer` for the current key at this time, in milliseconds."""
         self._timers("registerTimer").register(expiryTimestampMs)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        """Remove a timer of the current key."""
         self._timers("deleteTimer").delete(expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:
-        """Times of the current key's timers, ascending."""
         return self._timers("listTimers").list()
 
     def deleteIfExists(self, stateName: str) -> None:

@@ -109,12 +109,10 @@ class SparkValueState(_SparkState):
         self._schema = schema
 
     def get(self) -> tuple[Any, ...] | None:
-        """The value, or None."""
         found = self._state.get()
         return None if found is None else _plain(tuple(found))
 
     def update(self, newValue: tuple[Any, ...]) -> None:
-        """Set the value; raises StateSchemaError when it does not fit the schema."""
         self._state.update(self._schema.check(newValue))
 
 
@@ -126,11 +124,9 @@ class SparkListState(_SparkState):
         self._schema = schema
 
     def get(self) -> Iterator[tuple[Any, ...]]:
-        """The elements in order."""
         return iter([_plain(tuple(element)) for element in self._state.get()])
 
     def put(self, newState: list[tuple[Any, ...]]) -> None:
-        """Replace the list."""
         elements = self._checked(newState)
         if elements:
             self._state.put(elements)
@@ -138,11 +134,9 @@ class SparkListState(_SparkState):
             self._state.clear()  # Spark refuses an empty list.
 
     def appendValue(self, newState: tuple[Any, ...]) -> None:
-        """Append one element."""
         self._state.appendValue(self._schema.check(newState))
 
     def appendList(self, newState: list[tuple[Any, ...]]) -> None:
-        """Append all elements of `newState` to the list, in their order."""
         elements = self._checked(newState)
         if elements:
             self._state.appendList(elements)
@@ -163,20 +157,16 @@ class SparkMapState(_SparkState):
         self._values = values
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """The value of a user key, or None."""
         found = self._state.getValue(self._keys.check(key))
         return None if found is None else _plain(tuple(found))
 
     def containsKey(self, key: tuple[Any, ...]) -> bool:
-        """Whether the user key has a value."""
         return bool(self._state.containsKey(self._keys.check(key)))
 
     def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
-        """Set the value of a user key."""
         self._state.updateValue(self._keys.check(key), self._values.check(value))
 
     def iterator(self) -> Iterator[Entry]:
-        """Entries in the byte order of their keys; entries may be changed while it runs."""
         encode = self._keys.codec.encode
         entries = [
             (_plain(tuple(key)), _plain(tuple(value))) for key, value in self._state.iterator()
@@ -184,13 +174,10 @@ class SparkMapState(_SparkState):
         return iter(sorted(entries, key=lambda entry: encode(entry[0])))
 
     def keys(self) -> Iterator[tuple[Any, ...]]:
-        """The user keys."""
         return (key for key, _ in self.iterator())
 
     def values(self) -> Iterator[tuple[Any, ...]]:
-        """The values of all entries of the map, in the order of `iterator`."""
         return (value for _, value in self.iterator())
 
     def removeKey(self, key: tuple[Any, ...]) -> None:
-        """Remove a user key."""
         self._state.removeKey(self._keys.check(key))

@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from tidelog.errors import ConfigError
 from tidelog.spark.source.options import read_options
-from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask, connected, noticing_drops
+from tidelog.spark.source.parts import ReadPart, ReadRequest, connected, noticing_drops
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import checked, chosen, ddl
 
@@ -89,4 +89,4 @@ def read_part(request: ReadRequest, partition: InputPartition) -> Iterator["pa.R
         return
     url = request.options.url
     with noticing_drops(url), connected(url, request.options.access) as session:
-        yield from part.read(ReadTask(request, session))
+        yield from part.read(request, session)

@@ -70,14 +70,6 @@ class ReadRequest:
         return [row for row in rows if accepts(**{name: row[name] for name in names})]
 
 
-@dataclass(frozen=True)
-class ReadTask:
-    """A request in an executor, with the store opened."""
-
-    request: ReadRequest
-    session: Session
-
-
 class ReadPart(Protocol):
     """A share of a view."""
 
@@ -86,7 +78,7 @@ class ReadPart(Protocol):
         """Bytes that are read for it, roughly."""
         ...
 
-    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
         """The rows of the part; raises what the store raises, and the errors of what is damaged."""
         ...
 
@@ -101,17 +93,17 @@ class Listing:
     may_vanish: bool = False
     """Whether they are of an object that a running job may drop meanwhile: then there are none."""
 
-    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
         """The rows that pass the filter, in their order, in batches."""
         try:
-            found = task.session.run(self.rows(task.session.store))
+            found = session.run(self.rows(session.store))
         except ObjectNotFoundError:
             if not self.may_vanish:
                 raise
             return
-        rows = task.request.kept(found)
+        rows = request.kept(found)
         for at in range(0, len(rows), frames.ROWS):
-            yield frames.from_rows(task.request.columns, rows[at : at + frames.ROWS])
+            yield frames.from_rows(request.columns, rows[at : at + frames.ROWS])
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from tidelog.spark.source.job import changes as job_changes
 from tidelog.spark.source.job import listings as job_listings
 from tidelog.spark.source.job import state as job_state
 from tidelog.spark.source.options import BundleBytes
-from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
+from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.spark.source.query import changes as query_changes
 from tidelog.spark.source.query import listings as query_listings
 from tidelog.storage.port import ObjectStore
@@ -66,10 +66,10 @@ class Bundle:
         """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
-    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
         """The rows of all parts."""
         for part in self.parts:
-            yield from part.read(task)
+            yield from part.read(request, session)
 
 
 _TASKS: Final = 8

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tidelog.spark.source.frames import schema
 from tidelog.spark.source.options import read_options
-from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask, connected
+from tidelog.spark.source.parts import ReadPart, ReadRequest, connected
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import chosen
 
@@ -37,8 +37,7 @@ def planned(asked: ReadRequest) -> list[ReadPart]:
 def batches(asked: ReadRequest, parts: Iterable[ReadPart]) -> list[pa.RecordBatch]:
     """What the parts yield; each batch has the schema that Spark insists on."""
     with connected(asked.options.url, asked.options.access) as session:
-        task = ReadTask(asked, session)
-        found = [batch for part in parts for batch in part.read(task)]
+        found = [batch for part in parts for batch in part.read(asked, session)]
     assert all(batch.schema == schema(asked.columns) for batch in found)
     for batch in found:
         batch.validate(full=True)

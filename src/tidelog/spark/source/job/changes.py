@@ -19,7 +19,7 @@ from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
 from tidelog.spark.source import frames
 from tidelog.spark.source.job.rows import StoredRows, chosen
-from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
+from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
@@ -120,21 +120,21 @@ class LogPart:
         """Bytes of the log ranges that are read; inline blocks have been."""
         return sum(log_range.length for log_range in self._stored())
 
-    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
         """The changes wanted, in batches of neighbouring blocks."""
         stored = self._stored()
-        reader = SegmentReader(task.session.store)
+        reader = SegmentReader(session.store)
         # Together: neighbours in a segment share a request.
-        read = task.session.run(reader.read_ranges(stored))
+        read = session.run(reader.read_ranges(stored))
         blocks = dict(zip(stored, read, strict=True))
         for change_range in self.ranges:
             log = change_range.log
             own = (
                 [open_block(log, 0, change_range.object)] if isinstance(log, bytes) else blocks[log]
             )
-            wanted = (block for block in own if _has_wanted(task.request, change_range, block))
+            wanted = (block for block in own if _has_wanted(request, change_range, block))
             for run in _runs(wanted):
-                yield from _changes(task.request, change_range, run)
+                yield from _changes(request, change_range, run)
 
     def _stored(self) -> list[LogRange]:
         logs = (change_range.log for change_range in self.ranges)

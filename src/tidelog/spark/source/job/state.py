@@ -16,7 +16,7 @@ from tidelog.checkpoint.sizes import layer_bytes
 from tidelog.errors import ConfigError
 from tidelog.spark.source import frames
 from tidelog.spark.source.job.rows import StoredRows, chosen
-from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
+from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.state.config import RestoreConfig
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
@@ -63,20 +63,19 @@ class StatePart:
         """Bytes of its table and its log."""
         return sum(map(layer_bytes, self.state.layers))
 
-    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
         """The restored rows, in the order of key groups."""
         with tempfile.TemporaryDirectory(
-            prefix="tidelog-", dir=_work_dir(task.request.options.work_dir)
+            prefix="tidelog-", dir=_work_dir(request.options.work_dir)
         ) as directory:
-            table = self._restored(task, Path(directory) / "table")
+            table = self._restored(session, Path(directory) / "table")
             try:
-                for start, end in _spans(task.request, self.state):
-                    yield from self._rows(task.request, table, start, end)
+                for start, end in _spans(request, self.state):
+                    yield from self._rows(request, table, start, end)
             finally:
                 table.close()
 
-    def _restored(self, task: ReadTask, directory: Path) -> Table:
-        session = task.session
+    def _restored(self, session: Session, directory: Path) -> Table:
         progress = RestoreProgress.of(session.effects.clock, [self.state])
         factory = reading_factory(self.state.table, f"subtask {self.state.index}")
         restorer = Restorer(session.store, session.effects, factory, progress, _BOUNDS)

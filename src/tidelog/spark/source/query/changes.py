@@ -26,7 +26,7 @@ from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.source import frames
-from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadTask
+from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.spark.source.query.listings import damaged_commits
 from tidelog.spark.source.views import VIEWS
 from tidelog.storage.port import ObjectStore
@@ -153,15 +153,15 @@ class SegmentPart:
         """Bytes of the changelogs in segments."""
         return sum(map(stored_bytes, self.entries))
 
-    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
         """The records of all these changelogs."""
-        reader = ChangelogReader(task.session.store)
+        reader = ChangelogReader(session.store)
         try:
             for entry in self.entries:
-                data = task.session.run(reader.read(entry))
-                yield from _records(task.request, entry.name, data, SEGMENTS + self.segment)
+                data = session.run(reader.read(entry))
+                yield from _records(request, entry.name, data, SEGMENTS + self.segment)
         finally:
-            task.session.run(reader.close())
+            session.run(reader.close())
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,11 +171,11 @@ class FilePart:
     name: ChangelogName
     size: int
 
-    def read(self, task: ReadTask) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
         """The records of the changelog."""
         path = STATE + self.name.path
-        data = task.session.run(task.session.store.get(path))
-        yield from _records(task.request, self.name, data, path)
+        data = session.run(session.store.get(path))
+        yield from _records(request, self.name, data, path)
 
 
 def _files(
