@@ -21,7 +21,7 @@ _OF_HEAD: Final = "400"
 """What stands for the code of a HEAD that was refused as malformed: its signature, most often."""
 _TRANSIENT: Final = frozenset({200, 408, 409, 425, 429})
 """200 with an error inside is how S3 reports a failure after it began to answer."""
-_FULL: Final = frozenset({507})
+_FULL: Final = 507
 
 _RENEW: Final = (
     "get new credentials and start again: keys in variables or files are read once, at the start; "
@@ -62,25 +62,26 @@ def _refused(status: int, code: str, url: str, what: str, found: str) -> Tidelog
     `what` names the object, `url` its store, `found` is the answer as messages have it.
     """
     if code == "NoSuchBucket":
-        return _no_bucket(url, found)
+        return ConfigError(
+            f"store {url}",
+            expected="an existing bucket",
+            found=found,
+            action="create the bucket or correct the URL or endpoint",
+        )
     if code in _WRONG_REGION or status in _MOVED:
-        return _wrong_region(url, found)
+        return ConfigError(
+            f"region of {url}",
+            expected="the bucket's own",
+            found=found,
+            action="set AWS_DEFAULT_REGION to it, or the region of the profile",
+        )
     if code in _CREDENTIALS or status in _DENIED or (status == 400 and code == _OF_HEAD):
         return _denied(code, what, found)
-    if status in _FULL:
+    if status == _FULL:
         return errors.store_full(what, found)
     if status in _TRANSIENT or (status >= 500 and status != _UNSUPPORTED):
         return errors.store_unreachable(what, found)
     return errors.storage_failed(what, found)
-
-
-def _no_bucket(url: str, found: str) -> ConfigError:
-    return ConfigError(
-        f"store {url}",
-        expected="an existing bucket",
-        found=found,
-        action="create the bucket or correct the URL or endpoint",
-    )
 
 
 def _denied(code: str, what: str, found: str) -> AccessDeniedError:
@@ -88,15 +89,6 @@ def _denied(code: str, what: str, found: str) -> AccessDeniedError:
         return errors.access_denied(what, found)
     expected, action = _CREDENTIALS[code]
     return AccessDeniedError(what, expected=expected, found=found, action=action)
-
-
-def _wrong_region(url: str, found: str) -> ConfigError:
-    return ConfigError(
-        f"region of {url}",
-        expected="the bucket's own",
-        found=found,
-        action="set AWS_DEFAULT_REGION to it, or the region of the profile",
-    )
 
 
 _NO_CONTAINER: Final = "ContainerNotFound"

@@ -6,7 +6,7 @@ disk I/O runs in the off-load; only errors of `tidelog.errors` leave.
 
 import errno
 import platform
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from itertools import islice
 from os import getpid
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, StorageError
 from tidelog.storage import errors, local_files
+from tidelog.storage.disk import make_directory
 from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectInfo
 
@@ -23,10 +24,6 @@ T = TypeVar("T")
 _LIST_PAGE: Final = 1000
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-
-
-def _next_page(walk: Iterator[ObjectInfo]) -> tuple[ObjectInfo, ...]:
-    return tuple(islice(walk, _LIST_PAGE))
 
 
 class LocalStore:
@@ -48,7 +45,7 @@ class LocalStore:
         self.url = self._root.as_uri()
 
     async def put(self, name: str, data: bytes) -> None:
-        await self._run(name, self._write, name, data, local_files.replace)
+        await self._run(name, self._write, name, data, Path.replace)
 
     async def create(self, name: str, data: bytes) -> None:
         """Write `name` if it is absent; raises ObjectExistsError.
@@ -67,7 +64,7 @@ class LocalStore:
         if folder:
             check_name(folder)
         walk = local_files.walk(self._root, prefix, start_after)
-        while page := await self._run(prefix, _next_page, walk):
+        while page := await self._run(prefix, list, islice(walk, _LIST_PAGE)):
             for info in page:
                 yield info
 
@@ -85,19 +82,19 @@ class LocalStore:
         """Nothing to release; the off-load belongs to the effects."""
 
     def _write(self, name: str, data: bytes, publish: local_files.Publish) -> None:
-        path = self._path(name)
+        path, temps = self._path(name), self._root / local_files.TEMP_DIRECTORY
         author = f"{platform.node()}-{getpid()}"
         if not self._prepared:
-            local_files.prepare(self._root, durable=self._durable)
+            make_directory(temps, durable=self._durable)
             local_files.remove_stale_temps(self._root, platform.node())
             self._prepared = True
-        temp = local_files.temp_path(self._root, f"{author}-{self._effects.token()}")
-        local_files.write(self._root, temp, path, data, publish, durable=self._durable)
+        temp = temps / f"{author}-{self._effects.token()}"
+        local_files.write(temp, path, data, publish, durable=self._durable)
 
     def _link(self, temp: Path, path: Path) -> None:
         try:
-            local_files.link(temp, path)
-        except FileExistsError:
+            path.hardlink_to(temp)
+        except FileExistsError:  # for all racing callers but one
             raise errors.object_exists(self.url, path.relative_to(self._root).as_posix()) from None
         except OSError as error:
             if error.errno in _NO_LINKS:

@@ -23,32 +23,13 @@ TEMP_DIRECTORY: Final = ".tidelog-tmp"
 
 _PUBLISH_ATTEMPTS: Final = 3
 
-Publish = Callable[[Path, Path], None]
+Publish = Callable[[Path, Path], object]
 """Gives a finished temp file its name, atomically."""
 
 
-def replace(temp: Path, path: Path) -> None:
-    """Publish by overwriting."""
-    temp.replace(path)
-
-
-def link(temp: Path, path: Path) -> None:
-    """Publish if absent; raises FileExistsError for all racing callers but one."""
-    path.hardlink_to(temp)
-
-
-def temp_path(root: Path, owner: str) -> Path:
-    """Where the temp file `<host>-<pid>-<token>` lies."""
-    return root / TEMP_DIRECTORY / owner
-
-
-def prepare(root: Path, *, durable: bool) -> None:
-    """Make the root and its temp directory."""
-    make_directory(root / TEMP_DIRECTORY, durable=durable)
-
-
 def remove_stale_temps(root: Path, host: str) -> None:
-    """Remove, as far as possible, temp files of processes of this host that no longer run.
+    """Remove, as far as possible, temp files `<host>-<pid>-<token>` of processes of this host that
+    no longer run.
 
     Files of other hosts that share the directory stay: whether their owners live is unknown.
     """
@@ -61,9 +42,7 @@ def remove_stale_temps(root: Path, host: str) -> None:
                 Event.FILE_NOT_DELETED.log(logger, path=temp, error=error)
 
 
-def write(
-    root: Path, temp: Path, path: Path, data: bytes, publish: Publish, *, durable: bool
-) -> None:
+def write(temp: Path, path: Path, data: bytes, publish: Publish, *, durable: bool) -> None:
     """Write `data` under the name `path`, all or nothing; raises OSError."""
     try:
         with temp.open("xb") as file:
@@ -110,7 +89,7 @@ def delete(root: Path, path: Path) -> None:
 def walk(root: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
     """Objects in ascending order of their names; visits only directories that can hold one."""
     folder = prefix[: prefix.rfind("/") + 1]
-    yield from _walk(root, folder, prefix, start_after)
+    return _walk(root, folder, prefix, start_after)
 
 
 def _walk(root: Path, folder: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:

@@ -31,6 +31,8 @@ _REQUEST: Final = timedelta(minutes=5)
 _PART: Final = 16 * 2**20
 _PARTS_AT_ONCE: Final = 4
 _PAGE: Final = 1000
+_THREADS: Final = 64
+"""As many requests can be under way."""
 _REFUSED: Final = re.compile(
     r"status code: (\d{3}) ?([^:\n]*)(?:: ?(.*?))?(?:\n\s*\n+Debug source|$)", re.DOTALL
 )
@@ -59,7 +61,7 @@ class ObstoreStore:
     """Objects below one prefix of one bucket or container.
 
     `client` gives the library's store for a request and `writing` how it writes; they run in a
-    thread and may raise errors of `tidelog.errors`. `threads` requests can be under way. Every
+    thread and may raise errors of `tidelog.errors`. Every
     method raises StoreUnreachableError, AccessDeniedError, StorageError, and ConfigError for a
     bucket, region or option that is wrong; the writing ones StoreFullError.
     """
@@ -68,19 +70,13 @@ class ObstoreStore:
     cipher: Final = None
 
     def __init__(
-        self,
-        url: str,
-        prefix: str,
-        client: Callable[[], Any],
-        writing: Callable[[], Writing],
-        *,
-        threads: int = 64,
+        self, url: str, prefix: str, client: Callable[[], Any], writing: Callable[[], Writing]
     ) -> None:
         self.url = url.rstrip("/")
         self._root = f"{prefix}/" if prefix else ""
         self._client = client
         self._writing = writing
-        self._threads = ThreadOffload(threads)
+        self._threads = ThreadOffload(_THREADS)
 
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, mode="overwrite")

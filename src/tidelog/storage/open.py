@@ -68,17 +68,19 @@ def open_store(
     counted = metrics or RequestMetrics()
     hide(options or {})
     hide(os.environ)
-    _check_endpoints(options or {}, os.environ)
+    for given in (options or {}, os.environ):
+        for name in _ENDPOINTS:
+            check_url(name, str(given.get(name) or ""))
     encrypted = None if encryption_key is None else _encryption(encryption_key, effects)
 
     def connected(where: str) -> ObjectStore:
         check_url("store URL", where)
-        given = options if _scheme(where) == _scheme(url) else None
-        return _open(_scheme(where), where, effects, given or {})
+        own = options if _scheme(where) == _scheme(url) else None
+        return _open(_scheme(where), where, effects, own or {})
 
     def opened(where: str) -> ObjectStore:
         store = (connections or Connections()).below(where, path, connected)
-        tried = _policy_for(where, policy or RetryPolicy())
+        tried = LOCAL_POLICY if _scheme(where) in _LOCAL_SCHEMES else policy or RetryPolicy()
         retrying = RetryingStore(store, tried, effects, counted)
         return retrying if encrypted is None else encrypted(retrying)
 
@@ -111,17 +113,6 @@ class Connections:
         """Close all of them, when no store uses them any more."""
         for store in self._made.values():
             await store.close()
-
-
-def _check_endpoints(options: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    for given in (options, environment):
-        for name in _ENDPOINTS:
-            check_url(name, str(given.get(name) or ""))
-
-
-def _policy_for(url: str, remote: RetryPolicy) -> RetryPolicy:
-    """How requests to the store at `url` are tried: as `remote` says unless it is local."""
-    return LOCAL_POLICY if _scheme(url) in _LOCAL_SCHEMES else remote
 
 
 def _scheme(url: str) -> str:
@@ -260,14 +251,11 @@ class StoreAccess(msgspec.Struct, frozen=True):
         log_url: str | None = None,
     ) -> ObjectStore:
         """The store at a URL, a new one with its log at `log_url`; raises ConfigError."""
-        options: dict[str, Any] = {}
-        if self.endpoint is not None:
-            options["endpoint_url"] = self.endpoint
         return open_store(
             url,
             effects,
             policy=policy,
-            options=options,
+            options=None if self.endpoint is None else {"endpoint_url": self.endpoint},
             log_url=log_url,
             encryption_key=self.encryption_key,
         )

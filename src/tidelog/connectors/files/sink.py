@@ -19,7 +19,7 @@ from tidelog.connectors.files.parts import (
     remove_pending,
     taken,
 )
-from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
+from tidelog.connectors.line_encoding import Format, line_encoder
 from tidelog.connectors.transactions import those_of
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
@@ -46,32 +46,21 @@ class Files(Sink):
         max_part_bytes: int = MAX_PART_BYTES,
     ) -> None:
         require("max_part_bytes", max_part_bytes, max_part_bytes >= 1, "at least 1")
-        self._directory = Path(directory).absolute()
-        self._encode = line_encoder(format, fields)
-        self._extension = ".jsonl" if format == "json" else ".txt"
-        self._max_part_bytes = max_part_bytes
+        self.directory = Path(directory).absolute()
+        self.encode = line_encoder(format, fields)
+        self.extension = ".jsonl" if format == "json" else ".txt"
+        self.max_part_bytes = max_part_bytes
 
     def open(self, context: SinkContext) -> "FilesWriter":
-        return FilesWriter(
-            self._directory, self._encode, self._extension, self._max_part_bytes, context
-        )
+        return FilesWriter(self, context)
 
 
 class FilesWriter(SinkWriter):
     """Writes the files of one subtask; all methods raise StorageError when the disk refuses."""
 
-    def __init__(
-        self,
-        directory: Path,
-        encode: EncodeLines,
-        extension: str,
-        max_part_bytes: int,
-        context: SinkContext,
-    ) -> None:
-        self._directory = directory
-        self._encode = encode
-        self._extension = extension
-        self._max_part_bytes = max_part_bytes
+    def __init__(self, sink: Files, context: SinkContext) -> None:
+        self._sink = sink
+        self._directory = sink.directory
         self._context = context
         self._opened = 0
         self._parts: list[OpenPart] = []
@@ -89,11 +78,11 @@ class FilesWriter(SinkWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Append to the open part; raises UserFunctionError for a record that has no such form."""
-        data = self._encode(records)
+        data = self._sink.encode(records)
         if not data:
             return
         last = self._parts[-1] if self._parts else None
-        if last is None or not last.takes_more or last.size + len(data) > self._max_part_bytes:
+        if last is None or not last.takes_more or last.size + len(data) > self._sink.max_part_bytes:
             last = OpenPart(self._directory, self._next_name())
             self._parts.append(last)
         last.write(data)
@@ -145,7 +134,7 @@ class FilesWriter(SinkWriter):
 
     def _final_name(self, checkpoint: CheckpointId, number: int) -> str:
         stem = f"part-{self._context.subtask:05d}-{checkpoint:010d}-{number:04d}"
-        name = stem + self._extension
+        name = stem + self._sink.extension
         with failures(self._directory / name):
             if (self._directory / name).exists():
                 raise taken(self._directory / name)

@@ -105,14 +105,14 @@ class Cluster:
 
 
 @contextmanager
-def failures(what: str, cluster: Cluster, *, retry_safe: bool = True) -> Iterator[None]:
+def failures(what: str, cluster: Cluster) -> Iterator[None]:
     """Translate errors of the library in the block; `what` names the topic, the partition and the
     offset as far as they are known.
     """
     try:
         yield
     except library().KafkaException as error:
-        raise translated(error.args[0], what, cluster, retry_safe=retry_safe) from error
+        raise translated(error.args[0], what, cluster) from error
 
 
 def translated(

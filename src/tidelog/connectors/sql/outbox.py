@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tidelog.connectors.sql.postgres_connection import PostgresConnection
+from tidelog.connectors.sql.postgres_connection import PostgresConnection, columns_of
 from tidelog.connectors.sql.staging import quoted
 from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, require
 from tidelog.events import Event
@@ -181,16 +181,10 @@ class OutboxReader(SplitReader):
             if version < _OLDEST_VERSION:
                 expected = f"PostgreSQL {_OLDEST_VERSION} or newer"
                 raise _refused(self._server.where, expected, version, "upgrade the server")
-            rows = connection.execute(
-                "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute "
-                "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped "
-                "ORDER BY attnum",
-                (source.target,),
-            ).fetchall()
+            found = columns_of(connection, source.target)
             (next_xid,) = connection.execute(
                 "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
             ).fetchone()
-        found = dict(rows)
         if not found:
             raise _refused(where, "an outbox table", "none", "create it, or correct it")
         if found.get(source.xid) != "xid8":

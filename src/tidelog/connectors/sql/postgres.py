@@ -13,8 +13,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tidelog.connectors.rows import RowShape
-from tidelog.connectors.sql.postgres_connection import PostgresConnection
-from tidelog.connectors.sql.staging import SqlStagingWriter, StagingTables, quoted
+from tidelog.connectors.sql.postgres_connection import PostgresConnection, columns_of
+from tidelog.connectors.sql.staging import (
+    SqlStagingWriter,
+    StagingTables,
+    check_columns,
+    check_types,
+    quoted,
+)
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import ConfigError, FencedError
 from tidelog.runtime.sink import Sink, SinkContext
@@ -67,13 +73,7 @@ class TableNames:
     """
 
     def __init__(self, table: str, columns: Mapping[str, str], schema: str | None = None) -> None:
-        if not columns or not all(map(_TYPE.fullmatch, columns.values())):
-            raise ConfigError(
-                f"columns of table {table!r}",
-                expected="column names with types such as text, bigint or timestamptz",
-                found=str(dict(columns)),
-                action="correct them; create the table yourself if it needs constraints",
-            )
+        check_types(table, columns, _TYPE, "text, bigint or timestamptz")
         self.table = table
         self.columns = tuple(columns)
         self.declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
@@ -97,16 +97,10 @@ class TableNames:
             connection.execute(
                 f"CREATE TEMP TABLE _tidelog_declared ({self.declared}) ON COMMIT DROP"
             )
-            wanted = _columns(connection, "pg_temp._tidelog_declared")
-            target = _columns(connection, self.target)
-            pending = _columns(connection, self.pending)
-        if target != wanted:
-            raise ConfigError(
-                f"table {self.table!r} in {server.where}",
-                expected=f"the columns {wanted}",
-                found=str(target),
-                action="pass the columns the table has, or another table",
-            )
+            wanted = columns_of(connection, "pg_temp._tidelog_declared")
+            target = columns_of(connection, self.target)
+            pending = columns_of(connection, self.pending)
+        check_columns(f"table {self.table!r} in {server.where}", wanted, target)
         if {name: kind for name, kind in pending.items() if name in wanted} != wanted:
             raise ConfigError(
                 f"staging table {self.pending} in {server.where}",
@@ -205,13 +199,3 @@ class _PostgresTables(StagingTables):
             "start it again",
             retry_safe=False,
         )
-
-
-def _columns(connection: Any, table: str) -> dict[str, str]:
-    """Names and types of a table's columns."""
-    rows = connection.execute(
-        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
-        "WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped",
-        (table,),
-    )
-    return dict(rows.fetchall())

@@ -36,7 +36,8 @@ class PostgresConnection:
     """
 
     def __init__(self, conninfo: str, what: str, grants: str, first: Sequence[str] = ()) -> None:
-        self._driver = _driver(what)
+        with optional_library(what, "the library psycopg", "postgres"):
+            self._driver: Any = import_module("psycopg")
         self._conninfo = conninfo
         self._first = first
         self._grants = grants
@@ -105,9 +106,14 @@ class PostgresConnection:
             raise _translated(error, self.where, self._grants, self._driver) from error
 
 
-def _driver(what: str) -> Any:
-    with optional_library(what, "the library psycopg", "postgres"):
-        return import_module("psycopg")
+def columns_of(connection: Any, table: str) -> dict[str, str]:
+    """Names and types of a table's columns, in their order; none for a table that is not there."""
+    rows = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute "
+        "WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        (table,),
+    )
+    return dict(rows.fetchall())
 
 
 def _described(driver: Any, conninfo: str, what: str) -> str:

@@ -22,6 +22,8 @@ from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
     StagedTransaction,
     StagingTables,
+    check_columns,
+    check_types,
     quoted,
 )
 from tidelog.connectors.transactions import TransactionId
@@ -68,13 +70,7 @@ class Sqlite(Sink):
     """
 
     def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
-        if not columns or not all(map(_TYPE.fullmatch, columns.values())):
-            raise ConfigError(
-                f"columns of table {table!r}",
-                expected="column names with types such as TEXT, INTEGER, REAL or BLOB",
-                found=str(dict(columns)),
-                action="correct them; create the table yourself if it needs constraints",
-            )
+        check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")
         self._path = Path(path).absolute()
         self._table = table
         self._columns = {name: kind.upper() for name, kind in columns.items()}
@@ -231,13 +227,7 @@ class SqliteDatabase:
                 connection.execute(statement)
             info = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
         found = {name: kind.upper() for _, name, kind, *_ in info}
-        if found != columns:
-            raise ConfigError(
-                f"table {table!r} in {self._path}",
-                expected=f"the columns {columns}",
-                found=str(found),
-                action="pass the columns the table has, or another table",
-            )
+        check_columns(f"table {table!r} in {self._path}", columns, found)
 
     def close(self) -> None:
         """Close the connection; rolls back what is open."""

@@ -6,8 +6,9 @@ is in one of the two tables, and no transaction moves twice. For each start of t
 newest commit is recorded, for as long as a retained checkpoint names one of that start.
 """
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.transactions import TransactionId, WriterStart
-from tidelog.errors import ObjectNotFoundError
+from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import map_all
@@ -24,6 +25,30 @@ from tidelog.runtime.user_code import map_all
 def quoted(name: str) -> str:
     """An SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def check_types(
+    table: str, columns: Mapping[str, str], known: re.Pattern[str], examples: str
+) -> None:
+    """Raise ConfigError when there are no columns or a type is not one."""
+    if not columns or not all(map(known.fullmatch, columns.values())):
+        raise ConfigError(
+            f"columns of table {table!r}",
+            expected=f"column names with types such as {examples}",
+            found=str(dict(columns)),
+            action="correct them; create the table yourself if it needs constraints",
+        )
+
+
+def check_columns(what: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
+    """Raise ConfigError when a table has other columns."""
+    if found != wanted:
+        raise ConfigError(
+            what,
+            expected=f"the columns {wanted}",
+            found=str(found),
+            action="pass the columns the table has, or another table",
+        )
 
 
 class StagedTransaction(msgspec.Struct, frozen=True, array_like=True):

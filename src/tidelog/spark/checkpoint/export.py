@@ -144,16 +144,13 @@ async def _remove_log(
     names = sorted([info.name async for info in store.list(LOG)])
     if not dry_run:
         for commit in commits:
-            await _replace(store, checkpoint, f"{COMMITS}{commit.batch}", commit.spark)
+            name = f"{COMMITS}{commit.batch}"
+            # Hadoop's checksum of the old object must not survive it.
+            await _remove_sidecar(store, checkpoint, name)
+            await store.put(name, commit.spark)
         for name in names:
             await store.delete(name)
     return len(commits), len(names)
-
-
-async def _replace(store: ObjectStore, checkpoint: QueryCheckpoint, name: str, data: bytes) -> None:
-    """Overwrite an object; Hadoop's checksum of the old one must not survive it."""
-    await _remove_sidecar(store, checkpoint, name)
-    await store.put(name, data)
 
 
 async def _remove_sidecar(store: ObjectStore, checkpoint: QueryCheckpoint, name: str) -> None:

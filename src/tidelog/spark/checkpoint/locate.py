@@ -116,12 +116,11 @@ async def locate(
 class ChangelogReader:
     """Reads changelogs by their index entries; a segment is fetched whole and kept for others.
 
-    Invariant: it holds at most `cache_bytes` of segments besides those that are being read.
+    Invariant: it holds at most `CACHE_BYTES` of segments besides those that are being read.
     """
 
-    def __init__(self, store: ObjectStore, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._limit = cache_bytes
         self._segments: OrderedDict[str, asyncio.Task[bytes]] = OrderedDict()
 
     async def read(self, entry: IndexEntry) -> bytes:
@@ -161,7 +160,7 @@ class ChangelogReader:
             for name, task in self._segments.items()
             if task.done() and not task.cancelled() and task.exception() is None
         }
-        excess = sum(read.values()) - self._limit
+        excess = sum(read.values()) - CACHE_BYTES
         for name, size in read.items():
             if excess <= 0:
                 return

@@ -75,23 +75,18 @@ def shape_of(data_type: Any) -> TypeNames:
     return TypeNames()
 
 
+@dataclass(eq=False)
 class SparkProcessor:
     """The argument of pyspark's `transformWithState`; travels to the workers pickled.
 
-    `columns` are those of the rows that the function sees, `output` is the shape of what it yields.
+    `_columns` are those of the rows that the function sees, `_output` is the shape of what it
+    yields.
     """
 
-    def __init__(
-        self,
-        processor: Callable[[], StatefulProcessor],
-        time_mode: TimeMode,
-        columns: tuple[str, ...],
-        output: TypeNames,
-    ) -> None:
-        self._factory = processor
-        self._time_mode = time_mode
-        self._columns = columns
-        self._output = output
+    _factory: Callable[[], StatefulProcessor]
+    _time_mode: TimeMode
+    _columns: tuple[str, ...]
+    _output: TypeNames
 
     def init(self, handle: Any) -> None:
         """Make the function and its states; Spark calls it once more on the driver, to ask."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from tidelog.effects import Effects
-from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
+from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.source import frames
 from tidelog.spark.source.frames import Row
 from tidelog.spark.source.options import Options
@@ -112,22 +112,14 @@ def noticing_drops(url: str) -> Iterator[None]:
     try:
         yield
     except (ObjectNotFoundError, RestoreError) as error:
-        if not isinstance(error, ObjectNotFoundError) and not _is_of_missing(error):
+        if not any(isinstance(each, ObjectNotFoundError) for each in (error, error.__cause__)):
             raise
-        raise _dropped(url, error) from error
-
-
-def _is_of_missing(error: TidelogError) -> bool:
-    return isinstance(error.__cause__, ObjectNotFoundError)
-
-
-def _dropped(url: str, error: TidelogError) -> RestoreError:
-    return RestoreError(
-        f"{error.what} of {url}",
-        expected="the object that was there when the load was planned",
-        found="no such object: the running job or query has dropped it since, or it is lost",
-        action="load again; to keep what is read for longer, let the job retain more checkpoints "
-        "(`tidelog run --retain`), or the query more batches "
-        "(spark.sql.streaming.minBatchesToRetain); if it stays, `tidelog verify` tells what is "
-        "lost",
-    )
+        raise RestoreError(
+            f"{error.what} of {url}",
+            expected="the object that was there when the load was planned",
+            found="no such object: the running job or query has dropped it since, or it is lost",
+            action="load again; to keep what is read for longer, let the job retain more "
+            "checkpoints (`tidelog run --retain`), or the query more batches "
+            "(spark.sql.streaming.minBatchesToRetain); if it stays, `tidelog verify` tells what "
+            "is lost",
+        ) from error

@@ -87,7 +87,9 @@ def bundled(found: Iterable[ReadPart], limit_bytes: BundleBytes) -> Sequence[Rea
     parts = list(found)
     if limit_bytes == 0:
         return parts
-    most: int = _suitable(parts) if limit_bytes == "auto" else limit_bytes
+    each = sum(part.size for part in parts) // _TASKS
+    suitable = min(max(each, _LEAST_BYTES), _MOST_BYTES)
+    most: int = suitable if limit_bytes == "auto" else limit_bytes
     bundles: list[list[ReadPart]] = []
     room = 0
     for part in parts:
@@ -97,8 +99,3 @@ def bundled(found: Iterable[ReadPart], limit_bytes: BundleBytes) -> Sequence[Rea
         bundles[-1].append(part)
         room -= part.size
     return [Bundle(tuple(bundle)) for bundle in bundles]
-
-
-def _suitable(parts: Iterable[ReadPart]) -> int:
-    each = sum(part.size for part in parts) // _TASKS
-    return min(max(each, _LEAST_BYTES), _MOST_BYTES)

@@ -82,14 +82,10 @@ def _encoder(part: str, format: Format) -> Callable[[Any], bytes | None]:
     return checked
 
 
-def _raw(record: Any) -> bytes | None:
-    return _bytes("value", record)
-
-
 _FORMATS: Final[dict[str, Callable[[Any], bytes | None]]] = {
     "json": lambda record: msgspec.json.encode(jsonable(record)),
     "text": lambda record: str(record).encode(),
-    "raw": _raw,
+    "raw": lambda record: _bytes("value", record),
 }
 
 
