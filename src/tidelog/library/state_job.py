@@ -15,7 +15,6 @@ from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.errors import (
     CheckpointFailedError,
     ConfigError,
-    StorageError,
     TidelogError,
     UserFunctionError,
 )
@@ -174,7 +173,11 @@ class StateJob(Generic[L]):
         try:
             await asyncio.wait([running, starting], return_when=asyncio.FIRST_COMPLETED)
             if not running.done():
-                await control_until(running, self._runner, _uncontrolled)
+                await control_until(
+                    running,
+                    self._runner,
+                    lambda error: Event.CONTROL_UNAVAILABLE.log(logger, error=error),
+                )
             await running
         finally:
             starting.cancel()
@@ -239,7 +242,3 @@ class StateJob(Generic[L]):
         await self._cancel()
         self._running = None
         await self._runner.store.close()
-
-
-def _uncontrolled(error: StorageError) -> None:
-    Event.CONTROL_UNAVAILABLE.log(logger, error=error)

@@ -138,8 +138,7 @@ def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState
 
 def stored_states(backend: KeyedBackend, infos: Iterable[StateInfo]) -> dict[str, NamedState]:
     """The states that a checkpoint describes, but for those that only operators can read."""
-    found = {info.name: _stored(backend, info) for info in infos}
-    return {name: state for name, state in found.items() if state is not None}
+    return {info.name: _stored(backend, info) for info in infos if is_readable(info)}
 
 
 def named_state(states: Mapping[str, NamedState], name: str) -> NamedState:
@@ -159,9 +158,7 @@ def is_readable(info: StateInfo) -> bool:
     return info.kind in ("value", "list", "map", _AGGREGATE) and not info.name.startswith("$")
 
 
-def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState | None:
-    if not is_readable(info):
-        return None
+def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
     name, schema, ttl_ms = info.name, info.schema, info.ttl_ms
     shown = [_shown(each) for each in schema]
     match info.kind:

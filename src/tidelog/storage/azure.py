@@ -69,19 +69,17 @@ class _Connection:
     def client(self) -> AzureStore:
         """The store for all requests; raises ConfigError for options that cannot work."""
         common, config = self._settings
+        scope = self._options.get("encryption_scope")
+        headers = {"x-ms-encryption-scope": str(scope)} if scope else {}
         try:
             return AzureStore(
                 self._container,
                 config=config,
-                client_options=client_options(self._url, common, headers=self._headers()),
+                client_options=client_options(self._url, common, headers=headers),
                 retry_config=NO_RETRIES,
             )
         except Exception as error:
             raise http_errors.wrong_settings(self._url, str(error).partition("\n")[0]) from error
-
-    def _headers(self) -> dict[str, str]:
-        scope = self._options.get("encryption_scope")
-        return {"x-ms-encryption-scope": str(scope)} if scope else {}
 
     @cached_property
     def _settings(self) -> tuple[CloudOptions, Any]:

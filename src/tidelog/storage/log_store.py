@@ -152,7 +152,13 @@ class StoreWithLog:
         log = self._chosen or self._open_log(known.url)
         there = await _partner(log, LOG_OF)
         if there is None or there.id != known.id:
-            raise _strange_log(self.url, log.url, there)
+            raise RestoreError(
+                f"log store {log.url}",
+                expected=f"the log of {self.url}",
+                found=f"no {LOG_OF}" if there is None else f"the log of {there.url}",
+                action="bring the log store back, or restore both stores from one backup: without "
+                "the log no checkpoint can be restored; nothing was changed",
+            )
         return log
 
     async def _begin(self, log: ObjectStore) -> ObjectStore:
@@ -219,14 +225,4 @@ def _taken(url: str, owner: Partner | None) -> ConfigError:
         found="one that was removed just now" if owner is None else f"the log of {owner.url}",
         action="choose another URL, or a prefix below this one; if the other store is gone for "
         "good, delete what is here",
-    )
-
-
-def _strange_log(main: str, log: str, found: Partner | None) -> RestoreError:
-    return RestoreError(
-        f"log store {log}",
-        expected=f"the log of {main}",
-        found=f"no {LOG_OF}" if found is None else f"the log of {found.url}",
-        action="bring the log store back, or restore both stores from one backup: without the log "
-        "no checkpoint can be restored; nothing was changed",
     )

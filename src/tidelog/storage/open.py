@@ -123,7 +123,11 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
     if scheme in _LOCAL_SCHEMES:
         _refuse_options(url, options)
     if scheme == "":
-        return LocalStore(_nonempty(url), effects)
+        if not url:
+            raise ConfigError(
+                "store URL", expected="a path or URL", found="nothing", action="name one"
+            )
+        return LocalStore(url, effects)
     if scheme == "file":
         return LocalStore(_path_of(url), effects)
     if scheme == "memory":
@@ -176,12 +180,6 @@ def _path_of(url: str) -> str:
             action="write three slashes before the path",
         )
     return unquote(parts.path)
-
-
-def _nonempty(path: str) -> str:
-    if path:
-        return path
-    raise ConfigError("store URL", expected="a path or URL", found="nothing", action="name one")
 
 
 def _refuse_options(url: str, options: Mapping[str, Any]) -> None:

@@ -134,7 +134,15 @@ class CompressedText:
         try:
             text, taken = self._member.decompress(self._data)
         except (zlib.error, zstandard.ZstdError) as error:
-            raise self._damaged(error) from error
+            raise CorruptObjectError(
+                f"compressed input file {self._file.path}, near byte "
+                f"{self._data_end - len(self._data)}",
+                expected=f"data as its suffix {self._file.path.suffix!r} says, without a "
+                "dictionary and with a window of at most 128 MiB",
+                found=str(error),
+                action="put the file there as it was written, compress it otherwise, or name it "
+                "as what it is; and start again, which goes on where it was",
+            ) from error
         self._data = self._data[taken:]
         if self._member.ended:
             self._member = None
@@ -158,15 +166,4 @@ class CompressedText:
             action="put the whole file there and start again, which goes on where it was; write "
             "compressed files elsewhere, or under a name with a dot in front, and rename them "
             "when they are complete",
-        )
-
-    def _damaged(self, error: Exception) -> CorruptObjectError:
-        return CorruptObjectError(
-            f"compressed input file {self._file.path}, near byte "
-            f"{self._data_end - len(self._data)}",
-            expected=f"data as its suffix {self._file.path.suffix!r} says, without a "
-            "dictionary and with a window of at most 128 MiB",
-            found=str(error),
-            action="put the file there as it was written, compress it otherwise, or name it "
-            "as what it is; and start again, which goes on where it was",
         )

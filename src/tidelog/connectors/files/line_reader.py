@@ -180,7 +180,12 @@ class LineReader(SplitReader):
             data = self._text.read(offset, size)
             whole = data.rfind(b"\n") + 1
             if not whole and len(data) > self._longest:
-                raise self._too_long(offset)
+                raise ConfigError(
+                    f"input file {self._path}, line at byte {offset}",
+                    expected=f"a newline within {self._longest} bytes",
+                    found="none",
+                    action="raise max_line_bytes, or check that the file holds lines",
+                )
             if offset + len(data) == self._text.ends_at:
                 return data  # up to the last line, which may lack its newline
             if whole:
@@ -188,11 +193,3 @@ class LineReader(SplitReader):
             if len(data) < size:
                 return b""
             size = min(2 * size, self._longest + 1)
-
-    def _too_long(self, offset: int) -> ConfigError:
-        return ConfigError(
-            f"input file {self._path}, line at byte {offset}",
-            expected=f"a newline within {self._longest} bytes",
-            found="none",
-            action="raise max_line_bytes, or check that the file holds lines",
-        )

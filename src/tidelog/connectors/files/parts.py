@@ -138,7 +138,13 @@ def publish(directory: Path, part: Part, *, verify: bool) -> None:
         try:
             _check(final, part, verify=False)
         except FileNotFoundError:
-            raise _lost(pending, final) from None
+            raise ObjectNotFoundError(
+                f"output file {final}",
+                expected=f"it, or its pre-committed data in {pending}",
+                found="neither",
+                action="bring one of them back: its records are in no other file",
+                retry_safe=False,
+            ) from None
 
 
 def pending_name(generation: int, attempt: str, subtask: int, number: int) -> str:
@@ -167,16 +173,6 @@ def taken(final: Path) -> ConfigError:
         expected="a free name",
         found="a file that this job did not write",
         action="give every job and every sink an output directory of its own, and move this away",
-        retry_safe=False,
-    )
-
-
-def _lost(pending: Path, final: Path) -> ObjectNotFoundError:
-    return ObjectNotFoundError(
-        f"output file {final}",
-        expected=f"it, or its pre-committed data in {pending}",
-        found="neither",
-        action="bring one of them back: its records are in no other file",
         retry_safe=False,
     )
 

@@ -210,7 +210,14 @@ class SqlStagingWriter(SinkWriter):
                 raise transactions.moved(str(staged.tx), staged.into, tables.into)
             rows = tables.move(connection, staged.tx)
             if rows != staged.rows:
-                raise _lost(staged, rows)
+                raise ObjectNotFoundError(
+                    str(staged.tx),
+                    expected=f"{staged.rows} rows in staging, or its checkpoint in "
+                    "_tidelog_committed",
+                    found=f"{rows} rows and no such checkpoint",
+                    action="bring back the database that this job wrote to",
+                    retry_safe=False,
+                )
             for tx in earlier:
                 tables.forget(connection, tx)
             tables.record(connection, staged.tx)
@@ -234,13 +241,3 @@ class SqlStagingWriter(SinkWriter):
         for tx in committed:
             if tx != kept.get(tx.start) and may_abort(tx.generation, tx.subtask):
                 tables.forget(connection, tx)
-
-
-def _lost(staged: StagedTransaction, found: int) -> ObjectNotFoundError:
-    return ObjectNotFoundError(
-        str(staged.tx),
-        expected=f"{staged.rows} rows in staging, or its checkpoint in _tidelog_committed",
-        found=f"{found} rows and no such checkpoint",
-        action="bring back the database that this job wrote to",
-        retry_safe=False,
-    )

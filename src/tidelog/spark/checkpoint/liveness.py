@@ -74,7 +74,11 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
     }
     needed = [entry for n, entry in entries.items() if n.version >= stores[n.directory].floor]
     live = [entry for entry in needed if not _missing_segments(checkpoint, entry)]
-    lost = [_lost_with(checkpoint, entry) for entry in needed if _is_lost(checkpoint, entry)]
+    lost = [
+        _lost_with(checkpoint, entry)
+        for entry in needed
+        if _missing_segments(checkpoint, entry) and entry.name not in checkpoint.changelogs
+    ]
     for store in stores.values():
         lost += _gaps(store, checkpoint, oldest)
     lost += _unresolved(checkpoint, stores.values(), entries)
@@ -89,10 +93,6 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
 def _missing_segments(checkpoint: QueryCheckpoint, entry: IndexEntry) -> list[str]:
     names = dict.fromkeys(piece.segment for piece in entry.pieces)
     return [name for name in names if name not in checkpoint.segments]
-
-
-def _is_lost(checkpoint: QueryCheckpoint, entry: IndexEntry) -> bool:
-    return bool(_missing_segments(checkpoint, entry)) and entry.name not in checkpoint.changelogs
 
 
 def _lost_with(checkpoint: QueryCheckpoint, entry: IndexEntry) -> Lost:

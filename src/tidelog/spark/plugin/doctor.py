@@ -222,7 +222,11 @@ def _file_system(url: str, conf: Conf, jars: Sequence[str]) -> list[CheckResult]
     """Whether checkpoints at `url` are written atomically; `jars` are the names of Spark's."""
     scheme = (url if ":/" in url else conf.get(DEFAULT_FS, "file:///")).partition(":")[0].lower()
     puts = {part.strip() for part in conf.get(PUT_SCHEMES, "s3a").split(",")} - {""}
-    results = [_unsafe_put(other) for other in sorted(puts - {"s3a"})]
+    seen = "a plain write there can be seen half done or overwrite another's"
+    results = [
+        fail("put-schemes", f"{other}: {seen}", f"take {other} out of {PUT_SCHEMES}")
+        for other in sorted(puts - {"s3a"})
+    ]
     if scheme == "s3a":
         return results + _s3a(puts, conf, jars)
     if scheme in puts:
@@ -240,14 +244,6 @@ def _file_system(url: str, conf: Conf, jars: Sequence[str]) -> list[CheckResult]
         action = "make sure all of them mount the same directory"
         return [*results, warn(_FILE_SYSTEM, found, action)]
     return [*results, ok(_FILE_SYSTEM, f"{scheme}: files appear by rename")]
-
-
-def _unsafe_put(scheme: str) -> CheckResult:
-    return fail(
-        "put-schemes",
-        f"{scheme}: a plain write there can be seen half done or overwrite another's",
-        f"take {scheme} out of {PUT_SCHEMES}",
-    )
 
 
 def _s3a(puts: set[str], conf: Conf, jars: Sequence[str]) -> list[CheckResult]:

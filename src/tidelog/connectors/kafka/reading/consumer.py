@@ -141,7 +141,8 @@ class SharedConsumer:
                 try:
                     self._take(reader, some)
                 except TidelogError as failure:
-                    self._give_up(reader, failure)
+                    self._unassign(reader)
+                    reader.fail(failure)
 
     def _take(self, reader: PartitionReader, messages: Sequence[Any]) -> None:
         """Hand messages of one partition over, as far as they are to be read."""
@@ -228,10 +229,6 @@ class SharedConsumer:
         if self._readers.pop(reader.partition, None) is not None:
             with self._failures(reader):
                 self._client.incremental_unassign([self._kafka.TopicPartition(*reader.partition)])
-
-    def _give_up(self, reader: PartitionReader, failure: TidelogError) -> None:
-        self._unassign(reader)
-        reader.fail(failure)
 
     def _failures(self, reader: PartitionReader) -> Any:
         return failures(f"{reader.partition}, offset {reader.fetched_to}", self._cluster)
