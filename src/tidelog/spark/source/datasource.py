@@ -9,8 +9,8 @@ all uses of a load. Options and views: docs/guides/data-source.md.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -24,9 +24,6 @@ from tidelog.spark.source.options import read_options
 from tidelog.spark.source.parts import ReadPart, ReadRequest, connected, noticing_drops
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import checked, chosen, ddl
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class TidelogDataSource(DataSource):
@@ -74,12 +71,12 @@ class BatchReader(DataSourceReader):
         # Where there is none Spark makes one up, each version of it another.
         return [InputPartition(part) for part in parts] or [InputPartition(None)]
 
-    def read(self, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition; raises what reading it raises."""
         return read_part(self.request, partition)
 
 
-def read_part(request: ReadRequest, partition: InputPartition) -> Iterator["pa.RecordBatch"]:
+def read_part(request: ReadRequest, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The rows of a partition; none for that of an empty plan.
 
     Raises RestoreError when what it was planned from is gone, and what reading it raises.

@@ -1,30 +1,27 @@
 """Arrow batches of a view: exactly the columns asked for, in their order and of their types.
 
 Invariant: a column is only computed when it is asked for; one that a layout does not have is null.
-pyarrow is imported on use.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.spark.source.filters import Intervals
 from tidelog.spark.source.views import ViewColumn
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Row = Mapping[str, Any]
-Arrays = Mapping[str, "Callable[[], pa.Array]"]
+Arrays = Mapping[str, Callable[[], pa.Array]]
 
 ROWS: Final = 2048
 """Rows of a batch, where the source of them sets no other limit."""
 
 
-def schema(columns: Iterable[ViewColumn]) -> "pa.Schema":
+def schema(columns: Iterable[ViewColumn]) -> pa.Schema:
     """The Arrow schema that Spark expects for these columns."""
-    import pyarrow as pa  # noqa: PLC0415  (optional and heavy)
-
     types = {
         "bigint": pa.int64(),
         "int": pa.int32(),
@@ -37,20 +34,16 @@ def schema(columns: Iterable[ViewColumn]) -> "pa.Schema":
     return pa.schema([pa.field(name, types[type_name]) for name, type_name in columns])
 
 
-def from_rows(columns: Sequence[ViewColumn], rows: Sequence[Row]) -> "pa.RecordBatch":
+def from_rows(columns: Sequence[ViewColumn], rows: Sequence[Row]) -> pa.RecordBatch:
     """A batch of rows that are made one by one: of objects and blocks, not of records.
 
     Timestamps are microseconds since 1970; a value that a row does not name is null.
     """
-    import pyarrow as pa  # noqa: PLC0415
-
     return pa.RecordBatch.from_pylist(list(rows), schema=schema(columns))
 
 
-def from_arrays(columns: Sequence[ViewColumn], length: int, arrays: Arrays) -> "pa.RecordBatch":
+def from_arrays(columns: Sequence[ViewColumn], length: int, arrays: Arrays) -> pa.RecordBatch:
     """A batch of `length` rows from functions that make its columns."""
-    import pyarrow as pa  # noqa: PLC0415
-
     fields = schema(columns)
     made = [
         arrays[field.name]().cast(field.type)
@@ -63,16 +56,11 @@ def from_arrays(columns: Sequence[ViewColumn], length: int, arrays: Arrays) -> "
 
 def constants(length: int, **values: int | str) -> Arrays:
     """Columns with the same value in every row."""
-    import pyarrow as pa  # noqa: PLC0415
-
     return {name: partial(pa.repeat, value, length) for name, value in values.items()}
 
 
-def where(batch: "pa.RecordBatch", numbers: "pa.Array", wanted: Intervals) -> "pa.RecordBatch":
+def where(batch: pa.RecordBatch, numbers: pa.Array, wanted: Intervals) -> pa.RecordBatch:
     """The rows whose number, in an array of its own, is wanted."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     wide = numbers.cast(pa.int64())
     spans = [
         pc.and_(pc.greater_equal(wide, first), pc.less_equal(wide, last))

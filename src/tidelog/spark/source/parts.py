@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
 
 from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, RestoreError
@@ -20,9 +22,6 @@ from tidelog.spark.source.options import Options
 from tidelog.spark.source.views import ViewColumn
 from tidelog.storage.open import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -78,7 +77,7 @@ class ReadPart(Protocol):
         """Bytes that are read for it, roughly."""
         ...
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The rows of the part; raises what the store raises, and the errors of what is damaged."""
         ...
 
@@ -93,7 +92,7 @@ class Listing:
     may_vanish: bool = False
     """Whether they are of an object that a running job may drop meanwhile: then there are none."""
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The rows that pass the filter, in their order, in batches."""
         try:
             found = session.run(self.rows(session.store))

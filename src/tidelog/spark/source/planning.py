@@ -5,7 +5,9 @@ Invariant: planning writes nothing and reads manifests, indexes and listings onl
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.location import Layout, find_layout
@@ -17,9 +19,6 @@ from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.spark.source.query import changes as query_changes
 from tidelog.spark.source.query import listings as query_listings
 from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _Planner = Callable[[ObjectStore, ReadRequest], Awaitable[Sequence[ReadPart]]]
 
@@ -66,7 +65,7 @@ class Bundle:
         """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The rows of all parts."""
         for part in self.parts:
             yield from part.read(request, session)

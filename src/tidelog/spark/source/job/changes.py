@@ -8,7 +8,11 @@ loop over its changes.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.changelog.block import Block, BlockKind, open_block, record_batch
 from tidelog.changelog.change import OP_PUT
@@ -22,10 +26,6 @@ from tidelog.spark.source.job.rows import StoredRows, chosen
 from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 _BATCH_BYTES: Final = 2 << 20
 """Raw bytes of neighbouring blocks that become one batch."""
@@ -120,7 +120,7 @@ class LogPart:
         """Bytes of the log ranges that are read; inline blocks have been."""
         return sum(log_range.length for log_range in self._stored())
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The changes wanted, in batches of neighbouring blocks."""
         stored = self._stored()
         reader = SegmentReader(session.store)
@@ -167,7 +167,7 @@ def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
 
 def _changes(
     request: ReadRequest, change_range: ChangeRange, run: Sequence[Block]
-) -> Iterator["pa.RecordBatch"]:
+) -> Iterator[pa.RecordBatch]:
     """The wanted changes of a run of blocks that lie in the range."""
     begin = run[0].first
     start, end = max(change_range.start, begin), min(change_range.end, run[-1].end)
@@ -183,13 +183,9 @@ def _changes(
 
 
 def _batch(
-    request: ReadRequest, change_range: ChangeRange, part: "pa.RecordBatch", first: int
-) -> "pa.RecordBatch":
+    request: ReadRequest, change_range: ChangeRange, part: pa.RecordBatch, first: int
+) -> pa.RecordBatch:
     """Columns of a block as columns of the view; `first` is the number of the first change."""
-    import numpy as np  # noqa: PLC0415
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.compute as pc  # noqa: PLC0415
-
     count = part.num_rows
     stored = StoredRows(part.column("key"), part.column("value"), change_range.states)
     arrays = {

@@ -7,9 +7,12 @@ by the decoded columns, which are only made when they are asked for.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.catalog.inventory import find_checkpoint, read_slots
 from tidelog.changelog.change import ROW_PREFIX_BYTES
@@ -21,9 +24,6 @@ from tidelog.spark.source.frames import Arrays
 from tidelog.spark.source.parts import ReadRequest
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
 from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _TO_THE_END: Final = MAX_PAYLOAD_BYTES
 """No key is longer; without an end pyarrow (26.0) fails on arrays that are slices themselves."""
@@ -58,28 +58,22 @@ async def chosen(store: ObjectStore, request: ReadRequest) -> list[Checkpoint]:
 class StoredRows:
     """Rows of one operator: full row keys, values (null: deleted), and the states they are of."""
 
-    key: "pa.Array"
-    value: "pa.Array"
+    key: pa.Array
+    value: pa.Array
     states: tuple[StateInfo, ...]
 
-    def numbers(self) -> tuple["pa.Array", "pa.Array"]:
+    def numbers(self) -> tuple[pa.Array, pa.Array]:
         """Key groups and state ids of the rows."""
-        import numpy as np  # noqa: PLC0415  (comes with Spark's side of tidelog only)
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
-
         prefixes = pc.binary_slice(self.key, 0, ROW_PREFIX_BYTES)
         # A slice has buffers of its own, in which the prefixes lie one after the other.
         pairs = np.frombuffer(prefixes.buffers()[2], ">u2")[: 2 * len(self.key)]
         columns = pairs.reshape(-1, 2).astype("int32")
         return pa.array(columns[:, 0]), pa.array(columns[:, 1])
 
-    def arrays(self, key_group: "pa.Array", state_id: "pa.Array") -> Arrays:
+    def arrays(self, key_group: pa.Array, state_id: pa.Array) -> Arrays:
         """The columns of rows, given their numbers."""
-        import pyarrow as pa  # noqa: PLC0415
-        import pyarrow.compute as pc  # noqa: PLC0415
 
-        def named(names: Sequence[str]) -> "pa.Array":
+        def named(names: Sequence[str]) -> pa.Array:
             ids = pa.array([info.id for info in self.states], pa.int32())
             found = pc.index_in(state_id.cast(pa.int32()), value_set=ids)
             return pa.array(names, pa.string()).take(found)
@@ -100,9 +94,7 @@ class StoredRows:
             decode = RowDecoder(self.states).decode
             return list(map(decode, self.key.to_pylist(), self.value.to_pylist()))
 
-        def column(part: Callable[[DecodedRow], Any]) -> Callable[[], "pa.Array"]:
-            import pyarrow as pa  # noqa: PLC0415
-
+        def column(part: Callable[[DecodedRow], Any]) -> Callable[[], pa.Array]:
             return lambda: pa.array([_json(row, part(row)) for row in rows()], pa.string())
 
         return {

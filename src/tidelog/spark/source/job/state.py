@@ -9,7 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import pyarrow as pa
 
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.checkpoint.sizes import layer_bytes
@@ -23,9 +25,6 @@ from tidelog.state.restore.restorer import Restorer
 from tidelog.storage.port import ObjectStore
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _MIB: Final = 1 << 20
 _BOUNDS: Final = RestoreConfig(read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
@@ -63,7 +62,7 @@ class StatePart:
         """Bytes of its table and its log."""
         return sum(map(layer_bytes, self.state.layers))
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The restored rows, in the order of key groups."""
         with tempfile.TemporaryDirectory(
             prefix="tidelog-", dir=_work_dir(request.options.work_dir)
@@ -84,9 +83,7 @@ class StatePart:
 
     def _rows(
         self, request: ReadRequest, table: Table, start: int, end: int
-    ) -> Iterator["pa.RecordBatch"]:
-        import pyarrow as pa  # noqa: PLC0415
-
+    ) -> Iterator[pa.RecordBatch]:
         rows = table.scan(_lower(start), _lower(end) if end <= 0xFFFF else None)
         while chunk := list(islice(rows, frames.ROWS)):
             keys, values = zip(*chunk, strict=True)

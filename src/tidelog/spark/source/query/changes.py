@@ -9,7 +9,10 @@ handed to RocksDB. Spark's files are not columnar, so their records are decoded 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
@@ -30,9 +33,6 @@ from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.spark.source.query.listings import damaged_commits
 from tidelog.spark.source.views import VIEWS
 from tidelog.storage.port import ObjectStore
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WITH_IDS: Final = 2
 """The checkpoint format whose commits name what they have committed."""
@@ -153,7 +153,7 @@ class SegmentPart:
         """Bytes of the changelogs in segments."""
         return sum(map(stored_bytes, self.entries))
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The records of all these changelogs."""
         reader = ChangelogReader(session.store)
         try:
@@ -171,7 +171,7 @@ class FilePart:
     name: ChangelogName
     size: int
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator["pa.RecordBatch"]:
+    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The records of the changelog."""
         path = STATE + self.name.path
         data = session.run(session.store.get(path))
@@ -192,7 +192,7 @@ def _files(
 
 def _records(
     request: ReadRequest, name: ChangelogName, data: bytes, stored_in: str
-) -> Iterator["pa.RecordBatch"]:
+) -> Iterator[pa.RecordBatch]:
     records = read_changelog(data, f"changelog {STATE}{name.path}").records
     for at in range(0, len(records), frames.ROWS):
         yield _batch(request, name, at, records[at : at + frames.ROWS], stored_in)
@@ -200,10 +200,7 @@ def _records(
 
 def _batch(
     request: ReadRequest, name: ChangelogName, at: int, records: Sequence[Record], stored_in: str
-) -> "pa.RecordBatch":
-    import numpy as np  # noqa: PLC0415  (comes with Spark's side of tidelog only)
-    import pyarrow as pa  # noqa: PLC0415
-
+) -> pa.RecordBatch:
     count = len(records)
     kinds, keys, values = zip(*records, strict=True)
     arrays = {
