@@ -13,11 +13,15 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from tidelog.errors import ConfigError
+from tidelog.options.kinds import Flag, Integer, Range
 from tidelog.storage import http_errors
 
 _VARIABLE: Final = "TIDELOG_STORE_"
 _MULTIPART: Final = 64 * 2**20
-_WORDS: Final[Mapping[str, bool]] = {"true": True, "1": True, "false": False, "0": False}
+_KINDS: Final[Mapping[str, Flag | Integer]] = {
+    "path_style": Flag(),
+    "multipart_above": Integer(Range(0)),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +93,13 @@ def cloud_options(
     given |= {name: value for name, value in options.items() if name in _NAMES}
     if wrong := sorted(without & given.keys()):
         raise http_errors.wrong_settings(url, f"{', '.join(wrong)}, which this cloud does not have")
-    if "path_style" in given:
-        given["path_style"] = _truth(url, given["path_style"])
-    if "multipart_above" in given:
-        given["multipart_above"] = _size(url, given["multipart_above"])
+    for name, kind in _KINDS.items():
+        if name in given:
+            try:
+                given[name] = kind.read(given[name])
+            except ValueError as error:
+                found = f"{name} {error} where {kind.expected} was expected"
+                raise http_errors.wrong_settings(url, found) from error
     rest = {name: value for name, value in options.items() if name not in _NAMES}
     return CloudOptions(**given), rest
 
@@ -108,19 +115,3 @@ def checked_endpoint(url: str, endpoint: str) -> str:
     if endpoint.startswith(("http://", "https://")) and endpoint.partition("://")[2].strip("/"):
         return endpoint.rstrip("/")
     raise http_errors.wrong_settings(url, f"the endpoint {endpoint!r}, without http:// or https://")
-
-
-def _truth(url: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if (text := str(value).lower()) in _WORDS:
-        return _WORDS[text]
-    raise http_errors.wrong_settings(url, f"{value!r} where true or false was expected")
-
-
-def _size(url: str, value: object) -> int:
-    try:
-        return int(str(value))
-    except ValueError as error:
-        found = f"multipart_above {value!r}, which is no number of bytes"
-        raise http_errors.wrong_settings(url, found) from error

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tidelog.credentials import hide
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, optional_library
 from tidelog.events import Event
 from tidelog.storage.encryption.sealed import KEY
 
@@ -67,8 +67,11 @@ def key_source(text: str, effects: Effects) -> KeySource:
     """
     kind, colon, rest = text.partition(":")
     if colon and kind == "aws-kms":
-        kms: KeySource = import_module("tidelog.storage.encryption.kms").open_kms(rest, effects)
-        return kms
+        with optional_library(f"encryption key {text}", "the library botocore", "s3"):
+            # Alone: the library takes a quarter of a second.
+            kms = import_module("tidelog.storage.encryption.kms")
+        source: KeySource = kms.open_kms(rest, effects)
+        return source
     if colon and kind == "env":
         return _from_environment(rest, os.environ, effects)
     return _from_file(Path(rest if colon and kind == "file" else text), effects)

@@ -9,8 +9,11 @@ import re
 from functools import cached_property
 from typing import Any, Final
 
+from botocore import exceptions
+from botocore.session import Session
+
 from tidelog.effects import Effects
-from tidelog.errors import AccessDeniedError, ConfigError, StoreUnreachableError, optional_library
+from tidelog.errors import AccessDeniedError, ConfigError, StoreUnreachableError
 from tidelog.storage.encryption.keys import KeySource, Wrapped
 
 _PREFIX: Final = "aws-kms:"
@@ -33,7 +36,7 @@ _DENIED: Final = frozenset(
 
 
 def open_kms(key: str, effects: Effects) -> KeySource:
-    """The key of an id, ARN or alias; raises ConfigError without the library."""
+    """The key of an id, ARN or alias; raises ConfigError where none is named."""
     if not key:
         raise ConfigError(
             "encryption key aws-kms:",
@@ -41,10 +44,7 @@ def open_kms(key: str, effects: Effects) -> KeySource:
             found="no key",
             action="name one, such as aws-kms:alias/tidelog",
         )
-    with optional_library(f"encryption key {_PREFIX}{key}", "the library botocore", "s3"):
-        import botocore.session  # noqa: PLC0415  # takes a quarter of a second
-
-        return AwsKms(key, botocore.session.Session(), effects)
+    return AwsKms(key, Session(), effects)
 
 
 class AwsKms:
@@ -54,7 +54,7 @@ class AwsKms:
     and StoreUnreachableError.
     """
 
-    def __init__(self, key: str, session: Any, effects: Effects) -> None:
+    def __init__(self, key: str, session: Session, effects: Effects) -> None:
         self.shown = f"encryption key {_PREFIX}{key}"
         self._key = key
         self._session = session
@@ -81,8 +81,6 @@ class AwsKms:
         return await self._effects.offload.run(self._ask, operation, arguments)
 
     def _ask(self, operation: str, arguments: dict[str, Any]) -> Any:
-        from botocore import exceptions  # noqa: PLC0415  # takes a quarter of a second
-
         try:
             return getattr(self._client, operation)(KeyId=self._key, **arguments)
         except exceptions.ClientError as cause:
