@@ -97,9 +97,6 @@ def follow_batches(
                 reported[run] = batch
                 each(report)
 
-        def onQueryIdle(self, event: Any) -> None:
-            pass
-
         def onQueryTerminated(self, event: Any) -> None:
             reported.pop(str(event.runId), None)
 

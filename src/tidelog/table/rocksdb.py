@@ -16,6 +16,7 @@ from rocksdict import (
     Cache,
     Checkpoint,
     IngestExternalFileOptions,
+    Rdict,
     RdictIter,
     ReadOptions,
     SstFileWriter,
@@ -55,7 +56,8 @@ class RocksTable:
         self._memtables = memtables
         self._options = options
         self._target_file_bytes = target_file_bytes
-        self._db = options.open(directory)
+        families = None if options.rows is options.database else {"default": options.rows}
+        self._db = Rdict(str(directory), options.database, families)
         # rocksdict refuses to close a database that is being flushed: close waits instead.
         self._flushing = Lock()
         self._write_options = WriteOptions()

@@ -4,15 +4,12 @@ Invariant: every value that differs from RocksDB's default has its reason here o
 docs/decisions/002-rocksdb-options.md.
 """
 
-from pathlib import Path
-
 import msgspec
 from rocksdict import (
     BlockBasedOptions,
     Cache,
     DBCompressionType,
     Options,
-    Rdict,
     WriteBufferManager,
 )
 
@@ -28,11 +25,6 @@ class TableOptions(msgspec.Struct, frozen=True):
     rows: Options
     """Options of the column family with the rows, and of files that are written beside it; the
     same object as `database` unless they come from an options file."""
-
-    def open(self, directory: Path) -> Rdict:
-        """Open the database in a directory."""
-        families = None if self.rows is self.database else {"default": self.rows}
-        return Rdict(str(directory), self.database, families)
 
 
 def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManager) -> TableOptions:

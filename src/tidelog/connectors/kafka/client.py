@@ -42,6 +42,15 @@ def library() -> Any:
         return import_module("confluent_kafka")
 
 
+BY_HAND: Final = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "enable.partition.eof": True,
+    "auto.offset.reset": "error",
+}
+"""Settings of consumers whose partitions and offsets are given to them."""
+
+
 class Cluster:
     """A Kafka cluster and how to connect to it.
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tidelog.errors import ConfigError, UserFunctionError
+from tidelog.errors import UserFunctionError
 from tidelog.runtime.user_code import user_code
-from tidelog.spark.processor.handle import SparkHandle
+from tidelog.spark.processor.handle import SparkHandle, no_time
 from tidelog.state.processor import (
     ExpiredTimerInfo,
     StatefulProcessor,
@@ -129,12 +129,10 @@ class _NoTimes(TimerValues):
     """The times in time mode 'none': Spark knows none, where the embedded runtime has a clock."""
 
     def getCurrentProcessingTimeInMs(self) -> int:
-        """Raises ConfigError."""
-        raise _no_time("getCurrentProcessingTimeInMs")
+        raise no_time("getCurrentProcessingTimeInMs in a query without times")
 
     def getCurrentWatermarkInMs(self) -> int:
-        """Raises ConfigError."""
-        raise _no_time("getCurrentWatermarkInMs")
+        raise no_time("getCurrentWatermarkInMs in a query without times")
 
 
 def initialized(factory: Callable[[], StatefulProcessor], handle: SparkHandle) -> StatefulProcessor:
@@ -153,15 +151,6 @@ def _times_of(values: Any, time_mode: TimeMode) -> TimerValues:
         return _NoTimes()
     watermark = values.getCurrentWatermarkInMs()
     return TimerValues(values.getCurrentProcessingTimeInMs(), watermark if watermark > 0 else -1)
-
-
-def _no_time(call: str) -> ConfigError:
-    return ConfigError(
-        f"{call} in a query without times",
-        expected="time mode 'processing' or 'event'",
-        found="'none'",
-        action="pass time_mode= to transform",
-    )
 
 
 def _rows_of(rows: Iterable[Any], columns: Sequence[str]) -> Iterator[Row]:

@@ -5,7 +5,7 @@ Spark raises, while the query is built if `init` makes it; a timer that a handle
 fire, also when Spark has read it ahead; the times of a key are listed ascending.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tidelog.errors import ConfigError
@@ -15,8 +15,7 @@ from tidelog.spark.processor.states import (
     SparkValueState,
     spark_schema,
 )
-from tidelog.state.handles.keyed import AggregatingState, In, Out, ReducingState, Row
-from tidelog.state.processor import TimeMode, created_late
+from tidelog.state.processor import StatefulProcessorHandle, TimeMode, created_late
 from tidelog.state.schema.schema import Schema
 
 Key = tuple[Any, ...]
@@ -100,29 +99,9 @@ class SparkHandle:
         state = self._handle.getMapState(stateName, keys.ddl, values.ddl, ttlDurationMs)
         return SparkMapState(state, keys, values)
 
-    def getReducingState(
-        self,
-        stateName: str,
-        schema: Schema,
-        reduce: Callable[[Row, Row], Row],
-        ttlDurationMs: int | None = None,
-    ) -> ReducingState:
-        """A reducing state, kept as a value state of Spark; only within `init`."""
-        return ReducingState(self.getValueState(stateName, schema, ttlDurationMs), reduce)
-
-    def getAggregatingState(
-        self,
-        stateName: str,
-        schema: Schema,
-        *,
-        create: Callable[[], Row],
-        add: Callable[[Row, In], Row],
-        result: Callable[[Row], Out],
-        ttlDurationMs: int | None = None,
-    ) -> AggregatingState[In, Out]:
-        """An aggregating state, kept as a value state of Spark; only within `init`."""
-        value = self.getValueState(stateName, schema, ttlDurationMs)
-        return AggregatingState(value, create=create, add=add, result=result)
+    # Kept as value states of Spark: nothing but calls of `getValueState`.
+    getReducingState = StatefulProcessorHandle.getReducingState
+    getAggregatingState = StatefulProcessorHandle.getAggregatingState
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         self._timers("registerTimer").register(expiryTimestampMs)
@@ -180,10 +159,15 @@ class SparkHandle:
 
     def _timers(self, call: str) -> SparkTimers:
         if self._time_mode == "none":
-            raise ConfigError(
-                f"{call} in a query without timers",
-                expected="time mode 'processing' or 'event'",
-                found="'none'",
-                action="pass time_mode= to transform",
-            )
+            raise no_time(f"{call} in a query without timers")
         return self.timers
+
+
+def no_time(what: str) -> ConfigError:
+    """The error of a call that needs times where a query has none."""
+    return ConfigError(
+        what,
+        expected="time mode 'processing' or 'event'",
+        found="'none'",
+        action="pass time_mode= to transform",
+    )

@@ -35,11 +35,6 @@ class Intervals:
         return cls(tuple(merged))
 
     @classmethod
-    def numbers(cls, numbers: Iterable[int]) -> Self:
-        """Exactly these numbers."""
-        return cls.of((number, number) for number in numbers)
-
-    @classmethod
     def between(cls, first: int = LOWEST, last: int = HIGHEST) -> Self:
         """All numbers from `first` to `last`, both included."""
         return cls.of([(first, last)])

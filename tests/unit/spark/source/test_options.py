@@ -24,7 +24,7 @@ def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
     wanted = options(operator="a, b", subtask="0,2-", seqno="10-20", keyGroup="5").filter
     assert wanted.texts["operator"] == {"a", "b"}
     assert wanted.of("subtask") == Intervals.of([(0, 0), (2, 2**63 - 1)])
-    assert wanted.of("key_group") == Intervals.numbers([5])
+    assert wanted.of("key_group") == Intervals.between(5, 5)
     assert wanted.accepts(operator="a", subtask=2, seqno=20)
     assert not wanted.accepts(operator="c") and not wanted.accepts(subtask=1)
 

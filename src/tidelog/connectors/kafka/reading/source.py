@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from tidelog.connectors.kafka.client import Cluster, OnError, library, translated
+from tidelog.connectors.kafka.client import BY_HAND, Cluster, OnError, library, translated
 from tidelog.connectors.kafka.reading.consumer import SharedConsumer
 from tidelog.connectors.kafka.reading.offsets import (
     EARLIEST,
@@ -195,14 +195,10 @@ class KafkaSource(Source):
     def _new_client(self) -> Any:
         own = {
             "group.id": self._group or _NO_GROUP,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
             "error_cb": self._noticed,
             "on_commit": self._committed,
         }
-        return self._cluster.consumer({**_DEFAULTS, **own})
+        return self._cluster.consumer({**_DEFAULTS, **BY_HAND, **own})
 
     def _noticed(self, error: Any) -> None:
         """In a poll: a connection failed."""

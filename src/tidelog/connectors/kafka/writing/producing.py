@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from tidelog.connectors.kafka import client
-from tidelog.connectors.kafka.client import Cluster
+from tidelog.connectors.kafka.client import BY_HAND, Cluster
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.effects import SystemClock, hold_thread
 from tidelog.errors import StoreUnreachableError, TidelogError
@@ -83,10 +83,7 @@ def reader(cluster: Cluster, group: str) -> Any:
     return cluster.consumer(
         {
             "group.id": group,
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "error",
+            **BY_HAND,
             "isolation.level": "read_committed",
             "fetch.wait.max.ms": 20,
             **_SOON_BACK,
