@@ -88,7 +88,8 @@ class _Connection:
         text = rest.pop("connection_string", None)
         if text is None and not rest:
             text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING")
-        config = self._connected(text) if text else {}
+        parts = dict(part.partition("=")[::2] for part in (text or "").split(";") if part)
+        config = {name: parts[key] for key, name in _CONNECTION.items() if key in parts}
         if self._account:
             config["account_name"] = self._account
         for name in _NAMES.keys() & rest.keys():
@@ -99,7 +100,3 @@ class _Connection:
         if "endpoint" in config:
             config["endpoint"] = checked_endpoint(self._url, config["endpoint"])
         return common, config
-
-    def _connected(self, text: str) -> dict[str, Any]:
-        parts = dict(part.partition("=")[::2] for part in text.split(";") if part)
-        return {name: parts[key] for key, name in _CONNECTION.items() if key in parts}

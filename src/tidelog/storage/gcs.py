@@ -120,7 +120,6 @@ class GcsStore:
             return
 
     async def close(self) -> None:
-        """Close the connections."""
         opened, self._opened = self._opened, None
         if opened is not None and opened.session is not None:
             await opened.session.close()
@@ -213,21 +212,20 @@ class GcsStore:
 
     async def _client(self) -> GCSFileSystem:
         if self._opened is None:
-            opened = await self._effects.offload.run(self._connect)
+            opened = await self._effects.offload.run(
+                lambda: GCSFileSystem(
+                    asynchronous=True,
+                    skip_instance_cache=True,
+                    use_listings_cache=False,
+                    **self._settings[1],
+                )
+            )
             await opened._set_session()
             if self._opened is None:
                 self._opened = opened
             else:
                 await opened.session.close()
         return self._opened
-
-    def _connect(self) -> GCSFileSystem:
-        return GCSFileSystem(
-            asynchronous=True,
-            skip_instance_cache=True,
-            use_listings_cache=False,
-            **self._settings[1],
-        )
 
     def _refusal(self, status: int, content: bytes, name: str, *, creates: bool) -> Exception:
         text = content.decode("utf-8", "replace")

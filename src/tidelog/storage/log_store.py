@@ -72,7 +72,6 @@ class StoreWithLog:
 
     @property
     def request_metrics(self) -> RequestMetrics | None:
-        """Requests to both stores."""
         return self._main.request_metrics
 
     @property

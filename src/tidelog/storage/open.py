@@ -163,12 +163,7 @@ def _encryption(key: str, effects: Effects) -> Callable[[ObjectStore], ObjectSto
         keys = import_module("tidelog.storage.encryption.keys")
         store = import_module("tidelog.storage.encryption.store")
     source = keys.key_source(key, effects)
-
-    def encrypted(inner: ObjectStore) -> ObjectStore:
-        made: ObjectStore = store.EncryptedStore(inner, source, effects)
-        return made
-
-    return encrypted
+    return lambda inner: store.EncryptedStore(inner, source, effects)
 
 
 def _path_of(url: str) -> str:
@@ -205,7 +200,6 @@ class StoreBelow:
 
     @property
     def request_metrics(self) -> RequestMetrics | None:
-        """The metrics of all requests to the underlying store."""
         return self._whole.request_metrics
 
     async def put(self, name: str, data: bytes) -> None:

@@ -118,7 +118,6 @@ class RetryingStore:
         await self._call(request, partial(self._inner.delete, name))
 
     async def close(self) -> None:
-        """Close the inner store."""
         await self._inner.close()
 
     async def _page(self, prefix: str, start_after: str) -> tuple[ObjectInfo, ...]:

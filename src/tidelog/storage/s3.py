@@ -87,7 +87,23 @@ class _Connection:
 
     @cached_property
     def _settings(self) -> _Settings:
-        return _read(self._url, self._options)
+        common, rest = cloud_options(self._url, self._options, os.environ, without=frozenset())
+        if common.ca_file is None:
+            common = replace(common, ca_file=os.environ.get("AWS_CA_BUNDLE") or None)
+        static = {
+            name: str(value)
+            for option, name in _CREDENTIALS.items()
+            if (value := rest.pop(option, None)) is not None
+        }
+        settings = _Settings(
+            common,
+            static,
+            anonymous=bool(rest.pop("anon", False)),
+            profile=rest.pop("profile", None),
+            region=rest.pop("region", None),
+        )
+        refuse_rest(self._url, rest)
+        return settings
 
     @cached_property
     def _session(self) -> Session:
@@ -168,23 +184,3 @@ class _Connection:
             scheme, _, host = endpoint.partition("://")
             endpoint = f"{scheme}://{self._bucket}.{host}"
         return {**address, "endpoint": endpoint}
-
-
-def _read(url: str, options: Mapping[str, Any]) -> _Settings:
-    common, rest = cloud_options(url, options, os.environ, without=frozenset())
-    if common.ca_file is None:
-        common = replace(common, ca_file=os.environ.get("AWS_CA_BUNDLE") or None)
-    static = {
-        name: str(value)
-        for option, name in _CREDENTIALS.items()
-        if (value := rest.pop(option, None)) is not None
-    }
-    settings = _Settings(
-        common,
-        static,
-        anonymous=bool(rest.pop("anon", False)),
-        profile=rest.pop("profile", None),
-        region=rest.pop("region", None),
-    )
-    refuse_rest(url, rest)
-    return settings

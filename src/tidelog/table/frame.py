@@ -24,7 +24,6 @@ _HEADER_BYTES = len(_MAGIC) + _U32.size
 
 
 def crc32c(data: bytes) -> int:
-    """CRC32C of `data`."""
     return int(google_crc32c.value(data))
 
 

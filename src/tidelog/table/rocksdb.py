@@ -211,12 +211,10 @@ class RocksTableFactory:
 
     @property
     def memtable_bytes(self) -> int:
-        """Bytes of the memtables of all tables."""
         return self._buffers.get_usage()
 
     @property
     def block_cache_bytes(self) -> int:
-        """Bytes of the cached blocks of all tables."""
         return max(0, self._cache.get_usage() - self.memtable_bytes)
 
     def prepare(

@@ -60,7 +60,6 @@ class OpenPart:
             self._file = self._path.open("xb", buffering=_BUFFER_BYTES)
 
     def write(self, data: bytes) -> None:
-        """Append."""
         with failures(self._path):
             self._file.write(data)
         self._crc = google_crc32c.extend(self._crc, data)

@@ -147,7 +147,6 @@ class LakeTable:
         return upto is not None and int(upto) >= tx.checkpoint
 
     def close(self) -> None:
-        """Close the catalogue."""
         close = getattr(self._catalog, "close", None)
         if close is not None:
             close()

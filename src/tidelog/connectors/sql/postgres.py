@@ -185,8 +185,7 @@ class _PostgresTables(StagingTables):
                 copy.write_row((*tx, seq, *row))
 
     def move(self, connection: Any, tx: TransactionId) -> int:
-        moved: int = connection.execute(self.into, tx).rowcount
-        return moved
+        return int(connection.execute(self.into, tx).rowcount)
 
     def _fenced(self) -> FencedError:
         sink = self.sink.replace("'", "''")

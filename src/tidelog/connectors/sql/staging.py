@@ -110,7 +110,6 @@ class StagingTables(ABC):
         return tx
 
     def named(self, key: Sequence[Any]) -> TransactionId:
-        """The transaction with this key."""
         return TransactionId(*key)
 
     def encode(self, staged: StagedTransaction) -> bytes:

@@ -31,7 +31,6 @@ class TidelogDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "tidelog"
 
     def schema(self) -> str:

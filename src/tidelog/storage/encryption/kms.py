@@ -74,8 +74,7 @@ class AwsKms:
             )
         except _OtherKeyError:
             return None
-        key: bytes = answer["Plaintext"]
-        return key
+        return bytes(answer["Plaintext"])
 
     async def _asked(self, operation: str, **arguments: Any) -> Any:
         return await self._effects.offload.run(self._ask, operation, arguments)

@@ -91,7 +91,6 @@ class Offsets:
         return self._at(_LATEST, partitions)
 
     def oldest(self, partition: TopicPartition) -> int:
-        """The offset of the oldest message."""
         return self._at(_OLDEST, [partition])[partition]
 
     def _at(self, time_ms: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

@@ -116,7 +116,6 @@ class Mover:
             self._topics.cut(self._partition, before)
 
     def close(self) -> None:
-        """Release the producer."""
         self._discard()
 
     def _move(self, staged: StagedRange) -> None:

@@ -161,8 +161,7 @@ class StagingTopics:
         )
         if marks is None:
             raise _unreachable(what)
-        end: int = marks[1]
-        return end
+        return int(marks[1])
 
     def _read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Any]:
         """Messages from `begin` on, until the log ends at `end` or later."""
