@@ -64,7 +64,7 @@ class LocalStore:
         if folder:
             check_name(folder)
         walk = local_files.walk(self._root, prefix, start_after)
-        while page := await self._run(prefix, list, islice(walk, _LIST_PAGE)):
+        while page := await self._run(prefix, list[ObjectInfo], islice(walk, _LIST_PAGE)):
             for info in page:
                 yield info
 

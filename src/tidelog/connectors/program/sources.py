@@ -137,8 +137,8 @@ class Rate(Source):
         self._splits = splits
         self._limit = limit
         self._start = start
-        self._make = make
-        self._clock = SystemClock() if clock is None else clock
+        self.make = make
+        self.clock = SystemClock() if clock is None else clock
 
     def discover(self) -> list[str]:
         return list(map(str, range(self._splits)))
@@ -147,7 +147,7 @@ class Rate(Source):
         end = _ENDLESS if self._limit is None else self._start + self._limit
         numbers = range(self._start + int(split), end, self._splits)
         rate = None if self._records_per_s is None else self._records_per_s / self._splits
-        return RateReader(numbers, position or 0, rate, self._make, self._clock)
+        return RateReader(self, numbers, position or 0, rate)
 
 
 class RateReader(SplitReader):
@@ -155,20 +155,13 @@ class RateReader(SplitReader):
 
     position: int
 
-    def __init__(
-        self,
-        numbers: range,
-        position: int,
-        rate: float | None,
-        make: Callable[[int], Any] | None,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, source: Rate, numbers: range, position: int, rate: float | None) -> None:
         self._numbers = numbers
         self._rate = rate
-        self._make = make
+        self._make = source.make
         self._distinct = Distinct()
-        self._clock = clock
-        self._opened_at = clock.monotonic()
+        self._clock = source.clock
+        self._opened_at = source.clock.monotonic()
         self._opened_position = self.position = position
 
     def read(self) -> list[Any] | None:

@@ -138,16 +138,13 @@ def _translated(error: Any, where: str, grants: str, driver: Any) -> TidelogErro
     found = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
     if state == _NO_RIGHT:
         return AccessDeniedError(where, found=found, action=grants)
+    if not state:
+        # The driver itself: it could not turn a value into one of PostgreSQL's, or had no answer.
+        of_value = isinstance(error, driver.DataError | driver.ProgrammingError)
+        state = "22" if of_value else "08" if isinstance(error, driver.OperationalError) else ""
     for prefix, (kind, action) in _KINDS.items():
         if state.startswith(prefix):
             return kind(where, found=found, action=action)
-    if isinstance(error, driver.DataError | driver.ProgrammingError) and not state:
-        # The driver itself could not turn a value into one of PostgreSQL's.
-        kind, action = _KINDS["22"]
-        return kind(where, found=found, action=action)
-    if isinstance(error, driver.OperationalError) and not state:
-        action = "check that the server runs and can be reached from here"
-        return StoreUnreachableError(where, found=found, action=action)
     action = "see the cause; it is not one tidelog knows"
     return StorageError(where, found=found, action=action)
 

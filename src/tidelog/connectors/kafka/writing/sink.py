@@ -6,6 +6,7 @@ when they were moved, or when no retained checkpoint names them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tidelog.connectors import transactions as tokens
@@ -66,43 +67,36 @@ class KafkaSink(Sink):
     ) -> None:
         require("prefix", repr(prefix), bool(prefix), "a name")
         require("create", create, create is None or create > 0, "at least 1 partition, or None")
-        self._messages = Messages(topic, key, value, headers, partition, timestamp)
-        self._cluster = Cluster(bootstrap, client, _FIXED)
+        self.messages = Messages(topic, key, value, headers, partition, timestamp)
+        self.cluster = Cluster(bootstrap, client, _FIXED)
         settings = client or {}
-        self._largest_message = int(settings.get("message.max.bytes", 0))
+        self.largest_message = int(settings.get("message.max.bytes", 0))
         self._exactly_once = exactly_once
-        self._prefix = prefix
+        self.prefix = prefix
         self._create = create
         check_policy("on_refused", on_refused)
-        self._on_refused = on_refused
+        self.on_refused = on_refused
         codec = settings.get("compression.type", settings.get("compression.codec", "none"))
         self._compressed = str(codec) != "none"
 
     def open(self, context: SinkContext) -> SinkWriter:
         """Raises ObjectNotFoundError without the topic, and other errors of `tidelog.errors`."""
-        cluster, messages = self._cluster, self._messages
-        targets = Targets(cluster, self._create, compressed=self._compressed)
-        if messages.fixed_topic is not None:
-            targets.add(messages.fixed_topic)
-        if self._exactly_once and isinstance(self._on_refused, DeadLetterTopic):
-            targets.add(self._on_refused.topic)
+        targets = Targets(self.cluster, self._create, compressed=self._compressed)
+        if self.messages.fixed_topic is not None:
+            targets.add(self.messages.fixed_topic)
+        if self._exactly_once and isinstance(self.on_refused, DeadLetterTopic):
+            targets.add(self.on_refused.topic)
         targets.check()
-
-        def staging() -> KafkaStagingWriter:
-            largest = max(self._largest_message, targets.largest())
-            topics = StagingTopics(cluster, self._prefix, context, largest)
-            return KafkaStagingWriter(messages, targets, topics, cluster, context, self._on_refused)
-
-        return staging() if self._exactly_once else DirectWriter(cluster, messages, staging)
+        staging = partial(KafkaStagingWriter, self, targets, context)
+        return staging() if self._exactly_once else DirectWriter(self, staging)
 
 
 class _OutboxWriter(SinkWriter):
     """Sends messages in the background, as long as there is room for them."""
 
-    def __init__(self, cluster: Cluster, messages: Messages) -> None:
-        self._cluster = cluster
-        self._messages = messages
-        self._outbox = Outbox(cluster)
+    def __init__(self, sink: KafkaSink) -> None:
+        self._sink = sink
+        self._outbox = Outbox(sink.cluster)
 
     def full(self) -> bool:
         return self._outbox.full()
@@ -117,10 +111,8 @@ class _OutboxWriter(SinkWriter):
 class DirectWriter(_OutboxWriter):
     """Sends records to their topics at once; a checkpoint waits until they were delivered."""
 
-    def __init__(
-        self, cluster: Cluster, messages: Messages, staging: Callable[[], "KafkaStagingWriter"]
-    ) -> None:
-        super().__init__(cluster, messages)
+    def __init__(self, sink: KafkaSink, staging: Callable[[], "KafkaStagingWriter"]) -> None:
+        super().__init__(sink)
         self._staging = staging
 
     def recover(self, transactions: Sequence[bytes]) -> None:
@@ -134,7 +126,7 @@ class DirectWriter(_OutboxWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records; raises UserFunctionError for one that does not fit."""
-        for message in each(self._messages.of, records):
+        for message in each(self._sink.messages.of, records):
             self._outbox.add(message)
 
     def pre_commit(self, checkpoint: CheckpointId) -> None:
@@ -144,22 +136,14 @@ class DirectWriter(_OutboxWriter):
 class KafkaStagingWriter(_OutboxWriter):
     """Stages records and moves them; raises errors of `tidelog.errors`."""
 
-    def __init__(
-        self,
-        messages: Messages,
-        targets: Targets,
-        topics: StagingTopics,
-        cluster: Cluster,
-        me: SinkContext,
-        on_refused: OnError,
-    ) -> None:
-        super().__init__(cluster, messages)
+    def __init__(self, sink: KafkaSink, targets: Targets, me: SinkContext) -> None:
+        super().__init__(sink)
         self._targets = targets
         self._context = me
-        self._on_refused = on_refused
         self._start = StagingStart(me.generation, me.attempt)
-        self._topics = topics
-        self._partitions = topics.make(me.parallelism)
+        largest = max(sink.largest_message, targets.largest())
+        self._topics = StagingTopics(sink.cluster, sink.prefix, me, largest)
+        self._partitions = self._topics.make(me.parallelism)
         self._movers: dict[int, Mover] = {}
         self._staged = self._pre_committed = 0
         """How many records of this start were staged, and how many are in a transaction."""
@@ -187,7 +171,7 @@ class KafkaStagingWriter(_OutboxWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records to the staging topic; raises UserFunctionError for one that does not fit."""
-        for message in each(self._messages.of, records):
+        for message in each(self._sink.messages.of, records):
             self._targets.admit(message)
             partition = self._context.subtask
             staged = wrapped(message, self._start, self._staged, self._topics.staging, partition)
@@ -231,7 +215,8 @@ class KafkaStagingWriter(_OutboxWriter):
     def _mover(self, partition: int) -> Mover:
         found = self._movers.get(partition)
         if found is None:
-            found = Mover(self._cluster, self._topics, partition, self._start, self._on_refused)
+            sink = self._sink
+            found = Mover(sink.cluster, self._topics, partition, self._start, sink.on_refused)
             self._movers[partition] = found
         return found
 

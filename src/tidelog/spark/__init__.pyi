@@ -1,0 +1,11 @@
+"""The public API for Spark: each name with the module that it is loaded from on first use."""
+
+from .batches import BatchReport as BatchReport
+from .batches import batch_report as batch_report
+from .batches import follow_batches as follow_batches
+from .plugin.jar import compile_jar as compile_jar
+from .plugin.jar import plugin_jar as plugin_jar
+from .plugin.settings import configure as configure
+from .plugin.settings import settings as settings
+from .processor.transform import transform as transform
+from .source.datasource import TidelogDataSource as TidelogDataSource
