@@ -45,17 +45,9 @@ _ROWS_BETWEEN_SIZE_CHECKS = 8192
 class RocksTable:
     """One RocksDB database without a WAL."""
 
-    def __init__(
-        self,
-        directory: Path,
-        options: TableOptions,
-        target_file_bytes: int,
-        memtables: WriteBufferManager,
-    ) -> None:
+    def __init__(self, directory: Path, options: TableOptions) -> None:
         self._directory = directory
-        self._memtables = memtables
         self._options = options
-        self._target_file_bytes = target_file_bytes
         families = None if options.rows is options.database else {"default": options.rows}
         self._db = Rdict(str(directory), options.database, families)
         # rocksdict refuses to close a database that is being flushed: close waits instead.
@@ -92,9 +84,7 @@ class RocksTable:
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         with failures(self._directory):
-            rows = _prepare(
-                self._options, self._directory / "load", keys, values, self._target_file_bytes
-            )
+            rows = _prepare(self._options, self._directory / "load", keys, values)
         self.ingest(rows)
 
     def ingest(self, rows: PreparedRows) -> None:
@@ -164,7 +154,8 @@ class RocksTable:
 
     def crowded(self) -> bool:
         # RocksDB's own remedy would stop the event loop until the disk has them.
-        return self._memtables.get_usage() > self._memtables.get_buffer_size()
+        memtables = self._options.memtables
+        return memtables.get_usage() > memtables.get_buffer_size()
 
     def prepare_snapshot(self) -> None:
         with failures(self._directory), self._flushing:
@@ -221,7 +212,7 @@ class RocksTableFactory:
         self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
     ) -> PreparedRows:
         with failures(directory):
-            return _prepare(self._writing, directory, keys, values, self._options.target_file_bytes)
+            return _prepare(self._writing, directory, keys, values)
 
     def create(self, directory: Path) -> RocksTable:
         return self._open(directory, new=True)
@@ -237,15 +228,11 @@ class RocksTableFactory:
         options.database.set_error_if_exists(new)
         with failures(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            return RocksTable(directory, options, self._options.target_file_bytes, self._buffers)
+            return RocksTable(directory, options)
 
 
 def _prepare(
-    options: TableOptions,
-    directory: Path,
-    keys: Sequence[bytes],
-    values: Sequence[bytes | None],
-    target_file_bytes: int,
+    options: TableOptions, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
 ) -> PreparedRows:
     """Sorted, distinct rows, written to SST files under `directory` if they are many: these become
     the table's without passing a memtable.
@@ -259,7 +246,7 @@ def _prepare(
         paths.append(directory / f"{start}.sst")
         writer = SstFileWriter(options.rows)
         writer.open(str(paths[-1]))
-        while start < len(keys) and writer.file_size() < target_file_bytes:
+        while start < len(keys) and writer.file_size() < options.target_file_bytes:
             end = start + _ROWS_BETWEEN_SIZE_CHECKS
             _append(writer, keys[start:end], values[start:end])
             start = end

@@ -25,6 +25,9 @@ class TableOptions(msgspec.Struct, frozen=True):
     rows: Options
     """Options of the column family with the rows, and of files that are written beside it; the
     same object as `database` unless they come from an options file."""
+    memtables: WriteBufferManager
+    """That of all tables of a factory."""
+    target_file_bytes: int
 
 
 def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManager) -> TableOptions:
@@ -43,7 +46,7 @@ def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManag
     database.set_max_manifest_file_size(MANIFEST_BYTES)
     database.set_allow_mmap_reads(options.mmap_reads)
     rows.set_write_buffer_size(options.write_buffer_bytes)
-    return TableOptions(database, rows)
+    return TableOptions(database, rows, buffers, options.target_file_bytes)
 
 
 def _own_options(options: RocksOptions, cache: Cache) -> Options:

@@ -8,6 +8,7 @@ no checkpoint any more, because the stream may have dropped what it held.
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
@@ -34,14 +35,12 @@ class Callback(Sink):
         return CallbackWriter(self._function, self._flush)
 
 
+@dataclass(eq=False)
 class CallbackWriter(SinkWriter):
     """Hands records to the function."""
 
-    def __init__(
-        self, function: Callable[[Any], object], flush: Callable[[], object] | None
-    ) -> None:
-        self._function = function
-        self._flush = flush
+    _function: Callable[[Any], object]
+    _flush: Callable[[], object] | None
 
     def write(self, records: Sequence[Any]) -> None:
         for record in records:

@@ -89,8 +89,9 @@ def _column(name: str, type_name: str) -> str:
 class _SparkState:
     """What value, list and map states share; `state` is pyspark's."""
 
-    def __init__(self, state: Any) -> None:
+    def __init__(self, state: Any, values: SparkSchema) -> None:
         self._state = state
+        self._values = values
 
     def exists(self) -> bool:
         """Whether the key has something in the state that has not expired."""
@@ -104,24 +105,16 @@ class _SparkState:
 class SparkValueState(_SparkState):
     """`tidelog.state.handles.keyed.ValueState` on Spark; `state` is pyspark's."""
 
-    def __init__(self, state: Any, schema: SparkSchema) -> None:
-        super().__init__(state)
-        self._schema = schema
-
     def get(self) -> tuple[Any, ...] | None:
         found = self._state.get()
         return None if found is None else _plain(tuple(found))
 
     def update(self, newValue: tuple[Any, ...]) -> None:
-        self._state.update(self._schema.check(newValue))
+        self._state.update(self._values.check(newValue))
 
 
 class SparkListState(_SparkState):
     """`tidelog.state.handles.list.ListState` on Spark; `state` is pyspark's."""
-
-    def __init__(self, state: Any, schema: SparkSchema) -> None:
-        super().__init__(state)
-        self._schema = schema
 
     def get(self) -> Iterator[tuple[Any, ...]]:
         return iter([_plain(tuple(element)) for element in self._state.get()])
@@ -134,7 +127,7 @@ class SparkListState(_SparkState):
             self._state.clear()  # Spark refuses an empty list.
 
     def appendValue(self, newState: tuple[Any, ...]) -> None:
-        self._state.appendValue(self._schema.check(newState))
+        self._state.appendValue(self._values.check(newState))
 
     def appendList(self, newState: list[tuple[Any, ...]]) -> None:
         elements = self._checked(newState)
@@ -142,7 +135,7 @@ class SparkListState(_SparkState):
             self._state.appendList(elements)
 
     def _checked(self, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        return list(map(self._schema.check, values))
+        return list(map(self._values.check, values))
 
 
 Entry = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -152,9 +145,8 @@ class SparkMapState(_SparkState):
     """`tidelog.state.handles.map.MapState` on Spark; `state` is pyspark's."""
 
     def __init__(self, state: Any, keys: SparkSchema, values: SparkSchema) -> None:
-        super().__init__(state)
+        super().__init__(state, values)
         self._keys = keys
-        self._values = values
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         found = self._state.getValue(self._keys.check(key))
