@@ -45,7 +45,15 @@ def read_options_file(path: Path, cache: Cache) -> tuple[Options, Options]:
     Raises ConfigError for a file that cannot be read, that RocksDB does not take, or that has an
     option which tables cannot work with.
     """
-    text = _text(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as cause:
+        raise ConfigError(
+            f"option rocksdb.options_file {path}",
+            expected="a text file that can be read",
+            found=str(cause),
+            action="correct the path, or leave the option out",
+        ) from cause
     _refuse(path, text)
     # RocksDB reads the newest options file of a database's directory.
     with tempfile.TemporaryDirectory(prefix="tidelog-options-") as directory:
@@ -57,18 +65,6 @@ def read_options_file(path: Path, cache: Cache) -> tuple[Options, Options]:
     if set(families) != {_FAMILY}:
         raise _not_taken(path, f"column families {', '.join(sorted(families)) or 'none'}")
     return database, families[_FAMILY]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as cause:
-        raise ConfigError(
-            f"option rocksdb.options_file {path}",
-            expected="a text file that can be read",
-            found=str(cause),
-            action="correct the path, or leave the option out",
-        ) from cause
 
 
 def _refuse(path: Path, text: str) -> None:

@@ -97,7 +97,8 @@ class FilesWriter(SinkWriter):
         names = [self._final_name(checkpoint, n) for n in range(len(self._parts))]
         for at, part in enumerate(self._parts):
             if part.doubtful:
-                self._write_again(at)
+                self._parts[at] = part.copied(self._next_name())
+                part.try_discard()
             self._parts[at].seal()
         with failures(self._directory):
             sync_directory(self._directory / STAGING)
@@ -121,11 +122,6 @@ class FilesWriter(SinkWriter):
             publish(self._directory, part, verify=verify)
         with failures(self._directory):
             sync_directory(self._directory)
-
-    def _write_again(self, at: int) -> None:
-        part = self._parts[at]
-        self._parts[at] = part.copied(self._next_name())
-        part.try_discard()
 
     def _next_name(self) -> str:
         context, number = self._context, self._opened

@@ -42,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 _BUSY_TIMEOUT_S: Final = 60.0
 _SWITCH_ATTEMPTS: Final = 100
+_DURABLE: Final = "PRAGMA synchronous = FULL"
 _TYPE: Final = re.compile(r"\w+(\(\d+(, ?\d+)?\))?")
 _KINDS: Final = frozenset({int, float, str, bytes, bool, type(None)})
 _INTEGERS: Final = range(-(1 << 63), 1 << 63)
@@ -206,7 +207,7 @@ class SqliteDatabase:
             if self._stuck:
                 self._connection.close()
                 self._connection = self._connect()
-                self._synchronize()
+                self._connection.execute(_DURABLE)
                 self._stuck = False
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -219,7 +220,7 @@ class SqliteDatabase:
         """Create what is absent; raises ConfigError when the table has other columns."""
         with self._failures():
             self._write_ahead()
-            self._synchronize()
+            self._connection.execute(_DURABLE)
         declared = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns.items())
         create = f"CREATE TABLE IF NOT EXISTS {quoted(table)} ({declared})"
         with self.transaction() as connection:
@@ -246,9 +247,6 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             Event.ROLLBACK_FAILED.log(logger, database=self._path, error=error)
             self._stuck = True
-
-    def _synchronize(self) -> None:
-        self._connection.execute("PRAGMA synchronous = FULL")
 
     def _write_ahead(self) -> None:
         # Readers of the table do not block the sink then, nor it them. Two connections that switch

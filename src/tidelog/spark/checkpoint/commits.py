@@ -116,7 +116,7 @@ def _index(line: bytes, batch: int, where: str) -> tuple[IndexDocument | None, T
         return None, error
     if (index.first, index.last) != (batch, batch):
         found = f"that of batches {index.first} to {index.last}"
-        return None, _corrupt(where, f"the index of batch {batch} on line 3", found)
+        return None, damaged(f"object {where}", f"the index of batch {batch} on line 3", found)
     return index, None
 
 
@@ -124,7 +124,7 @@ def _format(line: bytes, where: str) -> int:
     text = line.decode(errors="replace")
     if text.startswith("v") and text[1:].isdecimal():
         return int(text[1:])
-    raise _corrupt(where, "a version such as v2 on line 1", repr(text[:80]))
+    raise damaged(f"object {where}", "a version such as v2 on line 1", repr(text[:80]))
 
 
 def _ids(line: bytes, where: str) -> tuple[NamedId, ...]:
@@ -141,7 +141,7 @@ def _ids(line: bytes, where: str) -> tuple[NamedId, ...]:
             if isinstance(store_id, str)
         )
     except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError) as cause:
-        raise _corrupt(where, "Spark's JSON on line 2", repr(line[:80])) from cause
+        raise damaged(f"object {where}", "Spark's JSON on line 2", repr(line[:80])) from cause
 
 
 def _refuse_other_ids(ids: tuple[NamedId, ...], index: IndexDocument | None, where: str) -> None:
@@ -159,7 +159,3 @@ def _refuse_other_ids(ids: tuple[NamedId, ...], index: IndexDocument | None, whe
             action=f"stop the query and write {right.id} there; the rest of the object is right",
             retry_safe=False,
         )
-
-
-def _corrupt(where: str, expected: str, found: str) -> CorruptObjectError:
-    return damaged(f"object {where}", expected, found)

@@ -8,7 +8,6 @@ checkpoints".
 """
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
 
@@ -128,7 +127,7 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
         trailer = container.read_trailer(data[-TRAILER_BYTES:], len(data), where)
         footer = data[trailer.footer_at : -TRAILER_BYTES]
         found = container.decode_footer(footer, trailer, where, SparkEntry)
-        entries = _footer_entries(found, where)
+        entries = tuple(_footer_entry(each, where) for each in found)
     for entry in entries:
         place = f"{where} at byte {entry.offset}"
         with spark_action():
@@ -141,7 +140,8 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
 async def read_footer_at(store: ObjectStore, where: str, size: int) -> tuple[FooterEntry, ...]:
     """The footer of a stored segment of a query; raises as `stored_entries`."""
     with spark_action():
-        return _footer_entries(await stored_entries(store, where, size, SparkEntry), where)
+        found = await stored_entries(store, where, size, SparkEntry)
+        return tuple(_footer_entry(each, where) for each in found)
 
 
 async def stored_entries(
@@ -163,10 +163,6 @@ async def stored_entries(
     else:
         footer = await store.get(where, trailer.footer_at, trailer.footer_bytes)
     return container.decode_footer(footer, trailer, where, entry)
-
-
-def _footer_entries(entries: Iterable[SparkEntry], where: str) -> tuple[FooterEntry, ...]:
-    return tuple(_footer_entry(entry, where) for entry in entries)
 
 
 def _footer_entry(entry: SparkEntry, where: str) -> FooterEntry:

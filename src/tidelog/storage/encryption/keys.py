@@ -11,7 +11,6 @@ import hashlib
 import logging
 import os
 import stat
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -73,7 +72,10 @@ def key_source(text: str, effects: Effects) -> KeySource:
         source: KeySource = kms.open_kms(rest, effects)
         return source
     if colon and kind == "env":
-        return _from_environment(rest, os.environ, effects)
+        what = f"encryption key in the environment variable {rest}"
+        if not os.environ.get(rest):
+            raise ConfigError(what, expected="a key", found="nothing", action="set the variable")
+        return LocalKeys(_keys_of(os.environ[rest], what), what, effects)
     return _from_file(Path(rest if colon and kind == "file" else text), effects)
 
 
@@ -126,13 +128,6 @@ def _from_file(path: Path, effects: Effects) -> KeySource:
     if mode & _READ_BY_OTHERS:
         Event.KEY_FILE_OPEN.log(logger, path=path, mode=f"{stat.S_IMODE(mode):04o}")
     return LocalKeys(_keys_of(text, what), what, effects)
-
-
-def _from_environment(name: str, environment: Mapping[str, str], effects: Effects) -> KeySource:
-    what = f"encryption key in the environment variable {name}"
-    if not environment.get(name):
-        raise ConfigError(what, expected="a key", found="nothing", action="set the variable")
-    return LocalKeys(_keys_of(environment[name], what), what, effects)
 
 
 def _keys_of(text: str, what: str) -> tuple[bytes, ...]:

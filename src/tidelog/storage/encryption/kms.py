@@ -91,9 +91,7 @@ class AwsKms:
                 self.shown, expected="a region", found="none", action="set AWS_REGION"
             ) from cause
         except exceptions.BotoCoreError as cause:
-            raise StoreUnreachableError(
-                self.shown, found=str(cause), action="bring the service back, then start again"
-            ) from cause
+            raise self._unreachable(str(cause)) from cause
 
     @cached_property
     def _client(self) -> Any:
@@ -113,9 +111,11 @@ class AwsKms:
             )
         if code in _DENIED:
             return self._denied(found)
-        return StoreUnreachableError(
-            self.shown, found=found, action="bring the service back, then start again"
-        )
+        return self._unreachable(found)
+
+    def _unreachable(self, found: str) -> StoreUnreachableError:
+        action = "bring the service back, then start again"
+        return StoreUnreachableError(self.shown, found=found, action=action)
 
     def _denied(self, found: str) -> AccessDeniedError:
         return AccessDeniedError(
