@@ -71,18 +71,13 @@ class BatchReader(DataSourceReader):
         return [InputPartition(part) for part in parts] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition; raises what reading it raises."""
-        return read_part(self.request, partition)
+        """The rows of a partition; none for that of an empty plan.
 
-
-def read_part(request: ReadRequest, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The rows of a partition; none for that of an empty plan.
-
-    Raises RestoreError when what it was planned from is gone, and what reading it raises.
-    """
-    part: ReadPart | None = partition.value
-    if part is None:
-        return
-    url = request.options.url
-    with noticing_drops(url), connected(url, request.options.access) as session:
-        yield from part.read(request, session)
+        Raises RestoreError when what it was planned from is gone, and what reading it raises.
+        """
+        part: ReadPart | None = partition.value
+        if part is None:
+            return
+        options = self.request.options
+        with noticing_drops(options.url), connected(options.url, options.access) as session:
+            yield from part.read(self.request, session)

@@ -29,10 +29,6 @@ class SourceView:
     decoded: tuple[ViewColumn, ...] = ()
     """Columns made by decoding row by row, so only on demand."""
 
-    def column(self, name: str) -> ViewColumn | None:
-        """The column of a name, decoded or not."""
-        return next((each for each in (*self.columns, *self.decoded) if each.name == name), None)
-
 
 def _columns(ddl: str) -> tuple[ViewColumn, ...]:
     return tuple(ViewColumn(*field.split(" ")) for field in ddl.split(", "))
@@ -132,7 +128,7 @@ def ddl(columns: Iterable[ViewColumn]) -> str:
 
 
 def _named(view: SourceView, name: str) -> ViewColumn:
-    column = view.column(name)
+    column = next((c for c in (*view.columns, *view.decoded) if c.name == name), None)
     if column is None:
         raise _no_column(view, name)
     return column

@@ -23,7 +23,7 @@ from tests.unit.verify.stores import needed_by, small
 from tests.wire.servers import S3Server
 from tidelog import ConfigError, ObjectNotFoundError, RestoreError, open_store
 from tidelog.spark import TidelogDataSource
-from tidelog.spark.source.datasource import read_part
+from tidelog.spark.source.datasource import BatchReader
 from tidelog.spark.source.job.listings import plan_objects
 from tidelog.spark.source.parts import Listing, ReadRequest
 from tidelog.spark.source.views import VIEWS
@@ -36,7 +36,7 @@ def read_after(location: Path, asked: ReadRequest, *gone: str) -> None:
     for name in gone:
         (location / name).unlink()
     for part in parts:
-        list(read_part(asked, InputPartition(part)))
+        list(BatchReader(asked).read(InputPartition(part)))
 
 
 @pytest.mark.parametrize("view", ["changes", "state"])
