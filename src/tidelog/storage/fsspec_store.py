@@ -5,7 +5,7 @@ Invariants: a file system whose create-if-absent is not known to be atomic is re
 """
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
@@ -14,7 +14,7 @@ from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError
 from tidelog.storage import errors
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import ObjectInfo
+from tidelog.storage.port import ObjectInfo, PlainStore
 
 
 def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "FsspecStore":
@@ -39,15 +39,13 @@ def open_fsspec_store(url: str, effects: Effects, options: Mapping[str, Any]) ->
     return FsspecStore(url, filesystem, root, effects, atomic_create=False)
 
 
-class FsspecStore:
+class FsspecStore(PlainStore):
     """Objects as files below `root` of an fsspec file system.
 
     `atomic_create` vouches for the file system's `pipe_file(mode="create")`. Every method raises
     StoreUnreachableError, AccessDeniedError and StorageError; the writing ones StoreFullError.
+    fsspec closes a file system's connections with its last user.
     """
-
-    request_metrics: Final = None
-    cipher: Final = None
 
     def __init__(
         self,
@@ -111,9 +109,6 @@ class FsspecStore:
             await self._call(name, "rm_file", self._path(name))
         except ObjectNotFoundError:
             return
-
-    async def close(self) -> None:
-        """Nothing to release: fsspec closes a file system's connections with its last user."""
 
     async def _write(self, name: str, data: bytes, mode: str) -> None:
         path = self._path(name)

@@ -34,7 +34,7 @@ from tidelog.storage.cloud_options import (
     refuse_rest,
 )
 from tidelog.storage.http_errors import EmptyRangeError
-from tidelog.storage.port import ObjectInfo
+from tidelog.storage.port import ObjectInfo, PlainStore
 
 _WITHOUT: Final = frozenset({"server_side_encryption", "path_style", "multipart_above"})
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=300, sock_connect=5, sock_read=60)
@@ -52,15 +52,12 @@ def open_gcs_store(url: str, effects: Effects, options: Mapping[str, Any]) -> "G
     return GcsStore(url, *bucket_and_prefix(url), effects, options)
 
 
-class GcsStore:
+class GcsStore(PlainStore):
     """Objects below one prefix of one bucket.
 
     Every method raises StoreUnreachableError, AccessDeniedError, StorageError, and ConfigError
     for a bucket or option that is wrong.
     """
-
-    request_metrics: Final = None
-    cipher: Final = None
 
     def __init__(
         self, url: str, bucket: str, prefix: str, effects: Effects, options: Mapping[str, Any]

@@ -17,7 +17,7 @@ from tidelog.errors import ConfigError, StorageError
 from tidelog.storage import errors, local_files
 from tidelog.storage.disk import make_directory
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import ObjectInfo
+from tidelog.storage.port import ObjectInfo, PlainStore
 
 T = TypeVar("T")
 
@@ -26,16 +26,13 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
-class LocalStore:
+class LocalStore(PlainStore):
     """Objects as files under `directory`, which is created on the first write.
 
     `durable=False` leaves out every fsync: objects then survive a crash of the process, not of
     the machine. All methods also raise AccessDeniedError and StorageError; the writing ones
     StoreFullError.
     """
-
-    request_metrics: Final = None
-    cipher: Final = None
 
     def __init__(self, directory: Path | str, effects: Effects, *, durable: bool = True) -> None:
         self._root = Path(directory).absolute()
@@ -77,9 +74,6 @@ class LocalStore:
         Not synced: an object that a crash brings back is garbage that the next sweep removes.
         """
         await self._run(name, local_files.delete, self._root, self._path(name))
-
-    async def close(self) -> None:
-        """Nothing to release; the off-load belongs to the effects."""
 
     def _write(self, name: str, data: bytes, publish: local_files.Publish) -> None:
         path, temps = self._path(name), self._root / local_files.TEMP_DIRECTORY

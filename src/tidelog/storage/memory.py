@@ -10,14 +10,11 @@ from typing import Final
 
 from tidelog.storage.errors import check_content, object_exists, object_not_found
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import ObjectInfo
+from tidelog.storage.port import ObjectInfo, PlainStore
 
 
-class MemoryStore:
+class MemoryStore(PlainStore):
     """Objects in a dict; they live as long as the store does, `close` keeps them."""
-
-    request_metrics: Final = None
-    cipher: Final = None
 
     def __init__(self, url: str = "memory://") -> None:
         self.url = url
@@ -51,9 +48,6 @@ class MemoryStore:
     async def delete(self, name: str) -> None:
         if self._objects.pop(name, None) is not None:
             del self._names[bisect_left(self._names, name)]
-
-    async def close(self) -> None:
-        """Nothing to release."""
 
     def _store(self, name: str, data: bytes) -> None:
         if name not in self._objects:

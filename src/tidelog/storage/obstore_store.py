@@ -22,7 +22,7 @@ from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.storage import errors, http_errors
 from tidelog.storage.cloud_options import CloudOptions
 from tidelog.storage.http_errors import EmptyRangeError
-from tidelog.storage.port import ObjectInfo
+from tidelog.storage.port import ObjectInfo, PlainStore
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Writing:
     multipart_above: int = 64 * 2**20
 
 
-class ObstoreStore:
+class ObstoreStore(PlainStore):
     """Objects below one prefix of one bucket or container.
 
     `client` gives the library's store for a request and `writing` how it writes; they run in a
@@ -65,9 +65,6 @@ class ObstoreStore:
     method raises StoreUnreachableError, AccessDeniedError, StorageError, and ConfigError for a
     bucket, region or option that is wrong; the writing ones StoreFullError.
     """
-
-    request_metrics: Final = None
-    cipher: Final = None
 
     def __init__(
         self, url: str, prefix: str, client: Callable[[], Any], writing: Callable[[], Writing]

@@ -132,6 +132,16 @@ class ObjectStore(Protocol):
         ...
 
 
+class PlainStore:
+    """What the adapters have in common: they count no requests and encrypt nothing."""
+
+    request_metrics: Final = None
+    cipher: Final = None
+
+    async def close(self) -> None:
+        """Nothing to release."""
+
+
 async def create_once(store: ObjectStore, name: str, data: bytes) -> None:
     """Create `name`, or find that an attempt whose answer was lost had created it.
 
