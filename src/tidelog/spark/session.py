@@ -35,7 +35,15 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
     """The active session; else a new one of this name on `master`, None: on what Spark's own
     settings say, or on this machine. Raises ConfigError when Spark or Java is missing.
     """
-    _require_spark()
+    try:
+        require_pyspark()
+    except ConfigError as error:
+        raise ConfigError(
+            error.what,
+            expected=error.expected,
+            found=error.found,
+            action=f"{error.action}; or do without Spark, with --engine local",
+        ) from error
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     active = SparkSession.getActiveSession()
@@ -56,18 +64,6 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
         yield started
     finally:
         started.stop()
-
-
-def _require_spark() -> None:
-    try:
-        require_pyspark()
-    except ConfigError as error:
-        raise ConfigError(
-            error.what,
-            expected=error.expected,
-            found=error.found,
-            action=f"{error.action}; or do without Spark, with --engine local",
-        ) from error
 
 
 @dataclass(frozen=True, slots=True)

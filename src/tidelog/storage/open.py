@@ -120,8 +120,13 @@ def _scheme(url: str) -> str:
 
 
 def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -> ObjectStore:
-    if scheme in _LOCAL_SCHEMES:
-        _refuse_options(url, options)
+    if scheme in _LOCAL_SCHEMES and options:
+        raise ConfigError(
+            f"storage options for {url!r}",
+            expected="none",
+            found=", ".join(sorted(options)),
+            action="remove them; only remote stores have options",
+        )
     if scheme == "":
         if not url:
             raise ConfigError(
@@ -175,16 +180,6 @@ def _path_of(url: str) -> str:
             action="write three slashes before the path",
         )
     return unquote(parts.path)
-
-
-def _refuse_options(url: str, options: Mapping[str, Any]) -> None:
-    if options:
-        raise ConfigError(
-            f"storage options for {url!r}",
-            expected="none",
-            found=", ".join(sorted(options)),
-            action="remove them; only remote stores have options",
-        )
 
 
 class StoreBelow:

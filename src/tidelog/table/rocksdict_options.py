@@ -1,8 +1,4 @@
-"""How the RocksDB settings of tidelog's tables become options of rocksdict.
-
-Invariant: every value that differs from RocksDB's default has its reason here or its numbers in
-docs/decisions/002-rocksdb-options.md.
-"""
+"""How the settings in `rocksdb_options` become options of rocksdict; the invariant is theirs."""
 
 import msgspec
 from rocksdict import (

@@ -102,7 +102,7 @@ async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> 
             format=commit.format,
             started_ms=started.get(batch),
             operators=len({named.operator for named in commit.ids}),
-            partitions=len({(named.operator, named.partition) for named in commit.ids}),
+            partitions=len(commit.partitions),
             changelogs=len(entries[batch]),
             files=files[batch],
             log_bytes=sum(map(stored_bytes, entries[batch])),

@@ -64,7 +64,10 @@ class Options:
 def read_options(given: Mapping[str, str]) -> Options:
     """Read the options of a load; raises ConfigError naming the option that is wrong."""
     texts = {name.lower(): text.strip() for name, text in given.items()}
-    _check_names(given)
+    for name in given:
+        if name.lower() not in map(str.lower, _NAMES):
+            expected = f"one of {', '.join(_NAMES)}"
+            raise _wrong(name, expected, "no such option", "correct its name or remove it")
     view = _value(texts, "view", "changes", VIEWS.get, f"one of {', '.join(VIEWS)}")
     return Options(
         url=_url(texts),
@@ -79,14 +82,6 @@ def read_options(given: Mapping[str, str]) -> Options:
         work_dir=texts.get("workdir"),
         access=StoreAccess(texts.get("endpoint"), _encryption_key(texts)),
     )
-
-
-def _check_names(given: Mapping[str, str]) -> None:
-    known = {name.lower() for name in _NAMES}
-    for name in given:
-        if name.lower() not in known:
-            expected = f"one of {', '.join(_NAMES)}"
-            raise _wrong(name, expected, "no such option", "correct its name or remove it")
 
 
 def _url(texts: Texts) -> str:
@@ -112,7 +107,10 @@ def _filter(texts: Texts, view: SourceView) -> Filter:
     for option, column in NARROWING.items():
         if option.lower() not in texts:
             continue
-        _check_effect(option, column, view)
+        if column not in view.narrowed_by:
+            views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
+            found = "a load in which it has no effect"
+            raise _wrong(option, f"its use with view {views}", found, "remove it, or use it there")
         if option == "operator":
             names[column] = frozenset(_listed(texts[option]))
         elif option != "slot" or _slots(texts, view) == "these":
@@ -122,13 +120,6 @@ def _filter(texts: Texts, view: SourceView) -> Filter:
                 expected = f"{words}, or {expected}"
             numbers[column] = _value(texts, option, "", Intervals.parse, expected)
     return Filter(numbers, names)
-
-
-def _check_effect(option: str, column: str, view: SourceView) -> None:
-    if column not in view.narrowed_by:
-        views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
-        found = "a load in which it has no effect"
-        raise _wrong(option, f"its use with view {views}", found, "remove it, or use it there")
 
 
 def _bundle_bytes(text: str) -> BundleBytes | None:
