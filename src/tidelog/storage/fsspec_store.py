@@ -11,7 +11,7 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError
+from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.storage import errors
 from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectInfo, PlainStore
@@ -122,20 +122,17 @@ class FsspecStore(PlainStore):
         return f"{self._root}/{check_name(name)}"
 
     async def _call(self, name: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        what = errors.object_at(self.url, name)
         try:
             if self._filesystem.async_impl:
                 return await getattr(self._filesystem, f"_{method}")(*args, **kwargs)
             function = getattr(self._filesystem, method)
             return await self._effects.offload.run(function, *args, **kwargs)
+        except FileExistsError as error:
+            raise errors.object_exists(self.url, name) from error
+        except FileNotFoundError as error:
+            raise errors.object_not_found(self.url, name) from error
+        except OSError as error:
+            raise errors.from_os_error(error, what) from error
         except Exception as error:
-            raise self._translated(error, name) from error
-
-    def _translated(self, error: Exception, name: str) -> StorageError:
-        what = errors.object_at(self.url, name)
-        if isinstance(error, FileExistsError):
-            return errors.object_exists(self.url, name)
-        if isinstance(error, FileNotFoundError):
-            return errors.object_not_found(self.url, name)
-        if isinstance(error, OSError):
-            return errors.from_os_error(error, what)
-        return errors.storage_failed(what, f"{type(error).__name__}: {error}")
+            raise errors.storage_failed(what, f"{type(error).__name__}: {error}") from error

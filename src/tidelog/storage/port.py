@@ -16,6 +16,7 @@ Names are relative to the store's root, `/`-separated, ASCII, without `.` or `..
 
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -152,14 +153,9 @@ async def create_once(store: ObjectStore, name: str, data: bytes) -> None:
     """
     try:
         await store.create(name, data)
-    except ObjectExistsError as taken:
-        if not await _is_stored(store, name, data):
-            raise taken
-
-
-async def _is_stored(store: ObjectStore, name: str, data: bytes) -> bool:
-    try:
-        return await store.get(name) == data
-    except ObjectNotFoundError:
-        # Taken a moment ago and deleted since: the one who deletes create-once objects rules here.
-        return False
+    except ObjectExistsError:
+        # Deleted since, perhaps: then the one who deletes create-once objects rules here.
+        with suppress(ObjectNotFoundError):
+            if await store.get(name) == data:
+                return
+        raise

@@ -74,11 +74,12 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
     }
     needed = [entry for n, entry in entries.items() if n.version >= stores[n.directory].floor]
     live = [entry for entry in needed if not _missing_segments(checkpoint, entry)]
-    lost = [
-        _lost_with(checkpoint, entry)
-        for entry in needed
-        if _missing_segments(checkpoint, entry) and entry.name not in checkpoint.changelogs
-    ]
+    lost: list[Lost] = []
+    for entry in needed:
+        missing = _missing_segments(checkpoint, entry)
+        if missing and entry.name not in checkpoint.changelogs:
+            segments = ", ".join(SEGMENTS + name for name in missing)
+            lost.append(Lost(f"state/{entry.name.path} in {segments}", entry.name.version - 1))
     for store in stores.values():
         lost += _gaps(store, checkpoint, oldest)
     lost += _unresolved(checkpoint, stores.values(), entries)
@@ -93,11 +94,6 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
 def _missing_segments(checkpoint: QueryCheckpoint, entry: IndexEntry) -> list[str]:
     names = dict.fromkeys(piece.segment for piece in entry.pieces)
     return [name for name in names if name not in checkpoint.segments]
-
-
-def _lost_with(checkpoint: QueryCheckpoint, entry: IndexEntry) -> Lost:
-    segments = ", ".join(SEGMENTS + name for name in _missing_segments(checkpoint, entry))
-    return Lost(f"state/{entry.name.path} in {segments}", entry.name.version - 1)
 
 
 def _partition_of(directory: str) -> tuple[int, int]:

@@ -110,25 +110,23 @@ class Decoder:
     def _leave_out(self, message: Any, error: Exception) -> None:
         self.skipped += 1
         if isinstance(self._on_error, DeadLetterTopic):
-            self._send(self._on_error.topic, message, error)
+            if self._letters is None:
+                self._letters = Outbox(self._cluster, "dead-letter topic")
+            headers = letter_headers(
+                message.headers(),
+                message.topic(),
+                message.partition(),
+                offset=str(message.offset()),
+                error=f"{type(error).__name__}: {error}",
+            )
+            topic = self._on_error.topic
+            self._letters.add(Message(topic, message.key(), message.value(), headers))
         now = self._clock.monotonic()
         if self._log_at is None or now >= self._log_at:
             self._log_at = now + _LOG_EVERY_S
             Event.KAFKA_MESSAGES_SKIPPED.log(
                 logger, skipped=self.skipped, where=where_of(message), error=repr(error)
             )
-
-    def _send(self, topic: str, message: Any, error: Exception) -> None:
-        if self._letters is None:
-            self._letters = Outbox(self._cluster, "dead-letter topic")
-        headers = letter_headers(
-            message.headers(),
-            message.topic(),
-            message.partition(),
-            offset=str(message.offset()),
-            error=f"{type(error).__name__}: {error}",
-        )
-        self._letters.add(Message(topic, message.key(), message.value(), headers))
 
 
 def where_of(message: Any) -> str:

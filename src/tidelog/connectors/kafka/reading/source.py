@@ -141,7 +141,12 @@ class KafkaSource(Source):
     def _discovered(self) -> list[TopicPartition]:
         first = not self._partitions
         if self._client is None:
-            self._client = self._new_client()
+            own = {
+                "group.id": self._group or _NO_GROUP,
+                "error_cb": self._noticed,
+                "on_commit": self._committed,
+            }
+            self._client = self._cluster.consumer({**_DEFAULTS, **BY_HAND, **own})
         try:
             partitions = self._known_partitions(self._connect_s if first else _ANSWER_S, poll=first)
             if first:
@@ -191,14 +196,6 @@ class KafkaSource(Source):
             if self._client is not None and ended:  # a client in use cannot be closed
                 self._client.close()
             self._begin_anew()
-
-    def _new_client(self) -> Any:
-        own = {
-            "group.id": self._group or _NO_GROUP,
-            "error_cb": self._noticed,
-            "on_commit": self._committed,
-        }
-        return self._cluster.consumer({**_DEFAULTS, **BY_HAND, **own})
 
     def _noticed(self, error: Any) -> None:
         """In a poll: a connection failed."""

@@ -115,9 +115,6 @@ class Mover:
         if before > 0:
             self._topics.cut(self._partition, before)
 
-    def close(self) -> None:
-        self._discard()
-
     def _move(self, staged: StagedRange) -> None:
         number = first_left(self._commits, staged)
         if number == staged.stop:
@@ -192,7 +189,7 @@ class Mover:
                     with suppress(kafka_error):  # the reason may wait among reports of deliveries
                         self._producer.poll(0)
                 refusal = self._refusal  # the purge of the rest would make another
-                self._discard()
+                self.close()
                 if refusal is not None:
                     self._follow(refusal)
                     tries_left += 1
@@ -202,11 +199,11 @@ class Mover:
                     raise self._translated(error.args[0]) from error
             except ObjectNotFoundError:
                 # Moved and deleted by a newer start, if there is one: then that is the error.
-                self._discard()
+                self.close()
                 if tries_left < _TRIES - 1:
                     raise
             except BaseException:
-                self._discard()
+                self.close()
                 raise
 
     def _follow(self, refusal: Refusal) -> None:
@@ -270,7 +267,7 @@ class Mover:
     def _translated(self, error: Any) -> TidelogError:
         return client.translated(error, f"transactional id {self._id!r}", self._cluster)
 
-    def _discard(self) -> None:
+    def close(self) -> None:
         """Leave no transaction open that readers would wait for; the next producer knows better."""
         discarded, self._producer = self._producer, None
         if discarded is not None:
