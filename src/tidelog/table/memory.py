@@ -87,9 +87,6 @@ class MemoryTable:
         rows, shared = self.scan(b"", None), self._bytes > _PRIVATE_BYTES
         return lambda: _lay_out(directory, rows, shared=shared)
 
-    def snapshot(self, directory: Path) -> list[TableFile]:
-        return self.freeze(directory)()
-
     def size_bytes(self) -> int:
         return self._bytes
 

@@ -90,10 +90,6 @@ class Table(Protocol):
         """Freeze the present content for a snapshot under `directory` (absent before); short."""
         ...
 
-    def snapshot(self, directory: Path) -> list[TableFile]:
-        """Freeze the present content and lay it out at once."""
-        ...
-
     def size_bytes(self) -> int:
         """Estimated size of the live data in bytes."""
         ...

@@ -28,7 +28,7 @@ from rocksdict import (
 from tidelog.events import Event
 from tidelog.table.failures import corrupt, failures, translate
 from tidelog.table.frame import Row
-from tidelog.table.port import Freeze, PreparedRows, TableFile
+from tidelog.table.port import Freeze, PreparedRows
 from tidelog.table.rocksdb_options import RocksMemory, RocksOptions
 from tidelog.table.rocksdb_snapshot import pack, unpack
 from tidelog.table.rocksdict_options import TableOptions, table_options
@@ -166,9 +166,6 @@ class RocksTable:
             directory.parent.mkdir(parents=True, exist_ok=True)
             Checkpoint(self._db).create_checkpoint(str(directory))
         return lambda: pack(directory)
-
-    def snapshot(self, directory: Path) -> list[TableFile]:
-        return self.freeze(directory)()
 
     def size_bytes(self) -> int:
         with failures(self._directory):

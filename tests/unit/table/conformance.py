@@ -101,7 +101,7 @@ class TableConformance:
     ) -> None:
         keys = [b"%06d" % number for number in range(count)]
         table.write([*keys[:2], b"other"], [b"before"] * 3)
-        files = table.snapshot(tmp_path / "snapshot")
+        files = table.freeze(tmp_path / "snapshot")()
         prepared = [
             factory.prepare(tmp_path / "log" / "0", keys, [b"older"] * count),
             factory.prepare(tmp_path / "log" / "1", keys, [None, *[b"newer"] * (count - 1)]),
@@ -111,7 +111,7 @@ class TableConformance:
             restored.ingest(batch)
         expected = dict.fromkeys(keys[1:], b"newer") | {b"other": b"before"}
         assert rows(restored) == expected
-        again = restored.snapshot(tmp_path / "again")
+        again = restored.freeze(tmp_path / "again")()
         assert rows(factory.restore(lay_out(again, tmp_path / "once more"))) == expected
 
     @pytest.mark.parametrize("count", [10, 100_000])
@@ -135,7 +135,7 @@ class TableConformance:
         self, table: Table, tmp_path: Path
     ) -> None:
         put(table, many_rows(1))
-        files = table.snapshot(tmp_path / "deep" / "snapshot")
+        files = table.freeze(tmp_path / "deep" / "snapshot")()
         found = {path: path.stat().st_size for path in (tmp_path / "deep/snapshot").iterdir()}
         assert {file.path: file.size for file in files} == found
         assert all(file.path.name == file.name for file in files)
@@ -147,7 +147,7 @@ class TableConformance:
         seen: dict[str, str] = {}
         for number in range(8):
             put(table, many_rows(number, 500))
-            files = table.snapshot(tmp_path / f"{number}")
+            files = table.freeze(tmp_path / f"{number}")()
             for name, digest in digests([file for file in files if file.shared]).items():
                 assert seen.setdefault(name, digest) == digest
 
@@ -156,9 +156,9 @@ class TableConformance:
     ) -> None:
         keys = [b"%06d" % number for number in range(100_000)]
         table.load(keys, keys)
-        before = {file.name for file in table.snapshot(tmp_path / "1")}
+        before = {file.name for file in table.freeze(tmp_path / "1")()}
         table.write(keys[5:6], [b"changed"])
-        after = table.snapshot(tmp_path / "2")
+        after = table.freeze(tmp_path / "2")()
         new = sum(file.size for file in after if not (file.shared and file.name in before))
         assert new < sum(file.size for file in after) / 10
 
@@ -175,7 +175,7 @@ class TableConformance:
             put(table, {b"key-%05d" % seed: b"while preparing"})
             assert table.get(b"key-%05d" % seed) == b"while preparing"
             preparation.join()
-        files = table.snapshot(tmp_path / "snapshot")
+        files = table.freeze(tmp_path / "snapshot")()
         assert rows(factory.restore(lay_out(files, tmp_path / "restored"))) == content
 
     def test_close_is_orderly_while_another_thread_prepares_a_snapshot(self, table: Table) -> None:
@@ -199,7 +199,7 @@ class TableConformance:
         self, table: Table, factory: TableFactory, tmp_path: Path, damage: Damage
     ) -> None:
         put(table, many_rows(1))
-        files = table.snapshot(tmp_path / "snapshot")
+        files = table.freeze(tmp_path / "snapshot")()
         for file in files:
             directory = lay_out(files, tmp_path / damage.__name__ / file.name)
             damage(directory / file.name)
@@ -210,7 +210,7 @@ class TableConformance:
         self, table: Table, factory: TableFactory, tmp_path: Path
     ) -> None:
         put(table, many_rows(1))
-        files = table.snapshot(tmp_path / "snapshot")
+        files = table.freeze(tmp_path / "snapshot")()
         for file in files:
             directory = lay_out(files, tmp_path / "flipped" / file.name)
             flip_middle_bit(directory / file.name)

@@ -93,7 +93,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(target=snapshots)
     def snapshot(self) -> Taken:
-        files = self.table.snapshot(self.fresh_directory())
+        files = self.table.freeze(self.fresh_directory())()
         return files, digests(files), dict(self.model)
 
     @rule(taken=snapshots)

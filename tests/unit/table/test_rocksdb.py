@@ -31,7 +31,7 @@ class TestRocksTable(TableConformance):
 
 def test_a_snapshot_is_sst_files_and_one_small_file(table: RocksTable, tmp_path: Path) -> None:
     put(table, many_rows(1))
-    *shared, private = table.snapshot(tmp_path / "snapshot")
+    *shared, private = table.freeze(tmp_path / "snapshot")()
     assert all(file.shared and file.name.endswith(".sst") for file in shared)
     assert (private.name, private.shared) == (SNAPSHOT_NAME, False)
     assert private.size < 4096
@@ -44,7 +44,7 @@ def test_the_small_file_stays_small_however_often_the_table_was_flushed(
     for number in range(150):
         put(table, {b"key" * 500: b"value %d" % number})
         table.prepare_snapshot()
-    *_, private = table.snapshot(tmp_path / "snapshot")
+    *_, private = table.freeze(tmp_path / "snapshot")()
     assert private.size < 2 * MANIFEST_BYTES
 
 
@@ -61,7 +61,7 @@ def test_a_damaged_block_fails_every_way_to_read_it(
 ) -> None:
     keys = sorted(many_rows(1))
     put(table, many_rows(1))
-    files = table.snapshot(tmp_path / "snapshot")
+    files = table.freeze(tmp_path / "snapshot")()
     directory = lay_out(files, tmp_path / "restored")
     data = bytearray((directory / files[0].name).read_bytes())
     data[100] ^= 1
@@ -100,7 +100,7 @@ def test_a_full_disk_is_reported_by_a_table_in_memory_too(
     put(table, many_rows(1))
     monkeypatch.setattr(Path, "write_bytes", no_room)
     with pytest.raises(StoreFullError, match="free disk space"):
-        table.snapshot(tmp_path / "snapshot")
+        table.freeze(tmp_path / "snapshot")()
 
 
 def test_equal_content_gives_equal_files_whatever_its_history(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_equal_content_gives_equal_files_whatever_its_history(tmp_path: Path) ->
     put(winding, many_rows(2))
     winding.write(sorted(many_rows(2)), [None] * len(many_rows(2)))
     put(winding, content)
-    first = straight.snapshot(tmp_path / "1")
-    second = winding.snapshot(tmp_path / "2")
+    first = straight.freeze(tmp_path / "1")()
+    second = winding.freeze(tmp_path / "2")()
     assert [f.name for f in first] == [f.name for f in second]
     assert [f.path.read_bytes() for f in first] == [f.path.read_bytes() for f in second]

@@ -145,7 +145,7 @@ def with_other_table(objects: Objects, name: str, directory: Path) -> Objects:
     key = next(key for key, _ in table.scan(b"", None) if key[2:4] == HISTORY)
     table.write([key], [None])
     table.prepare_snapshot()
-    files = table.snapshot(directory / "snapshot")
+    files = table.freeze(directory / "snapshot")()
     table.close()
     added, shared, private_files = {}, [], {}
     for each in files:

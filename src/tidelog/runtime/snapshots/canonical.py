@@ -89,7 +89,7 @@ class CanonicalSnapshotter(Captures):
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         await self.snapshots.prepare()
         directory = self.snapshots.directory / f"savepoint-{checkpoint}"
-        self.snapshots.table.snapshot(directory)
+        self.snapshots.table.freeze(directory)()
         pending = _PendingRows(
             checkpoint,
             state_at(self.backend, self.snapshots, position),
