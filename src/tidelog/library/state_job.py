@@ -12,12 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
-from tidelog.errors import (
-    CheckpointFailedError,
-    ConfigError,
-    TidelogError,
-    UserFunctionError,
-)
+from tidelog.errors import CheckpointFailedError, ConfigError, TidelogError, UserFunctionError
 from tidelog.events import Event
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.program import Program

@@ -1,13 +1,7 @@
 """How the settings in `rocksdb_options` become options of rocksdict; the invariant is theirs."""
 
 import msgspec
-from rocksdict import (
-    BlockBasedOptions,
-    Cache,
-    DBCompressionType,
-    Options,
-    WriteBufferManager,
-)
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteBufferManager
 
 from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksOptions
 

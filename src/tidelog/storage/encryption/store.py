@@ -52,12 +52,7 @@ class EncryptedStore:
     under their name, and what the key's source raises.
     """
 
-    def __init__(
-        self,
-        inner: ObjectStore,
-        source: KeySource,
-        effects: Effects,
-    ) -> None:
+    def __init__(self, inner: ObjectStore, source: KeySource, effects: Effects) -> None:
         self.url = inner.url
         self._inner = inner
         self._source = source
