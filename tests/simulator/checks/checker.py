@@ -82,7 +82,7 @@ class Checker:
             self.trace.add(self.now(), "--", f"VIOLATION {self.violation}")
             self.violated.set()
 
-    def written(self, process: Process, operation: str, name: str, data: bytes) -> None:
+    def written(self, process: Process, name: str, data: bytes) -> None:
         """An object was stored."""
         slot = object_names.slot_of(name)
         if slot is None:

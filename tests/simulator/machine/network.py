@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextvars import Context
 from dataclasses import dataclass
-from functools import partial
 from random import Random
 from typing import Any, Final, Protocol, TypeVar
 
 from tests.simulator.machine.process import Process
 from tests.simulator.run.scenario import Scenario
 from tests.simulator.run.trace import Trace
-from tidelog.errors import ObjectExistsError, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo
@@ -33,7 +32,7 @@ _WRITES: Final = frozenset({"put", "create", "delete"})
 class Watcher(Protocol):
     """Sees what happens in the store, at that moment."""
 
-    def written(self, process: Process, operation: str, name: str, data: bytes) -> None: ...
+    def written(self, process: Process, name: str, data: bytes) -> None: ...
 
     def deleted(self, process: Process, name: str) -> None: ...
 
@@ -124,62 +123,37 @@ class StoreClient:
         self._process = process
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
-        await self._send("put", name, partial(self._network.truth.put, name, data), data)
+        await self._send("put", name, data)
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError."""
-        await self._send("create", name, partial(self._network.truth.create, name, data), data)
+        await self._send("create", name, data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
-        found: bytes = await self._send(
-            "get", name, partial(self._network.truth.get, name, start, length)
-        )
+        found: bytes = await self._send("get", name, start, length)
         return found
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """Names in ascending order, as they are at one moment."""
-        for info in await self._send(
-            "list", prefix, partial(_listed, self._network.truth, prefix, start_after)
-        ):
+        for info in await self._send("list", prefix, start_after):
             yield info
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
-        found: ObjectInfo = await self._send("head", name, partial(self._network.truth.head, name))
+        found: ObjectInfo = await self._send("head", name)
         return found
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
-        await self._send("delete", name, partial(self._network.truth.delete, name))
+        await self._send("delete", name)
 
     async def close(self) -> None:
         """Nothing to release."""
 
-    async def _send(
-        self,
-        operation: str,
-        name: str,
-        effect: Callable[[], Coroutine[Any, Any, Any]],
-        data: bytes = b"",
-    ) -> Any:
+    async def _send(self, operation: str, name: str, *args: Any) -> Any:
         self._process.check_alive()
         network = self._network
         network.requests += 1
-        loop = asyncio.get_running_loop()
-        request = _Request(
-            network=network,
-            process=self._process,
-            operation=operation,
-            name=name,
-            effect=effect,
-            data=data,
-            fate=network.faults.fate(operation),
-            answer=loop.create_future(),
-        )
-        request.depart(loop)
-        return await request.answer
+        fate = network.faults.fate(operation)
+        answer = asyncio.get_running_loop().create_future()
+        _Request(network, self._process, operation, name, args, fate, answer).depart()
+        return await answer
 
 
 @dataclass(slots=True)
@@ -188,28 +162,20 @@ class _Request:
     process: Process
     operation: str
     name: str
-    effect: Callable[[], Coroutine[Any, Any, Any]]
-    data: bytes
+    args: tuple[Any, ...]
     fate: Fate
     answer: "asyncio.Future[Any]"
 
-    def depart(self, loop: asyncio.AbstractEventLoop) -> None:
-        fate = self.fate
+    def depart(self) -> None:
+        fate, now = self.fate, asyncio.get_running_loop().time()
         # Cut off: the request waits in some queue and comes through with the line.
-        delay = max(fate.there, self.process.cut_off_until + fate.there - loop.time())
+        delay = max(fate.there, self.process.cut_off_until + fate.there - now)
         if fate.lost:
-            self._later(loop, min(delay, _NOTICED_S), self._fail, "lost")
+            _later(min(delay, _NOTICED_S), self._fail, "lost")
             return
-        self._later(loop, delay, self._arrive, fate.again is None)
+        _later(delay, self._arrive, fate.again is None)
         if fate.again is not None:
-            self._later(loop, delay + fate.again, self._arrive, True)
-
-    @staticmethod
-    def _later(
-        loop: asyncio.AbstractEventLoop, seconds: float, happens: Callable[..., None], *args: Any
-    ) -> None:
-        """What is on its way does not stand still with its sender."""
-        loop.call_later(seconds, happens, *args, context=Context())
+            _later(delay + fate.again, self._arrive, True)
 
     def _arrive(self, answers: bool) -> None:
         if self.process.dead and not self.fate.orphan_arrives:
@@ -217,28 +183,28 @@ class _Request:
         outcome: TidelogError | None = None
         result: Any = None
         try:
-            result = _immediate(self.effect())
+            result = _immediate(self._effect())
         except TidelogError as error:
             outcome = error
-        taken = outcome is None or not isinstance(outcome, ObjectExistsError)
         self._log(type(outcome).__name__ if outcome else "ok")
-        if outcome is None:
-            self._tell()
-        if not answers or (self.answer.done() and taken):
-            return
-        loop = asyncio.get_running_loop()
-        if self.fate.unanswered:
-            self._later(loop, _NOTICED_S, self._fail, "unanswered")
-            if self.operation == "create":
-                self.process.in_doubt.set()
-        else:
-            self._later(loop, self.fate.back, self._deliver, result, outcome)
-
-    def _tell(self) -> None:
-        if self.operation in ("put", "create"):
-            self.network.watcher.written(self.process, self.operation, self.name, self.data)
-        elif self.operation == "delete":
+        if outcome is None and self.operation == "delete":
             self.network.watcher.deleted(self.process, self.name)
+        elif outcome is None and self.operation in _WRITES:
+            self.network.watcher.written(self.process, self.name, *self.args)
+        if not answers or self.answer.done():
+            return
+        if not self.fate.unanswered:
+            _later(self.fate.back, self._deliver, result, outcome)
+            return
+        _later(_NOTICED_S, self._fail, "unanswered")
+        if self.operation == "create":
+            self.process.in_doubt.set()
+
+    async def _effect(self) -> Any:
+        truth = self.network.truth
+        if self.operation == "list":
+            return [info async for info in truth.list(self.name, *self.args)]
+        return await getattr(truth, self.operation)(self.name, *self.args)
 
     def _deliver(self, result: Any, outcome: TidelogError | None) -> None:
         if self.answer.done():
@@ -261,8 +227,9 @@ class _Request:
         self.network.trace.add(at, self.process.name, line)
 
 
-async def _listed(store: MemoryStore, prefix: str, start_after: str) -> list[ObjectInfo]:
-    return [info async for info in store.list(prefix, start_after)]
+def _later(seconds: float, happens: Callable[..., None], *args: Any) -> None:
+    """What is on its way does not stand still with its sender."""
+    asyncio.get_running_loop().call_later(seconds, happens, *args, context=Context())
 
 
 def _immediate(coroutine: Coroutine[Any, Any, T]) -> T:
