@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import canaries
-from tests.simulator.run.run import Outcome, run_below
+from tests.simulator.run.run import Outcome, run_seed
 from tests.simulator.run.scenario import SCENARIOS
 
 SEEDS = range(1_000)
@@ -29,7 +29,7 @@ long as the simulation makes the same run of it.
 
 def first_violation(scenario: str, seeds: Iterable[int], directory: Path) -> Outcome | None:
     for seed in seeds:
-        outcome = run_below(seed, SCENARIOS[scenario], directory)
+        outcome = run_seed(seed, SCENARIOS[scenario], directory)
         if outcome.violation is not None:
             return outcome
     return None

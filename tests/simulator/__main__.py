@@ -1,6 +1,219 @@
 """`python -m tests.simulator`: whole jobs in virtual time, under faults that a seed decides."""
 
-from tests.simulator.cli.simulate import command
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+
+from tests.simulator.checks.violation import Violation
+from tests.simulator.run.campaign import Campaign, replay, run_campaign
+from tests.simulator.run.run import Outcome
+from tests.simulator.run.scenario import SCENARIOS
+from tidelog.cli.output import Output, Rows
+from tidelog.cli.store.options import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM
+from tidelog.effects import Effects, SystemClock
+
+_EVERY_S: Final = 10.0
+"""How often a line of progress appears where there is no terminal."""
+_NEW_SEEDS: Final = 10**12
+"""A new first seed lies below: nobody draws the same one twice."""
+_NAMED: Final = 20
+"""Violating seeds that the end of a report names."""
+
+
+@click.command("simulate")
+@click.pass_context
+@click.option("--seeds", default=100, show_default=True, type=click.IntRange(1), help="Runs to do.")
+@click.option("--first-seed", type=click.IntRange(0), help="Where to begin.  [default: 0]")
+@click.option(
+    "--new-seeds", is_flag=True, help="Begin at a seed drawn by chance; it is printed first."
+)
+@click.option(
+    "--scenario",
+    "names",
+    multiple=True,
+    type=click.Choice(list(SCENARIOS)),
+    help="Only this one; several take turns. All of them by default.",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Processes; the outcome does not depend on them.  [default: one per core]",
+)
+@click.option("--keep-going", is_flag=True, help="Go on after a violation.")
+@click.option("--trace", is_flag=True, help="Print every event.")
+@click.option("--list", "listing", is_flag=True, help="List the scenarios and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; see docs/reference/cli-json.md.")
+def command(
+    context: click.Context,
+    seeds: int,
+    first_seed: int | None,
+    new_seeds: bool,
+    names: tuple[str, ...],
+    jobs: int | None,
+    keep_going: bool,
+    trace: bool,
+    listing: bool,
+    as_json: bool,
+) -> None:
+    """Run whole jobs in virtual time, under crashes and faults, and check what must hold.
+
+    A seed and a scenario decide a run alone: the same seed gives the same trace. Exits with 1 when
+    a property was violated; the report names the command that repeats the run.
+    """
+    output = Output(as_json=as_json)
+    if listing:
+        rows = [{"name": scenario.name, "about": scenario.about} for scenario in SCENARIOS.values()]
+        output.show(rows, Rows(rows, "name", "about"))
+        return
+    if new_seeds and first_seed is not None:
+        raise click.UsageError("--new-seeds draws the first seed, --first-seed names it: use one")
+    first = Effects().rng.randrange(_NEW_SEEDS) if new_seeds else first_seed or 0
+    scenarios = [SCENARIOS[name] for name in names or SCENARIOS]
+    processes = 1 if trace else min(seeds, jobs or os.cpu_count() or 1)
+    report = _Report(output, Campaign(scenarios, first, seeds), processes, new_seeds)
+    context.exit(report.run(keep_going=keep_going, trace=trace))
+
+
+def _violations(count: int) -> str:
+    return f"{count} VIOLATION{'S' * (count > 1)}"
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a campaign is: one line that renews itself on a terminal, now and then elsewhere."""
+
+    seeds: int
+    quiet: bool
+    since: float
+    shown_at: float = 0.0
+    shown: bool = False
+
+    def show(self, done: int, violations: int, now: float) -> None:
+        terminal = sys.stderr.isatty()
+        pause = 0.0 if terminal else _EVERY_S
+        if self.quiet or now - max(self.shown_at, self.since) < pause:
+            return
+        self.shown_at = now
+        rate = done / (now - self.since)
+        left = (self.seeds - done) / rate
+        found = f", {_violations(violations)}" if violations else ""
+        line = f"{done} of {self.seeds} seeds, {rate:.1f} seeds/s, {left:.0f} s left{found}"
+        click.echo(line, err=True, nl=not terminal)
+        self.shown = terminal
+
+    def clear(self) -> None:
+        """Take the line away before something else is printed."""
+        if self.shown:
+            click.echo("\r\x1b[K", err=True, nl=False)
+            self.shown = False
+
+
+@dataclass(slots=True)
+class _Report:
+    """Runs a campaign and says how it goes."""
+
+    output: Output
+    campaign: Campaign
+    processes: int
+    new_seeds: bool
+    violations: list[tuple[Outcome, Violation]] = field(default_factory=list)
+    runs: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+    virtual_s: float = 0.0
+
+    def run(self, *, keep_going: bool, trace: bool) -> int:
+        clock = SystemClock()
+        started = clock.monotonic()
+        listener = self.output.line if trace and not self.output.as_json else None
+        shown = _Progress(self.campaign.seeds, quiet=self.output.as_json or trace, since=started)
+        interrupted = False
+        try:
+            if self.new_seeds and not self.output.as_json:
+                first = self.campaign.first_seed
+                self.output.line(f"seeds {first} to {first + self.campaign.seeds - 1}")
+            for outcome in run_campaign(self.campaign, listener, processes=self.processes):
+                shown.clear()
+                self._count(outcome)
+                shown.show(self.runs.total(), len(self.violations), clock.monotonic())
+                if self.violations and not keep_going:
+                    break
+        except KeyboardInterrupt:
+            interrupted = True
+        shown.clear()
+        seconds = clock.monotonic() - started
+        self.output.show(self._fields(seconds), *self._lines(seconds))
+        if interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_PROBLEM if self.violations else EXIT_OK
+
+    def _count(self, outcome: Outcome) -> None:
+        self.runs[outcome.scenario] += 1
+        for name in ("events", "requests", "checkpoints", "incarnations"):
+            self.totals[name] += getattr(outcome, name)
+        self.virtual_s += outcome.virtual_s
+        if outcome.violation is not None:
+            self.violations.append((outcome, outcome.violation))
+            if not self.output.as_json:
+                self._show(outcome, outcome.violation)
+
+    def _show(self, outcome: Outcome, violation: Violation) -> None:
+        line = self.output.line
+        line(f"seed {outcome.seed}, scenario {outcome.scenario}: VIOLATION")
+        line(f"  property: {violation.property}")
+        line(f"  {violation.detail}")
+        line(f"  job: {outcome.plan}")
+        if len(self.violations) == 1:
+            line(f"  the last {len(outcome.last_events)} of {outcome.events} events:")
+            for event in outcome.last_events:
+                line(f"    {event}")
+        line(f"  replay: {replay(outcome)}")
+
+    def _lines(self, seconds: float) -> Iterator[str]:
+        done, found = self.runs.total(), len(self.violations)
+        bad = Counter(outcome.scenario for outcome, _ in self.violations)
+        for scenario, runs in self.runs.items():
+            yield f"{scenario:12} {runs:6} runs, {bad[scenario]} violations"
+        yield (
+            f"{done} seeds in {seconds:.1f} s ({done / max(seconds, 1e-9):.1f} seeds/s): "
+            f"{self.virtual_s:.0f} virtual seconds, {self.totals['incarnations']} incarnations, "
+            f"{self.totals['checkpoints']} checkpoints, {self.totals['requests']} requests"
+        )
+        if done < self.campaign.seeds and not found:
+            yield f"interrupted: {self.campaign.seeds - done} seeds were not run"
+        if found > 1:
+            for outcome, violation in self.violations[:_NAMED]:
+                yield f"{violation.property:16} {replay(outcome)}"
+        if found > _NAMED:
+            yield f"... and {found - _NAMED} more"
+        yield _violations(found) if found else "no violation"
+
+    def _fields(self, seconds: float) -> dict[str, Any]:
+        return {
+            "first_seed": self.campaign.first_seed,
+            "seeds": self.runs.total(),
+            "runs": dict(self.runs),
+            "seconds": seconds,
+            "virtual_seconds": self.virtual_s,
+            **self.totals,
+            "violations": [
+                {
+                    "seed": outcome.seed,
+                    "scenario": outcome.scenario,
+                    "property": str(violation.property),
+                    "detail": violation.detail,
+                    "plan": outcome.plan,
+                    "last_events": outcome.last_events,
+                    "replay": replay(outcome),
+                }
+                for outcome, violation in self.violations
+            ],
+        }
+
 
 if __name__ == "__main__":
     command(prog_name="python -m tests.simulator")

@@ -15,7 +15,7 @@ def tidelog(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Res
 
 def simulate(*arguments: str) -> Result:
     """Run the simulator's command with these arguments."""
-    from tests.simulator.cli.simulate import command  # noqa: PLC0415  # few tests need it
+    from tests.simulator.__main__ import command  # noqa: PLC0415  # few tests need it
 
     return CliRunner().invoke(command, list(arguments))
 

@@ -57,9 +57,6 @@ class _Future(asyncio.Future[Any]):
     def __hash__(self) -> int:
         return self._age
 
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
 
 class _Task(asyncio.Task[Any]):
     """A task that sets order by age, not by address."""
@@ -75,9 +72,6 @@ class _Task(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self._age
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
 
 class _Handle(asyncio.Handle):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.simulator.checks.violation import Property, Violation
-from tests.simulator.run.run import Outcome, run_below
+from tests.simulator.run.run import Outcome, run_seed
 from tests.simulator.run.scenario import Scenario
 
 _MEMORY_DISK: Final = Path("/dev/shm")
@@ -49,7 +49,7 @@ def run_campaign(
             yield from run_on_workers(campaign, processes, Path(directory))
             return
         for seed, scenario in campaign:
-            yield run_below(seed, scenario, Path(directory), listener)
+            yield run_seed(seed, scenario, Path(directory), listener)
 
 
 def replay(outcome: Outcome) -> str:
@@ -140,7 +140,8 @@ class _Worker:
             self.end()
             detail = f"the process of the run died with exit code {self._process.exitcode}"
             self._start()
-            return Outcome.of_nothing(*run, Violation(Property.NO_DEFECT, detail))
+            seed, scenario = run
+            return Outcome(seed, scenario.name, Violation(Property.NO_DEFECT, detail))
         return outcome
 
     def end(self) -> None:
@@ -167,6 +168,6 @@ def _serve(connection: Connection, directory: Path) -> None:
     while True:
         try:
             seed, scenario = connection.recv()
-            connection.send(run_below(seed, scenario, directory))
+            connection.send(run_seed(seed, scenario, directory))
         except (EOFError, OSError):
             return

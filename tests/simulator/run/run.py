@@ -35,41 +35,29 @@ class Outcome:
 
     seed: int
     scenario: str
-    plan: str
-    digest: str
-    """Equal for equal traces."""
-    events: int
-    requests: int
-    checkpoints: int
-    incarnations: int
-    virtual_s: float
     violation: Violation | None
-    last_events: tuple[str, ...]
-
-    @classmethod
-    def of_nothing(cls, seed: int, scenario: Scenario, violation: Violation) -> "Outcome":
-        """The outcome of a run of which only its violation is known."""
-        return cls(seed, scenario.name, "unknown", "", 0, 0, 0, 0, 0.0, violation, ())
-
-
-def run_below(
-    seed: int, scenario: Scenario, directory: Path, listener: Callable[[str], None] | None = None
-) -> Outcome:
-    """Run one seed in a folder of its own below `directory`, which is gone afterwards."""
-    below = directory / f"{scenario.name}-{seed}"
-    try:
-        return run_seed(seed, scenario, below, listener)
-    finally:
-        shutil.rmtree(below, ignore_errors=True)
+    plan: str = "unknown"
+    digest: str = ""
+    """Equal for equal traces."""
+    events: int = 0
+    requests: int = 0
+    checkpoints: int = 0
+    incarnations: int = 0
+    virtual_s: float = 0.0
+    last_events: tuple[str, ...] = ()
 
 
 def run_seed(
     seed: int, scenario: Scenario, directory: Path, listener: Callable[[str], None] | None = None
 ) -> Outcome:
-    """Run one seed; `listener` gets every event of its trace."""
-    # Collected when all of it is gone: what is alive would be visited in vain.
-    with without_collector(), _without_log():
-        return _outcome(seed, scenario, directory, Trace(listener))
+    """Run one seed in a folder below `directory`; `listener` gets every event of its trace."""
+    below = directory / f"{scenario.name}-{seed}"
+    try:
+        # Collected when all of it is gone: what is alive would be visited in vain.
+        with without_collector(), _without_log():
+            return _outcome(seed, scenario, below, Trace(listener))
+    finally:
+        shutil.rmtree(below, ignore_errors=True)
 
 
 def _outcome(seed: int, scenario: Scenario, directory: Path, trace: Trace) -> Outcome:
@@ -114,9 +102,7 @@ def _run(world: World, loop: VirtualLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         run_virtual(world.run(), loop)
-    except StandstillError as error:
-        world.checker.blame(Property.PROGRESS, f"{error}")
-    except EndlessError as error:
+    except (StandstillError, EndlessError) as error:
         world.checker.blame(Property.PROGRESS, f"{error}")
     except Exception:
         world.checker.blame(Property.NO_DEFECT, traceback.format_exc())
