@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidelog.checkpoint.manifest import MaterializationRef
 from tidelog.ids import CheckpointId, Generation, SeqNo, SubtaskId
 from tidelog.runtime.channels.messages import Barrier, Batch
 from tidelog.runtime.runner import JobRunner
-from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, Snapshotter, SubtaskPosition
+from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.task import Task
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.log import SubtaskLog
 
 Rows = dict[bytes, bytes]
 _NO_CHANGE: Final = SeqNo(0)
@@ -46,16 +44,13 @@ class Barriers:
         """Copy the rows of every subtask of an incarnation at each of its barriers."""
         assert runner.generation is not None
         for task in tasks:
-            parts = task.parts
-            generation, backend = runner.generation, parts.backend
+            parts: Any = task.parts
             taken = _Taken()
             if isinstance(task, StreamTask):
                 taken.watch(task)
-            of_task = (backend, self, generation, task.id, taken)
+            of_task = (parts.backend, self, runner.generation, task.id, taken)
             parts.snapshotter = _Watched(parts.snapshotter, *of_task)
-            canonical: Any = parts.canonical
-            canonical = _Watched(canonical, *of_task)
-            parts.canonical = canonical
+            parts.canonical = _Watched(parts.canonical, *of_task)
 
 
 class _Taken:
@@ -94,7 +89,7 @@ class _Taken:
 class _Watched:
     """A snapshotter that shows what it captures."""
 
-    inner: Snapshotter
+    inner: Any
     backend: KeyedBackend
     barriers: Barriers
     generation: Generation
@@ -103,19 +98,14 @@ class _Watched:
     _captured: dict[CheckpointId, SeqNo] = field(default_factory=dict)
     _checkpointed: SeqNo = _NO_CHANGE
 
-    @property
-    def log(self) -> SubtaskLog | None:
-        return self.inner.log
-
-    @property
-    def materialization(self) -> MaterializationRef | None:
-        return self.inner.materialization
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         behind, blame = self.taken.behind(checkpoint), self.barriers.blame
         if behind and blame is not None:
             blame(f"{self.task} took {behind} records behind barrier {checkpoint} before it")
-        pending = await self.inner.capture(checkpoint, position)
+        pending: PendingSnapshot = await self.inner.capture(checkpoint, position)
         rows = self.backend.flushed_rows()
         tasks = self.barriers.seen.setdefault((self.generation, checkpoint), {})
         tasks[self.task] = AtBarrier(self.backend.seqno, rows, self._checkpointed)
@@ -125,6 +115,3 @@ class _Watched:
     def completed(self, checkpoint: CheckpointId) -> None:
         self._checkpointed = max(self._checkpointed, self._captured.get(checkpoint, SeqNo(0)))
         self.inner.completed(checkpoint)
-
-    def objects(self) -> set[str]:
-        return self.inner.objects()

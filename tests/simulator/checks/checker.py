@@ -6,7 +6,7 @@ run and is never overwritten.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -150,10 +150,7 @@ class Checker:
         if visible is None:
             return
         if sink in self.expected:
-            texts: Counter[Any] = Counter()
-            for record, times in self.expected[sink].items():
-                texts[repr(record)] += times
-            self.expected[sink] = texts
+            self.expected[sink] = Counter(map(repr, self.expected[sink].elements()))
         self.committed[sink] = visible
 
     def outputs_are_complete(self) -> bool:
@@ -169,25 +166,19 @@ class Checker:
 
     def check_outputs(self, objection: Callable[[Mapping[str, Counter[Any]]], str | None]) -> None:
         """The job has ended: outputs are complete, and hold nothing else."""
-        if wrong := objection(self.committed):
-            self.blame(Property.EXACTLY_ONCE, wrong)
+        if objected := objection(self.committed):
+            self.blame(Property.EXACTLY_ONCE, objected)
         for sink, expected in self.expected.items():
             committed = self.committed.get(sink, Counter())
             missing = expected - committed
             excess = committed - expected
             if not self.exactly_once:
                 excess = Counter({r: n for r, n in excess.items() if r not in expected})
-            if excess:
-                some = sorted(excess.items(), key=repr)[:5]
-                self.blame(
-                    Property.EXACTLY_ONCE,
-                    f"{sink} has {excess.total()} records too many, as {some}",
-                )
-            if missing:
-                some = sorted(missing.items(), key=repr)[:5]
-                self.blame(
-                    Property.EXACTLY_ONCE, f"{sink} lacks {missing.total()} records, as {some}"
-                )
+            for what, wrong in (("too many", excess), ("missing", missing)):
+                if wrong:
+                    some = sorted(wrong.items(), key=repr)[:5]
+                    detail = f"{sink}: {wrong.total()} records {what}, as {some}"
+                    self.blame(Property.EXACTLY_ONCE, detail)
 
     def _judge_latecomer(self, process: Process, entry: Checkpoint, generation: Generation) -> None:
         """Below the newest start a zombie can win a slot that retention has dropped.
@@ -211,19 +202,13 @@ class Checker:
         for _, state in entry.subtasks():
             self.durable.update(map(token_of, state.transactions))
         self.completed.append(Completed(entry, objects))
-        for violation in manifest_violations(entry):
-            self.blame(Property.MANIFEST, f"{violation}")
-        sizes = {name: len(data) for name, data in objects.items()}
+        found = manifest_violations(entry)
         needs = direct_needs(entry)
-        for operator, layer in entry.layers():
-            ref = layer.materialization
-            if ref is None or ref.descriptor not in objects:
-                continue
-            descriptor = decode_descriptor(objects[ref.descriptor], ref.descriptor)
+        for operator, layer, ref, descriptor in _descriptors(entry, objects):
             needs += table_needs(descriptor)
-            for violation in descriptor_violations(operator.id, layer, ref, descriptor):
-                self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
-        for violation in object_violations(needs, sizes):
+            found += descriptor_violations(operator.id, layer, ref, descriptor)
+        found += object_violations(needs, {name: len(data) for name, data in objects.items()})
+        for violation in found:
             self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
         self._judge_log(entry)
 
@@ -271,9 +256,15 @@ def census(objects: Mapping[str, bytes], retain: int) -> str | None:
 
 def _named(entry: Checkpoint, objects: Mapping[str, bytes]) -> set[str]:
     """Every object a checkpoint needs."""
-    names = {need.name for need in direct_needs(entry)}
-    for name in sorted(names):
-        if name.startswith(object_names.MATERIALIZATIONS) and name in objects:
-            descriptor = decode_descriptor(objects[name], name)
-            names |= {need.name for need in table_needs(descriptor)}
-    return names
+    needs = direct_needs(entry)
+    for *_, descriptor in _descriptors(entry, objects):
+        needs += table_needs(descriptor)
+    return {need.name for need in needs}
+
+
+def _descriptors(entry: Checkpoint, objects: Mapping[str, bytes]) -> Iterator[tuple[Any, ...]]:
+    """Operator, layer, reference and descriptor of each materialization that is stored."""
+    for operator, layer in entry.layers():
+        ref = layer.materialization
+        if ref is not None and ref.descriptor in objects:
+            yield operator, layer, ref, decode_descriptor(objects[ref.descriptor], ref.descriptor)

@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from msgspec import structs
-
 from tests.simulator.checks.barriers import AtBarrier, Barriers, Rows
 from tests.simulator.checks.checker import Completed, Objects
 from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.process import Process, effects_of
 from tidelog import Savepoint, TidelogError
-from tidelog.checkpoint.manifest import SubtaskState
-from tidelog.ids import Slot, SubtaskId
+from tidelog.checkpoint.manifest import InheritedState, SubtaskState
+from tidelog.ids import SubtaskId
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.storage.memory import MemoryStore
@@ -31,28 +29,18 @@ async def check_restores(
     """Restore all checkpoints; the first difference found, oldest checkpoint first."""
     restores = _Restores(directory / "beside")
     for checkpoint in completed:
-        violation = await _check(checkpoint, barriers, restores)
-        if violation is not None:
-            return violation
-    return None
-
-
-async def _check(
-    checkpoint: Completed, barriers: Barriers, restores: "_Restores"
-) -> Violation | None:
-    entry = checkpoint.entry
-    at_barrier = barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
-    store = _WatchedStore(checkpoint.objects)
-    for operator, state in entry.subtasks():
-        task = SubtaskId(operator.id, state.index)
-        if state.finished and task not in at_barrier:
-            continue  # It had exited before, and no barrier reached it any more.
-        found = await restores.rows(store, state, task)
+        entry, store = checkpoint.entry, _WatchedStore(checkpoint.objects)
+        at_barrier = barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
         # A canonical savepoint numbers its rows anew.
         numbered = not (isinstance(entry, Savepoint) and entry.savepoint_format == "canonical")
-        wrong = _difference(at_barrier.get(task), state, found, numbered=numbered)
-        if wrong is not None:
-            return Violation(Property.RESTORE, f"{_where(entry.slot, task)}: {wrong}")
+        for operator, state in entry.subtasks():
+            task = SubtaskId(operator.id, state.index)
+            if state.finished and task not in at_barrier:
+                continue  # It had exited before, and no barrier reached it any more.
+            found = await restores.rows(store, state, task)
+            wrong = _difference(at_barrier.get(task), state, found, numbered=numbered)
+            if wrong is not None:
+                return Violation(Property.RESTORE, f"slot {entry.slot}, {task}: {wrong}")
     return None
 
 
@@ -100,14 +88,14 @@ class _Restores:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._known: dict[tuple[SubtaskId, SubtaskState], tuple[Rows, Objects]] = {}
+        self._known: dict[tuple[SubtaskId, Sequence[InheritedState]], tuple[Rows, Objects]] = {}
         """Rows, and the objects that they came from."""
 
     async def rows(
         self, store: _WatchedStore, state: SubtaskState, task: SubtaskId
     ) -> Rows | TidelogError:
         """All rows of a restored subtask."""
-        key = task, _stored(state)
+        key = task, state.layers
         rows, read = self._known.get(key, (None, {}))
         if rows is not None and store.holds(read):
             return rows
@@ -118,30 +106,15 @@ class _Restores:
         return found
 
 
-def _stored(state: SubtaskState) -> SubtaskState:
-    """What of a subtask's state its rows are restored from."""
-    return structs.replace(
-        state,
-        watermark=None,
-        transactions=(),
-        finished=False,
-        advancing=None,
-        ahead=(),
-        in_flight=None,
-        barrier=None,
-        operator_state=(),
-        updates=0,
-    )
-
-
 async def _restored(
     store: MemoryStore, state: SubtaskState, directory: Path, what: str
 ) -> Rows | TidelogError:
-    process = Process("beside", Random(0))
-    effects = effects_of(process, threads=False, ahead_ms=0, booted=0.0)
+    effects = effects_of(Process("beside", Random(0)))
+    rocksdb = state.table == "rocksdb"
+    factory: TableFactory = RocksTableFactory() if rocksdb else MemoryTableFactory()
     progress = RestoreProgress.of(effects.clock, [state])
     try:
-        restorer = Restorer(store, effects, _factory(state.table), progress)
+        restorer = Restorer(store, effects, factory, progress)
         table: Table = (await restorer.restore(state, directory, what)).table
         try:
             return dict(table.scan(b"", None))
@@ -151,18 +124,4 @@ async def _restored(
     except TidelogError as error:
         return error
     finally:
-        _remove(directory)
-
-
-def _remove(directory: Path) -> None:
-    # Most tables in memory have no files.
-    if directory.exists():
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _factory(kind: str) -> TableFactory:
-    return RocksTableFactory() if kind == "rocksdb" else MemoryTableFactory()
-
-
-def _where(slot: Slot, task: SubtaskId) -> str:
-    return f"slot {slot}, {task}"

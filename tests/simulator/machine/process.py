@@ -155,7 +155,9 @@ class SimulatedThreads:
         """Nothing to release."""
 
 
-def effects_of(process: Process, *, threads: bool, ahead_ms: int, booted: float) -> Effects:
+def effects_of(
+    process: Process, *, threads: bool = False, ahead_ms: int = 0, booted: float = 0.0
+) -> Effects:
     """The outside world of a process; to be called within the loop it runs on."""
     loop = asyncio.get_running_loop()
     offload: Offload = SimulatedThreads(process) if threads else InlineOffload()

@@ -47,8 +47,7 @@ class Run:
         self.statuses: list[JobStatus] = []
 
     async def main(self) -> None:
-        process = Process("process", Random(1))
-        effects = effects_of(process, threads=False, ahead_ms=0, booted=0.0)
+        effects = effects_of(Process("process", Random(1)))
         manners = LatencyProfile(latency_ms=30, mb_per_s=50)
         self.store = ModelledStore(MemoryStore(), effects.clock, manners)
         runner = JobRunner(busy(effects), self.store, self.config(), effects)
