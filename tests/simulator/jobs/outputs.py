@@ -36,12 +36,9 @@ class CommitWatcher(Protocol):
 class Output(ABC):
     """Where one sink of a job writes, as the world sees it."""
 
-    def sink(self, process: Process, fails: float) -> Sink:
-        """The sink as one process reaches it; a share of its calls fails."""
-        return SinkOnDisk(self, process, fails)
-
     @abstractmethod
-    def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter: ...
+    def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
+        """A writer of one process; a share of its calls fails."""
 
     def visible(self) -> Counter[str] | None:
         """The records that a reader sees, as text; None when every commit was watched."""
@@ -49,20 +46,8 @@ class Output(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class SinkOnDisk(Sink):
-    """A sink as one process reaches it. Checkpoints hold the name of its type."""
-
-    output: Output
-    process: Process
-    fails: float
-
-    def open(self, context: SinkContext) -> SinkWriter:
-        return self.output.writer(self.process, self.fails, context)
-
-
-@dataclass(frozen=True, eq=False)
 class ExternalSink(Sink):
-    """The same, of the system outside; no subclass, whose name would be longer in checkpoints."""
+    """What lies outside of a process, as that process reaches it."""
 
     output: Output
     process: Process
@@ -80,9 +65,6 @@ class ExternalOutput(Output):
         self.prepared: dict[bytes, list[Any]] = {}
         self._watcher = watcher
         self._done: set[bytes] = set()
-
-    def sink(self, process: Process, fails: float) -> Sink:
-        return ExternalSink(self, process, fails)
 
     def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
         return _ExternalWriter(self, process, fails, context)

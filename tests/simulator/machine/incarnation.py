@@ -6,6 +6,7 @@ request for a savepoint or a stop that fails changes nothing; the job goes on.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from random import Random
@@ -16,6 +17,7 @@ from tests.simulator.machine.loop import OWNER, VirtualLoop
 from tests.simulator.machine.process import Process
 from tests.support.workers import Actors
 from tidelog import Checkpoint, JobResult, JobRunner
+from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.effects import SystemClock
 from tidelog.errors import (
     CheckpointFailedError,
@@ -98,23 +100,20 @@ class Incarnation:
     @property
     def result(self) -> JobResult | None:
         """How it ended when it ended well."""
-        if not self.running.done() or self.running.cancelled() or self.running.exception():
-            return None
-        return self.running.result()
+        ended = self.running.done() and not self.running.cancelled()
+        return self.running.result() if ended and self.error is None else None
 
-    def unexplained(
-        self, newest: Generation, checkpoints: Sequence[Checkpoint]
-    ) -> BaseException | None:
-        """The error, when no injected fault explains it; the newest of `checkpoints` come first."""
+    def is_defect(self, newest: Generation, checkpoints: Sequence[Checkpoint]) -> bool:
+        """Whether no injected fault explains the error; the newest of `checkpoints` come first."""
         error = self.error
         if error is None or self.process.dead or self._refused(error, checkpoints):
-            return None
+            return False
         own = self.runner.generation
         if isinstance(error, _OF_THE_OVERTAKEN):
-            overtaken = own is None or own < newest
-            return None if overtaken else error
-        sink_failed = isinstance(error.__cause__, ConnectionError)
-        return None if sink_failed or isinstance(error, _EXPLAINED) else error
+            return own is not None and own >= newest
+        return not isinstance(error.__cause__, ConnectionError) and not isinstance(
+            error, _EXPLAINED
+        )
 
     def _refused(self, error: BaseException, checkpoints: Sequence[Checkpoint]) -> bool:
         """Whether the start was refused because its program does not go with the checkpoint."""
@@ -142,28 +141,22 @@ _STOP: Final = 0.4
 
 async def ask_for_savepoints(runner: JobRunner, rng: Random, drains: float) -> None:
     """Ask now and then, until cancelled; a share of the requests that stop the job drain it."""
-    sleep = SystemClock().sleep
     while True:
-        await sleep(rng.random() * _WITHIN_S)
-        native = rng.random() < 0.5
-        try:
+        await SystemClock().sleep(rng.random() * _WITHIN_S)
+        kind: SavepointFormat = "native" if rng.random() < 0.5 else "canonical"
+        with suppress(TidelogError):
             if rng.random() < _STOP:
                 drain = drains > 0 and rng.random() < drains
-                await runner.stop(format="native" if native else "canonical", drain=drain)
+                await runner.stop(format=kind, drain=drain)
             else:
-                await runner.savepoint(format="native" if native else "canonical")
-        except TidelogError:
-            continue
+                await runner.savepoint(format=kind)
 
 
 async def drain_when(done: Callable[[], bool], runner: JobRunner) -> None:
     """Drain a job once it has done what it was to do, however often that takes asking."""
     while True:
         await SystemClock().sleep(_LOOKS_S)
-        if not done():
-            continue
-        try:
-            await runner.stop(drain=True)
-        except TidelogError:
-            continue
-        return
+        with suppress(TidelogError):
+            if done():
+                await runner.stop(drain=True)
+                return

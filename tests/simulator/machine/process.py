@@ -27,15 +27,6 @@ _BUSY = 0.15
 """... and the longest for a share that find the machine busy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suspension:
-    """A process stands still, wherever it is, and then goes on as if nothing had been."""
-
-    step: int
-    """The step, counted over the tasks and threads of the process, at which it stands still."""
-    seconds: float
-
-
 @dataclass(slots=True, eq=False)
 class Process:
     """What the surroundings know of an incarnation's process."""
@@ -47,7 +38,8 @@ class Process:
     """Virtual time until which no request of the process reaches the store."""
     in_doubt: asyncio.Event = field(default_factory=asyncio.Event)
     """The process took a slot and the answer will be lost: the worst moment for a fault."""
-    suspension: "Suspension | None" = None
+    suspension: tuple[int, float] | None = None
+    """The step, counted over its tasks and threads, at which it stands still, and for how long."""
     suspended: asyncio.Event = field(default_factory=asyncio.Event)
     busy_until: float = 0.0
     """Virtual time until which a function keeps the process's event loop busy."""
@@ -55,10 +47,10 @@ class Process:
     _held_until: float = 0.0
 
     def held_until(self, now: float) -> float:
-        """Implements `Owner`: it stands still at one step of its life, or is busy with one."""
+        """Implements `Suspendable`: it stands still at one step of its life, or is busy."""
         self._steps += 1
-        if self.suspension is not None and self._steps == self.suspension.step:
-            self._held_until = now + self.suspension.seconds
+        if self.suspension is not None and self._steps == self.suspension[0]:
+            self._held_until = now + self.suspension[1]
             self.suspended.set()
         if self.dead:
             return 0.0
@@ -109,14 +101,11 @@ def work(seconds: float) -> None:
         process.busy_until = max(process.busy_until, now) + seconds
 
 
-class SimulatedThreads:
+class SimulatedThreads(InlineOffload):
     """Runs functions a little later, as a thread pool does: meanwhile the loop goes on.
 
     Who stops waiting does not stop the function.
     """
-
-    working = 0
-    """Nobody has to wait for a lock with them: no thread is real."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -147,12 +136,8 @@ class SimulatedThreads:
     async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await to_end(self.run(function, *args, **kwargs))
 
-    async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`: no function of a simulated job waits for ever."""
-        return await self.run(function, *args, **kwargs)
-
-    def close(self) -> None:
-        """Nothing to release."""
+    wait = run
+    """No function of a simulated job waits for ever."""
 
 
 def effects_of(

@@ -8,6 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -15,11 +16,11 @@ from typing import Any, Final
 from tests.simulator.checks.checker import Checker, census
 from tests.simulator.checks.violation import Property
 from tests.simulator.jobs.job_plan import Version
-from tests.simulator.jobs.outputs import ExternalOutput, Output, make_output
+from tests.simulator.jobs.outputs import ExternalOutput, ExternalSink, Output, make_output
 from tests.simulator.machine.incarnation import Incarnation, ask_for_savepoints, drain_when, name_of
 from tests.simulator.machine.loop import VirtualLoop, waiting
 from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Truth
-from tests.simulator.machine.process import Machines, Process, Suspension, effects_of
+from tests.simulator.machine.process import Machines, Process, effects_of
 from tests.simulator.run.scenario import RETRY, Scenario, make_settings
 from tests.simulator.run.trace import Trace
 from tests.support.workers import Actors
@@ -162,31 +163,25 @@ class World:
             patience = rng.random() * rates.chaos_s / 2
         # Half of the misfortunes come at the worst moment.
         moment = kills or replaces if rng.random() < 0.5 else False
-        doubt = asyncio.ensure_future(incarnation.process.in_doubt.wait())
+        process = incarnation.process
+        signals = [asyncio.ensure_future(process.in_doubt.wait())]
         asking = [self._ask(incarnation)] if rng.random() < rates.savepoints and not calm else []
         if rates.endless:
             done = self.checker.outputs_are_complete
             asking.append(asyncio.ensure_future(drain_when(done, incarnation.runner)))
-        waited: list[asyncio.Task[Any]] = [incarnation.running]
-        if moment:
-            waited.append(doubt)
-        process, held = incarnation.process, None
         if process.suspension is not None:
-            held = asyncio.ensure_future(process.suspended.wait())
-            waited.append(held)
+            signals.append(asyncio.ensure_future(process.suspended.wait()))
+        waited = [incarnation.running, *(signals if moment else signals[1:])]
         await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        doubt.cancel()
-        if held is not None:
-            held.cancel()
         if process.suspended.is_set() and not kills:
             self._note(f"{process.name} is held")
             replaces = True
-        for request in asking:
-            request.cancel()
+        for task in (*signals, *asking):
+            task.cancel()
         if incarnation.running.done():
             return self._ended(incarnation)
         if kills:
-            self._note(f"{incarnation.process.name} is killed")
+            self._note(f"{process.name} is killed")
             self._alive.remove(incarnation)
             await incarnation.crash()
             if self._machines is not None:
@@ -227,13 +222,12 @@ class World:
         ahead = self._rng.randrange(-_SKEW_MS, _SKEW_MS) if self._skewed else 0
         booted = self._rng.random() * self._loop.time()
         effects = effects_of(process, threads=self._threads, ahead_ms=ahead, booted=booted)
-        store: ObjectStore = StoreClient(self.network, process)
-        if self._retries:
-            store = RetryingStore(store, RETRY, effects)
+        store = self._store(process, effects)
         fails = self.scenario.sink_fails
 
         def sink(name: str) -> Sink:
-            return self._outputs[name].sink(process, 0.0 if self.network.faults.calm else fails)
+            share = 0.0 if self.network.faults.calm else fails
+            return ExternalSink(self._outputs[name], process, share)
 
         version = self._version()
         config = replace(self._shape(), allow_dropped_state=version.dropped)
@@ -263,16 +257,18 @@ class World:
             return None
         config = replace(config, workers=rng.randrange(2, 4))
 
-        def own(effects: Effects) -> ObjectStore:
-            store: ObjectStore = StoreClient(self.network, process)
-            return RetryingStore(store, RETRY, effects) if self._retries else store
-
         def other(effects: Effects) -> ObjectStore:
             assert origin is not None and origin.store is not None
             return origin.store
 
         self._note(f"{process.name} has {config.workers} workers")
+        own = partial(self._store, process)
         return Work(job, config, own, other if origin is not None and origin.store else None)
+
+    def _store(self, process: Process, effects: Effects) -> ObjectStore:
+        """The store as a process reaches it."""
+        store = StoreClient(self.network, process)
+        return RetryingStore(store, RETRY, effects) if self._retries else store
 
     def _lose_a_worker(self, incarnation: Incarnation) -> None:
         rng = self._random(f"loss of {incarnation.process.name}")
@@ -302,7 +298,7 @@ class World:
         if rng.random() < self.scenario.suspend:
             steps = rng.choice((_STEPS_OF_A_START, _STEPS_OF_A_START, _STEPS))
             seconds = rng.random() * self.scenario.chaos_s
-            process.suspension = Suspension(1 + rng.randrange(steps), seconds)
+            process.suspension = 1 + rng.randrange(steps), seconds
 
     def _shape(self) -> JobConfig:
         """The settings of the next incarnation."""
@@ -338,13 +334,10 @@ class World:
         error = incarnation.error
         if error is not None:
             self._note(f"{incarnation.process.name} ended with {name_of(error)}")
-        unexplained = incarnation.unexplained(
-            self.checker.newest_generation, self.checker.newest_checkpoints()
-        )
-        if unexplained is not None:
-            self.checker.blame(
-                Property.NO_DEFECT, f"{incarnation.process.name} ended with {unexplained!r}"
-            )
+        checker = self.checker
+        if incarnation.is_defect(checker.newest_generation, checker.newest_checkpoints()):
+            detail = f"{incarnation.process.name} ended with {error!r}"
+            checker.blame(Property.NO_DEFECT, detail)
         result = incarnation.result
         if result is None:
             return False
