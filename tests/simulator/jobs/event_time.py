@@ -205,35 +205,25 @@ def _on_time(slide_ms: int, apply: Callable[[Stream], Stream]) -> Stage:
 
 def _accounts(slide_ms: int) -> Stage:
     """Every record once: in its window, or late."""
-
-    def numbers(key: str, start: int, rows: list[Any]) -> list[int]:
-        work(_FIRING_S)
-        return list(map(number, rows))
-
-    def number(row: tuple[str, int, int, int]) -> int:
-        return row[1]
-
-    def apply(stream: Stream) -> Stream:
-        late = OutputTag("late")
-        rows = stream.map(tuple).key_by(first_field)
-        fired = rows.window(Sliding(_SIZE_MS, slide_ms), late=late).records(numbers)
-        return fired.flat_map(list).union(fired.side_output(late).map(number))
-
-    return Stage("accounts", apply, lambda records: [record.number for record in records])
+    return _each_once(Sliding(_SIZE_MS, slide_ms))
 
 
 def _accounts_of_sessions(slide_ms: int) -> Stage:
     """Every record once: in its session, or late."""
+    return _each_once(Session(slide_ms // 4))
 
-    def numbers(key: str, start: int, end: int, rows: list[Any]) -> list[int]:
+
+def _each_once(span: Sliding | Session) -> Stage:
+    number = itemgetter(1)
+
+    def numbers(*window: Any) -> list[int]:
         work(_FIRING_S)
-        return [row[1] for row in rows]
+        return list(map(number, window[-1]))
 
     def apply(stream: Stream) -> Stream:
         late = OutputTag("late")
-        keyed = stream.map(tuple).key_by(first_field)
-        fired = keyed.window(Session(slide_ms // 4), late=late).records(numbers)
-        return fired.flat_map(list).union(fired.side_output(late).map(itemgetter(1)))
+        fired = stream.map(tuple).key_by(first_field).window(span, late=late).records(numbers)
+        return fired.flat_map(list).union(fired.side_output(late).map(number))
 
     return Stage("accounts", apply, lambda records: [record.number for record in records])
 
