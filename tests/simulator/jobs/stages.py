@@ -19,6 +19,7 @@ BUCKET_MS: Final = 700
 key_of = attrgetter("key")
 value_of = attrgetter("value")
 time_of = attrgetter("time")
+key_and_value = attrgetter("key", "value")
 first_field: Callable[[Any], Any] = itemgetter(0)
 
 
@@ -86,11 +87,15 @@ def event_time(
 Group = tuple[Any, ...]
 
 
+def _by_key(record: Any) -> Iterable[Group]:
+    return [(record.key,)]
+
+
 def grouping(
     name: str,
     apply: Callable[[Stream], Stream],
-    groups: Callable[[Any], Iterable[Group]],
     results: Callable[[Group, list[Any]], Iterable[Any]],
+    groups: Callable[[Any], Iterable[Group]] = _by_key,
 ) -> Stage:
     """A keyed stage: what it makes of the records of each group; a record may be in several."""
 
@@ -107,7 +112,6 @@ def grouping(
 TOTALS = grouping(
     "totals",
     lambda stream: stream.key_by(key_of).aggregate(value_of, plus),
-    lambda record: [(record.key,)],
     lambda group, rows: [(*group, total(rows))],
 )
 """The sum of values per key, at the end."""
@@ -118,7 +122,6 @@ def numbering(padding: int = 0) -> Stage:
     return grouping(
         "numbering",
         lambda stream: stream.key_by(key_of).transform_with_state(lambda: Numbering(padding)),
-        lambda record: [(record.key,)],
         lambda group, rows: [(*group, number) for number in range(1, len(rows) + 1)],
     )
 
@@ -126,8 +129,8 @@ def numbering(padding: int = 0) -> Stage:
 BUCKETS = grouping(
     "buckets",
     lambda stream: stream.key_by(key_of).transform_with_state(Buckets, time_mode="event"),
-    lambda record: [(record.key, bucket_of(record))],
     lambda group, rows: [(*group, total(rows), len(rows), numbers(rows))],
+    lambda record: [(record.key, bucket_of(record))],
 )
 """A processor with event-time timers."""
 
@@ -139,7 +142,7 @@ def windows(size_ms: int, slide_ms: int) -> Stage:
         return stream.key_by(key_of).window(Sliding(size_ms, slide_ms)).aggregate(value_of, plus)
 
     return grouping(
-        "windows", apply, within(size_ms, slide_ms), lambda group, rows: [(*group, total(rows))]
+        "windows", apply, lambda group, rows: [(*group, total(rows))], _within(size_ms, slide_ms)
     )
 
 
@@ -148,17 +151,18 @@ def record_windows(size_ms: int, slide_ms: int) -> Stage:
 
     def apply(stream: Stream) -> Stream:
         rows = stream.map(tuple).key_by(first_field)
-        return rows.window(Sliding(size_ms, slide_ms)).records(contents)
-
-    def contents(key: Any, start: int, rows: list[Any]) -> Any:
-        return key, start, tuple(sorted(row[1] for row in rows))
+        return rows.window(Sliding(size_ms, slide_ms)).records(_contents)
 
     return grouping(
         "record windows",
         apply,
-        within(size_ms, slide_ms),
         lambda group, rows: [(*group, numbers(rows))],
+        _within(size_ms, slide_ms),
     )
+
+
+def _contents(*window: Any) -> Any:
+    return *window[:-1], tuple(sorted(row[1] for row in window[-1]))
 
 
 def sessions(gap_ms: int) -> Stage:
@@ -181,11 +185,8 @@ def _both(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
 def record_sessions(gap_ms: int) -> Stage:
     """Event-time sessions that keep their records."""
 
-    def contents(key: Any, start: int, end: int, rows: list[Any]) -> Any:
-        return key, start, end, tuple(sorted(row[1] for row in rows))
-
     def apply(stream: Stream) -> Stream:
-        return stream.map(tuple).key_by(first_field).window(Session(gap_ms)).records(contents)
+        return stream.map(tuple).key_by(first_field).window(Session(gap_ms)).records(_contents)
 
     return Stage("record sessions", apply, _of_sessions(gap_ms, numbers))
 
@@ -209,7 +210,6 @@ def _of_sessions(
 MEANS = grouping(
     "means",
     lambda stream: stream.key_by(key_of).mean(value_of),
-    lambda record: [(record.key,)],
     lambda group, rows: [(*group, total(rows) / len(rows))],
 )
 """The mean of values per key, at the end."""
@@ -217,25 +217,20 @@ MEANS = grouping(
 TRIPLES = grouping(
     "triples",
     lambda stream: stream.key_by(key_of).window(Count(3)).count(),
-    lambda record: [(record.key,)],
     lambda group, rows: [(*group, 3)] * (len(rows) // 3),
 )
 """Windows of three records."""
 
 DISTINCT = grouping(
     "distinct",
-    lambda stream: stream.key_by(key_of).deduplicate(value_of, ttl="1d").map(_key_and_value),
-    lambda record: [(record.key, record.value)],
+    lambda stream: stream.key_by(key_of).deduplicate(value_of, ttl="1d").map(key_and_value),
     lambda group, rows: [group],
+    lambda record: [key_and_value(record)],
 )
 """Each value of a key once."""
 
 
-def _key_and_value(record: Any) -> tuple[Any, int]:
-    return record.key, record.value
-
-
-def within(size_ms: int, slide_ms: int) -> Callable[[Any], Iterable[Group]]:
+def _within(size_ms: int, slide_ms: int) -> Callable[[Any], Iterable[Group]]:
     """Key and start of each window that a record is in."""
 
     def groups(record: Any) -> Iterator[Group]:
@@ -253,8 +248,8 @@ def _class_of(result: tuple[Any, ...]) -> int:
 RECOUNT = grouping(
     "recount",
     lambda stream: stream.key_by(_class_of).aggregate(one, plus, name="recount"),
-    lambda result: [(_class_of(result),)],
     lambda group, rows: [(*group, len(rows))],
+    lambda result: [(_class_of(result),)],
 )
 """After another keyed operator: how many results fall into each of a few classes."""
 
