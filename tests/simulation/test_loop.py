@@ -86,3 +86,16 @@ def test_sets_of_tasks_have_the_order_of_their_age() -> None:
         return [task.get_name() for task in done]
 
     assert run_virtual(main(), VirtualLoop()) == run_virtual(main(), VirtualLoop())
+
+
+def test_what_a_callback_raises_goes_to_the_exception_handler_and_the_loop_goes_on() -> None:
+    seen: list[BaseException] = []
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await asyncio.sleep(1)
+
+    loop = VirtualLoop()
+    loop.set_exception_handler(lambda _, context: seen.append(context["exception"]))
+    run_virtual(main(), loop)
+    assert [type(error) for error in seen] == [ZeroDivisionError]

@@ -7,11 +7,9 @@ keeps asyncio's first-in first-out order.
 """
 
 import asyncio
-import gc
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from itertools import count
 from random import Random
@@ -19,6 +17,7 @@ from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+Callback = Callable[[*Ts], object]
 
 _ROUNDS: Final = 400_000
 """Turns of a loop after which a run counts as endless."""
@@ -138,7 +137,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # without its debug mode.
 
     def call_soon(
-        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+        self, callback: Callback[*Ts], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         if self._closed:
             raise RuntimeError("the loop is closed")
@@ -147,20 +146,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def call_later(
-        self,
-        delay: float,
-        callback: Callable[[*Ts], object],
-        *args: *Ts,
-        context: Context | None = None,
+        self, delay: float, callback: Callback[*Ts], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(
-        self,
-        when: float,
-        callback: Callable[[*Ts], object],
-        *args: *Ts,
-        context: Context | None = None,
+        self, when: float, callback: Callback[*Ts], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         if self._closed:
             raise RuntimeError("the loop is closed")
@@ -215,7 +206,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 raise
             except BaseException as error:
                 self.call_exception_handler(
-                    {"message": f"exception in {handle!r}", "exception": error, "handle": handle}
+                    {"message": "exception in a callback", "exception": error, "handle": handle}
                 )
 
     def resume(self, owner: Suspendable) -> None:
@@ -269,18 +260,6 @@ def run_virtual(main: Coroutine[Any, Any, T], loop: VirtualLoop) -> T:
             loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Python's cycle collector runs at moments that no seed decides: not within this."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def waiting(loop: asyncio.AbstractEventLoop) -> list[str]:

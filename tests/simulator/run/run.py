@@ -5,6 +5,7 @@ own directory, so it can be repeated anywhere.
 """
 
 import asyncio
+import gc
 import logging
 import shutil
 import traceback
@@ -16,13 +17,7 @@ from random import Random
 
 from tests.simulator.checks.restoring import check_restores
 from tests.simulator.checks.violation import Property, Violation
-from tests.simulator.machine.loop import (
-    EndlessError,
-    StandstillError,
-    VirtualLoop,
-    run_virtual,
-    without_collector,
-)
+from tests.simulator.machine.loop import EndlessError, StandstillError, VirtualLoop, run_virtual
 from tests.simulator.run.branching import BranchingWorld
 from tests.simulator.run.scenario import Scenario
 from tests.simulator.run.trace import Trace
@@ -53,8 +48,7 @@ def run_seed(
     """Run one seed in a folder below `directory`; `listener` gets every event of its trace."""
     below = directory / f"{scenario.name}-{seed}"
     try:
-        # Collected when all of it is gone: what is alive would be visited in vain.
-        with without_collector(), _without_log():
+        with _undisturbed():
             return _outcome(seed, scenario, below, Trace(listener))
     finally:
         shutil.rmtree(below, ignore_errors=True)
@@ -85,15 +79,20 @@ def _outcome(seed: int, scenario: Scenario, directory: Path, trace: Trace) -> Ou
 
 
 @contextmanager
-def _without_log() -> Iterator[None]:
-    """What simulated jobs log is no news of this process."""
-    logger = logging.getLogger("tidelog")
+def _undisturbed() -> Iterator[None]:
+    """Without the collector of cycles, which runs at moments that no seed decides, and would visit
+    in vain what is alive; and without the log: what simulated jobs say is no news of this process.
+    """
+    logger, collects = logging.getLogger("tidelog"), gc.isenabled()
     level = logger.level
+    gc.disable()
     logger.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
         logger.setLevel(level)
+        if collects:
+            gc.enable()
 
 
 def _run(world: World, loop: VirtualLoop) -> None:
