@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -87,8 +87,11 @@ def objects_in_use_are_collected(patch: pytest.MonkeyPatch) -> None:
     """The collector forgets what running tasks refer to."""
     collect = Collector.collect
 
+    async def nothing() -> set[str]:
+        return set()
+
     async def careless(self: Collector, live: object) -> None:
-        await collect(self, set)
+        await collect(self, nothing)
 
     patch.setattr(Collector, "collect", careless)
 
@@ -101,8 +104,13 @@ def an_upload_that_ends_wakes_too_early(patch: pytest.MonkeyPatch) -> None:
         release(self, taken)
         self._wake.set()
 
+    def asleep(self: Uploader, upload: Any, packed: int) -> None:
+        self._uploads.discard(upload)
+        self._packed_bytes -= packed
+        self._room.freed.set()
+
     patch.setattr(Uploader, "_release", early)
-    patch.setattr(Uploader, "_ended", lambda self, upload: self._uploads.discard(upload))
+    patch.setattr(Uploader, "_ended", asleep)
 
 
 def a_log_that_is_never_cut(patch: pytest.MonkeyPatch) -> None:
@@ -123,24 +131,22 @@ def a_late_start_removes_what_its_successor_wrote(patch: pytest.MonkeyPatch) -> 
 
 def splits_that_have_not_begun_hold_nothing_back(patch: pytest.MonkeyPatch) -> None:
     """The watermark of a subtask is that of the splits it has read."""
-
-    class Eager(LeastWatermark):
-        @property
-        def mark(self) -> int | None:
-            return min((mark for mark in self._marks.values() if mark is not None), default=None)
-
-    patch.setattr(source_task, "LeastWatermark", Eager)
+    _watermark_of_begun_splits(patch, min)
 
 
 def the_split_that_is_furthest_makes_the_watermark(patch: pytest.MonkeyPatch) -> None:
     """Event time is as far as the greatest time read in any split of a subtask."""
+    _watermark_of_begun_splits(patch, max)
 
-    class Furthest(LeastWatermark):
+
+def _watermark_of_begun_splits(patch: pytest.MonkeyPatch, which: Callable[..., Any]) -> None:
+    class Wrong(LeastWatermark):
         @property
         def mark(self) -> int | None:
-            return max((mark for mark in self._marks.values() if mark is not None), default=None)
+            marks = [mark for mark in self._marks.values() if mark is not None]
+            return which(marks, default=None)
 
-    patch.setattr(source_task, "LeastWatermark", Furthest)
+    patch.setattr(source_task, "LeastWatermark", Wrong)
 
 
 def event_times_before_1970_are_late(patch: pytest.MonkeyPatch) -> None:

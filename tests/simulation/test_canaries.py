@@ -6,33 +6,27 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import canaries
-from tests.simulator.run.run import Outcome, run_seed
+from tests.simulator.checks.violation import Violation
+from tests.simulator.run.run import run_seed
 from tests.simulator.run.scenario import SCENARIOS
 
 SEEDS = range(1_000)
 """A rare defect shows in one of 250 runs; the search ends with the first."""
 
 SHOWN_BY = {
-    canaries.barriers_that_hold_nothing_back: 39,
-    canaries.a_taken_slot_counts_as_won: 2,
-    canaries.a_free_name_is_a_slot_won: 44,
-    canaries.an_exited_source_keeps_its_whole_log: 66,
-    canaries.a_late_start_removes_what_its_successor_wrote: 357,
-    canaries.splits_that_have_not_begun_hold_nothing_back: 5,
-    canaries.the_split_that_is_furthest_makes_the_watermark: 4,
-    canaries.an_input_that_ends_lets_foreign_watermarks_pass: 16,
+    canaries.a_free_name_is_a_slot_won: 29,
+    canaries.an_exited_source_keeps_its_whole_log: 76,
+    canaries.a_late_start_removes_what_its_successor_wrote: 286,
+    canaries.an_input_that_ends_lets_foreign_watermarks_pass: 21,
 }
 """The seed that showed a rare one when this was written, tried first: it saves the search for as
 long as the simulation makes the same run of it.
 """
 
 
-def first_violation(scenario: str, seeds: Iterable[int], directory: Path) -> Outcome | None:
-    for seed in seeds:
-        outcome = run_seed(seed, SCENARIOS[scenario], directory)
-        if outcome.violation is not None:
-            return outcome
-    return None
+def first_violation(scenario: str, seeds: Iterable[int], directory: Path) -> Violation | None:
+    runs = (run_seed(seed, SCENARIOS[scenario], directory) for seed in seeds)
+    return next((run.violation for run in runs if run.violation is not None), None)
 
 
 @pytest.mark.parametrize(
@@ -69,4 +63,6 @@ def test_a_planted_defect_is_found_within_a_thousand_seeds(
 ) -> None:
     canary(monkeypatch)
     seeds = (SHOWN_BY.get(canary, SEEDS.start), *SEEDS)
-    assert first_violation(scenario, seeds, tmp_path) is not None
+    violation = first_violation(scenario, seeds, tmp_path)
+    assert violation is not None
+    assert "TypeError" not in violation.detail, "the canary itself no longer fits the code"
