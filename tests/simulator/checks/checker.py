@@ -160,6 +160,11 @@ class Checker:
             for sink, expected in self.expected.items()
         )
 
+    @property
+    def newest(self) -> Checkpoint | None:
+        """The last checkpoint that completed."""
+        return self.completed[-1].entry if self.completed else None
+
     def newest_checkpoints(self) -> list[Checkpoint]:
         """The last that completed, newest first: a start may have found one or the other."""
         return [completed.entry for completed in self.completed[: -_NEWEST - 1 : -1]]

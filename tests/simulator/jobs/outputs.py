@@ -54,6 +54,7 @@ class ExternalSink(Sink):
     fails: float
 
     def open(self, context: SinkContext) -> SinkWriter:
+        self.process.check_alive()
         return self.output.writer(self.process, self.fails, context)
 
 
@@ -125,7 +126,6 @@ class FilesOutput(Output):
         self._directory = directory
 
     def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
-        process.check_alive()
         files = Files(self._directory, format=repr, max_part_bytes=200)
         return _DiskWriter(files.open(context), process, fails, lambda record: record)
 
@@ -141,7 +141,6 @@ class SqliteOutput(Output):
         self._path = directory / "output.db"
 
     def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
-        process.check_alive()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         sqlite = Sqlite(self._path, _TABLE, {"record": "TEXT"})
         return _DiskWriter(sqlite.open(context), process, fails, lambda record: (repr(record),))

@@ -77,7 +77,7 @@ class BranchingWorld(World):
 
     def _start(self) -> Incarnation:
         # It was stopped with a savepoint, or died before it committed what that holds.
-        newest = next(iter(self.checker.newest_checkpoints()), None)
+        newest = self.checker.newest
         moves = self._rng.random() < self.scenario.moves and not self.network.faults.calm
         if moves and isinstance(newest, Savepoint) and not newest.final:
             self._move(newest)
@@ -120,21 +120,19 @@ class BranchingWorld(World):
         return RestoreFrom(name, store, keep_output=self._from.keep_output)
 
     def _savepoints(self) -> list[_Origin]:
-        entries = self.checker.slots.values()
         return [
             _Origin(self.network, entry, self._way_to(entry))
-            for entry in entries
+            for entry in self.checker.slots.values()
             if isinstance(entry, Savepoint)
         ]
 
     def _way_to(self, savepoint: Savepoint) -> frozenset[bytes]:
         """All transactions that the savepoint and those before it hold."""
-        entries = (completed.entry for completed in self.checker.completed)
         held = [
             token_of(transaction)
-            for entry in entries
-            if entry.slot <= savepoint.slot
-            for _, subtask in entry.subtasks()
+            for completed in self.checker.completed
+            if completed.entry.slot <= savepoint.slot
+            for _, subtask in completed.entry.subtasks()
             for transaction in subtask.transactions
         ]
         before = self._from.transactions if self._from is not None else frozenset()
@@ -149,7 +147,9 @@ class BranchingWorld(World):
         return found
 
     def _check_outputs(self) -> None:
-        if self._was_drained():
+        newest = self.checker.newest
+        # The job of this store ended with a savepoint; the fork of an end has none.
+        if isinstance(newest, Savepoint) and newest.final:
             self._note("it was drained")
             committed = self.checker.committed
             way = {s: e + committed.get(s, Counter()) for s, e in self._elsewhere.items()}
@@ -159,8 +159,3 @@ class BranchingWorld(World):
                 return
             self.checker.expected = {s: all_ - self._elsewhere[s] for s, all_ in expected.items()}
         super()._check_outputs()
-
-    def _was_drained(self) -> bool:
-        """Whether the job of this store ended with a savepoint; the fork of an end has none."""
-        newest = next(iter(self.checker.newest_checkpoints()), None)
-        return isinstance(newest, Savepoint) and newest.final

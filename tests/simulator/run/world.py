@@ -272,11 +272,10 @@ class World:
 
     def _lose_a_worker(self, incarnation: Incarnation) -> None:
         rng = self._random(f"loss of {incarnation.process.name}")
-        if incarnation.actors is None or self.network.faults.calm:
+        if incarnation.actors is None or self.network.faults.calm or rng.random() >= _LOSES:
             return
-        if rng.random() < _LOSES:
-            losing = incarnation.lose_a_worker(rng.random() * self.scenario.chaos_s, 1)
-            self._losing = asyncio.ensure_future(losing)
+        losing = incarnation.lose_a_worker(rng.random() * self.scenario.chaos_s, 1)
+        self._losing = asyncio.ensure_future(losing)
 
     def _origin(self, process: Process) -> RestoreFrom | None:
         """The checkpoint that the next incarnation starts from, if one is named."""
@@ -284,7 +283,7 @@ class World:
 
     def _version(self) -> Version:
         """The program of the next incarnation."""
-        newest = next(iter(self.checker.newest_checkpoints()), None)
+        newest = self.checker.newest
         ended = None
         if newest is not None and any(state.finished for _, state in newest.subtasks()):
             ended = self._versions[newest.author.generation]
