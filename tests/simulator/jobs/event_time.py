@@ -7,7 +7,7 @@ it can only be seen when a window fires twice. When it comes to a window before 
 in flight over a restart, it is not late.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
 from random import Random
@@ -16,9 +16,11 @@ from typing import Any, Final
 from tests.simulator.jobs.plan import Branch, Plan, SourcePlan
 from tests.simulator.jobs.source import Arrivals, Followed, Record, Split, Splits
 from tests.simulator.jobs.stages import (
+    BUCKET_MS,
     BUCKETS,
     RECOUNT,
     SPREAD,
+    Buckets,
     Stage,
     event_time,
     first_field,
@@ -29,15 +31,7 @@ from tests.simulator.jobs.stages import (
     windows,
 )
 from tests.simulator.machine.process import work
-from tidelog import (
-    OutputTag,
-    Row,
-    Session,
-    Sliding,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    Stream,
-)
+from tidelog import OutputTag, Row, Session, Sliding, Stream
 
 _LOG_DISORDER_MS: Final = 300
 _FIELDS: Final = ("key", "number", "value", "time")
@@ -47,7 +41,7 @@ _WRITTEN_MS: Final = 100_000
 _PAUSES_S: Final = 4.0
 _QUIET_S: Final = 8.0
 
-_SIZE_MS: Final = 700
+_SIZE_MS: Final = BUCKET_MS
 _DISORDER_MS: Final = _SIZE_MS // 2
 _LATE: Final = 0
 """The value of a late record."""
@@ -189,10 +183,10 @@ def _slow_windows(slide_ms: int) -> Stage:
 
 
 def _slow_timers(slide_ms: int) -> Stage:
-    """Windows by hand: a map of sums, and a timer at the end of each window."""
+    """Windows by hand: state and a timer for each of them."""
 
     def apply(stream: Stream) -> Stream:
-        return stream.key_by(key_of).transform_with_state(_Sums, time_mode="event")
+        return stream.key_by(key_of).transform_with_state(_SlowBuckets, time_mode="event")
 
     return _on_time(slide_ms, apply)
 
@@ -228,24 +222,10 @@ def _each_once(span: Sliding | Session) -> Stage:
     return Stage("accounts", apply, lambda records: [record.number for record in records])
 
 
-class _Sums(StatefulProcessor):
-    """Sums by key and window."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._handle = handle
-        self._sums = handle.getMapState("sums", "start bigint", "sum bigint")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
-        for row in rows:
-            start = row.time - row.time % _SIZE_MS
-            (before,) = self._sums.getValue((start,)) or (0,)
-            self._sums.updateValue((start,), (before + row.value,))
-            self._handle.registerTimer(start + _SIZE_MS - 1)
-        return iter(())
+class _SlowBuckets(Buckets):
+    """Sums by key and window, whose timers take their time."""
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-        start = expiredTimerInfo.getExpiryTimeInMs() - _SIZE_MS + 1
-        (total,) = self._sums.getValue((start,)) or (0,)
-        self._sums.removeKey((start,))
         work(_FIRING_S)
-        yield key[0], start, total
+        for who, end, total, *_ in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
+            yield who, end - _SIZE_MS, total
