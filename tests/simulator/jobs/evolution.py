@@ -17,6 +17,7 @@ from tests.simulator.jobs.stages import (
     TOTALS,
     Buckets,
     Numbering,
+    first_field,
     key_of,
     numbering,
     same,
@@ -195,11 +196,11 @@ class EvolvingVersion(Version):
         return any(kind != key for kind in stored.key_types)
 
     def _keyed(self, orders: Stream) -> KeyedStream:
-        key = _key_in_tuple if self.tuple_keys else key_of
+        key = (lambda row: (row.key,)) if self.tuple_keys else key_of
         if not self.declares:
             return orders.key_by(key)
         kind: Any = tuple[str] if self.tuple_keys else str
-        convert = _into_tuple if self.tuple_keys else _out_of_tuple
+        convert = (lambda key: (key,)) if self.tuple_keys else first_field
         return orders.key_by(key, key_type=kind, migrate=convert if self.migrates else None)
 
     def _summed(self, keyed: KeyedStream) -> Stream:
@@ -228,18 +229,6 @@ class EvolvingVersion(Version):
         # Undeclared, what was stored with other types goes on until something is added to it.
         right = right or not self.declares
         return (key[0] if isinstance(key, tuple) else key, *start, int(value), right)
-
-
-def _key_in_tuple(row: Row) -> tuple[str]:
-    return (row.key,)
-
-
-def _into_tuple(key: str) -> tuple[str]:
-    return (key,)
-
-
-def _out_of_tuple(key: tuple[str]) -> str:
-    return key[0]
 
 
 class Counting(StatefulProcessor):

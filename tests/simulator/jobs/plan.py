@@ -5,7 +5,7 @@ graph from it; `expected` is computed without tidelog.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from random import Random
@@ -127,8 +127,9 @@ def _names(stages: tuple[Stage, ...]) -> str:
 def make_plan(rng: Random) -> Plan:
     """A random plan."""
     timed = rng.random() < 0.4
-    keys = _Keys(rng)
-    sources = tuple(_source(rng, number, keys, timed) for number in range(rng.choice((1, 1, 2, 3))))
+    draw_key = _hot_keys(rng)
+    count = rng.choice((1, 1, 2, 3))
+    sources = tuple(_source(rng, number, draw_key, timed) for number in range(count))
     branches = [_branch(rng, number, timed) for number in range(rng.choice((1, 1, 2)))]
     if rng.random() < 0.3:
         branches.append(Branch((), "as-they-are"))
@@ -153,26 +154,20 @@ def lifecycle(rng: Random) -> LifecyclePlan:
     return LifecyclePlan(sources, (*plan.branches, Branch((), _ALL)), plan.parallelism)
 
 
-class _Keys:
-    """Keys of which a few are hot."""
-
-    def __init__(self, rng: Random) -> None:
-        self._rng = rng
-        self._count = rng.choice((1, 5, 12, 30))
-        self._skew = rng.choice((0.3, 1.0, 3.0))
-
-    def draw(self) -> str:
-        return f"k{int(self._count * self._rng.random() ** self._skew)}"
+def _hot_keys(rng: Random) -> Callable[[], str]:
+    """Draws keys of which a few are hot."""
+    count, skew = rng.choice((1, 5, 12, 30)), rng.choice((0.3, 1.0, 3.0))
+    return lambda: f"k{int(count * rng.random() ** skew)}"
 
 
-def _source(rng: Random, number: int, keys: _Keys, timed: bool) -> SourcePlan:
+def _source(rng: Random, number: int, draw_key: Callable[[], str], timed: bool) -> SourcePlan:
     # One split in the order of time: only then is no record late, however buffers interleave.
     names = ["only"] if timed else [f"split-{n}" for n in range(rng.choice((0, 1, 1, 2, 3, 3)))]
     length = rng.choice((0, 10, 40, 60, 80))
     at_once = rng.random() < 0.25
     splits: Splits = {}
     for at, name in enumerate(names):
-        splits[name] = _split(rng, 1_000_000 * number + 10_000 * at, length, keys, at_once)
+        splits[name] = _split(rng, 1_000_000 * number + 10_000 * at, length, draw_key, at_once)
     stages = [event_time(DISORDER_MS)] if timed else []
     stages += [stage for stage in (RAISE, THIN, DOUBLE, SPREAD) if rng.random() < 0.2]
     if rng.random() < 0.1:
@@ -183,12 +178,14 @@ def _source(rng: Random, number: int, keys: _Keys, timed: bool) -> SourcePlan:
     return SourcePlan(f"source-{number}", arrivals, tuple(stages))
 
 
-def _split(rng: Random, first: int, length: int, keys: _Keys, at_once: bool) -> Split:
+def _split(
+    rng: Random, first: int, length: int, draw_key: Callable[[], str], at_once: bool
+) -> Split:
     pace = STREAM_S * 1000 / max(1, length)
 
     def record(n: int) -> Record:
         time = int(n * pace)
-        return Record(keys.draw(), first + n, rng.randrange(100), time + rng.randrange(DISORDER_MS))
+        return Record(draw_key(), first + n, rng.randrange(100), time + rng.randrange(DISORDER_MS))
 
     return Split(tuple(map(record, range(length))), 0.0 if at_once else pace / 1000)
 

@@ -100,15 +100,15 @@ class Truth(MemoryStore):
         super()._store(name, data)
 
 
+@dataclass(slots=True)
 class Network:
     """The ways to a store."""
 
-    def __init__(self, truth: Truth, faults: FaultPlan, trace: Trace, watcher: Watcher) -> None:
-        self.truth = truth
-        self.faults = faults
-        self.trace = trace
-        self.watcher = watcher
-        self.requests = 0
+    truth: Truth
+    faults: FaultPlan
+    trace: Trace
+    watcher: Watcher
+    requests: int = 0
 
 
 class StoreClient:

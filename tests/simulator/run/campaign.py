@@ -21,6 +21,10 @@ from tests.simulator.run.run import Outcome, run_seed
 from tests.simulator.run.scenario import Scenario
 
 _MEMORY_DISK: Final = Path("/dev/shm")
+_AHEAD: Final = 32
+"""Runs per process that may be finished while an earlier one is not."""
+
+Run = tuple[int, Scenario]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Campaign:
     first_seed: int
     seeds: int
 
-    def __iter__(self) -> Iterator[tuple[int, Scenario]]:
+    def __iter__(self) -> Iterator[Run]:
         for number in range(self.seeds):
             seed = self.first_seed + number
             yield seed, self.scenarios[seed % len(self.scenarios)]
@@ -44,7 +48,8 @@ def run_campaign(
 
     One process is this one, and `listener` gets the events of its runs.
     """
-    with tempfile.TemporaryDirectory(prefix="tidelog-simulate-", dir=_disk()) as directory:
+    disk = _MEMORY_DISK if _MEMORY_DISK.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="tidelog-simulate-", dir=disk) as directory:
         if processes > 1:
             yield from run_on_workers(campaign, processes, Path(directory))
             return
@@ -58,16 +63,6 @@ def replay(outcome: Outcome) -> str:
         f"python -m tests.simulator --scenario {outcome.scenario} --first-seed {outcome.seed} "
         "--seeds 1 --trace"
     )
-
-
-def _disk() -> Path | None:
-    return _MEMORY_DISK if _MEMORY_DISK.is_dir() else None
-
-
-_AHEAD: Final = 32
-"""Runs per process that may be finished while an earlier one is not."""
-
-Run = tuple[int, Scenario]
 
 
 def run_on_workers(runs: Iterable[Run], processes: int, directory: Path) -> Iterator[Outcome]:

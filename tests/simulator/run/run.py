@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from tests.simulator.checks.restoring import check_restores
 from tests.simulator.checks.violation import Property, Violation
@@ -97,7 +98,13 @@ def _undisturbed() -> Iterator[None]:
 
 def _run(world: World, loop: VirtualLoop) -> None:
     defects: list[str] = []
-    loop.set_exception_handler(lambda _, context: _note(defects, context))
+
+    def note(_: object, context: dict[str, Any]) -> None:
+        # What escaped a callback; that of a forgotten task comes late or never.
+        if "handle" in context:
+            defects.append("".join(traceback.format_exception(context["exception"])))
+
+    loop.set_exception_handler(note)
     asyncio.set_event_loop(loop)
     try:
         run_virtual(world.run(), loop)
@@ -109,13 +116,6 @@ def _run(world: World, loop: VirtualLoop) -> None:
         asyncio.set_event_loop(None)
     if defects:
         world.checker.blame(Property.NO_DEFECT, defects[0])
-
-
-def _note(defects: list[str], context: dict[str, object]) -> None:
-    """An exception that escaped a callback; that of a forgotten task comes late or never."""
-    error = context.get("exception")
-    if "handle" in context and isinstance(error, BaseException):
-        defects.append("".join(traceback.format_exception(error)))
 
 
 def _restore_all(world: World) -> None:
