@@ -11,12 +11,13 @@ import os
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Protocol
+from unittest import mock
 
 from tests.simulator.machine.process import Process
 from tidelog import Files, Sink, SinkContext, SinkWriter, Sqlite
@@ -181,8 +182,13 @@ class _DiskWriter(SinkWriter):
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
         self.process.check_alive()
-        rng, fails = self.process.rng, self.fails
-        with _disk(lambda: fails > 0 and rng.random() < fails):
+
+        def sync(descriptor: int) -> None:
+            """Takes no time, and fails now and then."""
+            if self.fails > 0 and self.process.rng.random() < self.fails:
+                raise OSError(errno.EIO, "the disk fails (simulated)")
+
+        with mock.patch.object(os, "fsync", sync):
             return self.inner.pre_commit(checkpoint)
 
     def commit(self, transaction: bytes) -> None:
@@ -199,19 +205,3 @@ class _DiskWriter(SinkWriter):
         database = getattr(self.inner, "_database", None)
         if database is not None:
             database.close()
-
-
-@contextmanager
-def _disk(fails: Callable[[], bool]) -> Iterator[None]:
-    """Syncs within fail as `fails` says, and take no time."""
-
-    def sync(descriptor: int) -> None:
-        if fails():
-            raise OSError(errno.EIO, "the disk fails (simulated)")
-
-    real = os.fsync
-    os.fsync = sync  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        os.fsync = real

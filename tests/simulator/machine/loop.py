@@ -84,7 +84,6 @@ class _Handle(asyncio.Handle):
     _cancelled: bool
     _context: Context
     _loop: asyncio.AbstractEventLoop
-    _repr: None
 
     def __init__(
         self,
@@ -98,7 +97,6 @@ class _Handle(asyncio.Handle):
         self._loop = loop
         self._context = copy_context() if context is None else context
         self._cancelled = False
-        self._repr = None
 
 
 class _Timer(_Handle, asyncio.TimerHandle):
