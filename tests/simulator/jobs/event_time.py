@@ -34,7 +34,6 @@ from tests.simulator.machine.process import work
 from tidelog import OutputTag, Row, Session, Sliding, Stream
 
 _LOG_DISORDER_MS: Final = 300
-_FIELDS: Final = ("key", "number", "value", "time")
 _AWAY_MS: Final = 5000
 _WRITTEN_MS: Final = 100_000
 """How long after a visit its line was written."""
@@ -101,7 +100,7 @@ def _log(rng: Random, first: int, *, at_once: bool) -> Split:
     def line(n: int) -> Row:
         page, value = f"page-{rng.randrange(6)}", rng.randrange(100)
         time = begins + n * pace + rng.randrange(_LOG_DISORDER_MS)
-        return Row.of(_FIELDS, (page, first + n, value, time))
+        return Row.of(Record._fields, (page, first + n, value, time))
 
     lines = tuple(map(line, range(length)))
     every_s = rng.random() * _PAUSES_S / max(1, length)

@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import JobPlan, Records, Refusal, Sinks, Version
-from tests.simulator.jobs.source import STREAM_S, Arrivals, Split, records_of
+from tests.simulator.jobs.source import STREAM_S, Arrivals, Record, Split, records_of
 from tests.simulator.jobs.stages import (
     BUCKETS,
     TOTALS,
@@ -32,7 +32,6 @@ from tidelog.state.schema.row import Row
 
 _DISORDER_MS: Final = 300
 _SIZE_MS: Final = 900
-_FIELDS: Final = ("key", "number", "value", "time")
 _EXTRA: Final = "extra"
 
 
@@ -266,6 +265,6 @@ def _split(rng: Random, first: int) -> Split:
     def order(n: int) -> Row:
         key, value = f"k{rng.randrange(6)}", rng.randrange(100)
         time = int(n * every_s * 1000) + rng.randrange(_DISORDER_MS)
-        return Row.of(_FIELDS, (key, first + n, value, time))
+        return Row.of(Record._fields, (key, first + n, value, time))
 
     return Split(tuple(map(order, range(length))), every_s)

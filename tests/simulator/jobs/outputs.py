@@ -16,7 +16,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 from unittest import mock
 
 from tests.simulator.machine.process import Process
@@ -26,12 +26,8 @@ from tidelog.ids import CheckpointId
 _TABLE = "records"
 
 
-class CommitWatcher(Protocol):
-    """Sees commits at the moment they take effect."""
-
-    def committing(
-        self, sink: str, process: Process, transaction: bytes, records: Sequence[Any]
-    ) -> None: ...
+Committing = Callable[[str, Process, bytes, Sequence[Any]], None]
+"""Called with sink, process, transaction and records at the moment a commit takes effect."""
 
 
 class Output(ABC):
@@ -62,10 +58,10 @@ class ExternalSink(Sink):
 class ExternalOutput(Output):
     """A transactional system outside of every process."""
 
-    def __init__(self, name: str, watcher: CommitWatcher) -> None:
+    def __init__(self, name: str, committing: Committing) -> None:
         self.name = name
         self.prepared: dict[bytes, list[Any]] = {}
-        self._watcher = watcher
+        self._committing = committing
         self._done: set[bytes] = set()
 
     def writer(self, process: Process, fails: float, context: SinkContext) -> SinkWriter:
@@ -75,7 +71,7 @@ class ExternalOutput(Output):
         process.check_alive()
         if transaction not in self._done:
             records = self.prepared.pop(transaction)
-            self._watcher.committing(self.name, process, transaction, records)
+            self._committing(self.name, process, transaction, records)
             self._done.add(transaction)
 
 
@@ -153,14 +149,14 @@ class SqliteOutput(Output):
             return Counter(text for (text,) in connection.execute(f"SELECT record FROM {_TABLE}"))
 
 
-def make_output(rng: Random, name: str, directory: Path, watcher: CommitWatcher) -> Output:
+def make_output(rng: Random, name: str, directory: Path, committing: Committing) -> Output:
     """A random kind of output."""
     kind = rng.choice(("outside", "files", "files", "sqlite"))
     if kind == "files":
         return FilesOutput(directory / name)
     if kind == "sqlite":
         return SqliteOutput(directory / name)
-    return ExternalOutput(name, watcher)
+    return ExternalOutput(name, committing)
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,11 +73,11 @@ class Incarnation:
         assert self.runner.incarnation is not None
         return self.runner.incarnation.tasks
 
-    async def lose_a_worker(self, after_s: float, number: int) -> None:
-        """Kill one of the workers then, if it is still there."""
+    async def lose_a_worker(self, after_s: float) -> None:
+        """Kill the second worker then, if it is still there."""
         await SystemClock().sleep(after_s)
-        if self.actors is not None and len(self.actors.running) > number:
-            await self.actors.kill_one(number)
+        if self.actors is not None and len(self.actors.running) > 1:
+            await self.actors.kill_one(1)
 
     async def crash(self) -> None:
         """Kill the process, and with it its workers."""

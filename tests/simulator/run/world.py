@@ -103,7 +103,7 @@ class World:
     def committing(
         self, sink: str, process: Process, transaction: bytes, records: Sequence[Any]
     ) -> None:
-        """Implements `CommitWatcher`."""
+        """A simulated sink is about to make records visible."""
         self.checker.committing(sink, process, transaction, records)
 
     def _checker(self, truth: Truth, expected: dict[str, Counter[Any]]) -> Checker:
@@ -120,9 +120,9 @@ class World:
 
     def _output(self, sink: str) -> Output:
         if not self.scenario.sinks_on_disk:
-            return ExternalOutput(sink, self)
+            return ExternalOutput(sink, self.committing)
         rng = self._random(f"output/{sink}")
-        return make_output(rng, sink, self.directory / "outputs", self)
+        return make_output(rng, sink, self.directory / "outputs", self.committing)
 
     async def _operate(self) -> None:
         """Start the job until it has ended, then look at what is left."""
@@ -274,8 +274,8 @@ class World:
         rng = self._random(f"loss of {incarnation.process.name}")
         if incarnation.actors is None or self.network.faults.calm or rng.random() >= _LOSES:
             return
-        losing = incarnation.lose_a_worker(rng.random() * self.scenario.chaos_s, 1)
-        self._losing = asyncio.ensure_future(losing)
+        after_s = rng.random() * self.scenario.chaos_s
+        self._losing = asyncio.ensure_future(incarnation.lose_a_worker(after_s))
 
     def _origin(self, process: Process) -> RestoreFrom | None:
         """The checkpoint that the next incarnation starts from, if one is named."""
