@@ -8,8 +8,8 @@ neither waits for the job nor makes it wait.
 import asyncio
 import os
 import resource
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -96,35 +96,25 @@ class Sample:
         )
 
 
-class Sampler:
-    """Takes samples from `start` to `stop`, on a thread of its own; `samples` has them in order."""
+@contextmanager
+def sampled(store: "ModelledStore", samples: list[Sample]) -> Iterator[None]:
+    """Append samples, on a thread of its own: one at once, one at the end, others between them."""
 
-    def __init__(self, store: "ModelledStore", every_s: float = EVERY_S) -> None:
-        self.samples: list[Sample] = []
-        self._store = store
-        self._every_s = every_s
-        self._running: Future[None] | None = None
-
-    def start(self) -> None:
-        """Take the first sample, and go on."""
-        self.samples.append(Sample.now(self._store))
-        self._running = asyncio.run_coroutine_threadsafe(self._run(), loop_thread())
-
-    def stop(self) -> None:
-        """Take the last one; a second call does nothing."""
-        if self._running is None:
-            return
-        self._running.cancel()
-        self._running = None
-        self.samples = [*self.samples, Sample.now(self._store)]
-
-    async def _run(self) -> None:
+    async def run(taken: list[Sample]) -> None:
         try:
             while True:
-                await CLOCK.sleep(self._every_s)
-                self.samples.append(Sample.now(self._store))
+                await CLOCK.sleep(EVERY_S)
+                taken.append(Sample.now(store))
         finally:
             asyncio.get_running_loop().stop()
+
+    taken = [Sample.now(store)]
+    running = asyncio.run_coroutine_threadsafe(run(taken), loop_thread())
+    try:
+        yield
+    finally:
+        running.cancel()
+        samples += [*taken, Sample.now(store)]
 
 
 def per_second(

@@ -7,11 +7,10 @@ what happened between the first and the last moment of the measured time counts.
 import asyncio
 import contextlib
 import gc
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tidelog.checkpoint.schedule import Schedule
@@ -233,16 +232,6 @@ BuildJob = Callable[[Stages], Job]
 Watch = Callable[[Run], Awaitable[None]]
 
 
-@contextlib.contextmanager
-def scratch(parent: Path | None = None) -> Iterator[Path]:
-    """A directory that is gone afterwards."""
-    path = Path(tempfile.mkdtemp(prefix="tidelog-bench-", dir=parent))
-    try:
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
 @contextlib.asynccontextmanager
 async def started(
     runner: JobRunner, on_started: Callable[[], None] | None = None
@@ -289,23 +278,8 @@ def run_trial(
     records, and the store stays. Without, the store lies in memory, and the job is stopped at once;
     `archived`: what was in the log and the manifests can be read from the run's archive.
     """
-    words = spec.words()
-    with scratch(room) as directory:
-        return asyncio.run(_run(spec, words, build, directory, watch, store, archived))
-
-
-async def _run(
-    spec: RunSpec,
-    words: Words,
-    build: BuildJob,
-    work_dir: Path,
-    watch: Watch | None,
-    store: Path | None,
-    archived: bool,
-) -> Run:
-    effects = Effects()
     stages = Stages(
-        words,
+        spec.words(),
         warm_s=spec.warm_s,
         seconds=spec.seconds,
         records=spec.records,
@@ -313,12 +287,11 @@ async def _run(
         on_start=lambda mark: run.begin(mark),  # noqa: PLW0108  (there is no run yet)
         on_end=lambda mark: run.end(mark),  # noqa: PLW0108
     )
-    memory = ArchivedStore() if archived else MemoryStore()
+    effects, memory = Effects(), ArchivedStore() if archived else MemoryStore()
     seen, model = modelled(LocalStore(store, effects) if store else memory, spec.link, effects)
-    runner = JobRunner(build(stages), seen, spec.config(work_dir), effects)
-    run = Run(runner, model, stages, memory.archive if isinstance(memory, ArchivedStore) else None)
-    try:
-        async with started(runner) as job:
+
+    async def main() -> None:
+        async with started(run.runner) as job:
             watching = asyncio.ensure_future(watch(run) if watch else CLOCK.sleep(0))
             try:
                 await until(lambda: run.ended is not None, job, watching, look_s=_LOOK_S)
@@ -328,6 +301,13 @@ async def _run(
                     await until(lambda: run.completed >= whole, job)
             finally:
                 await stopped(watching)
+
+    with (
+        TemporaryDirectory(dir=room, ignore_cleanup_errors=True) as work,
+        contextlib.closing(effects.offload),
+    ):
+        runner = JobRunner(build(stages), seen, spec.config(Path(work)), effects)
+        archive = memory.archive if isinstance(memory, ArchivedStore) else None
+        run = Run(runner, model, stages, archive)
+        asyncio.run(main())
         return run
-    finally:
-        effects.offload.close()

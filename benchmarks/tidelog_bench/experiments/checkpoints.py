@@ -17,7 +17,7 @@ from tidelog_bench.embedded.checkpoints import (
     sizes,
 )
 from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, Load
-from tidelog_bench.embedded.meter import CLOCK, Sample, Sampler, mean, per_second
+from tidelog_bench.embedded.meter import CLOCK, Sample, mean, per_second, sampled
 from tidelog_bench.embedded.predictions import predictions
 from tidelog_bench.embedded.run import Run, RunSpec, run_trial
 from tidelog_bench.experiment import (
@@ -107,14 +107,9 @@ def measure(trial: Trial) -> Reading:
     async def watch(run: Run) -> None:
         while run.begun is None:
             await CLOCK.sleep(0.005)
-        sampler = Sampler(run.store)
-        sampler.start()
-        try:
+        with sampled(run.store, samples):
             while run.ended is None:
                 await CLOCK.sleep(0.005)
-        finally:
-            sampler.stop()
-            samples.extend(sampler.samples)
 
     run = run_trial(spec, load.build, trial.directory, watch=watch, archived=True)
     if load.checkpoint_s == _AT_ONCE_S:

@@ -8,7 +8,7 @@ import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
@@ -20,11 +20,9 @@ from tidelog_bench.spark.job import (
     RATIOS,
     STORES,
     TIDELOG,
+    Job,
     missing,
 )
-
-if TYPE_CHECKING:
-    from tidelog_bench.spark.job import Job
 
 _MAINTENANCE_MS: Final = 500
 """While a checkpoint is written; afterwards there is time for two, so snapshots are uploaded."""
@@ -65,8 +63,6 @@ def _cell(query: str, partitions: int, last: int, *, expected_s: float, jvm: str
 
 def measure(trial: Trial) -> Reading:
     """Go on with a new application from a copy of the checkpoint that the first trial writes."""
-    from tidelog_bench.spark.job import Job  # noqa: PLC0415  (its users need pyspark)
-
     job = trial.read(Job, store=trial.variant)
     name, last = str(trial.settings["query"]), int(trial.settings["last_batch"] or 0)
     written = trial.kept / "written"
@@ -85,7 +81,7 @@ def measure(trial: Trial) -> Reading:
     return restart(trial.directory / "restart")
 
 
-def _write(job: "Job", name: str, checkpoint: Path, last: int, directory: Path) -> None:
+def _write(job: Job, name: str, checkpoint: Path, last: int, directory: Path) -> None:
     from tidelog_bench.spark.application import application  # noqa: PLC0415  (needs pyspark)
 
     # No delays, and below the plug-in snapshots as often as without it: equally long replays.
@@ -98,7 +94,7 @@ def _write(job: "Job", name: str, checkpoint: Path, last: int, directory: Path) 
 
 
 def _go_on(
-    job: "Job", name: str, checkpoint: Path, batch: int, directory: Path, stored: int
+    job: Job, name: str, checkpoint: Path, batch: int, directory: Path, stored: int
 ) -> Reading:
     from tidelog_bench.spark.application import application  # noqa: PLC0415  (needs pyspark)
 
