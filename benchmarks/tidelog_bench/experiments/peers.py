@@ -1,9 +1,7 @@
 """The same word count on tidelog and on other systems with durable state."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from tidelog.errors import ConfigError
 from tidelog_bench.experiment import (
     Bars,
     Cell,
@@ -15,7 +13,7 @@ from tidelog_bench.experiment import (
     Size,
     Trial,
 )
-from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, interpreter, missing, run_program
+from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, missing, run_program
 from tidelog_bench.peers.task import Task
 
 _WORKERS = "tidelog-workers"
@@ -65,25 +63,9 @@ def cells(size: Size) -> Sequence[Cell]:
 
 def measure(trial: Trial) -> Reading:
     """Run one system in a process of its own, in its own environment."""
-    system = SYSTEMS[trial.variant]
-    python = interpreter(system.name)
-    if python is None:
-        raise ConfigError(
-            f"peer {system.name}",
-            expected="a Python that can import it",
-            found="none",
-            action=missing(system.name) or "install it",
-        )
-    settings: dict[str, Any] = dict(trial.settings)
     checked = trial.kept / "checked"
-    task = Task(
-        **settings,
-        variant=system.name,
-        seed=trial.seed,
-        directory=str(trial.directory.resolve()),
-        restarts=not checked.exists(),
-    )
-    outcome = run_program(python, system.program, task)
+    program = SYSTEMS[trial.variant].program
+    outcome = run_program(trial, Task, program, restarts=not checked.exists())
     checked.touch()
     return Reading(outcome.figures, notes=outcome.notes)
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.peers.events import EventTask
-from tidelog_bench.peers.systems import interpreter, missing, run_program
+from tidelog_bench.peers.systems import missing, run_program
 
 _PROGRAMS = {"tidelog": "tidelog_events", "bytewax": "bytewax_events", "pyflink": "flink_events"}
 
@@ -28,17 +27,7 @@ def cells(size: Size) -> Sequence[Cell]:
 
 def measure(trial: Trial) -> Reading:
     """Run one system in a process of its own, in its own environment."""
-    python = interpreter(trial.variant)
-    if python is None:
-        raise ConfigError(
-            f"peer {trial.variant}",
-            expected="a Python that can import it",
-            found="none",
-            action=missing(trial.variant) or "install it",
-        )
-    directory = str(trial.directory.resolve())
-    task = trial.read(EventTask, variant=trial.variant, directory=directory)
-    outcome = run_program(python, _PROGRAMS[trial.variant], task)
+    outcome = run_program(trial, EventTask, _PROGRAMS[trial.variant])
     return Reading(outcome.figures, notes=outcome.notes)
 
 

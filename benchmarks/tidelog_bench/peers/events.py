@@ -9,13 +9,13 @@ import json
 import random
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import Mark, rates
-from tidelog_bench.peers.task import Outcome
+from tidelog_bench.peers.task import Outcome, ProgramTask
 from tidelog_bench.peers.usage import size_mb, tree_peak_mb
 
 JITTER_MS: Final = 300
@@ -28,8 +28,8 @@ Row = tuple[str, int, int]
 """Key, time in milliseconds, value."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventTask:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventTask(ProgramTask):
     """A job over bounded files of rows."""
 
     job: str
@@ -39,20 +39,6 @@ class EventTask:
     rows_per_event_s: int
     within_ms: int
     """The gap of a session, or how much later than the left row the right one may be."""
-    checkpoint_s: float
-    variant: str
-    seed: int
-    directory: str
-
-    @property
-    def path(self) -> Path:
-        """For all that the program writes."""
-        return Path(self.directory)
-
-    @property
-    def durable(self) -> Path:
-        """Where the system keeps what survives the process."""
-        return self.path / "durable"
 
     @property
     def results(self) -> Path:
@@ -72,15 +58,6 @@ class EventTask:
     def side(self, name: str) -> Path:
         """The one file of an input, in a directory of its own."""
         return self.path / name / "rows.jsonl"
-
-    def to_json(self) -> str:
-        """For the program's process."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "EventTask":
-        """In the program's process."""
-        return cls(**json.loads(text))
 
     def draw(self) -> list[list[Row]]:
         """The rows of each input, slightly out of order."""

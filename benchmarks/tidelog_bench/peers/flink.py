@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,6 +57,19 @@ def settings(
         # With the changelog on, Flink restores in no other mode.
         chosen["execution.state-recovery.claim-mode"] = "CLAIM"
     return chosen
+
+
+def table_environment(chosen: Mapping[str, str]) -> Any:
+    """PyFlink's tables over streams, with these settings."""
+    # The program on streams takes nothing of PyFlink but its jars.
+    from pyflink.common import Configuration  # noqa: PLC0415
+    from pyflink.table import EnvironmentSettings, TableEnvironment  # noqa: PLC0415
+
+    configuration = Configuration()
+    for key, value in chosen.items():
+        configuration.set_string(key, value)
+    streaming = EnvironmentSettings.new_instance().in_streaming_mode()
+    return TableEnvironment.create(streaming.with_configuration(configuration).build())
 
 
 def free_port() -> int:

@@ -7,20 +7,25 @@ of common packages are what it imports; what it prints is kept for its errors.
 """
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.errors import TidelogError
+from tidelog.errors import ConfigError, TidelogError
 from tidelog_bench.peers.events import EventTask
 from tidelog_bench.peers.java import java_tool
 from tidelog_bench.peers.task import Outcome, Task
+
+if TYPE_CHECKING:
+    # Programs of other systems read this module where msgspec cannot be imported.
+    from tidelog_bench.experiment import Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +137,29 @@ _SHOWN: Final = 3000
 """Characters of what a failed program printed last."""
 
 
-def run_program(python: Path, program: str, task: Task | EventTask) -> Outcome:
-    """Run a program with this Python; raises TidelogError with what it printed when it fails."""
-    directory = task.path
+def run_program(
+    trial: "Trial", kind: type[Task] | type[EventTask], program: str, **more: Any
+) -> Outcome:
+    """Run a program on the system of a trial's variant, with the Python that has it.
+
+    Raises ConfigError when there is none, and TidelogError with what it printed when it fails.
+    """
+    python = interpreter(trial.variant)
+    if python is None:
+        raise ConfigError(
+            f"peer {trial.variant}",
+            expected="a Python that can import it",
+            found="none",
+            action=missing(trial.variant) or "install it",
+        )
+    directory = trial.directory.resolve()
+    task = trial.read(kind, variant=trial.variant, directory=str(directory), **more)
     packages = directory / "packages"
     packages.mkdir()
     for name in _NEEDED:
         (packages / name).symlink_to(Path(import_module(name).__file__ or "").resolve().parent)
     asked, answer, log = directory / "task.json", directory / "outcome.json", directory / "log"
-    asked.write_text(task.to_json())
+    asked.write_text(json.dumps(asdict(task)))
     command = [str(python), "-m", __name__, program, str(asked), str(answer)]
     environment = os.environ | {"PYTHONPATH": str(packages)}
     with log.open("wb") as output:
@@ -161,7 +180,7 @@ def run_program(python: Path, program: str, task: Task | EventTask) -> Outcome:
             found=f"exit code {ended.returncode}: {_last(log)}",
             action="see what it printed; is the installed version of the peer supported?",
         )
-    return Outcome.from_json(answer.read_text())
+    return Outcome(**json.loads(answer.read_text()))
 
 
 def _last(log: Path) -> str:
@@ -171,8 +190,8 @@ def _last(log: Path) -> str:
 def main(program: str, asked: str, answer: str) -> None:
     """In the program's process."""
     module = import_module(f"tidelog_bench.peers.programs.{program}")
-    outcome: Outcome = module.run(getattr(module, "TASK", Task).from_json(Path(asked).read_text()))
-    Path(answer).write_text(outcome.to_json())
+    task = getattr(module, "TASK", Task)(**json.loads(Path(asked).read_text()))
+    Path(answer).write_text(json.dumps(asdict(module.run(task))))
 
 
 if __name__ == "__main__":

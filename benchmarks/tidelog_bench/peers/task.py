@@ -9,9 +9,8 @@ all pairs of a session.
 
 import collections
 import gc
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +18,16 @@ from tidelog.errors import TidelogError
 from tidelog_bench.embedded.words import Stages, Words, Workload, draw
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
-    """A word count to be measured; times in seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramTask:
+    """What every program is given."""
 
-    keys: int
-    key_bytes: int
-    skewed: bool
-    draws: int
-    warm_s: float
-    seconds: float
-    checkpoint_s: float
-    batch_words: int
-    """Words per file, where words come from files; Spark's batch is one file."""
     variant: str
     """The system to run; a program may serve several."""
+    checkpoint_s: float
     seed: int
     directory: str
     """For all that the program writes; its `durable` is what a restart reads."""
-    restarts: bool = True
-    """Whether a system whose counts can only be read by starting it again is checked."""
 
     @property
     def path(self) -> Path:
@@ -49,6 +38,22 @@ class Task:
     def durable(self) -> Path:
         """Where the system keeps what survives the process."""
         return self.path / "durable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(ProgramTask):
+    """A word count to be measured; times in seconds."""
+
+    keys: int
+    key_bytes: int
+    skewed: bool
+    draws: int
+    warm_s: float
+    seconds: float
+    batch_words: int
+    """Words per file, where words come from files; Spark's batch is one file."""
+    restarts: bool = True
+    """Whether a system whose counts can only be read by starting it again is checked."""
 
     def words(self) -> Words:
         """Draw the input; what is drawn is no garbage collector's business."""
@@ -61,15 +66,6 @@ class Task:
         """Fill, warm-up, measurement: for a system whose source is a Python function."""
         return Stages(words, warm_s=self.warm_s, seconds=self.seconds)
 
-    def to_json(self) -> str:
-        """For the program's process."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Task":
-        """In the program's process."""
-        return cls(**json.loads(text))
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -77,15 +73,6 @@ class Outcome:
 
     figures: Mapping[str, float]
     notes: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> str:
-        """For the process that asked."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Outcome":
-        """In the process that asked."""
-        return cls(**json.loads(text))
 
 
 def expected(words: Words, position: int) -> collections.Counter[str]:

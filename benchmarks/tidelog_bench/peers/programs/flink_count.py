@@ -12,9 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-from pyflink.common import Configuration
-from pyflink.table import EnvironmentSettings, TableEnvironment
-
 from tidelog_bench.peers.feed import Feed
 from tidelog_bench.peers.flink import (
     PIECE,
@@ -25,6 +22,7 @@ from tidelog_bench.peers.flink import (
     printed_counts,
     require_changelog,
     settings,
+    table_environment,
 )
 from tidelog_bench.peers.following import measured
 from tidelog_bench.peers.task import Outcome, Task, check
@@ -49,15 +47,7 @@ class FlinkJob(RestJob):
         self, source: Path, directory: Path, checkpoint_s: float, sink: str, restore: Path | None
     ) -> None:
         port = free_port()
-        configuration = Configuration()
-        for key, value in settings(directory, checkpoint_s, 1, port, restore).items():
-            configuration.set_string(key, value)
-        environment = TableEnvironment.create(
-            EnvironmentSettings.new_instance()
-            .in_streaming_mode()
-            .with_configuration(configuration)
-            .build()
-        )
+        environment = table_environment(settings(directory, checkpoint_s, 1, port, restore))
         environment.execute_sql(
             "CREATE TABLE words (word STRING) WITH ('connector' = 'filesystem', 'format' = 'raw', "
             f"'path' = '{source.as_uri()}', 'source.monitor-interval' = '250 ms')"

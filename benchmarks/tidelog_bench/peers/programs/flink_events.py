@@ -7,13 +7,10 @@ import os
 from importlib.metadata import version
 from typing import Final
 
-from pyflink.common import Configuration
-from pyflink.table import EnvironmentSettings, TableEnvironment
-
 from tidelog.effects import hold_thread
 from tidelog_bench.embedded.meter import Mark
 from tidelog_bench.peers.events import DELAY_MS, EventTask, outcome
-from tidelog_bench.peers.flink import free_port, get, settings
+from tidelog_bench.peers.flink import free_port, get, settings, table_environment
 from tidelog_bench.peers.task import Outcome
 from tidelog_bench.peers.usage import tree_mark
 
@@ -44,20 +41,12 @@ def run(task: EventTask) -> Outcome:
     drawn = task.write()
     os.environ["FLINK_LOG_DIR"] = str(task.path)
     port = free_port()
-    configuration = Configuration()
     chosen = settings(task.path, task.checkpoint_s, 1, port, None) | {
         "table.local-time-zone": "UTC",
         # By default a job's status is up to 3 s old, and a short job is over by then.
         "web.refresh-interval": "10",
     }
-    for key, value in chosen.items():
-        configuration.set_string(key, value)
-    environment = TableEnvironment.create(
-        EnvironmentSettings.new_instance()
-        .in_streaming_mode()
-        .with_configuration(configuration)
-        .build()
-    )
+    environment = table_environment(chosen)
     for name in task.sides:
         environment.execute_sql(
             f"CREATE TABLE `{name}` (key STRING, `time` BIGINT, `value` BIGINT, "

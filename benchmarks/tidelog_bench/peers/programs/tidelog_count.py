@@ -5,12 +5,15 @@ they have a name, as `LocalStore` does it.
 """
 
 import asyncio
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import closing
 
 from tidelog.connectors.program import Callback
 from tidelog.effects import Effects
 from tidelog.runtime.config import JobConfig
+from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.sink import Sink
 from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.jobs import count_words, word_count
 from tidelog_bench.embedded.run import RunSpec, run_trial
@@ -39,18 +42,17 @@ def run(task: Task) -> Outcome:
     start, end = begun.mark, ended.mark
     manifests = [w.ended for w in measured.store.writes if w.name.startswith("checkpoints/")]
     found = figures(start, end, between(manifests, start, end), task.durable)
-    counts = asyncio.run(_restored(task.durable, task.path / "work"))
+    counts, _ = restored(task, lambda sink: word_count(lambda position: None, sink, endless=False))
     check("tidelog", counts, task.words(), end.records)
     return Outcome(found, NOTES)
 
 
-async def _restored(store: Path, work_dir: Path) -> dict[str, int]:
+def restored(task: Task, build: Callable[[Sink], Job]) -> tuple[dict[str, int], JobRunner]:
+    """What a job that the store alone restores emits, and its runner."""
     effects = Effects()
     pairs: list[tuple[str, int]] = []
-    job = word_count(lambda position: None, Callback(pairs.append), endless=False)
-    config = JobConfig(work_dir=work_dir)
-    try:
-        await JobRunner(job, LocalStore(store, effects), config, effects).run()
-    finally:
-        effects.offload.close()
-    return dict(pairs)
+    store, config = LocalStore(task.durable, effects), JobConfig(work_dir=task.path / "work")
+    runner = JobRunner(build(Callback(pairs.append)), store, config, effects)
+    with closing(effects.offload):
+        asyncio.run(runner.run())
+    return dict(pairs), runner

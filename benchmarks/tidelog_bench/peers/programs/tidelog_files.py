@@ -14,13 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tidelog import Effects, JobConfig, JobRunner, status_of
-from tidelog.connectors.program import Callback
+from tidelog import status_of
 from tidelog.errors import TidelogError
-from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.peers.feed import Feed
 from tidelog_bench.peers.following import measured
+from tidelog_bench.peers.programs.tidelog_count import restored
 from tidelog_bench.peers.programs.tidelog_files_job import word_count
 from tidelog_bench.peers.task import Outcome, Task, check
 from tidelog_bench.peers.usage import figures
@@ -102,7 +101,14 @@ def run(task: Task) -> Outcome:
     with _running(task, feed.input) as job:
         start, end, commits = asyncio.run(measured(job, feed, task))
         found = figures(start, end, commits, task.durable) | job.durations()
-    counts = asyncio.run(_restored(feed.input, task))
+    counts, runner = restored(task, lambda sink: word_count(feed.input, sink, follow=False))
+    if read := status_of(runner).records_read:
+        raise TidelogError(
+            "the restored job",
+            expected="a checkpoint that has all words",
+            found=f"{read} words that were read again",
+            action="see why the last checkpoints had not completed",
+        )
     check(task.variant, counts, words, feed.position)
     return Outcome(found, NOTES)
 
@@ -124,23 +130,3 @@ def _running(task: Task, source: Path) -> Iterator[_Running]:
             yield _Running(process, lines)
         finally:
             process.kill()
-
-
-async def _restored(source: Path, task: Task) -> dict[str, int]:
-    effects = Effects()
-    pairs: list[tuple[str, int]] = []
-    job = word_count(source, Callback(pairs.append), follow=False)
-    store = LocalStore(task.durable, effects)
-    runner = JobRunner(job, store, JobConfig(work_dir=task.path / "work"), effects)
-    try:
-        await runner.run()
-    finally:
-        effects.offload.close()
-    if read := status_of(runner).records_read:
-        raise TidelogError(
-            "the restored job",
-            expected="a checkpoint that has all words",
-            found=f"{read} words that were read again",
-            action="see why the last checkpoints had not completed",
-        )
-    return dict(pairs)
