@@ -10,12 +10,14 @@ import math
 import re
 import statistics
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from tidelog.errors import ConfigError
+from tidelog_bench.session import environment
 
 DIRECTORY: Final = Path(__file__).parent / "baselines"
 TOLERANCE: Final = 0.10
@@ -62,34 +64,24 @@ class Change(msgspec.Struct, frozen=True):
     """`slower`, `faster`, `same`, `new`, or `too few` runs to tell."""
 
 
-def costs_of(document: Mapping[str, Any]) -> tuple[dict[str, float], dict[str, float]]:
-    """Costs in yardsticks and seconds of one run, from what pytest-benchmark wrote."""
-    costs, seconds = {}, {}
-    for entry in document["benchmarks"]:
-        module, _, test = entry["fullname"].rpartition("/")[2].partition(".py::test_")
-        name = f"{module.removeprefix('test_')}: {test}"
-        seconds[name] = entry["stats"]["min"]
-        costs[name] = seconds[name] / entry["extra_info"]["yardstick_s"]
-    return costs, seconds
-
-
-def combined(
-    runs: Iterable[Mapping[str, Any]],
-    machine: Mapping[str, Any],
-    versions: Mapping[str, str],
-    revision: str | None,
-    date: str,
-    load: float,
-) -> Baseline:
-    """All runs together."""
+def combined(runs: Iterable[Mapping[str, Any]]) -> Baseline:
+    """All runs of today's code on this machine, from what pytest-benchmark wrote of each."""
     costs: Costs = {}
     shortest: dict[str, float] = {}
-    for document in runs:
-        of_run, seconds = costs_of(document)
-        for name, cost in of_run.items():
-            costs.setdefault(name, []).append(round(cost, 5))
-            shortest[name] = min(seconds[name], shortest.get(name, seconds[name]))
-    return Baseline(dict(machine), dict(versions), revision, date, load, costs, shortest)
+    for entry in (entry for document in runs for entry in document["benchmarks"]):
+        module, _, test = entry["fullname"].rpartition("/")[2].partition(".py::test_")
+        name, seconds = f"{module.removeprefix('test_')}: {test}", entry["stats"]["min"]
+        costs.setdefault(name, []).append(round(seconds / entry["extra_info"]["yardstick_s"], 5))
+        shortest[name] = min(seconds, shortest.get(name, seconds))
+    return Baseline(
+        environment.machine(),
+        environment.versions(),
+        environment.revision(),
+        datetime.now(UTC).isoformat(timespec="seconds"),
+        environment.load(),
+        costs,
+        shortest,
+    )
 
 
 def changes(before: Baseline, now: Baseline) -> list[Change]:
@@ -115,9 +107,9 @@ def _change(name: str, seconds: float, before: list[float] | None, now: list[flo
     return Change(name, seconds, ratio, low, high, verdict)
 
 
-def load(kind: str, directory: Path = DIRECTORY) -> Baseline | None:
+def load(kind: str) -> Baseline | None:
     """The baseline of a kind of machine, if there is one; raises ConfigError."""
-    path = directory / f"{kind}.json"
+    path = DIRECTORY / f"{kind}.json"
     if not path.exists():
         return None
     try:
@@ -131,10 +123,9 @@ def load(kind: str, directory: Path = DIRECTORY) -> Baseline | None:
         ) from cause
 
 
-def store(baseline: Baseline, directory: Path = DIRECTORY) -> Path:
+def store(baseline: Baseline) -> Path:
     """Write it in place of the one of its kind."""
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{baseline.kind}.json"
+    path = DIRECTORY / f"{baseline.kind}.json"
     data = msgspec.json.encode(baseline, order="sorted")
     path.write_bytes(msgspec.json.format(data, indent=1) + b"\n")
     return path

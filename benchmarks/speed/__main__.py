@@ -15,11 +15,10 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.speed.runs import ROOT, Run, cached, commit_of, prepare, run, source_of
 from benchmarks.speed.workloads import HERE, WORKLOADS, limits
+from tidelog.cli.output import Output, Rows
 from tidelog.errors import TidelogError
 from tidelog_bench.session import environment
 
@@ -103,14 +102,21 @@ def main(
         "share": share,
         "comparisons": found,
     }
-    line = msgspec.json.encode(document).decode()
     if results is not None:
-        with results.open("a") as file:
-            file.write(f"{line}\n")
-    if as_json:
-        click.echo(line)
-    else:
-        _show(commit, pairs, found)
+        with results.open("ab") as file:
+            file.write(msgspec.json.encode(document) + b"\n")
+    table = Rows(
+        found,
+        "workload",
+        ("base", lambda row: f"{row.base.cpu_s:.2f}"),
+        ("today", lambda row: f"{row.today.cpu_s:.2f}"),
+        ("ratio", lambda row: f"{row.ratio:.2f}"),
+        ("limit", lambda row: f"{row.limit:.2f}"),
+        ("", lambda row: "ABOVE" if row.above else ""),
+        ("checkpoint p50, ms", lambda row: f"{_p50_ms(row.base)} -> {_p50_ms(row.today)}"),
+    )
+    said = f"processor seconds, least of {pairs}; base {commit[:7]}"
+    Output(as_json).show(document, said, table)
     if any(comparison.above for comparison in found):
         sys.exit(1)
 
@@ -141,19 +147,8 @@ def _compare(
     return Comparison(name, base, today, ratio, limit, ratio > limit)
 
 
-def _show(commit: str, pairs: int, found: list[Comparison]) -> None:
-    console = Console(highlight=False)
-    console.print(f"processor seconds, least of {pairs}; base {commit[:7]}")
-    table = Table(box=None, pad_edge=False)
-    table.add_column("workload")
-    for title in ("base", "today", "ratio", "limit", "", "checkpoint p50, ms"):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in found:
-        p50 = f"{row.base.checkpoint_p50_s * 1e3:.0f} -> {row.today.checkpoint_p50_s * 1e3:.0f}"
-        figures = [row.base.cpu_s, row.today.cpu_s, row.ratio, row.limit]
-        shown = [f"{figure:.2f}" for figure in figures]
-        table.add_row(row.workload, *shown, "ABOVE" if row.above else "", p50)
-    console.print(table)
+def _p50_ms(figures: Figures) -> str:
+    return f"{figures.checkpoint_p50_s * 1e3:.0f}"
 
 
 if __name__ == "__main__":
