@@ -137,11 +137,6 @@ class Bars:
 Plot = OverTime | Bars
 
 
-def always(variant: str) -> str | None:
-    """The `missing` of an experiment whose variants run on every machine."""
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class Experiment:
     """A question, the runs that answer it, and the figures of the answer."""
@@ -158,7 +153,7 @@ class Experiment:
     """The figures whose first ratio stands in the overview of a report."""
     ratios: Sequence[Ratio] = ()
     plots: Sequence[Plot] = ()
-    missing: Callable[[str], str | None] = always
+    missing: Callable[[str], str | None] = lambda variant: None
     """Why a variant cannot run on this machine, and what to install; None when it can."""
     also: Sequence[str] = ()
     """What a trial runs and its module does not import: modules, or a package for all in it, and

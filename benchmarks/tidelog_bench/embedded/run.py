@@ -171,18 +171,18 @@ class Run:
             rss_mb(),
         )
 
-    def durations_s(self) -> list[float]:
-        """How long the checkpoints of the measured time took, as the job's own metrics have it."""
-        begun, ended = self.measured
+    def durations_s(self, after: int, upto: int) -> list[float]:
+        """How long completed checkpoints took, by their number, as the job's metrics have it."""
         durations = list(self.incarnation.driver.metrics.durations_s)
         # The metrics have the newest ones only.
         gone = self.completed - len(durations)
-        return durations[max(0, begun.checkpoints - gone) : ended.checkpoints - gone]
+        return durations[max(0, after - gone) : upto - gone]
 
     def figures(self) -> dict[str, float]:
         """Throughput, cost, checkpoints, uploads, memory."""
         begun, ended = self.measured
-        traffic, durations = self.traffic, self.durations_s()
+        traffic = self.traffic
+        durations = self.durations_s(begun.checkpoints, ended.checkpoints)
         found = {
             **rates(begun.mark, ended.mark),
             "checkpoints": len(durations),

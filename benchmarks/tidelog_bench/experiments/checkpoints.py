@@ -119,10 +119,11 @@ def measure(trial: Trial) -> Reading:
 
 def _counts(run: Run) -> dict[str, float]:
     """How many checkpoints completed, and what that cost the job."""
-    found, seconds = run.durations_s(), run.traffic.seconds
-    figures = {"checkpoints_per_minute": len(found) / seconds * 60, **_load(run)}
-    if found:
-        figures["requests_per_checkpoint"] = run.traffic.all_requests / len(found)
+    figures, traffic = _load(run), run.traffic
+    completed = figures["checkpoints"]
+    figures["checkpoints_per_minute"] = completed / traffic.seconds * 60
+    if completed:
+        figures["requests_per_checkpoint"] = traffic.all_requests / completed
     return figures
 
 

@@ -17,17 +17,7 @@ from tidelog_bench.embedded.jobs import OFF, ON, ListSource, NullSink
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.run import SOON_S, Run, run_trial, spec_of
 from tidelog_bench.embedded.words import Stages
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.store.modelled import Totals, Write, daily
 
 _PARALLELISMS: Final = {
@@ -48,7 +38,7 @@ _TIMES: Final[dict[Size, dict[str, float]]] = {
     },
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 180.0, "checkpoints": 60, "seconds": 90.0},
 }
-_FIXED: Final[dict[str, Setting]] = {
+_FIXED: Final = {
     "counted": True,
     "latency_ms": 30.0,
     "mb_per_s": 50.0,
@@ -139,9 +129,7 @@ def measure(trial: Trial) -> Reading:
         spec, fanned_out_count, trial.directory, watch=lambda run: window.watch(run, moments)
     )
     general, counted = run.figures(), moments[-1][0] - moments[0][0]
-    durations = list(run.incarnation.driver.metrics.durations_s)
-    gone = run.completed - moments[-1][0]
-    durations = durations[len(durations) - gone - counted : len(durations) - gone]
+    durations = run.durations_s(moments[0][0], moments[-1][0])
     figures = figures_of(moments, run.store.writes, durations)
     return Reading(
         figures | {"cores_used": general["cores_used"], "rss_mb": general["rss_mb"]},
@@ -155,24 +143,19 @@ def figures_of(
     """Per checkpoint; dollars as if there was one a second, whatever this machine can do."""
     (first, begin), (last, end) = moments[0], moments[-1]
     objects = [write.name for write in writes if begin.at < write.ended <= end.at]
+    tables = sum(name.startswith(_TABLES) for name in objects)
+    segments = sum(name.startswith(object_names.SEGMENTS) for name in objects)
     traffic, counted = end.since(begin), last - first
     return {
         "objects_per_checkpoint": len(objects) / counted,
-        "table_objects_per_checkpoint": sum(map(_is_table, objects)) / counted,
-        "log_objects_per_checkpoint": sum(
-            name.startswith(object_names.SEGMENTS) for name in objects
-        )
-        / counted,
+        "table_objects_per_checkpoint": tables / counted,
+        "log_objects_per_checkpoint": segments / counted,
         "requests_per_checkpoint": traffic.all_requests / counted,
         "kb_per_checkpoint": traffic.uploaded_bytes / 1e3 / counted,
         "dollars_per_day": daily(replace(traffic, seconds=counted)).total,
         "checkpoints_per_s": counted / traffic.seconds,
         "p50_ms": percentile(durations, 0.5) * 1e3,
     }
-
-
-def _is_table(name: str) -> bool:
-    return name.startswith(_TABLES)
 
 
 EXPERIMENT: Final = Experiment(

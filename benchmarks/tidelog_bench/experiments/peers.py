@@ -2,17 +2,7 @@
 
 from collections.abc import Sequence
 
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, missing, run_program
 from tidelog_bench.peers.task import Task
 
@@ -23,7 +13,7 @@ _ALWAYS = (
     *("tidelog", _FILES, _WORKERS, "bytewax", "quix-store", "pathway"),
     *("pyflink", _STREAM, "spark-rocksdb"),
 )
-_SMALL: dict[str, Setting] = {
+_SMALL = {
     "keys": 50_000,
     "key_bytes": 16,
     "skewed": False,

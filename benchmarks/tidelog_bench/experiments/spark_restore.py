@@ -13,7 +13,7 @@ from typing import Any, Final
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
-from tidelog_bench.spark.batches import Counts, by_kind, difference, requests, transferred
+from tidelog_bench.spark.batches import by_kind, difference, requests, transferred
 from tidelog_bench.spark.job import (
     CHANGELOG_STORE,
     QUICK_JVM,
@@ -35,20 +35,27 @@ def cells(size: Size) -> Sequence[Cell]:
     are replayed; after batch 18 as many, after version 10. In the small cell, which has the two
     stores with changelogs, they are two, of version 13.
     """
+    best = (CHANGELOG_STORE, TIDELOG)
     if size is Size.QUICK:
-        small = _cell("aggregation", 4, 12, expected_s=18, jvm=QUICK_JVM)
-        return [dataclasses.replace(small, variants=(CHANGELOG_STORE, TIDELOG))]
+        return [_cell("aggregation", 4, 12, best, expected_s=18, jvm=QUICK_JVM)]
     if size is Size.STANDARD:
-        best = (CHANGELOG_STORE, TIDELOG)
-        return [dataclasses.replace(_cell("aggregation", 32, 18, expected_s=8), variants=best)]
+        return [_cell("aggregation", 32, 18, best, expected_s=8)]
     return [
-        _cell(query, partitions, 28, expected_s=20 + partitions)
+        _cell(query, partitions, 28, STORES, expected_s=20 + partitions)
         for query in ("aggregation", "join")
         for partitions in (8, 64, 200)
     ]
 
 
-def _cell(query: str, partitions: int, last: int, *, expected_s: float, jvm: str = "") -> Cell:
+def _cell(
+    query: str,
+    partitions: int,
+    last: int,
+    variants: tuple[str, ...],
+    *,
+    expected_s: float,
+    jvm: str = "",
+) -> Cell:
     settings: dict[str, Setting] = {
         "query": query,
         "partitions": partitions,
@@ -58,7 +65,7 @@ def _cell(query: str, partitions: int, last: int, *, expected_s: float, jvm: str
         "maintenance_ms": 20_000,
         "jvm": jvm,
     }
-    return Cell(settings, STORES, expected_s, expected_s)
+    return Cell(settings, variants, expected_s, expected_s)
 
 
 def measure(trial: Trial) -> Reading:
@@ -105,14 +112,6 @@ def _go_on(
             seconds = CLOCK.monotonic() - began
             reported = query.recentProgress
         counts = difference(second.counts_at(batch), before)
-    found = reading(reported, batch, seconds, counts, stored)
-    return dataclasses.replace(found, notes={**found.notes, "versions": second.versions})
-
-
-def reading(
-    reported: Sequence[Any], batch: int, seconds: float, counts: Counts, stored: int
-) -> Reading:
-    """Figures of a restart whose first commit is that of `batch`, after `stored` bytes."""
     if reported[0]["batchId"] != batch:
         raise TidelogError(
             "the restart of a query",
@@ -128,7 +127,7 @@ def reading(
         "stored_mb": round(stored / 1e6, 3),
     }
     notes = {"requests": by_kind(counts, 1), "stores_ms": _loading(reported[0])}
-    return Reading(figures, notes=notes)
+    return Reading(figures, notes={**notes, "versions": second.versions})
 
 
 def _loading(progress: Any) -> dict[str, int]:

@@ -12,17 +12,7 @@ from typing import Final
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.restore import fill
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
 from tidelog_bench.spark.job import missing as spark_missing
 
@@ -33,14 +23,14 @@ _SPARK: Final = "spark"
 def cells(size: Size) -> Sequence[Cell]:
     """One store of long words: small, some hundred megabytes, or a gigabyte."""
     keys = {Size.QUICK: 20_000, Size.STANDARD: 500_000, Size.FULL: 3_000_000}[size]
-    settings: dict[str, Setting] = {
-        "job": "wordcount",
-        "key_bytes": 200,
-        "keys": keys,
-        "log_records": keys,
-        "parallelism": 4,
-    }
-    return [Cell(settings, (_LOCAL, _SPARK), 3.0 + keys / 150_000, 3.0 + keys / 60_000)]
+    settings = {"keys": keys, "key_bytes": 200, "log_records": keys, "parallelism": 4}
+    cell = Cell(
+        {"job": "wordcount", **settings},
+        (_LOCAL, _SPARK),
+        expected_s=3.0 + keys / 150_000,
+        first_s=3.0 + keys / 60_000,
+    )
+    return [cell]
 
 
 def measure(trial: Trial) -> Reading:
@@ -63,13 +53,8 @@ def measure(trial: Trial) -> Reading:
             found=f"exit code {ended.returncode}: {(ended.stdout + ended.stderr)[-2000:]}",
             action="see what it printed",
         )
-    return Reading(
-        {
-            "mb_per_minute": stored_mb / seconds * 60,
-            "seconds": seconds,
-            "stored_mb": stored_mb,
-        }
-    )
+    rate = stored_mb / seconds * 60
+    return Reading({"mb_per_minute": rate, "seconds": seconds, "stored_mb": stored_mb})
 
 
 def missing(variant: str) -> str | None:

@@ -23,14 +23,6 @@ from tidelog_bench.spark.job import SCHEME, Job
 _SOURCE_PARTITIONS: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query and its output mode."""
-
-    build: Callable[[SparkSession], DataFrame]
-    mode: str
-
-
 def rows(spark: SparkSession, count: int) -> DataFrame:
     """`count` rows per batch: `value` counts on, `timestamp` advances by a second per batch."""
     return (
@@ -89,14 +81,14 @@ def transform(spark: SparkSession) -> DataFrame:
     return DataFrame(sessions, spark)
 
 
-QUERIES: Final[dict[str, Query]] = {
-    "aggregation": Query(aggregation, "update"),
-    "long_keys": Query(long_keys, "update"),
-    "window": Query(sliding_window, "update"),
-    "join": Query(join, "append"),
-    "transform": Query(transform, "append"),
+QUERIES: Final[dict[str, tuple[Callable[[SparkSession], DataFrame], str]]] = {
+    "aggregation": (aggregation, "update"),
+    "long_keys": (long_keys, "update"),
+    "window": (sliding_window, "update"),
+    "join": (join, "append"),
+    "transform": (transform, "append"),
 }
-
+"""Queries and their output modes."""
 
 _SLICE_S: Final = 0.5
 _TIMEOUT_S: Final = 1800.0
@@ -121,14 +113,14 @@ class Application:
 
         Its state stores are closed afterwards, so that they do not run during the next query.
         """
-        chosen = QUERIES[name]
+        build, mode = QUERIES[name]
         self._requests.forgetCommits()
         self._counted.Network.restart()
         self.end_after(last)
         query = (
-            chosen.build(self.spark)
+            build(self.spark)
             .writeStream.format("noop")
-            .outputMode(chosen.mode)
+            .outputMode(mode)
             .option("checkpointLocation", f"{SCHEME}://{checkpoint}")
             .trigger(processingTime=f"{self.job.trigger_ms} milliseconds")
             .start()

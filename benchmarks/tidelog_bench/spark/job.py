@@ -5,7 +5,6 @@ for those that choose the store, and differ in nothing else. Each is at its best
 one PUT for an atomic file, without a temporary file that is renamed. Nothing here imports pyspark.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
@@ -44,39 +43,6 @@ QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 CHECKSUMS: Final = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
 _HDFS_CLASS: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _PUT_MANAGER: Final = "tidelog.benchmark.DirectPutCheckpointFileManager"
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """How a state store is chosen."""
-
-    provider: str
-    changelog: bool
-    plugin: bool = False
-
-
-_BY_NAME: Final = {
-    HDFS: Store(_HDFS_CLASS, changelog=False),
-    ROCKSDB: Store(PROVIDER_CLASS, changelog=False),
-    CHANGELOG_STORE: Store(PROVIDER_CLASS, changelog=True),
-    TIDELOG: Store(PROVIDER_CLASS, changelog=True, plugin=True),
-}
-
-
-def store_settings(name: str, plugin: Callable[[], dict[str, str]]) -> dict[str, str]:
-    """Settings of one store; `plugin` gives those of the plug-in.
-
-    Spark's own stores have checkpoint format 1, Spark's default and the smaller one: in format 2
-    every changelog repeats its lineage, and the HDFS-backed store does not know it.
-    """
-    store = _BY_NAME[name]
-    chosen = {
-        PROVIDER: store.provider,
-        CHANGELOG: str(store.changelog).lower(),
-        FORMAT: "2" if store.plugin else "1",
-        CHECKSUMS: "false",
-    }
-    return chosen | (plugin() if store.plugin else {FILE_MANAGER: _PUT_MANAGER})
 
 
 @cache
@@ -152,10 +118,12 @@ class Job:
 
     def settings(self, directory: Path) -> dict[str, str]:
         """All settings of the application's session."""
-        chosen = store_settings(self.store, self._plugin)
-        return self._machine(directory) | self._streaming() | chosen
+        return self._machine(directory) | self._streaming() | self._state_store()
 
     def _machine(self, directory: Path) -> dict[str, str]:
+        link = (
+            LatencyProfile(self.latency_ms, self.mb_per_s, self.seed) if self.latency_ms else NONE
+        )
         return {
             # As many task slots as cores, as executors of clusters have: with more of them a
             # store's waiting is hidden by other tasks.
@@ -171,13 +139,8 @@ class Job:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",
-            **{f"spark.hadoop.{key}": value for key, value in self._store().items()},
+            **{f"spark.hadoop.{key}": value for key, value in counted_settings(link).items()},
         }
-
-    def _store(self) -> dict[str, str]:
-        if self.latency_ms == 0:
-            return counted_settings(NONE)
-        return counted_settings(LatencyProfile(self.latency_ms, self.mb_per_s, self.seed))
 
     def _streaming(self) -> dict[str, str]:
         return {
@@ -189,13 +152,24 @@ class Job:
             f"{_STREAMING}.numRecentProgressUpdates": "100000",
         }
 
-    def _plugin(self) -> dict[str, str]:
+    def _state_store(self) -> dict[str, str]:
+        """Spark's own stores have checkpoint format 1, Spark's default and the smaller one: in
+        format 2 every changelog repeats its lineage, and the HDFS-backed store does not know it.
+        """
+        chosen = {
+            PROVIDER: _HDFS_CLASS if self.store == HDFS else PROVIDER_CLASS,
+            CHANGELOG: str(self.store in (CHANGELOG_STORE, TIDELOG)).lower(),
+            CHECKSUMS: "false",
+        }
+        if self.store != TIDELOG:
+            return chosen | {FORMAT: "1", FILE_MANAGER: _PUT_MANAGER}
         interval_ms = self.snapshot_interval_ms
         if interval_ms is None:
             interval_ms = _INTERVALS * self.maintenance_ms
-        return settings(
+        plugin = settings(
             jar=plugin_jar(notify=lambda _: None),
             snapshot_every=SNAPSHOT_EVERY,
             snapshot_interval=f"{interval_ms}ms",
             put_schemes=f"s3a,{SCHEME}",
         )
+        return chosen | {FORMAT: "2"} | plugin

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.cost.model.usage import DAY_S, MONTH_S
-from tidelog.cost.prices import PriceBook, built_in_books
+from tidelog.cost.prices import built_in_books
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -232,9 +232,6 @@ class ModelledStore:
         self._stored_since = now
 
 
-PROVIDER: Final = "aws-s3-standard"
-"""Whose prices are taken by default: dollars."""
-
 _PUT_CLASS: Final = ("put", "copy", "mkdirs")
 _GET_CLASS: Final = ("get", "head")
 _KNOWN: Final = {*_PUT_CLASS, *_GET_CLASS, "list", "delete"}
@@ -242,7 +239,7 @@ _KNOWN: Final = {*_PUT_CLASS, *_GET_CLASS, "list", "delete"}
 
 @dataclass(frozen=True, slots=True)
 class Daily:
-    """The bill of a day, in the currency of the prices."""
+    """The bill of a day, in dollars."""
 
     requests: float
     storage: float
@@ -254,12 +251,12 @@ class Daily:
         return self.requests + self.storage + self.transfer
 
 
-def daily(traffic: Traffic, book: PriceBook | None = None) -> Daily:
-    """The bill of a day in which all of it goes on as it was measured, within one region.
+def daily(traffic: Traffic) -> Daily:
+    """The bill of a day in which all of it goes on as it was measured, within one region of S3.
 
     Raises ConfigError for a kind of request that has no price, and for traffic of no time.
     """
-    book = book or built_in_books()[PROVIDER]
+    book = built_in_books()["aws-s3-standard"]
     unknown = sorted(set(traffic.requests) - _KNOWN)
     if unknown or traffic.seconds <= 0:
         raise ConfigError(
