@@ -55,9 +55,9 @@ def measure(trial: Trial) -> Reading:
     """Run one system in a process of its own, in its own environment."""
     checked = trial.kept / "checked"
     program = SYSTEMS[trial.variant].program
-    outcome = run_program(trial, Task, program, restarts=not checked.exists())
+    reading = run_program(trial, Task, program, restarts=not checked.exists())
     checked.touch()
-    return Reading(outcome.figures, notes=outcome.notes)
+    return reading
 
 
 EXPERIMENT = Experiment(

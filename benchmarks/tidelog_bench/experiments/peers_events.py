@@ -27,8 +27,7 @@ def cells(size: Size) -> Sequence[Cell]:
 
 def measure(trial: Trial) -> Reading:
     """Run one system in a process of its own, in its own environment."""
-    outcome = run_program(trial, EventTask, _PROGRAMS[trial.variant])
-    return Reading(outcome.figures, notes=outcome.notes)
+    return run_program(trial, EventTask, _PROGRAMS[trial.variant])
 
 
 EXPERIMENT = Experiment(

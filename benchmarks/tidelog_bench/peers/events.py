@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import Mark, rates
-from tidelog_bench.peers.task import Outcome, ProgramTask
+from tidelog_bench.peers.task import ProgramTask
 from tidelog_bench.peers.usage import size_mb, tree_peak_mb
 
 JITTER_MS: Final = 300
@@ -128,9 +128,7 @@ def written(task: EventTask) -> Iterator[tuple[Any, ...]]:
                 yield tuple(result[name] for name in task.fields)
 
 
-def outcome(
-    task: EventTask, drawn: list[list[Row]], start: Mark, end: Mark, notes: dict[str, Any]
-) -> Outcome:
+def figures(task: EventTask, drawn: list[list[Row]], start: Mark, end: Mark) -> dict[str, float]:
     """The figures of a run; raises TidelogError unless its results are right."""
     measured = rates(start, end)
     peak = round(tree_peak_mb())
@@ -142,7 +140,7 @@ def outcome(
             found=f"{found[0]} with checksum {found[1]}",
             action="do not use figures of this system before its program or the system is repaired",
         )
-    figures = {
+    return {
         "rows_per_s": measured["records_per_s"],
         "cpu_us_per_row": measured["cpu_us_per_record"],
         "seconds": measured["seconds"],
@@ -151,4 +149,3 @@ def outcome(
         "durable_mb": size_mb(task.durable),
         "peak_mb": peak,
     }
-    return Outcome(figures, notes)

@@ -15,17 +15,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import ConfigError, TidelogError
 from tidelog_bench.peers.events import EventTask
 from tidelog_bench.peers.java import java_tool
-from tidelog_bench.peers.task import Outcome, Task
+from tidelog_bench.peers.task import Task
 
 if TYPE_CHECKING:
-    # Programs of other systems read this module where msgspec cannot be imported.
-    from tidelog_bench.experiment import Trial
+    from tidelog_bench.experiment import Reading, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ _SHOWN: Final = 3000
 
 def run_program(
     trial: "Trial", kind: type[Task] | type[EventTask], program: str, **more: Any
-) -> Outcome:
+) -> "Reading":
     """Run a program on the system of a trial's variant, with the Python that has it.
 
     Raises ConfigError when there is none, and TidelogError with what it printed when it fails.
@@ -180,7 +180,10 @@ def run_program(
             found=f"exit code {ended.returncode}: {_last(log)}",
             action="see what it printed; is the installed version of the peer supported?",
         )
-    return Outcome(**json.loads(answer.read_text()))
+    # Programs of other systems read this module where msgspec cannot be imported.
+    from tidelog_bench.experiment import Reading  # noqa: PLC0415
+
+    return Reading(**json.loads(answer.read_text()))
 
 
 def _last(log: Path) -> str:
@@ -191,7 +194,10 @@ def main(program: str, asked: str, answer: str) -> None:
     """In the program's process."""
     module = import_module(f"tidelog_bench.peers.programs.{program}")
     task = getattr(module, "TASK", Task)(**json.loads(Path(asked).read_text()))
-    Path(answer).write_text(json.dumps(asdict(module.run(task))))
+    figures, notes = module.run(task), dict(module.NOTES)
+    if package := getattr(module, "PACKAGE", None):
+        notes["versions"] = {package.removeprefix("apache-"): version(package)}
+    Path(answer).write_text(json.dumps({"figures": figures, "notes": notes}))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ all pairs of a session.
 import collections
 import gc
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.words import Stages, Words, Workload, draw
@@ -65,14 +64,6 @@ class Task(ProgramTask):
     def stages(self, words: Words) -> Stages:
         """Fill, warm-up, measurement: for a system whose source is a Python function."""
         return Stages(words, warm_s=self.warm_s, seconds=self.seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The figures of one run, whose counts were found to be right where they were asked for."""
-
-    figures: Mapping[str, float]
-    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def expected(words: Words, position: int) -> collections.Counter[str]:

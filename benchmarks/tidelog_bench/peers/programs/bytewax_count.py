@@ -5,7 +5,6 @@ counted per buffer before they are keyed, as on tidelog's side.
 """
 
 from datetime import timedelta
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from bytewax.recovery import RecoveryConfig, init_db_dir
 
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.words import counted
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import between, figures
 
+PACKAGE = "bytewax"
 NOTES = {
     "durable": "every key changed in an epoch and the source's position, in SQLite (WAL mode, "
     "synced) on the local disk, when the epoch closes",
@@ -97,7 +97,7 @@ class _Sink(DynamicSink[Any]):
         return _Items(self.items)
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count on one worker in this process; then again from the recovery store alone."""
     words = task.words()
     stages = task.stages(words)
@@ -111,7 +111,7 @@ def run(task: Task) -> Outcome:
     restored = _Sink()
     _flow(_Source(lambda position: None), _CountAtEnd, restored, task)
     check("bytewax", dict(restored.items), words, stages.end.records)
-    return Outcome(found, {"versions": {"bytewax": version("bytewax")}, **NOTES})
+    return found
 
 
 def _flow(source: _Source, logic: type[_Count], sink: _Sink, task: Task) -> None:

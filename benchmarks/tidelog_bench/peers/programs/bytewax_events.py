@@ -5,7 +5,6 @@ Bytewax has no interval join: a stateful operator keeps both sides of a key, as 
 
 import json
 from datetime import UTC, datetime, timedelta
-from importlib.metadata import version
 from typing import Any
 
 import bytewax.operators as op
@@ -16,11 +15,11 @@ from bytewax.operators import StatefulBatchLogic
 from bytewax.operators.windowing import EventClock, SessionWindower, fold_window
 from bytewax.recovery import RecoveryConfig, init_db_dir
 
-from tidelog_bench.peers.events import DELAY_MS, EventTask, outcome
-from tidelog_bench.peers.task import Outcome
+from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
 from tidelog_bench.peers.usage import tree_mark
 
 TASK = EventTask
+PACKAGE = "bytewax"
 NOTES = {
     "durable": "every key changed in an epoch of a second, in SQLite on the local disk",
     "begin": "the dataflow is started",
@@ -30,7 +29,7 @@ NOTES = {
 _NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def run(task: EventTask) -> Outcome:
+def run(task: EventTask) -> dict[str, float]:
     """Run the job on one worker in this process, to the end of its files."""
     drawn = task.write()
     task.durable.mkdir()
@@ -44,8 +43,7 @@ def run(task: EventTask) -> Outcome:
         recovery_config=RecoveryConfig(task.durable),
     )
     end = tree_mark(task.rows)
-    notes = {"versions": {"bytewax": version("bytewax")}, **NOTES}
-    return outcome(task, drawn, start, end, notes)
+    return figures(task, drawn, start, end)
 
 
 def _flow(task: EventTask) -> Dataflow:

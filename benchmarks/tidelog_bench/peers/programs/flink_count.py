@@ -8,7 +8,6 @@ has stored.
 
 import asyncio
 import os
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +24,13 @@ from tidelog_bench.peers.flink import (
     table_environment,
 )
 from tidelog_bench.peers.following import measured
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import figures
 
 BLACKHOLE: Final = "'connector' = 'blackhole'"
 PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{PRINTED}'"
 _COUNT: Final = "INSERT INTO counts SELECT word, COUNT(*) AS n FROM words GROUP BY word"
+PACKAGE = "apache-flink"
 NOTES = {
     "durable": "every change in files of the changelog, not synced, and the source's files in "
     "checkpoints, whose metadata is, in a local directory; the table is uploaded there every 10 "
@@ -64,7 +64,7 @@ class FlinkJob(RestJob):
         self._client.cancel().result()
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count; then let a second job restore the last checkpoint and say what it finds."""
     words = task.words()
     # The JVM is started later and inherits this: what the sink of the check prints is read back.
@@ -88,4 +88,4 @@ def run(task: Task) -> Outcome:
         counts = asyncio.run(printed_counts(printed, len(words.fill), checking.position))
         checking.cancel()
         check("Flink", counts, words, position)
-    return Outcome(found, {"versions": {"flink": version("apache-flink")}, **NOTES})
+    return found

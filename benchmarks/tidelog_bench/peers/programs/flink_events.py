@@ -4,17 +4,16 @@ Invariant: no row passes through Python.
 """
 
 import os
-from importlib.metadata import version
 from typing import Final
 
 from tidelog.effects import hold_thread
 from tidelog_bench.embedded.meter import Mark
-from tidelog_bench.peers.events import DELAY_MS, EventTask, outcome
+from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
 from tidelog_bench.peers.flink import free_port, get, settings, table_environment
-from tidelog_bench.peers.task import Outcome
 from tidelog_bench.peers.usage import tree_mark
 
 TASK = EventTask
+PACKAGE = "apache-flink"
 NOTES = {
     "durable": "changes in files of the changelog, not synced, and a checkpoint every second, in a "
     "local directory",
@@ -36,7 +35,7 @@ _JOIN: Final = """INSERT INTO results SELECT l.key, l.`time`, l.`value`, r.`time
   WHERE l.key = r.key AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '{s}' SECOND"""
 
 
-def run(task: EventTask) -> Outcome:
+def run(task: EventTask) -> dict[str, float]:
     """Run the job on a cluster inside the JVM of this process, to the end of its files."""
     drawn = task.write()
     os.environ["FLINK_LOG_DIR"] = str(task.path)
@@ -70,8 +69,7 @@ def run(task: EventTask) -> Outcome:
         raise
     result.wait()
     end = tree_mark(task.rows)
-    notes = {"versions": {"flink": version("apache-flink")}, **NOTES}
-    return outcome(task, drawn, start, end, notes)
+    return figures(task, drawn, start, end)
 
 
 def _begun(job: str) -> Mark:

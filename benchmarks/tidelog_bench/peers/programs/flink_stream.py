@@ -8,7 +8,6 @@ import asyncio
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -29,11 +28,12 @@ from tidelog_bench.peers.flink import (
 )
 from tidelog_bench.peers.following import LOOK_S, measured
 from tidelog_bench.peers.java import compiled, java_tool
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import figures
 
 _PARALLELISM: Final = 2
 _SOURCE: Final = Path(__file__).parent / "FlinkWordCount.java"
+PACKAGE = "apache-flink"
 NOTES = {
     "durable": "every change in files of the changelog, not synced, and the source's files in "
     "checkpoints, whose metadata is, in a local directory; the table is uploaded there every 10 "
@@ -43,7 +43,7 @@ NOTES = {
 }
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count; then let a second JVM restore the last checkpoint and say what it finds."""
     words = task.words()
     feed = Feed(task.path, words, min(PIECE, task.batch_words))
@@ -62,7 +62,7 @@ def run(task: Task) -> Outcome:
             printed = _output(task)
             counts = asyncio.run(printed_counts(printed, len(words.fill), checking.position))
         check("Flink", counts, words, position)
-    return Outcome(found, {"versions": {"flink": version("apache-flink")}, **NOTES})
+    return found
 
 
 @contextmanager

@@ -10,13 +10,12 @@ import json
 import multiprocessing
 import shutil
 from collections.abc import Callable
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog_bench.embedded.meter import CLOCK, Mark
 from tidelog_bench.peers.feed import Feed
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import figures, tree_mark
 
 _MARK: Final = "#"
@@ -27,6 +26,7 @@ _AHEAD_S: Final = 4.0
 """Counts follow a commit or two after what is read, so files hold the words of several."""
 _LOOK_S: Final = 0.02
 _SPAWN: Final = multiprocessing.get_context("spawn")
+PACKAGE = "pathway"
 NOTES = {
     "durable": "every word read, in the input's snapshot, and the files read, whole, in a local "
     "directory; no counts: a restart counts all words again",
@@ -35,7 +35,7 @@ NOTES = {
 }
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count and be killed; then let a second process count from the snapshot alone."""
     words = task.words()
     feed = Feed(task.path, words, min(_PIECE, task.batch_words), mark=_MARK)
@@ -53,7 +53,7 @@ def run(task: Task) -> Outcome:
     if replay.exitcode:
         raise RuntimeError(f"Pathway's second run ended with {replay.exitcode}")
     check("Pathway", _counts(output), words, feed.position)
-    return Outcome(found, {"versions": {"pathway": version("pathway")}, **NOTES})
+    return found
 
 
 class _Counting:

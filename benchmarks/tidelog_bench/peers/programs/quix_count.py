@@ -5,7 +5,6 @@ in the input is part of it. A whole application needs a Kafka broker: what it wo
 and decoding messages, the changelog topic, committing offsets) is not in the figures.
 """
 
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +12,11 @@ from quixstreams.state.rocksdb import RocksDBStore
 
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.words import Stages, Words, counted
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import between, figures
 
 _POSITION: Final = b"position"
+PACKAGE = "quixstreams"
 NOTES = {
     "durable": "all keys changed in a commit interval and the position in the input, in one write "
     "batch to RocksDB on the local disk, through its write-ahead log without fsync",
@@ -24,7 +24,7 @@ NOTES = {
 }
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count in this process; then read the counts from the store opened again."""
     words = task.words()
     stages = task.stages(words)
@@ -38,7 +38,7 @@ def run(task: Task) -> Outcome:
     with _store(task.durable) as store:
         counts = _restored(store.assign_partition(0), words)
     check("the store of Quix Streams", counts, words, stages.end.records)
-    return Outcome(found, {"versions": {"quixstreams": version("quixstreams")}, **NOTES})
+    return found
 
 
 def _store(directory: Path) -> Any:

@@ -5,7 +5,6 @@ moment of the run is one at which a commit file has appeared, so its records are
 """
 
 import asyncio
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog_bench.embedded.meter import CLOCK, Mark
 from tidelog_bench.peers.feed import Feed
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import figures, tree_mark
 
 _AHEAD: Final = 2
@@ -31,6 +30,7 @@ STORES: Final = {
     },
     "spark-hdfs": {f"{_STATE}.providerClass": f"{_PROVIDER}.HDFSBackedStateStoreProvider"},
 }
+PACKAGE = "pyspark"
 NOTES = {
     "durable": "every key changed in a batch in a changelog, and the source's files in offset and "
     "commit logs, in a local directory without fsync, before the next batch begins",
@@ -39,7 +39,7 @@ NOTES = {
 }
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count with one core and one partition; then read the checkpoint's state store."""
     words = task.words()
     feed = Feed(task.path, words, task.batch_words)
@@ -56,7 +56,7 @@ def run(task: Task) -> Outcome:
         check(task.variant, {row.word: row.n for row in rows.toLocalIterator()}, words, end.last)
     finally:
         spark.stop()
-    return Outcome(found, {"versions": {"pyspark": version("pyspark")}, **NOTES})
+    return found
 
 
 def _session(task: Task) -> SparkSession:

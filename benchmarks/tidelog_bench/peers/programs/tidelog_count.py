@@ -18,7 +18,7 @@ from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.jobs import count_words, word_count
 from tidelog_bench.embedded.run import RunSpec, run_trial
 from tidelog_bench.embedded.words import Workload
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import between, figures
 
 NOTES = {
@@ -28,7 +28,7 @@ NOTES = {
 }
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count in this process; then read the counts from a job that the store alone restores."""
     spec = RunSpec(
         Workload(task.keys, task.key_bytes, task.skewed, task.draws),
@@ -44,7 +44,7 @@ def run(task: Task) -> Outcome:
     found = figures(start, end, between(manifests, start, end), task.durable)
     counts, _ = restored(task, lambda sink: word_count(lambda position: None, sink, endless=False))
     check("tidelog", counts, task.words(), end.records)
-    return Outcome(found, NOTES)
+    return found
 
 
 def restored(task: Task, build: Callable[[Sink], Job]) -> tuple[dict[str, int], JobRunner]:

@@ -11,8 +11,7 @@ from tidelog.runtime.graph import Job, KeyedStream
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.meter import Mark
-from tidelog_bench.peers.events import DELAY_MS, EventTask, outcome
-from tidelog_bench.peers.task import Outcome
+from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
 from tidelog_bench.peers.usage import tree_mark
 
 TASK = EventTask
@@ -22,11 +21,11 @@ NOTES = {
 }
 
 
-def run(task: EventTask) -> Outcome:
+def run(task: EventTask) -> dict[str, float]:
     """Run the job in this process, to the end of its files."""
     drawn = task.write()
     start, end = asyncio.run(_measured(task))
-    return outcome(task, drawn, start, end, NOTES)
+    return figures(task, drawn, start, end)
 
 
 async def _measured(task: EventTask) -> tuple[Mark, Mark]:

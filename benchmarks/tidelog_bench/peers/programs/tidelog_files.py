@@ -21,7 +21,7 @@ from tidelog_bench.peers.feed import Feed
 from tidelog_bench.peers.following import measured
 from tidelog_bench.peers.programs.tidelog_count import restored
 from tidelog_bench.peers.programs.tidelog_files_job import word_count
-from tidelog_bench.peers.task import Outcome, Task, check
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import figures
 
 WORKERS: Final = {"tidelog-files": 1, "tidelog-workers": 2}
@@ -93,7 +93,7 @@ class _Running:
         return self._report
 
 
-def run(task: Task) -> Outcome:
+def run(task: Task) -> dict[str, float]:
     """Count by the command; then read the counts from a job that the store alone restores."""
     words = task.words()
     feed = Feed(task.path, words, min(_PIECE, task.batch_words))
@@ -110,7 +110,7 @@ def run(task: Task) -> Outcome:
             action="see why the last checkpoints had not completed",
         )
     check(task.variant, counts, words, feed.position)
-    return Outcome(found, NOTES)
+    return found
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from tests.support.depth import more_in_depth
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import Mark
 from tidelog_bench.experiments import peers_events
-from tidelog_bench.peers.events import EventTask, expected, outcome
+from tidelog_bench.peers.events import EventTask, expected, figures
 from tidelog_bench.peers.systems import missing
 
 SMALL = {
@@ -48,4 +48,4 @@ def test_a_wrong_result_gives_no_figures(tmp_path: Path) -> None:
     (task.results / "part-0").write_text("\n".join(map(json.dumps, results)))
 
     with pytest.raises(TidelogError, match="checksum"):
-        outcome(task, drawn, Mark(0.0, 0.0, 0), Mark(1.0, 1.0, task.rows), {})
+        figures(task, drawn, Mark(0.0, 0.0, 0), Mark(1.0, 1.0, task.rows))
