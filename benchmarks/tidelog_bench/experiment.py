@@ -175,11 +175,6 @@ def common(cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
     }
 
 
-def own(settings: Mapping[str, Setting], shared: Mapping[str, Setting]) -> dict[str, Setting]:
-    """The settings of a cell that not all cells share."""
-    return {name: value for name, value in settings.items() if name not in shared}
-
-
 MOST: Final = 300
 """Points of a series in a record."""
 

@@ -18,10 +18,10 @@ from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.effects import SystemClock
 from tidelog.errors import ConfigError
 from tidelog_bench.cli.results import results_option
-from tidelog_bench.experiment import Experiment, Size, common, own
+from tidelog_bench.experiment import Experiment, Size, common
 from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.answer import report
-from tidelog_bench.report.numbers import number, settings
+from tidelog_bench.report.numbers import label, number
 from tidelog_bench.report.statistics import ENOUGH, few
 from tidelog_bench.report.terminal import summary
 from tidelog_bench.session import environment
@@ -337,7 +337,7 @@ class _Progress:
     def _where(self, record: TrialRecord | FailureRecord | CutRecord, what: str) -> str:
         """What tells a cell from the others of its experiment, and the pair."""
         of = [s.cell.settings for s in self.steps if s.experiment.name == record.experiment]
-        cell = settings(own(record.settings, common(of)))
+        cell = label(record.settings, common(of))
         return ", ".join(filter(None, [what, cell, f"pair {record.pair + 1}"]))
 
     def _figures(self, record: TrialRecord) -> str:

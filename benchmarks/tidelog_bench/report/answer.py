@@ -19,14 +19,13 @@ from tidelog_bench.experiment import (
     Setting,
     Size,
     common,
-    own,
     settings_key,
 )
 from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.declared import declared
-from tidelog_bench.report.numbers import settings as settings_text
+from tidelog_bench.report.numbers import label
 from tidelog_bench.report.statistics import Spread, Verdict, figures, ratios, verdict
-from tidelog_bench.session.plan import cells, chosen_cells
+from tidelog_bench.session.plan import cells, chosen_cells, left, steps
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
@@ -38,7 +37,7 @@ from tidelog_bench.session.records import (
     pairs_needed,
     trials,
 )
-from tidelog_bench.session.sources import digest
+from tidelog_bench.session.sources import is_stale
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Answer:
     @property
     def stale(self) -> bool:
         """Whether the code has changed since, as far as is known."""
-        return self.session.sources.get(self.experiment.name) != digest(self.experiment)
+        return is_stale(self.session, self.experiment.name)
 
     @property
     def age(self) -> str:
@@ -193,7 +192,7 @@ def answer(experiment: Experiment, source: LoadedSession) -> Answer:
         shared,
         skipped,
         [failure for key, failure in failed.items() if key not in done],
-        _missing(source, experiment.name, by_cell, {skip.variant for skip in skipped}),
+        _missing(source, experiment, by_cell, skipped),
     )
 
 
@@ -204,7 +203,7 @@ def _cell(
     given = {name for trial in ordered for name in trial.figures}
     return CellAnswer(
         ordered[0].settings,
-        settings_text(own(ordered[0].settings, shared)),
+        label(ordered[0].settings, shared),
         ordered,
         figures(ordered),
         ratios(ordered, experiment.ratios),
@@ -214,38 +213,34 @@ def _cell(
 
 def _missing(
     source: LoadedSession,
-    experiment: str,
+    experiment: Experiment,
     there: Mapping[str, Sequence[TrialRecord]],
-    skipped: set[str],
+    skipped: Sequence[SkipRecord],
 ) -> list[str]:
     """What was planned and is not there.
 
     A library that has other cells by now does not know what was planned; then only pairs that
     cells lack are missing.
     """
-    planned = {cell.key: cell for cell in source.planned.get(experiment, ())}
-    if not there.keys() <= planned.keys():
-        planned = {
-            key: Cell(of[0].settings, tuple({trial.variant for trial in of}), 0.0)
-            for key, of in there.items()
-        }
-    shared = common([cell.settings for cell in planned.values()])
-    cuts = [record for record in source.of(experiment) if isinstance(record, CutRecord)]
+    planned = source.planned.get(experiment.name, ())
+    if not there.keys() <= {cell.key for cell in planned}:
+        planned = [
+            Cell(of[0].settings, tuple({trial.variant for trial in of}), 0.0)
+            for of in there.values()
+        ]
+    shared = common([cell.settings for cell in planned])
+    records = source.of(experiment.name)
+    cuts = {settings_key(r.settings): r.reason for r in records if isinstance(r, CutRecord)}
     sentences = []
-    for key, cell in planned.items():
-        pairs: dict[int, set[str]] = {}
-        for trial in there.get(key, ()):
-            pairs.setdefault(trial.pair, set()).add(trial.variant)
-        variants = set(cell.variants) - skipped
-        whole = sum(found >= variants for found in pairs.values())
+    for cell in planned:
         needed = pairs_needed(cell.settings, source.session.pairs)
-        if variants and whole < needed:
-            label = settings_text(own(cell.settings, shared))
-            reasons = [cut.reason for cut in cuts if settings_key(cut.settings) == key]
+        todo = left(list(steps(experiment, [cell], skipped, needed)), trials(records))
+        if lacking := len({step.pair for step in todo}):
+            named = label(cell.settings, shared)
             sentences.append(
-                f"{whole} of {needed} pairs"
-                + (f" of {label}" if label else "")
-                + (f"; cut: {reasons[-1]}" if reasons else "")
+                f"{needed - lacking} of {needed} pairs"
+                + (f" of {named}" if named else "")
+                + (f"; cut: {cuts[cell.key]}" if cell.key in cuts else "")
             )
     return sentences
 

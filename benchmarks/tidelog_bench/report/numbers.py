@@ -71,6 +71,6 @@ def setting(name: str, value: Setting) -> str:
     return f"{name.replace('_', ' ')} {shown}"
 
 
-def settings(of: Mapping[str, Setting]) -> str:
-    """Several settings in one line."""
-    return ", ".join(setting(name, value) for name, value in of.items())
+def label(settings: Mapping[str, Setting], shared: Mapping[str, Setting]) -> str:
+    """The settings of a cell that not all cells share, in one line."""
+    return ", ".join(setting(name, of) for name, of in settings.items() if name not in shared)
