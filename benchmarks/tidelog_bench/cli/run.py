@@ -4,7 +4,6 @@ import functools
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -13,15 +12,13 @@ import click
 import msgspec
 
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.output import Step as Bar
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.effects import SystemClock
 from tidelog.errors import ConfigError
 from tidelog_bench.cli.results import results_option
-from tidelog_bench.experiment import Experiment, Size, common
+from tidelog_bench.experiment import Experiment, Size
 from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.answer import report
-from tidelog_bench.report.numbers import label, number
 from tidelog_bench.report.statistics import ENOUGH, few
 from tidelog_bench.report.terminal import summary
 from tidelog_bench.session import environment
@@ -37,25 +34,13 @@ from tidelog_bench.session.plan import (
     resumed,
     steps,
 )
-from tidelog_bench.session.records import (
-    CutRecord,
-    FailureRecord,
-    Record,
-    SessionRecord,
-    SkipRecord,
-    TrialRecord,
-    find,
-    free,
-    paths,
-    trials,
-)
+from tidelog_bench.session.progress import Progress, duration
+from tidelog_bench.session.records import Record, SessionRecord, find, free, paths, trials
 from tidelog_bench.session.session import Session
 
 PAIRS: Final = {Size.QUICK: 1, Size.STANDARD: 5, Size.FULL: 5}
 _BUSY_SHARE: Final = 0.5
 """A session that begins with a load above this share of the cores is noisy."""
-_SHOWN: Final = 3
-"""Figures in the line of a trial."""
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _CLOCK: Final = SystemClock()
 
@@ -209,7 +194,7 @@ def run(
     todo, skipped = planned(chosen(tuple(asked.names)), asked)
     todo = left(todo, trials(records))
     with output.progress("") as bar:
-        listener = _Progress(output, todo, bar)
+        listener = Progress(output, todo, bar)
         session = Session(path, asked.seed, _CLOCK, listener, records, asked.limit_s)
         session.begin(asked, skipped)
         _announce(session, todo, asked)
@@ -288,69 +273,3 @@ def _interruptions() -> Iterator[Callable[[], bool]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@dataclass(slots=True)
-class _Progress:
-    """Shows a terminal, a file or a program how a session goes: a line per trial, or with --json
-    the records, and a bar with the time left on a terminal.
-    """
-
-    output: Output
-    steps: Sequence[Step]
-    """All that is to be done."""
-    bar: Bar
-    step: Step | None = None
-    number: int = 0
-    done_s: float = 0.0
-    """What trials have taken so far."""
-
-    def begin(self, step: Step, number: int) -> None:
-        self.step, self.number = step, number
-
-    def tick(self, running_s: float, left_s: float) -> None:
-        assert self.step is not None
-        doing = f"{self.step.experiment.name} {self.step.variant}"
-        done_s = self.done_s + running_s
-        self.bar(done_s, done_s + left_s, f"[{self.number}/{len(self.steps)}] {doing}")
-
-    def recorded(self, record: Record, left_s: float) -> None:
-        if self.output.as_json:
-            self.output.json_line(record)
-        elif isinstance(record, TrialRecord):
-            self.done_s += record.wall_s
-            line = f"{self._head(record)}  {self._figures(record)}  ({duration(left_s)} left)"
-            self.output.line(line)
-        elif isinstance(record, FailureRecord):
-            self.output.line(f"{self._head(record)}  FAILED")
-            click.echo(record.error, err=True)
-        elif isinstance(record, SkipRecord):
-            self.output.line(f"{record.experiment} {record.variant}: skipped, {record.reason}")
-        elif isinstance(record, CutRecord):
-            where = self._where(record, record.experiment)
-            self.output.line(f"{where}  CUT: {record.reason}")
-
-    def _head(self, record: TrialRecord | FailureRecord) -> str:
-        where = self._where(record, f"{record.experiment} {record.variant}")
-        return f"[{self.number}/{len(self.steps)}] {where}"
-
-    def _where(self, record: TrialRecord | FailureRecord | CutRecord, what: str) -> str:
-        """What tells a cell from the others of its experiment, and the pair."""
-        of = [s.cell.settings for s in self.steps if s.experiment.name == record.experiment]
-        cell = label(record.settings, common(of))
-        return ", ".join(filter(None, [what, cell, f"pair {record.pair + 1}"]))
-
-    def _figures(self, record: TrialRecord) -> str:
-        assert self.step is not None
-        figures = [f for f in self.step.experiment.figures if f.name in record.figures]
-        return "  ".join(
-            f"{figure.title} {number(record.figures[figure.name])} {figure.unit}".rstrip()
-            for figure in figures[:_SHOWN]
-        )
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds: 1:02:03 or 2:03."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

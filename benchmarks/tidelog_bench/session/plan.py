@@ -132,6 +132,12 @@ class Step:
         """The pair that the trial belongs to."""
         return self.experiment.name, self.cell.key, self.pair
 
+    @property
+    def of_pair(self) -> dict[str, Any]:
+        """What records say of the pair."""
+        settings = dict(self.cell.settings)
+        return {"experiment": self.experiment.name, "settings": settings, "pair": self.pair}
+
 
 def planned(
     experiments: Sequence[Experiment], asked: SessionRecord

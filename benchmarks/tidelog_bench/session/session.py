@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog.effects import Clock
 from tidelog_bench.experiment import Reading, Trial
 from tidelog_bench.session import environment
 from tidelog_bench.session.children import Child, ChildError
 from tidelog_bench.session.plan import PairKey, Step, TimeLeft, may_end, timestamp
+from tidelog_bench.session.progress import Progress
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
@@ -41,22 +42,6 @@ class _OutOfTimeError(Exception):
     """A trial had not ended when its experiment had to."""
 
 
-class Listener(Protocol):
-    """Follows the trials of a session."""
-
-    def begin(self, step: Step, number: int) -> None:
-        """A trial begins; it is the `number`-th, from 1."""
-        ...
-
-    def tick(self, running_s: float, left_s: float) -> None:
-        """A trial has been running for so long; all that is left takes so long."""
-        ...
-
-    def recorded(self, record: Record, left_s: float) -> None:
-        """A record was appended."""
-        ...
-
-
 @dataclass(slots=True)
 class Session:
     """Runs steps and appends to a file."""
@@ -64,7 +49,7 @@ class Session:
     path: Path
     seed: int
     clock: Clock
-    listener: Listener
+    progress: Progress
     records: list[Record]
     """All of this session so far; grows."""
     limit_s: float | None
@@ -119,7 +104,7 @@ class Session:
             self._experiment_ends = may_end(steps[number:], self.remaining, now, self._ends)
         if step.pair_key in self._cut or self._has_no_time(steps[number:], first=begins):
             return
-        self.listener.begin(step, number + 1)
+        self.progress.begin(step, number + 1)
         record = self._trial(step, after)
         self._record(record, self._left_s(after))
 
@@ -142,12 +127,7 @@ class Session:
     def _cut_pair(self, step: Step, reason: str) -> CutRecord:
         self._cut.add(step.pair_key)
         self.cuts += 1
-        return CutRecord(
-            experiment=step.experiment.name,
-            settings=dict(step.cell.settings),
-            pair=step.pair,
-            reason=reason,
-        )
+        return CutRecord(reason=reason, **step.of_pair)
 
     def _left_s(self, steps: Iterable[Step], more_s: float = 0.0) -> float:
         """How long these take: no longer than the session may."""
@@ -159,10 +139,9 @@ class Session:
     def _record(self, record: Record, left_s: float) -> None:
         append(self.path, record)
         self.records.append(record)
-        self.listener.recorded(record, left_s)
+        self.progress.recorded(record, left_s)
 
     def _trial(self, step: Step, after: Sequence[Step]) -> TrialRecord | FailureRecord | CutRecord:
-        settings = dict(step.cell.settings)
         kept = self._room / step.variant
         kept.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._room, ignore_cleanup_errors=True) as at:
@@ -172,34 +151,22 @@ class Session:
             begun, before = self.clock.monotonic(), environment.ProcessorTime.now()
             try:
                 with self._process(step, room) as child:
-                    trial = Trial(
-                        step.cell.settings,
-                        step.variant,
-                        self.seed + step.pair,
-                        room / "trial",
-                        kept,
-                    )
+                    seed, directory = self.seed + step.pair, room / "trial"
+                    trial = Trial(step.cell.settings, step.variant, seed, directory, kept)
                     reading = self._reading(child, step, trial, after)
             except _OutOfTimeError as error:
                 return self._cut_pair(step, str(error))
             except ChildError as error:
                 self.failures += 1
                 shutil.rmtree(kept, ignore_errors=True)
-                return FailureRecord(
-                    experiment=step.experiment.name,
-                    settings=settings,
-                    variant=step.variant,
-                    pair=step.pair,
-                    error="\n".join(filter(None, [_tail(room / "output"), str(error).strip()])),
-                )
+                said = "\n".join(filter(None, [_tail(room / "output"), str(error).strip()]))
+                return FailureRecord(variant=step.variant, error=said, **step.of_pair)
             taken = self.clock.monotonic() - begun
             stolen = environment.ProcessorTime.now().stolen_since(before)
         self.remaining.learn(step, taken)
         return TrialRecord(
-            experiment=step.experiment.name,
-            settings=settings,
+            **step.of_pair,
             variant=step.variant,
-            pair=step.pair,
             position=step.position,
             seed=self.seed + step.pair,
             started=started,
@@ -242,7 +209,7 @@ class Session:
         child.call(step.experiment.measure, trial)
         while not child.wait(_LOOK_S):
             running = self.clock.monotonic() - begun
-            self.listener.tick(running, self._left_s(after, max(0.0, expected - running)))
+            self.progress.tick(running, self._left_s(after, max(0.0, expected - running)))
             if self._interrupted():
                 raise KeyboardInterrupt
             if self._experiment_ends is not None and self._seconds_left() < 0:
