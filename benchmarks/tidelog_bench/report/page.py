@@ -4,20 +4,16 @@ Invariant: the page loads nothing and runs nothing, whatever a record contains.
 """
 
 import tomllib
-from collections.abc import Iterator
-from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from tidelog.cli.output import fields_of
 from tidelog_bench.experiment import Size
-from tidelog_bench.report.answer import Answer, LoadedSession, Report
+from tidelog_bench.report.answer import Answer, Report
 from tidelog_bench.report.declared import limit, quoted
 from tidelog_bench.report.numbers import number, setting, span, times
 from tidelog_bench.report.plots import matplotlib_or_error, plots, svg
 from tidelog_bench.report.statistics import ENOUGH, few, verdict
-
-_HASH: Final = 12
 
 
 def page(report: Report) -> str:
@@ -33,26 +29,19 @@ def page(report: Report) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["times"] = times
+    environment.globals |= {of.__name__: of for of in (limit, number, plots, quoted, setting)}
+    environment.globals |= {of.__name__: of for of in (span, times, verdict)}
     pairs = min(loaded.session.pairs for loaded in report.sessions)
     return environment.get_template("page.html").render(
         sessions=report.sessions,
         answers=report.answers,
         unknown=report.unknown,
         targets=report.targets,
-        quoted=quoted,
-        limit=limit,
         style=Markup(_text("style.css")),
         few=few(pairs) if pairs < ENOUGH else None,
         quick=any(loaded.session.size == Size.QUICK for loaded in report.sessions),
-        facts=_facts,
-        plots=plots,
         svg=lambda panel, name: Markup(svg(panel, name)),
         published=_by_source,
-        verdict=verdict,
-        number=number,
-        setting=setting,
-        span=span,
-        times=times,
     )
 
 
@@ -60,35 +49,11 @@ def _text(name: str) -> str:
     return files("tidelog_bench.report").joinpath(name).read_text(encoding="utf-8")
 
 
-def _facts(loaded: LoadedSession) -> Iterator[tuple[str, str]]:
-    session = loaded.session
-    yield "Session", session.session
-    yield "Date", session.started.replace("T", " ").replace("+00:00", " UTC")
-    yield "Size", f"{session.size}, {session.pairs} {'pair' if session.pairs == 1 else 'pairs'}"
-    yield "Seed", str(session.seed)
-    of = session.machine
-    known = {"cpu": "{}", "cores": "{} cores", "memory_gb": "{} GB", "system": "{}"}
-    yield "Machine", ", ".join(text.format(of[key]) for key, text in known.items() if key in of)
-    if loaded.loads is not None:
-        low, high = loaded.loads
-        yield "Load", f"{number(low)} to {number(high)} when trials began"
-    if loaded.stolen:
-        yield "Host", f"gave up to {loaded.stolen:.1%} of the processor to others during a trial"
-    yield "Versions", ", ".join(f"{name} {of}" for name, of in sorted(session.versions.items()))
-    revision = "no checkout" if session.revision is None else session.revision[:_HASH]
-    yield "Revision", f"{revision}, source {session.source[:_HASH]}"
-
-
-@cache
-def _published() -> dict[str, Any]:
-    return tomllib.loads(_text("published.toml"))
-
-
 def published(experiment: str) -> list[dict[str, Any]]:
     """Figures that others have published about the same question, with setup and address: shown as
     they are and never computed with, for they are of another machine, state and store.
     """
-    found = _published()
+    found = tomllib.loads(_text("published.toml"))
     return [
         {"off": None, "on": None, "change": None, **figure}
         | {"source": found["sources"][figure["source"]]}
