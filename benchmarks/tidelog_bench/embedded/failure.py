@@ -4,23 +4,31 @@ Invariant: the failure takes the way of every failure of a user's code: the inca
 itself, and the next one fences it, restores the newest checkpoint and goes on.
 """
 
+import asyncio
 import math
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
 from tidelog.runtime.runner import JobRunner
 from tidelog.storage.memory import MemoryStore
+from tidelog_bench.embedded.jobs import PAYLOAD_BYTES, Load
 from tidelog_bench.embedded.meter import CLOCK, Mark
-from tidelog_bench.embedded.run import BuildJob, RunSpec, started, until
+from tidelog_bench.embedded.run import RunSpec, started, until
 from tidelog_bench.embedded.stores import modelled
 from tidelog_bench.embedded.words import Stages, Words
-from tidelog_bench.experiment import Points
+from tidelog_bench.experiment import Points, Reading, Trial, downsampled
 from tidelog_bench.store.modelled import ModelledStore, Totals
 
+LEAD_S: Final = 2.0
+"""The curve of a failure begins so long before it ..."""
+_REST_S: Final = 0.5
+"""... and ends so long after the job has caught up."""
 _SAMPLE_S: Final = 0.01
 
 
@@ -77,53 +85,73 @@ class FailingStages(Stages):
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
-    """What happened; moments on the clock of measurements."""
+class Failure:
+    """What the settings of a trial say of a failure; times in seconds."""
 
-    stages: FailingStages
-    moment: float
-    """Where between two checkpoints the failure was put, from 0 to 1."""
-    first: JobRunner
-    second: JobRunner
-    completions: list[float]
-    """When checkpoints of the first incarnation were seen to be complete."""
-    stopped: float
-    """Everything of the first incarnation had ended."""
-    up: float
-    """All tasks of the second one ran."""
-    downloaded_bytes: int
-    """By the second one until then."""
+    warm_s: float
+    """Passes after the fill before a failure is thought of."""
+    limit_s: float
+    """A job that has not caught up so long after the failure is stopped."""
+    materialize_s: float
+    key_bytes: int = 16 + PAYLOAD_BYTES
 
 
-async def restart(
-    spec: RunSpec, build: BuildJob, room: Path, *, warm_s: float, limit_s: float, rest_s: float
-) -> Restart:
-    """Run, fail, start again, and wait until the job has caught up with its source.
+def measure_failure(trial: Trial) -> Reading:
+    """Run a variant until it fails, and its restart until it has caught up."""
+    settings = trial.read(Failure)
+    # Of the words to be drawn: as many as come until the failure and a little after it.
+    load = trial.read(Load, seconds=3 * settings.materialize_s)
+    return asyncio.run(_measured(settings, load, load.spec(trial), trial.directory))
 
-    `warm_s` passes after the fill before a failure is thought of; a job that has not caught up
-    within `limit_s` after the failure is stopped; one that has goes on for `rest_s`.
-    """
-    assert spec.rate is not None
-    effects, stages = Effects(), FailingStages(spec.words(), rate=spec.rate)
+
+async def _measured(settings: Failure, load: Load, spec: RunSpec, room: Path) -> Reading:
+    effects, stages = Effects(), FailingStages(spec.words(), rate=load.rate)
     store, model = modelled(MemoryStore(), spec.link, effects)
+    # Where between two checkpoints the failure is put.
     config, moment = spec.config(room / "work"), random.Random(spec.seed).random()
-    first = JobRunner(build(stages), store, config, effects)
-    second = JobRunner(build(stages), store, config, effects)
+    first = JobRunner(load.build(stages), store, config, effects)
+    second = JobRunner(load.build(stages), store, config, effects)
     try:
-        completions = await _fail(first, stages, moment, warm_s)
-        ended, before = CLOCK.monotonic(), model.totals()
-        up, asked = await _start_again(second, stages, model, limit_s, rest_s)
+        completions = await _fail(first, stages, moment, settings.warm_s)
+        stopped, before = CLOCK.monotonic(), model.totals()
+        up, asked = await _start_again(second, stages, model, settings.limit_s)
     finally:
         await store.close()
         effects.offload.close()
-    downloaded = asked.downloaded_bytes - before.downloaded_bytes
-    return Restart(stages, moment, first, second, completions, ended, up, downloaded)
+    failed, resumed = stages.failed, stages.resumed
+    assert failed is not None and resumed is not None
+    assert first.incarnation is not None and second.incarnation is not None
+    progress, again = second.incarnation.states.progress, failed.records - resumed.records
+    filled = stages.filled.wall if stages.filled is not None else 0.0
+    gaps = [end - start for start, end in pairwise(completions) if end >= filled]
+    curve = stages.lag_since(failed.wall - LEAD_S)
+    figures = {
+        "reprocessed_records": again,
+        "reprocessed_mb": again * settings.key_bytes / 1e6,
+        "reprocessed_s": again / load.rate,
+        "down_s": up - failed.wall,
+        "stopped_s": stopped - failed.wall,
+        "restore_s": progress.seconds or 0.0,
+        "replayed_changes": progress.changes,
+        "downloaded_mb": (asked.downloaded_bytes - before.downloaded_bytes) / 1e6,
+        "behind_peak_s": max(lag for _, lag in curve),
+        "behind_before_s": stages.lag_s(failed),
+        "checkpoint_period_s": fmean(gaps),
+        "checkpoint_mean_ms": fmean(first.incarnation.driver.metrics.durations_s) * 1e3,
+    }
+    if stages.caught_up is not None:
+        figures["caught_up_s"] = stages.caught_up.wall - failed.wall
+    notes = {"moment": round(moment, 3), "failed_at_s": LEAD_S}
+    return Reading(figures, {"behind_s": downsampled(curve)}, notes)
 
 
 async def _fail(
     runner: JobRunner, stages: FailingStages, moment: float, warm_s: float
 ) -> list[float]:
-    """Run until the job has failed at its moment: a share of the time between two checkpoints."""
+    """Run until the job has failed at its moment: a share of the time between two checkpoints.
+
+    The moments at which checkpoints were seen to be complete.
+    """
     seen: list[float] = []
     counted = 0
 
@@ -151,7 +179,7 @@ async def _fail(
 
 
 async def _start_again(
-    runner: JobRunner, stages: FailingStages, model: ModelledStore, limit_s: float, rest_s: float
+    runner: JobRunner, stages: FailingStages, model: ModelledStore, limit_s: float
 ) -> tuple[float, Totals]:
     """When all tasks ran, and what the store had been asked for by then."""
     assert stages.failed is not None
@@ -164,5 +192,5 @@ async def _start_again(
 
     async with started(runner, lambda: up.append((CLOCK.monotonic(), model.totals()))) as job:
         await until(caught_up, job)
-        await CLOCK.sleep(rest_s)
+        await CLOCK.sleep(_REST_S)
     return up[0]

@@ -6,16 +6,13 @@ fail at the same share of the time between two checkpoints, drawn from the seed,
 records due at the same rate before, meanwhile and after.
 """
 
-import asyncio
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
-from statistics import fmean
+from dataclasses import replace
 from typing import Any, Final
 
-from tidelog_bench.embedded.failure import Restart, restart
-from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, PAYLOAD_BYTES, Load
+from tidelog_bench.embedded.failure import measure_failure
+from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON
 from tidelog_bench.embedded.restore import RESCALED, fill, restore
 from tidelog_bench.experiment import (
     Bars,
@@ -28,13 +25,9 @@ from tidelog_bench.experiment import (
     Setting,
     Size,
     Trial,
-    downsampled,
 )
 from tidelog_bench.session.children import in_child
 
-LEAD_S: Final = 2.0
-"""The curve of a failure begins so long before it."""
-_REST_S: Final = 0.5
 _STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0}
 _RESTORED: Final[dict[str, Setting]] = _STORE | {"checkpoint_s": 0.5}
 _LOCAL: Final = (ON, OFF, f"{ON}-local", f"{OFF}-local")
@@ -127,61 +120,6 @@ def measure(trial: Trial) -> Reading:
     shutil.rmtree(here.directory, ignore_errors=True)
     shutil.copytree(made, here.directory)
     return Reading(restore(here))
-
-
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    materialize_s: float
-    limit_s: float
-    warm_s: float
-    key_bytes: int = 16 + PAYLOAD_BYTES
-
-
-def measure_failure(trial: Trial) -> Reading:
-    """Run a variant until it fails, and its restart until it has caught up."""
-    settings = trial.read(_Failure)
-    # Of the words to be drawn: as many as come until the failure and a little after it.
-    load = trial.read(Load, seconds=3 * settings.materialize_s)
-    found = asyncio.run(
-        restart(
-            load.spec(trial),
-            load.build,
-            trial.directory,
-            warm_s=settings.warm_s,
-            limit_s=settings.limit_s,
-            rest_s=_REST_S,
-        )
-    )
-    return _read(found, load.rate, settings.key_bytes)
-
-
-def _read(found: Restart, rate: float, record_bytes: int) -> Reading:
-    stages, first, second = found.stages, found.first.incarnation, found.second.incarnation
-    failed, resumed = stages.failed, stages.resumed
-    assert failed is not None and resumed is not None
-    assert first is not None and second is not None
-    progress, again = second.states.progress, failed.records - resumed.records
-    filled = stages.filled.wall if stages.filled is not None else 0.0
-    gaps = [end - start for start, end in pairwise(found.completions) if end >= filled]
-    curve = stages.lag_since(failed.wall - LEAD_S)
-    figures = {
-        "reprocessed_records": again,
-        "reprocessed_mb": again * record_bytes / 1e6,
-        "reprocessed_s": again / rate,
-        "down_s": found.up - failed.wall,
-        "stopped_s": found.stopped - failed.wall,
-        "restore_s": progress.seconds or 0.0,
-        "replayed_changes": progress.changes,
-        "downloaded_mb": found.downloaded_bytes / 1e6,
-        "behind_peak_s": max(lag for _, lag in curve),
-        "behind_before_s": stages.lag_s(failed),
-        "checkpoint_period_s": fmean(gaps),
-        "checkpoint_mean_ms": fmean(first.driver.metrics.durations_s) * 1e3,
-    }
-    if stages.caught_up is not None:
-        figures["caught_up_s"] = stages.caught_up.wall - failed.wall
-    notes = {"moment": round(found.moment, 3), "failed_at_s": LEAD_S}
-    return Reading(figures, {"behind_s": downsampled(curve)}, notes)
 
 
 EXPERIMENT: Final = Experiment(
