@@ -6,7 +6,6 @@ restore pays for what every restart pays; phases are those of the job's own stat
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -149,33 +148,26 @@ def restore(trial: Trial) -> dict[str, float]:
     spec = state.spec(trial)
     if trial.variant.startswith(RESCALED):
         spec = replace(spec, parallelism=int(trial.variant.removeprefix(RESCALED)))
-    return asyncio.run(_restore(spec, state.build, state.first, trial.directory))
+    return asyncio.run(_restore(spec, state, trial.directory))
 
 
-async def _restore(
-    spec: RunSpec, build: Callable[[Read], Job], first: Sequence[Any], room: Path
-) -> dict[str, float]:
-    effects = Effects()
+async def _restore(spec: RunSpec, state: State, room: Path) -> dict[str, float]:
+    effects, left = Effects(), [state.first]
+
+    def read(position: int) -> list[Any]:
+        """These records and then none, wherever the source goes on."""
+        return left.pop() if left else []
+
     store, model = modelled(LocalStore(str(room / "store"), effects), spec.link, effects)
-    runner = JobRunner(build(_once(first)), store, spec.config(room / "work"), effects)
+    runner = JobRunner(state.build(read), store, spec.config(room / "work"), effects)
     up: list[tuple[Mark, Totals]] = []
     before = Mark.now(0)
     try:
         async with started(runner, lambda: up.append((Mark.now(0), model.totals()))) as job:
             await until(lambda: _handled(runner), job, look_s=0.001)
-            return _figures(runner, before, *up[0], Mark.now(len(first)))
+            return _figures(runner, before, *up[0], Mark.now(0))
     finally:
         effects.offload.close()
-
-
-def _once(first: Sequence[Any]) -> Read:
-    """A source that has these records and then none, wherever it goes on."""
-    left = [list(first)]
-
-    def read(position: int) -> list[Any]:
-        return left.pop() if left else []
-
-    return read
 
 
 def _handled(runner: JobRunner) -> bool:

@@ -76,6 +76,11 @@ class CheckpointWindow:
     settling: int
     checkpoints: int
     seconds: float
+    parallelism: int
+    keys_per_subtask: int
+    records_per_checkpoint: int
+    """Of a subtask."""
+    checkpoint_s: float
 
     async def watch(self, run: Run, moments: list[tuple[int, Totals]]) -> None:
         """Note completions and what the store had been asked for, then end the measured time."""
@@ -95,14 +100,6 @@ class CheckpointWindow:
         return last - first >= self.checkpoints or end.at - begin.at >= self.seconds
 
 
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    parallelism: int
-    keys_per_subtask: int
-    records_per_checkpoint: int
-    checkpoint_s: float
-
-
 def fanned_out_count(stages: Stages) -> Job:
     """Count words in as many subtasks as the job has, fed by one: n channels instead of n x n."""
     job = Job("word-count")
@@ -113,16 +110,15 @@ def fanned_out_count(stages: Stages) -> Job:
 
 def measure(trial: Trial) -> Reading:
     """Count what a variant writes and asks for between two completed checkpoints."""
-    settings, window = trial.read(_Settings), trial.read(CheckpointWindow)
-    subtasks = settings.parallelism
+    window = trial.read(CheckpointWindow)
     spec = spec_of(
         trial,
-        keys=settings.keys_per_subtask * subtasks,
+        keys=window.keys_per_subtask * window.parallelism,
         draws=_DRAWS,
         changelog=trial.variant == ON,
         warm_s=0.0,
         seconds=_LONGEST_S,
-        rate=settings.records_per_checkpoint * subtasks / settings.checkpoint_s,
+        rate=window.records_per_checkpoint * window.parallelism / window.checkpoint_s,
     )
     moments: list[tuple[int, Totals]] = []
     run = run_trial(

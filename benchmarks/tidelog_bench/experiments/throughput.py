@@ -5,7 +5,6 @@ the local copies; the store is the same, and wide enough that the processor is w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, count_words
@@ -69,20 +68,13 @@ def cells(size: Size) -> Sequence[Cell]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Intervals:
-    checkpoint_s: float
-    materialize_s: float
-
-
 def measure(trial: Trial) -> Reading:
     """Run a variant without a limit of its rate."""
-    times, copies = trial.read(_Intervals), trial.variant in (_ON_LOCAL, _OFF_LOCAL)
-    rare = trial.variant == OFF_RARE
+    copies, times = trial.variant in (_ON_LOCAL, _OFF_LOCAL), trial.settings
     spec = spec_of(
         trial,
         changelog=trial.variant in (ON, _ON_LOCAL),
-        checkpoint_s=times.materialize_s if rare else times.checkpoint_s,
+        checkpoint_s=times["materialize_s" if trial.variant == OFF_RARE else "checkpoint_s"],
         copies=str(trial.directory / "copies") if copies else None,
     )
     return Reading(run_trial(spec, count_words, trial.directory).figures())
