@@ -126,8 +126,8 @@ def _words(numbers: Iterable[int]) -> list[str]:
     return [f"word-{number * 7919 % _KEYS}" for number in numbers]
 
 
-def run_pressure(trial: Trial) -> Run:
-    """Run the job of a variant for its time in this process."""
+def measure(trial: Trial) -> Reading:
+    """Run a variant and read its checkpoints."""
     pressure = trial.read(Pressure)
     options = {
         "channel_buffers": pressure.channel_buffers,
@@ -135,14 +135,9 @@ def run_pressure(trial: Trial) -> Run:
         "unaligned": UnalignedConfig(_MODES[trial.variant], pressure.timeout_s),
     }
     spec = spec_of(trial, keys=0, draws=0, retain=_ALL, options=options)
-    return run_trial(
+    run = run_trial(
         spec, lambda stages: pressure.job(), trial.directory, watch=pressure.watch, archived=True
     )
-
-
-def measure(trial: Trial) -> Reading:
-    """Run a variant and read its checkpoints."""
-    run = run_pressure(trial)
     found = asyncio.run(checkpoints_of(run))
     figures = {
         "checkpoints": len(found),

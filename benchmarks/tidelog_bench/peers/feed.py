@@ -12,6 +12,8 @@ from typing import Final
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.words import Words
 
+PIECE: Final = 262_144
+"""Words in a file; listing many small ones, four times a second, would cost what counting does."""
 _LOOK_S: Final = 0.2
 
 

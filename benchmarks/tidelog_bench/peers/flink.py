@@ -16,8 +16,6 @@ from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.peers.following import LOOK_S
 from tidelog_bench.peers.usage import size_mb
 
-PIECE: Final = 262_144
-"""Words in a file; listing many small ones, four times a second, would cost what counting does."""
 PRINTED: Final = "count"
 """Begins each line that the sink of the check prints."""
 _ROW: Final = re.compile(rf"{PRINTED}(?::\d+)?> (?:\+[UI]\[|\()([^,]+), ?(\d+)[\])]")

@@ -11,9 +11,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from tidelog_bench.peers.feed import Feed
+from tidelog_bench.peers.feed import PIECE, Feed
 from tidelog_bench.peers.flink import (
-    PIECE,
     PRINTED,
     RestJob,
     free_port,

@@ -14,9 +14,8 @@ from typing import Final
 from urllib.error import URLError
 
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.peers.feed import Feed
+from tidelog_bench.peers.feed import PIECE, Feed
 from tidelog_bench.peers.flink import (
-    PIECE,
     PRINTED,
     RestJob,
     free_port,

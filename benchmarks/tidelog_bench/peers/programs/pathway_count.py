@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog_bench.embedded.meter import CLOCK, Mark
-from tidelog_bench.peers.feed import Feed
+from tidelog_bench.peers.feed import PIECE, Feed
 from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import figures, tree_mark
 
 _MARK: Final = "#"
 """The last line of each file. No word: those are Base64."""
-_PIECE: Final = 262_144
-"""Words in a file, as for Flink."""
 _AHEAD_S: Final = 4.0
 """Counts follow a commit or two after what is read, so files hold the words of several."""
 _LOOK_S: Final = 0.02
@@ -38,7 +36,7 @@ NOTES = {
 def run(task: Task) -> dict[str, float]:
     """Count and be killed; then let a second process count from the snapshot alone."""
     words = task.words()
-    feed = Feed(task.path, words, min(_PIECE, task.batch_words), mark=_MARK)
+    feed = Feed(task.path, words, min(PIECE, task.batch_words), mark=_MARK)
     feed.fill()
     counting = _Counting(feed, task)
     try:

@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 from tidelog import status_of
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.peers.feed import Feed
+from tidelog_bench.peers.feed import PIECE, Feed
 from tidelog_bench.peers.following import measured
 from tidelog_bench.peers.programs.tidelog_count import restored
 from tidelog_bench.peers.programs.tidelog_files_job import word_count
@@ -26,8 +26,6 @@ from tidelog_bench.peers.usage import figures
 
 WORKERS: Final = {"tidelog-files": 1, "tidelog-workers": 2}
 _JOB: Final = "tidelog_bench.peers.programs.tidelog_files_job:followed"
-_PIECE: Final = 262_144
-"""Words in a file, as for Flink."""
 _REPORT_S: Final = 0.1
 _LOOK_S: Final = 0.01
 _TURNS_S: Final = 2.0
@@ -96,7 +94,7 @@ class _Running:
 def run(task: Task) -> dict[str, float]:
     """Count by the command; then read the counts from a job that the store alone restores."""
     words = task.words()
-    feed = Feed(task.path, words, min(_PIECE, task.batch_words))
+    feed = Feed(task.path, words, min(PIECE, task.batch_words))
     feed.fill()
     with _running(task, feed.input) as job:
         start, end, commits = asyncio.run(measured(job, feed, task))
