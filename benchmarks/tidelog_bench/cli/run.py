@@ -181,13 +181,8 @@ def run(
         asked = msgspec.structs.replace(asked, session=free(results, asked.session))
         path = results / f"{asked.session}.jsonl"
     else:
-        if (
-            names
-            or restrictions
-            or stale
-            or size is not Size.STANDARD
-            or (pairs, seed) != (None, None)
-        ):
+        given = names or restrictions or stale or (pairs, seed) != (None, None)
+        if given or size is not Size.STANDARD:
             raise _too_many(resume)
         path = find(resume, results)
         asked, records = resumed(path, _CLOCK)
