@@ -7,10 +7,10 @@ what it says shifts both and changes no rate.
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from tidelog_bench.embedded.meter import CLOCK, Mark
+from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.peers.feed import Feed
 from tidelog_bench.peers.task import Task
-from tidelog_bench.peers.usage import tree_mark
+from tidelog_bench.peers.usage import figures, tree_mark
 
 LOOK_S: Final = 0.2
 
@@ -33,8 +33,8 @@ class FollowingJob(Protocol):
         """How many have completed."""
 
 
-async def measured(job: FollowingJob, feed: Feed, task: Task) -> tuple[Mark, Mark, int]:
-    """The two moments, and the checkpoints between them; the last one has all words of the feed."""
+async def measured(job: FollowingJob, feed: Feed, task: Task) -> dict[str, float]:
+    """Figures between the two moments; the last checkpoint has all words of the feed."""
     await _until(lambda: job.position() >= feed.position)
     await feed.keep_busy(job.position, task.warm_s, job.ahead_s, job.least_pieces)
     start, before = tree_mark(await job.newest_position()), job.checkpoints()
@@ -44,7 +44,7 @@ async def measured(job: FollowingJob, feed: Feed, task: Task) -> tuple[Mark, Mar
     # One may have begun before the last words; the one after it has them all.
     complete = job.checkpoints() + 2
     await _until(lambda: job.position() >= 0 and job.checkpoints() >= complete)
-    return start, end, after - before
+    return figures(start, end, after - before, task.durable)
 
 
 async def _until(reached: Callable[[], bool]) -> None:

@@ -24,7 +24,6 @@ from tidelog_bench.peers.flink import (
 )
 from tidelog_bench.peers.following import measured
 from tidelog_bench.peers.task import Task, check
-from tidelog_bench.peers.usage import figures
 
 BLACKHOLE: Final = "'connector' = 'blackhole'"
 PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{PRINTED}'"
@@ -74,8 +73,7 @@ def run(task: Task) -> dict[str, float]:
     feed = Feed(task.path, words, min(PIECE, task.batch_words))
     feed.fill()
     job = FlinkJob(feed.input, task.path, task.checkpoint_s, BLACKHOLE, None)
-    start, end, commits = asyncio.run(measured(job, feed, task))
-    found = figures(start, end, commits, task.durable)
+    found = asyncio.run(measured(job, feed, task))
     require_changelog(task.durable)
     job.cancel()
     if task.restarts:

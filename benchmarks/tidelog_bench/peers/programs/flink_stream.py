@@ -28,7 +28,6 @@ from tidelog_bench.peers.flink import (
 from tidelog_bench.peers.following import LOOK_S, measured
 from tidelog_bench.peers.java import compiled, java_tool
 from tidelog_bench.peers.task import Task, check
-from tidelog_bench.peers.usage import figures
 
 _PARALLELISM: Final = 2
 _SOURCE: Final = Path(__file__).parent / "FlinkWordCount.java"
@@ -49,8 +48,7 @@ def run(task: Task) -> dict[str, float]:
     feed.fill()
     with _running(task, feed, None) as (port, process):
         job = asyncio.run(_job(port, process))
-        start, end, commits = asyncio.run(measured(job, feed, task))
-        found = figures(start, end, commits, task.durable)
+        found = asyncio.run(measured(job, feed, task))
         require_changelog(task.durable)
     if task.restarts:
         position = feed.position

@@ -22,7 +22,6 @@ from tidelog_bench.peers.following import measured
 from tidelog_bench.peers.programs.tidelog_count import restored
 from tidelog_bench.peers.programs.tidelog_files_job import word_count
 from tidelog_bench.peers.task import Task, check
-from tidelog_bench.peers.usage import figures
 
 WORKERS: Final = {"tidelog-files": 1, "tidelog-workers": 2}
 _JOB: Final = "tidelog_bench.peers.programs.tidelog_files_job:followed"
@@ -97,8 +96,7 @@ def run(task: Task) -> dict[str, float]:
     feed = Feed(task.path, words, min(PIECE, task.batch_words))
     feed.fill()
     with _running(task, feed.input) as job:
-        start, end, commits = asyncio.run(measured(job, feed, task))
-        found = figures(start, end, commits, task.durable) | job.durations()
+        found = asyncio.run(measured(job, feed, task)) | job.durations()
     counts, runner = restored(task, lambda sink: word_count(feed.input, sink, follow=False))
     if read := status_of(runner).records_read:
         raise TidelogError(
