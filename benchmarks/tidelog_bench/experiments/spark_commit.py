@@ -162,20 +162,13 @@ class _Batches:
 def measure(trial: Trial) -> Reading:
     """A round of batches of a query that goes on between trials."""
     # It needs pyspark.
-    from tidelog_bench.spark.application import Measured, kept  # noqa: PLC0415
+    from tidelog_bench.spark.application import kept  # noqa: PLC0415
 
     of = trial.read(_Batches)
-    running = kept(trial.read(Job, store=trial.variant), trial.kept)
-    application, versions = running.application, {"versions": running.application.versions}
     if of.executors is not None and trial.variant != TIDELOG:
         of = replace(of, warm=of.warm_stock, batches=of.batches_stock)
-    if running.measured is None:
-        query = running.stack.enter_context(
-            application.query(of.query, trial.kept / of.query, of.warm - 1)
-        )
-        running.measured = Measured(application, query)
-        running.measured.skip(of.warm)
-    found = running.measured.round(of.batches)
+    query = kept(trial.read(Job, store=trial.variant), trial.kept, of.query, of.warm)
+    found, versions = query.round(of.batches), {"versions": query.versions}
     if of.executors is not None:
         bill = bill_of(found, of.executors)
         return Reading(bill.figures, notes={**bill.notes, **versions})

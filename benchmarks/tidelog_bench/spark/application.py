@@ -8,7 +8,6 @@ a query that goes on between trials waits after a batch, and asks the store for 
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -184,6 +183,7 @@ class Measured:
     """A query that is measured in rounds of batches; between them it waits after the last one."""
 
     def __init__(self, application: Application, query: StreamingQuery) -> None:
+        self.versions = application.versions
         self._application = application
         self._query = query
         self._next = 0
@@ -206,27 +206,20 @@ class Measured:
         )
 
 
-@dataclass(slots=True)
-class Kept:
-    """An application that goes on between trials, and its query."""
-
-    stack: contextlib.ExitStack
-    application: Application
-    measured: Measured | None = None
-
-
-_KEPT: dict[Path, Kept] = {}
+_KEPT: dict[Path, tuple[contextlib.ExitStack, Measured]] = {}
 """At most one: a JVM has one application at a time."""
 
 
-def kept(job: Job, directory: Path) -> Kept:
-    """The application that goes on in this directory, started by the first call; one in another
-    directory ends.
+def kept(job: Job, directory: Path, query: str, warm: int) -> Measured:
+    """The query that goes on in this directory, in an application of its own; the first call starts
+    both and runs `warm` batches. One in another directory ends.
     """
     if directory not in _KEPT:
         while _KEPT:
-            _KEPT.popitem()[1].stack.close()
+            _KEPT.popitem()[1][0].close()
         stack = contextlib.ExitStack()
         running = stack.enter_context(application(job, directory / "application"))
-        _KEPT[directory] = Kept(stack, running)
-    return _KEPT[directory]
+        started = stack.enter_context(running.query(query, directory / query, warm - 1))
+        _KEPT[directory] = stack, Measured(running, started)
+        _KEPT[directory][1].skip(warm)
+    return _KEPT[directory][1]
