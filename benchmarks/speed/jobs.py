@@ -57,6 +57,7 @@ def sessions(arguments: JobArguments) -> Job:
         .sum(lambda row: row.amount)
         .sink(Files(arguments.output or "", fields=("user", "start", "end", "amount")))
     )
+    return job
 
 
 def _orders_and_payments(arguments: JobArguments) -> tuple[Job, list[KeyedStream]]:
