@@ -1,6 +1,10 @@
-"""A store that refuses, is full or forgets its promises: an error, no damage, and a good end."""
+"""A store or a disk that refuses, is full or forgets its promises: a clear error, no damage, a
+good end; with room the job goes on exactly."""
 
-from collections.abc import Callable, Iterable
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -10,7 +14,8 @@ from tests.support.clock import VirtualClock
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
-from tidelog import MaterializeConfig, Schedule
+from tidelog import Effects, MaterializeConfig, Schedule, TidelogError
+from tidelog.effects import InlineOffload
 from tidelog.errors import (
     AccessDeniedError,
     CheckpointFailedError,
@@ -21,8 +26,11 @@ from tidelog.errors import (
 )
 from tidelog.storage import object_names
 from tidelog.storage.errors import access_denied, store_full, store_unreachable
+from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
+from tidelog.table.failures import translate
+from tidelog.table.rocksdb import RocksTable
 
 Failing = Callable[[str, str], StorageError]
 
@@ -107,3 +115,94 @@ def test_a_store_without_conditional_writes_is_refused_before_anything_runs() ->
     assert not refused.value.retry_safe
     assert list(contents(store)) == ["checkpoints/00000000.json"]
     finish(store_of(contents(store)))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of four MiB; skipped, with the reason, where none may be mounted."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(mounted)]
+    try:
+        subprocess.run(mount, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a small file system cannot be mounted here: {error}")
+    yield mounted
+    subprocess.run(["umount", "--lazy", str(mounted)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """A file that leaves no room."""
+    ballast = disk / "ballast"
+    with ballast.open("ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 1):
+            try:
+                while file.write(bytes(size)) == size:
+                    pass
+            except OSError:
+                continue
+    return ballast
+
+
+def fills(disk: Path) -> Callable[[str], str]:
+    """A function of a job that fills the disk when it has seen some words."""
+    seen = count(1)
+
+    def passed_on(word: str) -> str:
+        if next(seen) == 30:
+            fill(disk)
+        return word
+
+    return passed_on
+
+
+def test_a_work_directory_without_room_stops_the_start_and_with_room_it_resumes(
+    small_disk: Path,
+) -> None:
+    store = store_of(usual())
+    ballast = fill(small_disk)
+    with pytest.raises(StoreFullError, match=str(small_disk)) as refused:
+        finish(store, settings(small_disk))
+    assert "free disk space or move the work directory" in refused.value.action
+    ballast.unlink()
+    assert finish(store, settings(small_disk)).restored_slot == checkpoints(usual())[-1]
+
+
+def test_a_work_directory_that_fills_up_stops_the_job_and_with_room_it_resumes(
+    small_disk: Path,
+) -> None:
+    store = MemoryStore()
+    with pytest.raises(TidelogError, match="free disk space or move the work directory"):
+        start(counting(Outside(), fills(small_disk)), store, settings(small_disk))
+    (small_disk / "ballast").unlink()
+    assert finish(store, settings(small_disk)).restored_slot is not None
+
+
+def test_a_store_on_a_full_disk_stops_the_job_and_with_room_it_resumes(small_disk: Path) -> None:
+    effects = Effects(VirtualClock(), Random(0), InlineOffload())
+    store = LocalStore(str(small_disk / "store"), effects)
+    with pytest.raises(TidelogError, match="free or add space") as failed:
+        start(counting(Outside(), fills(small_disk)), store)
+    assert str(small_disk) in str(failed.value)
+    (small_disk / "ballast").unlink()
+    assert finish(store).restored_slot is not None
+
+
+def test_a_table_that_finds_no_room_stops_the_job_before_a_checkpoint_misses_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on the small disk, for machines that cannot mount one."""
+    store, write, writes = MemoryStore(), RocksTable.write, 0
+
+    def full(table: RocksTable, keys: list[bytes], values: list[bytes | None]) -> None:
+        nonlocal writes
+        writes += 1
+        if writes > 6:
+            raise translate(OSError(28, "No space left on device"), tmp_path)
+        write(table, keys, values)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(RocksTable, "write", full)
+        with pytest.raises(StoreFullError, match=str(tmp_path)):
+            finish(store, settings(tmp_path))
+    assert finish(store, settings(tmp_path)).restored_slot is not None

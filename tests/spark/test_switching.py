@@ -1,12 +1,13 @@
-"""Checkpoints change hands between Spark's own store and the plug-in."""
+"""Checkpoints change hands between Spark's own store and the plug-in, and their number of
+partitions."""
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.support import stores
 from tests.spark.support.census import assert_complete
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
@@ -15,6 +16,7 @@ from tidelog.spark.plugin.settings import FILE_MANAGER, FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
 
 SPARKS_OWN_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
@@ -26,10 +28,6 @@ SWITCHED = [
     "inner_join_format_4",
     "transform_with_state_in_pandas",
 ]
-
-pytestmark = pytest.mark.skipif(
-    stores.chosen() == stores.STOCK, reason=f"{stores.VARIABLE} asks for Spark's own store only"
-)
 
 
 def without_plugin(spark: "SparkSession", **more: str) -> "SparkSession":
@@ -44,6 +42,7 @@ def changelog_files(place: Place) -> set[str]:
     return {path.name for path in (place.checkpoint / "state").rglob("[0-9]*.changelog")}
 
 
+@pytest.mark.plugin_only
 @pytest.mark.parametrize("name", SWITCHED)
 def test_a_stock_checkpoint_goes_on_with_the_plugin(
     spark: "SparkSession", place: Place, name: str
@@ -62,6 +61,7 @@ def test_a_stock_checkpoint_goes_on_with_the_plugin(
     assert list((place.checkpoint / "_tidelog" / "segments").glob("*.seg"))
 
 
+@pytest.mark.plugin_only
 def test_a_stock_checkpoint_without_ids_stays_one_and_goes_on(
     spark: "SparkSession", place: Place
 ) -> None:
@@ -76,6 +76,7 @@ def test_a_stock_checkpoint_without_ids_stays_one_and_goes_on(
     assert query.result(place.rows()) == query.expected(batches)
 
 
+@pytest.mark.plugin_only
 @pytest.mark.parametrize("name", SWITCHED)
 def test_an_exported_checkpoint_goes_on_without_the_plugin(
     spark: "SparkSession", place: Place, name: str
@@ -99,3 +100,38 @@ def export(place: Place, *options: str) -> None:
     command = [sys.executable, "-m", "tidelog", "spark", "export", f"file://{place.checkpoint}"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+REPARTITIONED = [
+    "totals",
+    "distinct",
+    "inner_join_format_2",
+    "inner_join_format_3",
+    "transform_with_state_in_pandas",
+]
+
+
+@pytest.mark.parametrize("name", REPARTITIONED)
+def test_a_query_goes_on_with_another_number_of_partitions(
+    spark: "SparkSession", place: Place, name: str
+) -> None:
+    query = QUERIES[name]
+    batches = query.batches()
+    spark.conf.set("spark.sql.shuffle.partitions", "4")
+    add(place, batches[:3])
+    finish(spark, query, place)
+
+    for number, part in ((7, batches[3:6]), (2, batches[6:])):
+        spark._streamingCheckpointManager.repartition(str(place.checkpoint), number)
+        add(place, part)
+        finish(spark, query, place)
+
+        assert max(_partitions(place)) + 1 == number
+
+    assert query.result(place.rows()) == query.expected(batches)
+
+
+def _partitions(place: Place) -> list[int]:
+    """The partitions that have had a batch since the last repartition."""
+    line = (place.checkpoint / "commits" / str(place.committed()[-1])).read_text().split("\n")[1]
+    return list(range(len(json.loads(line)["stateUniqueIds"]["0"])))

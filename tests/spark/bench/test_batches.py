@@ -95,3 +95,18 @@ def test_the_bill_counts_the_changelogs_of_ten_executors(tmp_path: Path) -> None
     assert puts(found)["changelog"] == 20
     assert puts(found)["commits"] == 1
     assert found.notes["dollars_by_class"]["changelog"] == 8.64  # 20 x 86,400 x 0.005 / 1000
+
+
+def test_a_batch_of_sessions_is_one_segment_and_one_commit_in_every_round(
+    tmp_path: Path,
+) -> None:
+    settings = COMMITS | {"query": "transform", "batches": 3}
+    with Child() as process:
+        for _ in range(2):
+            process.call(spark_commit.measure, trial_in(tmp_path, settings, "tidelog"))
+            found = process.result()
+            puts = found.notes["requests_per_batch"]["put"]
+            assert puts["segment"] == puts["offsets"] == puts["commits"] == 1
+            assert found.figures["batches"] == len(found.series["batch_ms"]) == 3
+            assert found.notes["state_rows"] in (500, 1_000)  # 500 keys, after four batches others
+            assert found.figures["dollars_per_day"] > 86_400 * 3 * 0.005 / 1000

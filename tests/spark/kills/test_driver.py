@@ -1,4 +1,10 @@
-"""The driver's machine is lost at chosen moments; the query goes on as if nothing had happened."""
+"""The driver's machine is lost at chosen and at random moments; the query goes on as if nothing
+had happened."""
+
+import os
+import random
+import time
+from pathlib import Path
 
 import pytest
 
@@ -7,8 +13,10 @@ from tests.spark.support.census import assert_complete
 from tests.spark.support.faults import ROLL_UP, SEGMENT, Faults, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
+from tests.spark.support.session import TEST_S
 from tests.spark.support.zoo.all import QUERIES
-from tests.spark.support.zoo.query import events, single
+from tests.spark.support.zoo.joins import batches_of
+from tests.spark.support.zoo.query import Batch, events, single
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
@@ -103,3 +111,37 @@ def test_a_snapshot_that_was_being_uploaded_is_taken_again_by_the_next_run(
     assert len(snapshots()) == 3
     assert query.result(place.rows()) == query.expected(batches)
     assert_complete(place.checkpoint)
+
+
+MANY = int(os.environ.get("TIDELOG_SPARK_KILLS", "1"))
+
+SEED = int(os.environ.get("TIDELOG_SPARK_SEED", "20"))
+DRIVER_KILLS = 8 * MANY
+
+
+def finished(place: Place, name: str, batches: list[Batch], given: dict[str, str]) -> None:
+    """An application reads the rest; the result is that of all input."""
+    with Application((Job(place, name, scheme="faulty"),), given) as application:
+        application.finish()
+    query = QUERIES[name]
+    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
+    assert_complete(place.checkpoint)
+
+
+@pytest.mark.timeout(TEST_S * MANY)
+def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:
+    rng = random.Random(SEED + 1)
+    batches = batches_of(SEED, 4 * DRIVER_KILLS)
+    given = settings(tmp_path / "faults")
+    job = Job(place, "inner_join_format_2", scheme="faulty", follow=True)
+
+    for kill in range(DRIVER_KILLS):
+        add(place, batches[4 * kill : 4 * kill + 4])
+        done = place.committed()
+        with Application((job,), given) as application:
+            application.await_batches((done[-1] if done else -1) + 2)
+            time.sleep(rng.uniform(0, 1))
+            rng.choice([application.kill, application.kill_driver])()
+
+    add(place, batches[4 * DRIVER_KILLS :])
+    finished(place, job.query, batches, given)

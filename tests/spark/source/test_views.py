@@ -1,12 +1,12 @@
 """The views in a real Spark have the rows that the reader without Spark has."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.source.loading import load, plain, rows
 from tests.support.cli import lay_out
 from tests.support.jobs import filled
 from tests.unit.spark.source.changelogs import content_of
@@ -15,7 +15,7 @@ from tests.unit.spark.synthetic import Synthetic
 from tidelog.spark import TidelogDataSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture(autouse=True)
@@ -90,3 +90,30 @@ def test_errors_reach_the_user_with_the_next_action(
         assert "Next: " in str(raised.value)
     with pytest.raises(Exception, match="checkpoints/ of a tidelog job"):
         load(spark, tmp_path, view="checkpoints").collect()
+
+
+Row = dict[str, Any]
+
+
+def load(spark: "SparkSession", location: Path, **options: object) -> "DataFrame":
+    """A batch load."""
+    reader = spark.read.format("tidelog")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return reader.load(str(location))
+
+
+def rows(frame: "DataFrame") -> list[Row]:
+    """What a frame holds."""
+    return [plain(row.asDict()) for row in frame.collect()]
+
+
+def plain(row: Row) -> Row:
+    """Values that compare alike, whoever has read them: bytes, and times as seconds since 1970."""
+    return {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value.timestamp() if isinstance(value, datetime) else value

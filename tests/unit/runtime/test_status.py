@@ -1,26 +1,34 @@
-"""A status tells what a job did, before, while and after it runs."""
+"""A status says what a job did, before, while and after it runs, with the values that the job's
+work gives its figures: of subtasks, of what waits in their inputs, of the last checkpoint."""
 
 import asyncio
 from operator import add
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
+from tests.support.clock import VirtualClock
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import config, contents, every_kind, virtual_effects
-from tests.support.pipelines import running
+from tests.support.pipelines import Outside, running
+from tests.support.pressure import checkpoints, keyed_job, numbered, overtaken, pressed
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback, Rate
-from tidelog.effects import Effects
+from tidelog.effects import Effects, InlineOffload
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.status.distribution import distribution
 from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.operators import OperatorStatus
 from tidelog.runtime.status.status import JobStatus
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
+from tidelog.storage.retry import RetryingStore
+from tidelog.storage.retry_policy import LOCAL_POLICY
 
 RECORDS = 20_000
 KEYS = 100
@@ -110,3 +118,124 @@ def test_a_job_remembers_the_checkpoints_that_it_wrote() -> None:
     }
     assert {(new.operator, new.subtask, new.upto) for new in uploads} == named
     assert len(uploads) == len(named) > 2
+
+
+def test_a_store_with_counters_shows_them(tmp_path: Path) -> None:
+    store = RetryingStore(MemoryStore("memory://s"), LOCAL_POLICY, Effects())
+    runner = runner_of(counting_job()[0], store, tmp_path)
+    asyncio.run(runner.run())
+    status = status_of(runner)
+    assert status.store is not None
+    assert status.state.combine_factor is not None and status.state.combine_factor > 1
+    create = status.store.create
+    assert create.calls == create.attempts == store.request_metrics.create.calls
+    assert create.calls >= 1 + status.checkpoints.completed  # the start's slot and theirs
+    assert (create.retries, create.hedges, create.failures) == (0, 0, 0)
+    assert create.latency_s == distribution(store.request_metrics.create.latency_s) is not None
+    assert status.store.bytes_written == store.request_metrics.bytes_written > 0
+    assert status.store.bytes_read == store.request_metrics.bytes_read
+
+
+def test_a_restart_compares_its_checkpoints_to_the_one_it_resumed_from(tmp_path: Path) -> None:
+    store = MemoryStore("memory://s")
+
+    def has_a_log(status: JobStatus) -> bool:
+        contents = status.checkpoints.contents
+        return contents is not None and contents.replay_changes > 0
+
+    def stopped_at_a_checkpoint() -> JobStatus:
+        runner = runner_of(counting_job(None)[0], store, tmp_path)
+        return asyncio.run(until(runner, has_a_log))
+
+    first = stopped_at_a_checkpoint()
+    assert first.checkpoints.sizes is not None
+    assert first.restore is None and first.store is None, "it does not count requests"
+    second = stopped_at_a_checkpoint()
+    restore = second.restore
+    assert restore is not None and restore.seconds is not None and restore.fraction == 1.0
+    assert restore.changes == restore.total_changes > 0
+    assert restore.slot >= first.checkpoints.last_slot
+    sizes = second.checkpoints.sizes
+    assert sizes is not None
+    assert 0 < sizes.log_incremental_bytes <= sizes.log_full_bytes
+    assert sizes.materialized_full_bytes == sizes.materialized_incremental_bytes == 0
+
+
+SLOW_S = 0.2
+"""What the operator of the job takes for each buffer."""
+
+
+@pytest.fixture(scope="module")
+def objects() -> MemoryStore:
+    return MemoryStore("memory://pressed")
+
+
+@pytest.fixture(scope="module")
+def statuses(objects: MemoryStore) -> list[JobStatus]:
+    """A job that is slower than its sources, looked at until its end, and after it."""
+    clock = VirtualClock()
+    job = keyed_job(numbered(4, 80), Outside(), clock, SLOW_S)
+    effects = Effects(clock, Random(1), InlineOffload())
+    runner = JobRunner(job, objects, pressed("always", parallelism=2), effects)
+    seen: list[JobStatus] = []
+
+    async def main() -> None:
+        running = asyncio.ensure_future(runner.run())
+        while not running.done():
+            await clock.sleep(0.35)
+            if runner.running:
+                seen.append(status_of(runner))
+        running.result()
+        seen.append(status_of(runner))
+
+    asyncio.run(main())
+    return seen
+
+
+def operator(status: JobStatus, id: str) -> OperatorStatus:
+    return next(operator for operator in status.operators if operator.id == id)
+
+
+def test_times_of_subtasks_add_up_to_those_of_their_operator(statuses: list[JobStatus]) -> None:
+    for status in statuses:
+        for each in status.operators:
+            assert [task.subtask for task in each.tasks] == list(range(each.parallelism))
+            assert sum(task.busy_s for task in each.tasks) == pytest.approx(each.busy_s)
+            waited = sum(task.backpressured_s for task in each.tasks)
+            assert waited == pytest.approx(each.backpressured_s)
+    busy = [task.busy_s for task in operator(statuses[-1], "slow").tasks]
+    assert all(seconds >= SLOW_S for seconds in busy)
+    assert sum(task.backpressured_s for task in operator(statuses[-1], "source").tasks) > 0
+
+
+def test_what_waits_in_inputs_is_counted_in_buffers_and_bytes(statuses: list[JobStatus]) -> None:
+    full = max(statuses, key=lambda status: status.memory.channels_bytes)
+    slow = operator(full, "slow")
+    assert all(task.input_buffers > 1 for task in slow.tasks)
+    for task in slow.tasks:
+        # A buffer holds at least a record, and a record takes more than its three fields.
+        assert task.input_bytes >= 50 * task.input_buffers
+    inputs = sum(task.input_bytes for each in full.operators for task in each.tasks)
+    assert full.memory.channels_bytes == inputs > 0
+    assert all(task.input_buffers == 0 for task in operator(full, "source").tasks)
+    assert all(task.input_buffers == 0 for each in statuses[-1].operators for task in each.tasks)
+
+
+def test_the_last_checkpoint_is_described_as_it_is_stored(
+    statuses: list[JobStatus], objects: MemoryStore
+) -> None:
+    stored = {checkpoint.slot: checkpoint for checkpoint in checkpoints(objects)}
+    seen = [s.checkpoints for s in statuses if s.checkpoints.contents is not None]
+    assert sum(each.contents.in_flight_buffers > 0 for each in seen) >= 2
+    for each in seen:
+        contents, checkpoint = each.contents, stored[each.last_slot]
+        states = [state for _, state in checkpoint.subtasks()]
+        facts = [state.barrier for state in states if state.barrier is not None]
+        assert contents.in_flight_buffers == overtaken(checkpoint)
+        assert contents.in_flight_bytes == sum(s.in_flight.bytes for s in states if s.in_flight)
+        assert contents.unaligned_subtasks == sum(fact.unaligned for fact in facts)
+        assert contents.start_delay_s == max(fact.start_delay_ms for fact in facts) / 1000
+        assert contents.alignment_s == max(fact.alignment_ms for fact in facts) / 1000
+        assert contents.transactions == sum(len(state.transactions) for state in states)
+        assert contents.inline_bytes == sum(len(b) for state in states for b in state.inline)
+        assert contents.replay_changes == sum(state.seqno - state.upto for state in states)

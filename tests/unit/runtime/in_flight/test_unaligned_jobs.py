@@ -1,11 +1,15 @@
-"""Whole jobs under back-pressure whose barriers overtake: nothing is lost, doubled or reordered,
-whichever checkpoint a restart resumes from."""
+"""Whole jobs under back-pressure whose barriers overtake: nothing is lost, doubled or
+reordered, whichever checkpoint a restart resumes from. Records of types that a job no longer
+has are refused at first, or dropped."""
 
 import asyncio
 import functools
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
+
+import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.depth import in_pairs, more_in_depth
@@ -26,8 +30,10 @@ from tests.support.pressure import (
     under_pressure,
 )
 from tidelog import Effects, Job, JobRunner, Schedule, status_of
+from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.cli.run.reports import phase_line
 from tidelog.effects import InlineOffload
+from tidelog.errors import UnstorableError
 from tidelog.storage.memory import MemoryStore
 
 
@@ -140,3 +146,75 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     lost = set(source.records) - set(again.records)
     assert len(lost) == len(source.records) - len(again.records)
     assert overtaken(second) <= len(lost) <= 2 * overtaken(second), "buffers of at most two records"
+
+
+class Point(NamedTuple):
+    key: str
+    split: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    key: str
+    split: int
+    number: int
+
+    def __post_init__(self) -> None:
+        assert self.number >= 0
+
+
+class Parcel:
+    """No data type."""
+
+    def __init__(self, key: str, split: int, number: int) -> None:
+        self.key, self.split, self.number = key, split, number
+
+
+Make = Callable[..., Any]
+
+
+def typed(make: Make, *types: type) -> PressedJob:
+    """Records of a type between keyed state and a slow operator with keyed input."""
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("typed", record_types=types)
+        made = job.source(numbered(), parallelism=4).map(lambda r: make(*r))
+        slow = slowly(made.key_by(lambda r: r.key), clock, 0.2)
+        slow.map(lambda r: (r.key, r.split, r.number)).sink(sink)
+        return job
+
+    return job
+
+
+def taken(make: Make, *types: type) -> tuple[MemoryStore, Outside, list[Checkpoint]]:
+    """A store, what was committed, and the checkpoints with records in flight."""
+    sink, objects = under_pressure(typed(make, *types), pressed(parallelism=2))
+    assert sorted(sink.records) == sorted(numbered().records)
+    return objects, sink, [c for c in checkpoints(objects) if overtaken(c)]
+
+
+def test_a_type_that_the_job_no_longer_names_is_refused_before_anything_is_written() -> None:
+    objects, sink, held = taken(Parcel, Parcel)
+    before, clock = dict(objects._objects), VirtualClock()
+    job = typed(Parcel)(outside_as_of(sink, held[0]), clock)
+    with pytest.raises(UnstorableError, match=r"Parcel.*record_types"):
+        run_pressed(job, objects, pressed(parallelism=2), clock, restore_slot=held[0].slot)
+    assert objects._objects == before, "the job that runs is not fenced"
+
+
+def test_a_type_that_is_gone_is_refused_and_dropping_the_records_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects, sink, held = taken(Purchase)
+    monkeypatch.delitem(globals(), "Purchase")
+    before = dict(objects._objects)
+    again, clock = outside_as_of(sink, held[0]), VirtualClock()
+    settings, at = pressed(parallelism=2), held[0].slot
+    with pytest.raises(UnstorableError, match=r"Purchase.*--drop-in-flight"):
+        run_pressed(typed(Point)(again, clock), objects, settings, clock, restore_slot=at)
+    assert objects._objects == before
+    dropping = pressed(parallelism=2, drop_in_flight=True)
+    run_pressed(typed(Point)(again, clock), objects, dropping, clock, restore_slot=at)
+    lost = set(numbered().records) - set(again.records)
+    assert 0 < len(lost) <= 2 * overtaken(held[0])

@@ -10,10 +10,12 @@ from tests.golden import golden_spark as golden
 from tests.support.spark_segments import NewPiece, pack_pieces, seal_piece
 from tidelog.changelog.block import seal_metadata
 from tidelog.changelog.segment import BlockGroup, pack
-from tidelog.errors import CorruptObjectError, InvariantError
+from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import SeqNo
+from tidelog.spark.format.index import ChangelogPiece, IndexDocument, IndexEntry, read_index
 from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
 from tidelog.spark.format.segment import framing_bytes, read_content, read_footer, read_footer_at
+from tidelog.storage.document import checksum
 from tidelog.storage.memory import MemoryStore
 
 PARTS = st.text(min_size=1).filter(lambda text: "/" not in text)
@@ -120,3 +122,49 @@ def test_a_footer_that_names_another_changelog_than_its_block_is_refused() -> No
     end = places[0].offset + places[0].length
     with pytest.raises(CorruptObjectError, match="12_b"):
         read_footer(one[:end] + other[end:], "a.seg")
+
+
+def read(body: str) -> IndexDocument:
+    text = f'{{ "crc32c": "{checksum(body.encode())}", "body": {body} }}'
+    return read_index(text, "commits/1")
+
+
+def body_with(changelog: str) -> str:
+    return (
+        f'{{"changelogs":[{changelog}],"first":1,"format":1,"kind":"spark-index","last":1,'
+        '"segments":[["s",200]]}'
+    )
+
+
+def test_fields_of_a_later_release_do_no_harm() -> None:
+    body = (
+        '{"changelogs":[["0/1",2,"a",9,[[0,44,99,7]],8]],"extra":1,"first":1,"format":1,'
+        '"kind":"spark-index","last":1,"segments":[["s",200,"more"]]}'
+    )
+    entry = IndexEntry(ChangelogName(0, 1, "default", 2, "a"), 9, (ChangelogPiece("s", 44, 99),))
+    assert read(body) == IndexDocument(1, 1, {"s": 200}, (entry,))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        body_with('["0/1",2,"a",9,[[1,44,99]]]'),
+        body_with('["0/1",2,"a",9,[]]'),
+        body_with('["0/1",2,"a",9,[[0,44]]]'),
+        body_with('["0/1",3,"a",9,[[0,44,99]]]'),
+        body_with('["0",2,"a",9,[[0,44,99]]]'),
+        body_with('["0/1",2,"a",-9,[[0,44,99]]]'),
+        body_with('["0/1","2","a",9,[[0,44,99]]]'),
+        '{"format":1,"kind":"spark-index"}',
+        '{"format":1,"kind":"slot"}',
+        "[]",
+    ],
+)
+def test_an_index_that_is_not_whole_is_refused_under_a_good_checksum(body: str) -> None:
+    with pytest.raises(CorruptObjectError, match=r"commits/1 is damaged.*a restarted query writes"):
+        read(body)
+
+
+def test_an_index_of_a_newer_format_is_refused_by_name() -> None:
+    with pytest.raises(FormatVersionError, match=r"commits/1.*format 2"):
+        read('{"format":2,"new":{}}')

@@ -1,4 +1,5 @@
-"""Options read less, and give exactly the rows that a filter would leave."""
+"""Options read less, give exactly the rows that a filter would leave, and are refused by name
+when they are wrong. Sets of numbers as intervals behave as sets of numbers."""
 
 from collections.abc import Callable
 from functools import cache
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from tests.support.cli import lay_out
 from tests.support.jobs import filled
 from tests.unit.spark.source.reading import Row, bag, planned, read, request
-from tidelog.spark.source.options import NARROWING
-from tidelog.spark.source.views import VIEWS
+from tidelog.errors import ConfigError
+from tidelog.spark.source.filters import EVERYTHING, HIGHEST, Intervals
+from tidelog.spark.source.options import NARROWING, Options, read_options
+from tidelog.spark.source.views import VIEWS, checked, ddl
 
 OPERATORS = ("source", "process", "process-sink", "nothing")
 
@@ -94,3 +97,115 @@ def test_what_is_not_wanted_is_not_planned(store: Path) -> None:
     assert 0 < parts(slot="7") < whole
     assert 0 < parts(slot="all", seqno="0-99") < whole
     assert parts(slot="all", operator="nothing") == 0
+
+
+def options(**given: str) -> Options:
+    return read_options({"path": "/store", **given})
+
+
+def test_names_of_options_are_compared_without_case() -> None:
+    assert options(PARTITIONBYTES="8m").partition_bytes == 8 << 20
+    assert options(partitionBytes="Auto").partition_bytes == "auto"
+    assert options(partitionBytes="0").partition_bytes == 0
+    assert options(partitionbytes="8m") == options(partitionBytes="8m")
+
+
+def test_narrowing_options_are_about_the_columns_of_the_view() -> None:
+    wanted = options(operator="a, b", subtask="0,2-", seqno="10-20", keyGroup="5").filter
+    assert wanted.texts["operator"] == {"a", "b"}
+    assert wanted.of("subtask") == Intervals.of([(0, 0), (2, 2**63 - 1)])
+    assert wanted.of("key_group") == Intervals.between(5, 5)
+    assert wanted.accepts(operator="a", subtask=2, seqno=20)
+    assert not wanted.accepts(operator="c") and not wanted.accepts(subtask=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"view": "tables"}, "option view .*expected one of checkpoints, objects"),
+        ({"oparator": "a"}, "option oparator .*no such option"),
+        ({"slot": "newest"}, "option slot .*expected latest, all, or numbers"),
+        ({"view": "checkpoints", "slot": "latest"}, "option slot .*expected all, or numbers"),
+        ({"subtask": "a"}, "option subtask .*expected numbers such as"),
+        ({"view": "state", "seqno": "3"}, "option seqno .*expected its use with view changes"),
+        ({"view": "objects", "operator": "a"}, "option operator .*view blocks or changes or state"),
+        ({"partitionBytes": "many"}, "option partitionBytes"),
+        ({"decode": "yes"}, "option decode .*expected true or false"),
+        ({"path": ""}, "location to load"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_its_name(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as raised:
+        options(**given)
+    assert raised.value.action
+
+
+def test_columns_are_those_asked_for_in_that_order() -> None:
+    asked = request("/store", view="changes", columns="value, seqno,key_json")
+    assert ddl(asked.columns) == "value binary, seqno bigint, key_json string"
+
+
+@pytest.mark.parametrize("names", ["seqno,nothing", "seqno,seqno"])
+def test_columns_that_are_none_or_twice_are_refused(names: str) -> None:
+    with pytest.raises(ConfigError, match="columns of view changes"):
+        request("/store", view="changes", columns=names)
+
+
+def test_a_schema_chooses_columns_and_must_fit_them() -> None:
+    fields = [("seqno", "bigint"), ("op", "string")]
+    assert checked(VIEWS["changes"], fields) == tuple(fields)
+    with pytest.raises(ConfigError, match=r"column seqno .*expected type bigint; found int"):
+        checked(VIEWS["changes"], [("seqno", "int")])
+    with pytest.raises(ConfigError, match="found missing"):
+        checked(VIEWS["changes"], [("missing", "int")])
+
+
+SMALL = st.integers(-3, 20)
+PAIRS = st.lists(st.tuples(SMALL, SMALL), max_size=6)
+UNIVERSE = range(-5, 25)
+
+
+def numbers_in(spans: list[tuple[int, int]]) -> set[int]:
+    return {number for first, last in spans for number in range(first, last + 1)}
+
+
+@given(PAIRS, PAIRS)
+def test_union_and_intersection_are_those_of_sets(
+    one: list[tuple[int, int]], other: list[tuple[int, int]]
+) -> None:
+    a, b = Intervals.of(one), Intervals.of(other)
+    assert {n for n in UNIVERSE if n in a} == numbers_in(one)
+    assert {n for n in UNIVERSE if n in a & b} == numbers_in(one) & numbers_in(other)
+    assert Intervals.of((each, each) for each in numbers_in(one)) == a
+    assert a & EVERYTHING == a
+
+
+@given(PAIRS, SMALL, SMALL)
+def test_what_lies_within_a_range_is_cut_to_it(
+    spans: list[tuple[int, int]], start: int, end: int
+) -> None:
+    parts = list(Intervals.of(spans).within(start, end))
+    found = [number for first, last in parts for number in range(first, last)]
+    assert found == sorted(numbers_in(spans) & set(range(start, end)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3", [(3, 3)]),
+        ("0,4-6", [(0, 0), (4, 6)]),
+        (" 1 , 2 ", [(1, 2)]),
+        ("100-", [(100, HIGHEST)]),
+        ("0-", [(0, HIGHEST)]),
+        ("4-6,5-9", [(4, 9)]),
+    ],
+)
+def test_a_text_of_numbers_and_spans_is_read(text: str, expected: list[tuple[int, int]]) -> None:
+    found = Intervals.parse(text)
+    assert found is not None
+    assert list(found.spans) == expected
+
+
+@pytest.mark.parametrize("text", ["", "x", "1,,2", "-3", "6-4", "1-2-3", "1.5", "latest", "-"])
+def test_any_other_text_is_refused(text: str) -> None:
+    assert Intervals.parse(text) is None

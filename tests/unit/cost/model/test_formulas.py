@@ -1,11 +1,19 @@
-"""The estimates themselves: triggers, warnings, and what makes figures larger or smaller."""
+"""The closed formulas of costs: rules of thumb, distinct keys, the life of segments."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
-from tidelog.cost.model.formulas import log_peak_bytes
+from tidelog.cost.model.formulas import (
+    Retention,
+    log_peak_bytes,
+    replay_age_s,
+    segment_life_s,
+    window_log_peak_bytes,
+)
 from tidelog.cost.model.settings import Settings, StoreLink
-from tidelog.cost.model.workload import Workload
+from tidelog.cost.model.workload import Workload, expected_distinct
 from tidelog.materialize.config import MaterializeConfig
 
 WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
@@ -62,3 +70,47 @@ def test_without_changelog_a_checkpoint_of_large_state_takes_longer_than_its_int
     on = estimate_changelog(large, settings(600, 1e9))
     assert on.checkpoint_s is not None and on.checkpoint_s < 1
     assert on.usage.uploaded_per_s < estimate.usage.uploaded_per_s / 2
+
+
+def test_the_rules_of_thumb_are_their_formulas() -> None:
+    assert log_peak_bytes(10_000, 50, 600) == 300e6
+    # 100 windows a second of 60 bytes, each with a timer of 30, cut every 10 minutes.
+    assert window_log_peak_bytes(100 + 100, (60 + 30) / 2, 600) == 2 * 100 * (60 + 30) * 600
+
+
+def test_a_segment_lives_until_its_last_subtask_has_materialized_and_no_checkpoint_names_it() -> (
+    None
+):
+    retention = Retention(checkpoints=3, cycle_s=1.0, checkpoint_s=0.0)
+    # Alone: half a period on average. With many others: nearly a whole one.
+    assert segment_life_s(60, 1, 0, 0, retention) == pytest.approx(30 + 2.5)
+    assert segment_life_s(60, 60, 0, 0, retention) == pytest.approx(59.5 + 2.5)
+    # A foreign turn does not cut it.
+    assert segment_life_s(60, 1, 1, 0, retention) == pytest.approx(30 + 2.5)
+    assert replay_age_s(60, 1, 5) == 65
+    assert replay_age_s(60, 60, 5) == pytest.approx(35.5)
+
+
+def summed(keys: int, skew: float, draws: int) -> float:
+    weights = [rank**-skew for rank in range(1, keys + 1)]
+    total = sum(weights)
+    return sum(1 - (1 - weight / total) ** draws for weight in weights)
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.3, 0.8, 1.0, 1.3, 2.5])
+@pytest.mark.parametrize(("keys", "draws"), [(50, 400), (3_000, 1_000), (40_000, 200_000)])
+def test_the_closed_form_is_the_sum_over_all_ranks(keys: int, draws: int, skew: float) -> None:
+    assert expected_distinct(keys, skew, draws) == pytest.approx(
+        summed(keys, skew, draws), rel=1e-4
+    )
+
+
+@given(
+    keys=st.integers(1, 10**9), skew=st.floats(0, 3), draws=st.floats(0, 1e9), more=st.floats(1, 10)
+)
+def test_it_never_exceeds_draws_or_keys_and_grows_with_the_draws(
+    keys: int, skew: float, draws: float, more: float
+) -> None:
+    found = expected_distinct(keys, skew, draws)
+    assert 0 <= found <= min(keys, max(draws, 0)) * (1 + 1e-6)
+    assert expected_distinct(keys, skew, draws * more) >= found * (1 - 1e-6)
