@@ -14,17 +14,7 @@ import msgspec
 
 from tests.golden.writing import write_missing
 from tests.support.pipelines import Portions, acted_on, config, run
-from tidelog import (
-    Callback,
-    Count,
-    Job,
-    KeyedStream,
-    OutputTag,
-    Session,
-    Sliding,
-    Stream,
-    Tumbling,
-)
+from tidelog import Callback, Count, Job, KeyedStream, OutputTag, Session, Sliding, Stream, Tumbling
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 

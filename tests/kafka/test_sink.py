@@ -8,11 +8,7 @@ import pytest
 from tests.support.kafka import Topics
 from tidelog import KafkaSink, SinkContext, SinkWriter
 from tidelog.connectors.kafka.client import library
-from tidelog.errors import (
-    FencedError,
-    ObjectNotFoundError,
-    UserFunctionError,
-)
+from tidelog.errors import FencedError, ObjectNotFoundError, UserFunctionError
 from tidelog.ids import CheckpointId, Generation
 
 

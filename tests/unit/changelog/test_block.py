@@ -9,13 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.changelog import columns
-from tidelog.changelog.block import (
-    iter_blocks,
-    open_block,
-    record_batch,
-    seal,
-    seal_metadata,
-)
+from tidelog.changelog.block import iter_blocks, open_block, record_batch, seal, seal_metadata
 from tidelog.changelog.change import OP_DELETE, OP_PUT, ChangeBatch
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import SeqNo

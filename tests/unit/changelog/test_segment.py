@@ -7,12 +7,7 @@ from hypothesis import strategies as st
 
 from tidelog.changelog.block import SealedBlock, seal, seal_metadata
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.segment import (
-    BlockGroup,
-    SegmentAuthor,
-    pack,
-    read_footer,
-)
+from tidelog.changelog.segment import BlockGroup, SegmentAuthor, pack, read_footer
 from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import Generation, SeqNo
 

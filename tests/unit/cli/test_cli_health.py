@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
-from tests.support.damage import (
-    Damage,
-    damaged,
-    flipped,
-    truncated,
-)
+from tests.support.damage import Damage, damaged, flipped, truncated
 from tests.support.jobs import filled
 from tidelog import Value, open_partitions
 from tidelog.storage import open as opening

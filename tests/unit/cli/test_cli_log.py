@@ -10,10 +10,7 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.clock import VirtualClock
 from tests.support.damage import Damage, checkpoint_in, damaged, flipped, missing, truncated
-from tests.support.jobs import (
-    filled,
-    store_of,
-)
+from tests.support.jobs import filled, store_of
 from tidelog import Effects
 from tidelog.cli.output import Output
 from tidelog.cli.store.log import Change, MissingRange, Tail

@@ -16,13 +16,7 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import OFTEN, STATES, in_threads, opened
-from tidelog import (
-    AsyncDatabase,
-    ConfigError,
-    Database,
-    StateSchemaError,
-    UserFunctionError,
-)
+from tidelog import AsyncDatabase, ConfigError, Database, StateSchemaError, UserFunctionError
 
 
 def add(db: Database | AsyncDatabase, key: str, amount: int) -> None:

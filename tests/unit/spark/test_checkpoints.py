@@ -15,12 +15,7 @@ from tests.support.cli import files, lay_out, tidelog
 from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
 from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint
 from tidelog.spark.checkpoint.liveness import Assessment
-from tidelog.spark.checkpoint.locate import (
-    Located,
-    assembled,
-    locate,
-    read_footers,
-)
+from tidelog.spark.checkpoint.locate import Located, assembled, locate, read_footers
 from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName

@@ -16,11 +16,7 @@ from tests.support.cli import lay_out, tidelog
 from tests.unit.cli.test_cli_contract import DOCUMENT, keys
 from tests.unit.spark.spark_home import fake_spark
 from tests.unit.spark.synthetic import Synthetic, roll_up_object
-from tidelog.spark.plugin.doctor import (
-    CheckResult,
-    check_installation,
-    check_settings,
-)
+from tidelog.spark.plugin.doctor import CheckResult, check_installation, check_settings
 from tidelog.spark.plugin.settings import settings
 from tidelog.spark.plugin.toolchain import Spark
 

@@ -9,12 +9,7 @@ import pytest
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
 from tidelog.effects import Effects, InlineOffload, SystemClock
-from tidelog.errors import (
-    ConfigError,
-    RestoreError,
-    StoreUnreachableError,
-    TidelogError,
-)
+from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, TidelogError
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog, log_place
 from tidelog.storage.memory import MemoryStore

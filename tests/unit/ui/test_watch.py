@@ -7,12 +7,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.jobs import filled, store_of
 from tests.support.watching import MadeUpJob, done, watcher
-from tidelog.errors import (
-    AccessDeniedError,
-    ConfigError,
-    ControlError,
-    TidelogError,
-)
+from tidelog.errors import AccessDeniedError, ConfigError, ControlError, TidelogError
 from tidelog.ids import Slot
 from tidelog.storage.object_names import checkpoint
 

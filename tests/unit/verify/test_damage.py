@@ -6,12 +6,7 @@ from itertools import combinations
 import msgspec
 import pytest
 
-from tests.support.damage import (
-    damaged,
-    flipped,
-    missing,
-    truncated,
-)
+from tests.support.damage import damaged, flipped, missing, truncated
 from tests.support.jobs import filled
 from tests.unit.verify.stores import (
     Objects,

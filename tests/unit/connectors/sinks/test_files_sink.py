@@ -11,12 +11,7 @@ from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
 from tidelog import Files, Job, Row, TextFiles
 from tidelog.connectors.files.sink import FilesWriter
-from tidelog.errors import (
-    CorruptObjectError,
-    StorageError,
-    StoreFullError,
-    UserFunctionError,
-)
+from tidelog.errors import CorruptObjectError, StorageError, StoreFullError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 

@@ -22,12 +22,7 @@ from tidelog import Effects, Job, JobResult, JobRunner, Postgres
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.effects import InlineOffload
-from tidelog.errors import (
-    ConfigError,
-    FencedError,
-    StoreUnreachableError,
-    UserFunctionError,
-)
+from tidelog.errors import ConfigError, FencedError, StoreUnreachableError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 

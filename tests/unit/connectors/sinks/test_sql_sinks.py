@@ -14,12 +14,7 @@ from tests.unit.connectors.sinks.job import context
 from tidelog import Postgres, Row, Sqlite
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.connectors.sql.staging import SqlStagingWriter
-from tidelog.errors import (
-    ObjectNotFoundError,
-    RestoreError,
-    StorageError,
-    UserFunctionError,
-)
+from tidelog.errors import ObjectNotFoundError, RestoreError, StorageError, UserFunctionError
 from tidelog.ids import CheckpointId
 
 COLUMNS = {"word": "text", "n": "bigint"}

@@ -16,13 +16,7 @@ from hypothesis import strategies as st
 from tests.support.depth import more_in_depth
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
 from tests.unit.connectors.sources.test_text_files import CONTENTS, lines_of
-from tidelog import (
-    ConfigError,
-    CorruptObjectError,
-    StorageError,
-    TextFiles,
-    TidelogError,
-)
+from tidelog import ConfigError, CorruptObjectError, StorageError, TextFiles, TidelogError
 
 SKIPPABLE = (0x184D2A53).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"xyz"
 

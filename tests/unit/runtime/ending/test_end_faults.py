@@ -22,12 +22,7 @@ from tests.unit.runtime.ending.jobs import (
     side_by_side,
     uneven,
 )
-from tidelog import (
-    CheckpointFailedError,
-    JobRunner,
-    Schedule,
-    TidelogError,
-)
+from tidelog import CheckpointFailedError, JobRunner, Schedule, TidelogError
 from tidelog.checkpoint import coordinator
 from tidelog.checkpoint.coordinator import Plan, make_plan
 from tidelog.checkpoint.finished import fully_finished, partially_finished

@@ -8,14 +8,7 @@ import pytest
 
 from tests.support.pipelines import Outside, Portions, run
 from tests.support.pressure import checkpoints
-from tests.unit.runtime.ending.jobs import (
-    long,
-    operator,
-    run_for,
-    run_until,
-    settings,
-    uneven,
-)
+from tests.unit.runtime.ending.jobs import long, operator, run_for, run_until, settings, uneven
 from tidelog import Checkpoint, Job, Schedule, UnalignedConfig
 from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.manifest import decode_entry

@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside
-from tests.support.pressure import (
-    checkpoints,
-    numbered,
-    pressed,
-    run_pressed,
-    slowly,
-)
+from tests.support.pressure import checkpoints, numbered, pressed, run_pressed, slowly
 from tidelog import Checkpoint, Job, JobConfig, Schedule, UploadConfig
 from tidelog.changelog.block import open_block
 from tidelog.ids import SeqNo
