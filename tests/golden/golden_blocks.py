@@ -1,12 +1,7 @@
-"""What the golden blocks and segments hold, and the script that wrote them.
-
-Run it to add the files of a new format version. It never touches a file that exists: a golden
-file is a promise that what was once written stays readable.
-"""
+"""What the golden blocks and segments hold."""
 
 from collections.abc import Callable
 
-from tests.golden.writing import write_missing
 from tidelog.changelog.block import seal, seal_metadata
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import BlockGroup, PackedSegment, SegmentAuthor, pack
@@ -51,7 +46,3 @@ FILES: dict[str, Callable[[], bytes]] = {
     "block_metadata_v1.bin": lambda: seal_metadata(METADATA, CHANGES.first).data,
     "segment_v1.bin": lambda: segment().data,
 }
-
-
-if __name__ == "__main__":
-    write_missing(FILES)

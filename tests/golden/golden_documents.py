@@ -1,13 +1,9 @@
-"""What the golden slots and descriptors hold, and the script that wrote them.
-
-As in `golden_blocks.py`: a file that exists is never touched.
-"""
+"""What the golden slots and descriptors hold."""
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tests.golden.writing import write_missing
 from tidelog import Checkpoint, Savepoint
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import (
@@ -32,15 +28,21 @@ from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, S
 
 AUTHOR = Author(Generation(3), "00ff00ff00ff00ff")
 START = Start(Slot(3), AUTHOR, 1_700_000_000_000, "revenue")
-RANGE = LogRange(
-    "segments/00000003-00ff00ff00ff00ff-0000000001.seg",
-    44,
-    110,
-    SeqNo(40),
-    SeqNo(45),
-    KeyGroup(0),
-    KeyGroup(63),
+TOTAL = StateInfo(0, "total", "value", ("sum bigint",))
+TABLE = MaterializationRef(
+    *(MaterializationId(2), "materializations/00000003/count-0-2.json", 512, SeqNo(40), 65_536)
 )
+
+
+def log_range(writer: str, length: int, last_key_group: int) -> LogRange:
+    """Changes 40 to 44 in the first segment of a writer."""
+    segment = f"segments/00000003-{writer}-0000000001.seg"
+    return LogRange(
+        segment, 44, length, SeqNo(40), SeqNo(45), KeyGroup(0), KeyGroup(last_key_group)
+    )
+
+
+RANGE = log_range("00ff00ff00ff00ff", 110, 63)
 
 
 def subtask(seqno: int, table: str = "memory", **fields: Any) -> tuple[SubtaskState]:
@@ -48,83 +50,47 @@ def subtask(seqno: int, table: str = "memory", **fields: Any) -> tuple[SubtaskSt
     return (SubtaskState(0, 0, 127, SeqNo(seqno), table, **fields),)
 
 
-def entry(slot: int, checkpoint: int, second: int, *operators: OperatorState) -> Checkpoint:
-    """A checkpoint of so many seconds after the first."""
+def entry(
+    slot: int, checkpoint: int, second: int, *operators: OperatorState, **fields: Any
+) -> Checkpoint:
+    """A checkpoint of so many seconds after the first; a savepoint if it has a name."""
     created_ms = 1_700_000_000_000 + 1000 * second
-    return Checkpoint(
-        Slot(slot), AUTHOR, CheckpointId(checkpoint), created_ms, "revenue", operators
+    kind = Savepoint if "name" in fields else Checkpoint
+    return kind(
+        *(Slot(slot), AUTHOR, CheckpointId(checkpoint), created_ms, "revenue", operators), **fields
     )
 
 
-CHECKPOINT = Checkpoint(
-    slot=Slot(9),
-    author=AUTHOR,
-    checkpoint_id=CheckpointId(5),
-    created_ms=1_700_000_001_000,
-    job="revenue",
-    operators=(
-        OperatorState(
-            "count",
-            128,
-            (
-                StateInfo(0, "total", "value", ("sum bigint",)),
-                StateInfo(1, "seen", "map", ("id string", "at bigint"), 60_000),
+CHECKPOINT = entry(
+    9,
+    5,
+    1,
+    OperatorState(
+        "count",
+        128,
+        (TOTAL, StateInfo(1, "seen", "map", ("id string", "at bigint"), 60_000)),
+        (
+            SubtaskState(
+                *(0, 0, 63, SeqNo(47), "rocksdb"),
+                materialization=TABLE,
+                log=(RANGE,),
+                inline=(b"a whole block",),
+                watermark=-1,
+                transactions=(b"\x92\x05\xa1t",),
+                finished=True,
             ),
-            (
-                SubtaskState(
-                    index=0,
-                    first_key_group=0,
-                    last_key_group=63,
-                    seqno=SeqNo(47),
-                    table="rocksdb",
-                    materialization=MaterializationRef(
-                        MaterializationId(2),
-                        "materializations/00000003/count-0-2.json",
-                        512,
-                        SeqNo(40),
-                        65_536,
-                    ),
-                    log=(RANGE,),
-                    inline=(b"a whole block",),
-                    watermark=-1,
-                    transactions=(b"\x92\x05\xa1t",),
-                    finished=True,
-                ),
-                SubtaskState(
-                    index=1, first_key_group=64, last_key_group=127, seqno=SeqNo(0), table="rocksdb"
-                ),
-            ),
+            SubtaskState(1, 64, 127, SeqNo(0), "rocksdb"),
         ),
     ),
     final=True,
 )
-SAVEPOINT = Savepoint(
-    slot=Slot(12),
-    author=AUTHOR,
-    checkpoint_id=CheckpointId(7),
-    created_ms=1_700_000_003_000,
-    job="revenue",
-    operators=(
-        OperatorState(
-            "count",
-            128,
-            (StateInfo(0, "total", "value", ("sum bigint",)),),
-            subtask(
-                45,
-                log=(
-                    LogRange(
-                        "segments/00000003-sp-7-0000000001.seg",
-                        44,
-                        210,
-                        SeqNo(40),
-                        SeqNo(45),
-                        KeyGroup(0),
-                        KeyGroup(65_535),
-                    ),
-                ),
-                start=SeqNo(40),
-            ),
-        ),
+SAVEPOINT = entry(
+    12,
+    7,
+    3,
+    OperatorState(
+        *("count", 128, (TOTAL,)),
+        subtask(45, log=(log_range("sp-7", 210, 65_535),), start=SeqNo(40)),
     ),
     name="before-upgrade",
     savepoint_format="canonical",
@@ -136,33 +102,17 @@ RESCALED = entry(
     OperatorState(
         "count",
         128,
-        (StateInfo(0, "total", "value", ("sum bigint",)),),
+        (TOTAL,),
         subtask(
             93,
             inline=(b"a whole block",),
             start=SeqNo(90),
             inherited=(
                 InheritedState(
-                    subtask=0,
-                    first_key_group=0,
-                    last_key_group=63,
-                    seqno=SeqNo(45),
-                    table="rocksdb",
-                    materialization=MaterializationRef(
-                        MaterializationId(2),
-                        "materializations/00000003/count-0-2.json",
-                        512,
-                        SeqNo(40),
-                        65_536,
-                    ),
-                    log=(RANGE,),
+                    *(0, 0, 63, SeqNo(45), "rocksdb"), materialization=TABLE, log=(RANGE,)
                 ),
                 InheritedState(
-                    subtask=1,
-                    first_key_group=64,
-                    last_key_group=127,
-                    seqno=SeqNo(89),
-                    table="rocksdb",
+                    *(1, 64, 127, SeqNo(89), "rocksdb"),
                     start=SeqNo(80),
                     inline=(b"another block",),
                 ),
@@ -276,7 +226,3 @@ def encoded(document: Entry | Descriptor) -> bytes:
 FILES: dict[str, Callable[[], bytes]] = {
     name: partial(encoded, document) for name, document in DOCUMENTS.items()
 }
-
-
-if __name__ == "__main__":
-    write_missing(FILES)

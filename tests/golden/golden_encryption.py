@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from tests.golden.writing import write_missing
 from tidelog.effects import Effects, InlineOffload
 from tidelog.storage.encryption.keys import LocalKeys
 from tidelog.storage.encryption.ring import KeyRing, begin_ring, read_ring, rotate
@@ -57,6 +56,3 @@ FILES: dict[str, Callable[[], bytes]] = {
     "sealed_empty_v1.bin": lambda: seal(b"", KEY, PLACE, SALT_BYTES),
     "store_keys_v1.json": document,
 }
-
-if __name__ == "__main__":
-    write_missing(FILES)

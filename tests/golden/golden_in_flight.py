@@ -1,12 +1,13 @@
-"""What the golden blocks of in-flight data hold, and the script that wrote them.
+"""What the golden blocks of in-flight data and the golden values of states hold.
 
-The pickled one is of the first releases that had in-flight data; none writes it now.
+The pickled block is of the first releases that had in-flight data; none writes it now.
 """
 
 import pickle
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -16,13 +17,13 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from tests.golden.writing import write_missing
 from tidelog.changelog.block import BlockKind, seal_opaque
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.messages import Batch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.codec import encode
 from tidelog.state.objects.classes import RecordTypes
+from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.row import Row
 
 PARTS = [
@@ -124,14 +125,18 @@ def _pickled(parts: list[ChannelData]) -> bytes:
     return seal_opaque(BlockKind.IN_FLIGHT, packed, count, SeqNo(11)).data
 
 
+VALUES: list[Any] = [
+    *(None, True, -7, 2.5, "tide", b"log", [1, [None]], {"a": {1: [2]}}),
+    *(2**70, "\ud800", (1, (2,)), {3}, frozenset({4}), bytearray(b"x"), deque([1], 2)),
+    *(Counter("aa"), OrderedDict(a=1), defaultdict(list, {"a": [1]}), {("a", 1): ()}),
+    *(date(2026, 1, 2), datetime(2026, 1, 2, 3, tzinfo=UTC), timedelta(days=-1)),
+    *(Decimal("1.20"), UUID(int=7), Colour.RED, Order("tea", Decimal(3)), Pair(1, [Colour.RED])),
+    *(Event(datetime(2026, 1, 2), None), Row(word="tide", n=1)),
+    [Row(word="tide", n=1), Row(word="log", n=2)],
+]
+
 FILES: dict[str, Callable[[], bytes]] = {
     "block_in_flight_v1.bin": lambda: _pickled(PARTS),
     "block_in_flight_records_v1.bin": lambda: encode(TYPED_PARTS, TYPES, SeqNo(11)).blocks[0].data,
+    "values_v1.bin": lambda: msgspec.msgpack.encode(ObjectEncoding("golden").encode_many(VALUES)),
 }
-
-
-if __name__ == "__main__":
-    # The types are those of this module, by the name under which others import it.
-    from tests.golden import golden_in_flight
-
-    write_missing(golden_in_flight.FILES)

@@ -6,7 +6,7 @@ ms as the bits of a double, and, for people, as a decimal. A file that exists is
 
 import struct
 
-from tests.golden.writing import FOLDER, write_missing
+from tests.golden.writing import FOLDER
 from tidelog_bench.store.latency import Kind, latency_ms
 
 NAME = "store_latency_v1.txt"
@@ -46,5 +46,4 @@ def _file() -> bytes:
     return "".join(f"{draw} {bits(draw)} {_ms(draw):.6f}\n" for draw in asked()).encode()
 
 
-if __name__ == "__main__":
-    write_missing({NAME: _file})
+FILES = {NAME: _file}

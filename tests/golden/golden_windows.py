@@ -1,4 +1,4 @@
-"""The job of the golden store of windows, joins and ids, and the script that wrote the store.
+"""The job of the golden store of windows, joins and ids.
 
 The job was stopped with a savepoint in the middle. With the store are the records that came out
 afterwards, as text: those of a run that nothing stopped without those that had come out before.
@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from tests.golden.writing import write_missing
 from tests.support.pipelines import Portions, acted_on, config, run
 from tidelog import Callback, Count, Job, KeyedStream, OutputTag, Session, Sliding, Stream, Tumbling
 from tidelog.storage.memory import MemoryStore
@@ -90,7 +89,3 @@ async def _objects(store: ObjectStore) -> dict[str, bytes]:
 
 
 FILES: dict[str, Callable[[], bytes]] = {"store_windows_v1.bin": stopped}
-
-
-if __name__ == "__main__":
-    write_missing(FILES)

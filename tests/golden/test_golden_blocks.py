@@ -61,4 +61,4 @@ def test_what_is_stored_plain_is_written_the_same_today(name: str) -> None:
 def test_every_golden_file_is_one_of_those_tested_here() -> None:
     files = {path.name for path in FOLDER.glob("*_v1.bin")}
     tested = set(golden.FILES) | set(golden_in_flight.FILES)
-    assert {name for name in files if name.startswith(("block_", "segment_"))} == tested
+    assert {name for name in files if name.startswith(("block_", "segment_", "values_"))} == tested
