@@ -46,7 +46,7 @@ REFUSALS = pytest.mark.parametrize(
 
 
 def faulty(store: ObjectStore, *faults: Fault) -> FaultyStore:
-    return FaultyStore(store, faults, VirtualClock(), Random(0))
+    return FaultyStore(store, faults, VirtualClock())
 
 
 def failing(operation: str, error: Failing) -> Fault:

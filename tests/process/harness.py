@@ -34,7 +34,6 @@ class Run:
         self.input = self.directory / "in"
         self.output = self.directory / "out"
         self.released = self.directory / "released"
-        self.fixed = self.directory / "fixed"
         self.store = self.store or str(self.directory / "store")
         self.input.mkdir(parents=True, exist_ok=True)
 
@@ -49,8 +48,7 @@ class Run:
 
     @property
     def _environment(self) -> dict[str, str]:
-        mine = {"TIDELOG_TEST_RELEASE": str(self.released), "TIDELOG_TEST_FIXED": str(self.fixed)}
-        return {**os.environ, **mine, **self.env}
+        return {**os.environ, "TIDELOG_TEST_RELEASE": str(self.released), **self.env}
 
     def start(self, *options: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":
         return subprocess.Popen(

@@ -175,16 +175,3 @@ def stuck(arguments: JobArguments) -> Job:
     job = Job("stuck")
     job.source(Replayable(records, blocking=True)).sink(Stdout())
     return job
-
-
-def parse(line: str) -> str:
-    if "poison" in line and not Path(os.environ["TIDELOG_TEST_FIXED"]).exists():
-        raise ValueError(f"cannot read {line!r}")
-    return line
-
-
-def fragile(arguments: JobArguments) -> Job:
-    """Cannot handle a line with "poison" in it until it is fixed."""
-    job = Job("fragile")
-    _lines(job, arguments).map(parse, name="parse").sink(Files(arguments.output, "text"))
-    return job

@@ -79,6 +79,7 @@ def test_a_job_that_was_asked_for_savepoints_and_stopped_goes_on_without_loss_or
     run.release()
     result = json.loads(run.finish_here("--json").stdout.splitlines()[-1])
     assert result["restored_slot"] == stopped["slot"]
+    assert result["records_read"] < len(lines)
     assert sorted(run.lines()) == sorted(lines)
     assert set(before) <= set(run.lines())
     listed = json.loads(tidelog("checkpoints", "list", run.store, "--json").stdout)["slots"]

@@ -1,6 +1,5 @@
 """`tidelog run` as a process: results, exit codes, reports, fencing, resuming."""
 
-import json
 import random
 import signal
 from collections import Counter
@@ -91,25 +90,6 @@ def test_a_process_that_slept_through_its_successor_changes_nothing(tmp_path: Pa
     assert fenced.returncode == 3, fenced.stderr
     assert sorted(run.lines()) == sorted(lines)
     assert "already complete" in run.finish_here().stderr
-
-
-def test_a_failing_function_is_named_and_its_job_resumes_once_it_is_fixed(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:fragile")
-    lines = write_lines(run, last="the poison")
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: run.slots() >= 3, process)
-        run.release()
-        failed = run.end(process)
-    assert failed.returncode == 1
-    assert "parse" in failed.stderr
-    assert "cannot read 'the poison'" in failed.stderr
-    assert "Traceback" not in failed.stderr
-
-    run.fixed.touch()
-    result = json.loads(run.finish_here("--json").stdout.splitlines()[-1])
-    assert result["restored_slot"] >= 2
-    assert result["records_read"] < len(lines)
-    assert sorted(run.lines()) == sorted(lines)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])

@@ -72,18 +72,6 @@ def test_runs_that_end_before_their_first_maintenance_have_snapshots_and_keep_fe
     assert_bounded(one_spark, ours, stock)
 
 
-@only_in_depth("the same in one process")
-def test_such_runs_in_processes_of_their_own_have_snapshots_and_keep_few_files(
-    one_spark: "SparkSession", tmp_path: Path
-) -> None:
-    ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
-
-    for number in range(RUNS):
-        run(tmp_path, ours, stock, runs=[number])
-
-    assert_bounded(one_spark, ours, stock)
-
-
 def test_a_run_that_goes_on_removes_the_snapshots_that_nothing_needs(
     one_spark: "SparkSession", tmp_path: Path
 ) -> None:

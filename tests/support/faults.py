@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequen
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
-from random import Random
 from typing import TypeVar
 
 from tidelog.effects import Clock, SystemClock
@@ -37,8 +36,8 @@ class Fault:
     """One rule: which calls it strikes and how.
 
     Of the calls whose operation (any when None) and name prefix match, it strikes the `nth`
-    (from 1; every one when None) with `probability`. With `after` it strikes between the effect
-    and the answer instead of before both. `seconds` is the length of a DELAY; a STALL lasts until
+    (from 1; every one when None). With `after` it strikes between the effect and the answer instead
+    of before both. `seconds` is the length of a DELAY; a STALL lasts until
     `FaultyStore.release`. `error` builds what a FAIL raises.
     """
 
@@ -46,7 +45,6 @@ class Fault:
     operation: str | None = None
     prefix: str = ""
     nth: int | None = None
-    probability: float = 1.0
     after: bool = False
     seconds: float = 0.0
     error: Callable[[str, str], StorageError] = store_unreachable
@@ -62,9 +60,7 @@ class FaultyStore:
     `calls` has operation and name of each call; `stalled` counts those that hang at present.
     """
 
-    def __init__(
-        self, inner: ObjectStore, faults: Iterable[Fault], clock: Clock, rng: Random
-    ) -> None:
+    def __init__(self, inner: ObjectStore, faults: Iterable[Fault], clock: Clock) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
@@ -74,7 +70,6 @@ class FaultyStore:
         self.faults = tuple(faults)
         self._matches: Counter[int] = Counter()
         self._clock = clock
-        self._rng = rng
         self._gate = asyncio.Event()
 
     def release(self) -> None:
@@ -131,9 +126,7 @@ class FaultyStore:
             if fault.operation not in (None, operation) or not name.startswith(fault.prefix):
                 continue
             self._matches[index] += 1
-            if fault.nth not in (None, self._matches[index]):
-                continue
-            if fault.probability >= 1 or self._rng.random() < fault.probability:
+            if fault.nth in (None, self._matches[index]):
                 struck.append(fault)
         return struck
 
@@ -164,7 +157,7 @@ class SteerableStore(FaultyStore):
     """Any store, with failures and stalls that are switched on and off between calls."""
 
     def __init__(self, inner: ObjectStore) -> None:
-        super().__init__(inner, (), SystemClock(), Random(0))
+        super().__init__(inner, (), SystemClock())
         self.held: dict[str, asyncio.Event] = {}
         self.waiting = 0
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 import pytest
@@ -24,7 +23,7 @@ def run_with(
     *faults: Fault, settings: JobConfig | None = None, store: ObjectStore | None = None
 ) -> None:
     """Run a job to its end on a store with faults; how it ends is not looked at."""
-    struck = FaultyStore(store or MemoryStore(), faults, effects().clock, Random(5))
+    struck = FaultyStore(store or MemoryStore(), faults, effects().clock)
     with suppress(TidelogError):
         run(word_count(SOURCE, Outside()), struck, settings or config())
 

@@ -57,7 +57,7 @@ QUICK = LatencyProfile(latency_ms=0.1)
 OPENERS: dict[str, Callable[[Path], Opener]] = {
     "memory": shared(lambda inner: inner),
     "local without sync": lambda path: lambda: LocalStore(path, INLINE, durable=False),
-    "faulty without faults": shared(lambda s: FaultyStore(s, [], SystemClock(), Random(0))),
+    "faulty without faults": shared(lambda s: FaultyStore(s, [], SystemClock())),
     "modelled": shared(lambda inner: ModelledStore(inner, SystemClock(), QUICK)),
     "retrying": shared(lambda inner: RetryingStore(inner, RetryPolicy(), INLINE)),
     "retrying local": lambda path: (
@@ -205,7 +205,7 @@ def test_a_lie_is_caught_by_its_check(store: MemoryStore, caught: list[str]) -> 
 
 
 def test_a_store_that_cannot_be_reached_is_asked_nothing_more() -> None:
-    store = FaultyStore(MemoryStore(), [Fault(FaultKind.FAIL)], VirtualClock(), Random(0))
+    store = FaultyStore(MemoryStore(), [Fault(FaultKind.FAIL)], VirtualClock())
     report = probe(store)
     assert failed(report) == ["reach", "clean up"]
     assert [operation for operation, _ in store.calls] == ["put", "delete"]
@@ -216,6 +216,6 @@ def test_a_racer_without_an_answer_fails_the_race_and_its_object_is_deleted() ->
     nth = creates_before_the_race + 1
     fault = Fault(FaultKind.FAIL, operation="create", nth=nth, after=True)
     inner = MemoryStore()
-    report = probe(FaultyStore(inner, [fault], VirtualClock(), Random(0)))
+    report = probe(FaultyStore(inner, [fault], VirtualClock()))
     assert failed(report) == ["create race"]
     assert asyncio.run(names(inner)) == []

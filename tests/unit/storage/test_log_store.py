@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -175,7 +174,7 @@ async def test_a_start_that_was_cut_short_is_completed_by_the_next_one(broken: s
     main, log = MemoryStore("memory://main"), MemoryStore("memory://log")
     numbers = iter(["1" * 16, "2" * 16])
     faults = [Fault(FaultKind.FAIL, "create", after=broken == "log")]
-    failing = FaultyStore(main if broken == "main" else log, faults, SystemClock(), Random(0))
+    failing = FaultyStore(main if broken == "main" else log, faults, SystemClock())
 
     def opened(first: ObjectStore, second: ObjectStore) -> StoreWithLog:
         return StoreWithLog(first, lambda url: second, lambda: next(numbers), second)

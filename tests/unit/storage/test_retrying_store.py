@@ -44,7 +44,7 @@ class Rig:
         self.clock = VirtualClock()
         effects = Effects(self.clock, Random(7), InlineOffload())
         self.inner = MemoryStore()
-        self.faulty = FaultyStore(self.inner, faults, self.clock, Random(7))
+        self.faulty = FaultyStore(self.inner, faults, self.clock)
         self.store = RetryingStore(self.faulty, policy, effects)
 
     @property

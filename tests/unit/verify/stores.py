@@ -94,7 +94,7 @@ def overlapping(job_of: Callable[[], Job] = word_count) -> Objects:
     late = Fault(
         FaultKind.DELAY, operation="put", prefix=object_names.MATERIALIZATIONS, seconds=1.2
     )
-    store = FaultyStore(memory, [late], effects.clock, effects.rng)
+    store = FaultyStore(memory, [late], effects.clock)
     asyncio.run(JobRunner(job_of(), store, config(retain=10), effects).run())
     return contents(memory)
 

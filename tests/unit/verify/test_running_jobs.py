@@ -92,7 +92,7 @@ def test_a_store_out_of_reach_is_an_error_and_no_damage() -> None:
     effects = virtual_effects()
     fault = Fault(FaultKind.FAIL, operation="get", prefix="segments/")
     with pytest.raises(StoreUnreachableError):
-        report_on(FaultyStore(store_of(small()), [fault], effects.clock, effects.rng))
+        report_on(FaultyStore(store_of(small()), [fault], effects.clock))
 
 
 def counts(name: str = "count", **aggregate: Any) -> Job:

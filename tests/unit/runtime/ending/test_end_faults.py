@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from random import Random
 
 import pytest
 
@@ -32,7 +31,7 @@ from tidelog.storage.memory import MemoryStore
 
 
 def faulty(inner: MemoryStore, *faults: Fault) -> FaultyStore:
-    return FaultyStore(inner, faults, effects().clock, Random(5))
+    return FaultyStore(inner, faults, effects().clock)
 
 
 def expected(source: object) -> list[tuple[str, int]]:
