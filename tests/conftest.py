@@ -1,4 +1,4 @@
-"""S3 servers for tests, started once per run and shared; a test that is a coroutine has a loop."""
+"""Servers for tests, started once per run and shared; a test that is a coroutine has a loop."""
 
 import asyncio
 import gc
@@ -16,6 +16,7 @@ from tests.order import begin_with_long_tests
 from tests.support.depth import DEEP
 
 if TYPE_CHECKING:
+    from tests.support import postgres
     from tests.wire.servers import CloudServer, S3Server
 
 # Imported within: only tests that use a server pay for its libraries.
@@ -78,40 +79,47 @@ def moto() -> Iterator["S3Server"]:
         yield server
 
 
-@pytest.fixture(scope="session")
-def versitygw() -> Iterator["S3Server"]:
-    """An honest server that checks credentials; skipped, with the reason, where it cannot run."""
+def _served(program: str, serve: str) -> Iterator[Any]:
+    """A server by a program that `tests.wire.servers` finds; skipped, with the reason, without."""
     from tests.wire import servers  # noqa: PLC0415  (takes seconds)
 
     try:
-        binary = servers.versitygw_binary()
+        found = getattr(servers, program)()
     except servers.ServerUnavailableError as error:
         pytest.skip(str(error))
-    with servers.versitygw_server(binary) as server:
+    with getattr(servers, serve)(found) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def versitygw() -> Iterator["S3Server"]:
+    """An honest server that checks credentials."""
+    yield from _served("versitygw_binary", "versitygw_server")
 
 
 @pytest.fixture(scope="session")
 def fake_gcs() -> Iterator["CloudServer"]:
-    """Google Cloud Storage as far as this machine can have it; skipped where it cannot run."""
-    from tests.wire import servers  # noqa: PLC0415  (takes seconds)
-
-    try:
-        binary = servers.fake_gcs_binary()
-    except servers.ServerUnavailableError as error:
-        pytest.skip(str(error))
-    with servers.fake_gcs_server(binary) as server:
-        yield server
+    """Google Cloud Storage as far as this machine can have it."""
+    yield from _served("fake_gcs_binary", "fake_gcs_server")
 
 
 @pytest.fixture(scope="session")
 def azurite() -> Iterator["CloudServer"]:
-    """Azure Blob Storage as far as this machine can have it; skipped where it cannot run."""
-    from tests.wire import servers  # noqa: PLC0415  (takes seconds)
+    """Azure Blob Storage as far as this machine can have it."""
+    yield from _served("azurite_script", "azurite_server")
 
-    try:
-        script = servers.azurite_script()
-    except servers.ServerUnavailableError as error:
-        pytest.skip(str(error))
-    with servers.azurite_server(script) as server:
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator["postgres.Server"]:
+    from tests.support import postgres  # noqa: PLC0415  (few tests need it)
+
+    if (reason := postgres.reason_without()) is not None:
+        pytest.skip(reason)
+    with postgres.server() as server:
         yield server
+
+
+@pytest.fixture
+def conninfo(postgres_server: "postgres.Server") -> str:
+    """An empty database."""
+    return postgres_server.database()

@@ -146,9 +146,9 @@ def test_a_rotated_key_opens_the_store_and_the_old_one_does_not(tmp_path: Path) 
 
 
 def test_the_key_can_be_in_a_key_management_service(
-    tmp_path: Path, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, moto: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in s3.env.items():
+    for name, text in moto.env.items():
         monkeypatch.setenv(name, text)
     kms = boto3.client("kms")
     key, other = (kms.create_key()["KeyMetadata"]["Arn"] for _ in range(2))

@@ -28,9 +28,9 @@ def test_a_job_and_its_fork_both_count_every_word_right(
 ) -> None:
     target = str(tmp_path / "fork" / "store")
     if place == "S3":
-        s3: S3Server = request.getfixturevalue("s3")
-        target = s3.url("forked")
-        for name, text in s3.env.items():
+        moto: S3Server = request.getfixturevalue("moto")
+        target = moto.url("forked")
+        for name, text in moto.env.items():
             monkeypatch.setenv(name, text)
     run = Run(tmp_path / "origin", JOB, ("--retain", "20"))
     expected = write_words(run, LINES)

@@ -267,16 +267,18 @@ def write_events(run: Run) -> None:
     (run.input / "events.jsonl").write_bytes(b"\n".join(events) + b"\n")
 
 
-def test_a_word_count_killed_over_s3_counts_every_word_right(tmp_path: Path, s3: S3Server) -> None:
-    client = s3.client()
+def test_a_word_count_killed_over_s3_counts_every_word_right(
+    tmp_path: Path, moto: S3Server
+) -> None:
+    client = moto.client()
 
     def slot_names() -> list[str]:
-        listed = client.list_objects_v2(Bucket=s3.bucket, Prefix="killed/checkpoints/")
+        listed = client.list_objects_v2(Bucket=moto.bucket, Prefix="killed/checkpoints/")
         return [entry["Key"] for entry in listed.get("Contents", ())]
 
     chosen = options(parallelism=1, changelog=True, mode="exactly-once")
-    url, job = s3.url("killed"), "tests.process.jobs:wordcount"
-    run = Run(tmp_path, job, chosen, store=url, env=s3.env, slot_names=slot_names)
+    url, job = moto.url("killed"), "tests.process.jobs:wordcount"
+    run = Run(tmp_path, job, chosen, store=url, env=moto.env, slot_names=slot_names)
     expected = write_words(run, LINES)
     killed_often(run, lambda: None)
     assert {record["word"]: record["count"] for record in run.records()} == expected
