@@ -1,11 +1,16 @@
-"""Runs the command line inside the test, on stores laid out in directories."""
+"""Runs the command line inside the test, on stores laid out in directories; and what
+docs/reference/cli-json.md says of what it prints.
+"""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
+from tests.support.documentation import ROOT
 from tidelog.cli import main
+
+CLI_JSON = (ROOT / "docs" / "reference" / "cli-json.md").read_text()
 
 
 def tidelog(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
@@ -33,3 +38,24 @@ def files(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     found = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in found}
+
+
+def section(command: str) -> str:
+    """What the page says of a command."""
+    return CLI_JSON[CLI_JSON.index(f"## tidelog {command}") :].partition("\n## ")[0]
+
+
+def keys(document: object) -> Iterator[str]:
+    """All keys of a JSON document."""
+    if isinstance(document, dict):
+        for key, value in document.items():
+            yield key
+            yield from keys(value)
+    elif isinstance(document, list):
+        for item in document:
+            yield from keys(item)
+
+
+def undocumented(document: object, text: str = CLI_JSON) -> set[str]:
+    """The keys of a JSON document, if any, that the page or a part of it does not name."""
+    return {key for key in keys(document) if f"`{key}`" not in text}

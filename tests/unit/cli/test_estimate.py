@@ -1,14 +1,21 @@
-"""`tidelog estimate`: what it prints, and what it refuses."""
+"""`tidelog estimate`, `plan` and `overhead`: tables, JSON, options and errors;
+docs/guides/estimate.md shows what they print."""
 
 import json
+import re
+import shlex
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.support.cli import tidelog
-from tests.unit.cli.test_cli_contract import DOCUMENT, keys
+from tests.support.cli import keys, lay_out, section, tidelog, undocumented
+from tests.support.documentation import ROOT
+from tests.support.jobs import filled
+from tests.unit.cost.measured.jobs import windowed
 from tests.unit.cost.test_prices import OWN
+from tidelog.cli.run.run import command as run_command
 
 JOB = ("--writes-per-second", "20k", "--keys", "5M", "--skew", "1", "--parallelism", "4")
 STRATEGIES = ["changelog", "incremental"]
@@ -44,13 +51,10 @@ def test_json_has_the_figures_of_the_table_and_their_parts() -> None:
 def test_every_field_is_documented(command: str) -> None:
     targets = ("--restore", "3s", "--budget", "20USD") if command == "plan" else ()
     result = tidelog(command, *JOB, *targets, "--json")
-    start = DOCUMENT.index(f"## tidelog {command}\n")
-    section = DOCUMENT[start : DOCUMENT.index("\n## ", start + 1)]
-    if command == "plan":
-        section += DOCUMENT[DOCUMENT.index("## tidelog estimate\n") :]
-    found = set(keys(json.loads(result.stdout)))
-    assert len(found) > 25
-    assert {key for key in found if f"`{key}`" not in section} == set()
+    document = json.loads(result.stdout)
+    text = section(f"{command}\n") + (section("estimate\n") if command == "plan" else "")
+    assert len(set(keys(document))) > 25
+    assert undocumented(document, text) == set()
 
 
 def test_a_price_book_of_ones_own_is_used_alone(tmp_path: Path) -> None:
@@ -59,3 +63,110 @@ def test_a_price_book_of_ones_own_is_used_alone(tmp_path: Path) -> None:
     shown = tidelog("estimate", *JOB, "--prices", path).stdout
     assert "cellar" in shown and "EUR" in shown and "aws" not in shown
     assert "The cellar is damp." in shown
+
+
+S3 = ("--provider", "aws-s3-standard")
+
+
+def plan(*options: str) -> str:
+    result = tidelog("plan", *JOB, *S3, *options)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_recommendation_is_marked_and_can_be_pasted() -> None:
+    shown = plan("--restore", "30s", "--budget", "60USD")
+    (marked,) = (line for line in shown.splitlines() if line.endswith("<- recommended"))
+    interval = marked.split()[0]
+    assert f"--materialize-interval {interval} --replay-target" in shown
+    (pasted,) = (line for line in shown.splitlines() if line.startswith("  tidelog run JOB"))
+    arguments = pasted.replace("JOB", "wordcount").replace("URL", "out/store").split()[2:]
+    # The options are those of `tidelog run`, with values that it takes.
+    run_command.make_context("run", arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "missed"),
+    [
+        (("--restore", "3s", "--budget", "20USD"), "misses restore by"),
+        (("--restore", "8s", "--budget", "55USD"), "misses restore by"),
+        (("--latency", "300ms", "--checkpoint-interval", "200ms"), "misses checkpoint by"),
+    ],
+    ids=["out of reach", "exclude each other", "checkpoints that cannot be so frequent"],
+)
+def test_targets_that_cannot_be_met_exit_with_1_and_name_what_comes_nearest(
+    options: tuple[str, ...], missed: str
+) -> None:
+    result = tidelog("plan", *JOB, *S3, *options)
+    assert result.exit_code == 1
+    assert "no settings meet the targets; what comes nearest misses" in result.stdout
+    assert missed in result.stdout
+    assert result.stdout.count("<- nearest") == 1
+
+
+def test_json_has_every_candidate_at_every_provider_and_the_decision() -> None:
+    arguments = ("--restore", "20s", "--budget", "60USD", "--json")
+    document = json.loads(tidelog("plan", *JOB, *arguments).stdout)
+    assert document["targets"] == {
+        "checkpoint_s": 1.0,
+        "restore_s": 20.0,
+        "budget": 60.0,
+        "currency": "USD",
+    }
+    found = document["candidates"]
+    providers = {book["provider"] for book in document["price_books"]}
+    assert {each["bill"]["provider"] for each in found} == providers and len(providers) == 4
+    nearest = found[document["nearest"]]
+    assert document["met"] is True
+    assert nearest["restore_s"] <= 20 and nearest["bill"]["total"] <= 60
+    assert max(nearest["misses"].values()) <= 0
+    assert found[-1]["materialize_interval_s"] is None
+
+
+def document(location: Path, *options: str | Path) -> dict[str, Any]:
+    result = tidelog("overhead", location, "--engine", "local", "--json", *options)
+    assert result.exit_code in (0, 1), result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return lay_out(tmp_path / "store", windowed(5))
+
+
+def test_every_field_of_an_overhead_is_documented(store: Path, tmp_path: Path) -> None:
+    found = document(store)
+    assert found["operators"][-1]["windows"]["ratio"] is not None
+    bill = {key for each in found["bills"] for key in each}
+    assert undocumented(found["bills"], section("estimate")) & bill == set()
+    assert undocumented(found, section("overhead")) - bill == set()
+    little = document(lay_out(tmp_path / "little", filled()))
+    assert set(keys(little)) <= set(keys(found))
+
+
+def test_a_store_that_cannot_tell_exits_with_1_and_says_why(tmp_path: Path) -> None:
+    result = tidelog("overhead", lay_out(tmp_path, filled()), "--engine", "local")
+    assert result.exit_code == 1
+    assert "expected two materializations or more" in result.stdout
+    assert "Next: let them span 3 materialization intervals: `tidelog run ... --retain N`" in (
+        result.stdout
+    )
+    assert result.stderr == ""
+
+
+GUIDE = (ROOT / "docs" / "guides" / "estimate.md").read_text()
+PRINTED = re.findall(r"^```\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("command", ["estimate", "plan"])
+def test_the_example_is_what_is_printed(command: str, tmp_path: Path) -> None:
+    at = next(n for n, block in enumerate(PRINTED) if block.startswith(f"tidelog {command} --"))
+    arguments = shlex.split(PRINTED[at].replace("\\\n", " "))[1:]
+    arguments = [str(tmp_path / a) if a.endswith(".png") else a for a in arguments]
+    result = tidelog(*arguments)
+    assert result.exit_code == 0, result.output
+    printed = result.stdout.splitlines()
+    for line in PRINTED[at + 1].splitlines():
+        shown = line.removesuffix("...").rstrip()
+        assert any(found.startswith(shown) for found in printed), line

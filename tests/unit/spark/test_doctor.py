@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import lay_out, tidelog
-from tests.unit.cli.test_cli_contract import DOCUMENT, keys
+from tests.support.cli import CLI_JSON, keys, lay_out, section, tidelog, undocumented
 from tests.unit.spark.spark_home import fake_spark
 from tests.unit.spark.synthetic import Synthetic, roll_up_object
 from tidelog.spark.plugin.doctor import CheckResult, check_installation, check_settings
@@ -158,12 +157,10 @@ def test_every_field_is_documented(command: str, options: list[str], tmp_path: P
         synthetic.objects[roll_up_object(0)] = b"nonsense"
         synthetic.objects["commits/2"] = b"nonsense"
     result = tidelog("spark", command, lay_out(tmp_path, synthetic.objects), *options, "--json")
-    section = DOCUMENT[DOCUMENT.index("## Errors") : DOCUMENT.index("## tidelog checkpoints")]
-    start = DOCUMENT.index(f"## tidelog spark {command}")
-    section += DOCUMENT[start : DOCUMENT.index("\n## ", start + 1)]
-    found = set(keys(json.loads(result.stdout)))
-    assert len(found) > 3
-    assert {key for key in found if f"`{key}`" not in section} == set()
+    errors = CLI_JSON[CLI_JSON.index("## Errors") : CLI_JSON.index("## tidelog checkpoints")]
+    document = json.loads(result.stdout)
+    assert len(set(keys(document))) > 3
+    assert undocumented(document, errors + section(f"spark {command}")) == set()
 
 
 def test_every_check_of_doctor_is_documented(tmp_path: Path) -> None:
@@ -174,5 +171,4 @@ def test_every_check_of_doctor_is_documented(tmp_path: Path) -> None:
     pattern = r'(?:\b(?:ok|warn|fail|_class|_from_error)\(\s*|_FILE_SYSTEM: Final = )"([a-z-]+)"'
     found = {name for text in texts for name in re.findall(pattern, text)}
     assert {"plugin", "stored-provider", "put-schemes", "file-system"} <= found
-    section = DOCUMENT[DOCUMENT.index("## tidelog spark doctor") :]
-    assert {name for name in found if f"`{name}`" not in section} == set()
+    assert {name for name in found if f"`{name}`" not in section("spark doctor")} == set()

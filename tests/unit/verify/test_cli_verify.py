@@ -7,18 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.cli import files, lay_out, tidelog
+from tests.support.cli import CLI_JSON, files, lay_out, section, tidelog, undocumented
 from tests.support.damage import damaged, last_segment, missing
 from tests.support.jobs import filled
-from tests.unit.cli.test_cli_contract import keys
 from tests.unit.verify.query.spark_store import SparkStore
 from tests.unit.verify.stores import tiny, with_rows
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.verify.results import CheckName
-
-DOCS = Path(__file__).parents[3] / "docs"
-CLI_JSON = (DOCS / "reference" / "cli-json.md").read_text()
-SECTION = CLI_JSON.partition("## tidelog verify")[2].partition("\n## ")[0]
 
 
 def verify(directory: Path, *options: str) -> tuple[int, dict[str, Any]]:
@@ -82,15 +77,14 @@ def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
     directory = lay_out(tmp_path / "store", contradicted)
     _, document = verify(directory, "--slot", "6")
     assert document["problems"] and document["not_checked"]
-    found = set(keys(document))
-    assert {key for key in found if f"`{key}`" not in SECTION} == set()
+    assert undocumented(document, section("verify")) == set()
     assert {
         check
         for check in (*CheckName, Invariant.READABLE, Invariant.OBJECTS)
         if f"| `{check}` |" not in CLI_JSON
     } == set()
     for verdict in ("sound", "doubtful", "unusable", "expired", "gone"):
-        assert f"`{verdict}`" in SECTION
+        assert f"`{verdict}`" in section("verify")
 
 
 def test_without_pyspark_the_error_says_what_else_works(
