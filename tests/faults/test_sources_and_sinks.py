@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, refuse_poison, source, start
-from tests.support.pipelines import Outside
+from tests.support.pipelines import Outside, Within
 from tidelog import Files, Job, JsonLines, Sink, SinkContext, Source, SplitReader, TextFiles
 from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import (
@@ -36,23 +36,15 @@ class Slowly(Source):
         return SlowReader(self._inner.open(split, position))
 
 
-class SlowReader(SplitReader):
-    delay_s = 0.4
-
+class SlowReader(Within):
     def __init__(self, inner: SplitReader) -> None:
-        self._inner = inner
+        super().__init__(inner)
+        self.delay_s = 0.4
         self._reads = 0
-
-    @property
-    def position(self) -> Any:
-        return self._inner.position
 
     def read(self) -> list[Any] | None:
         self._reads += 1
-        return self._inner.read() if self._reads % 4 == 0 else []
-
-    def close(self) -> None:
-        self._inner.close()
+        return super().read() if self._reads % 4 == 0 else []
 
 
 class Inputs:

@@ -14,6 +14,7 @@ from tests.support.clock import VirtualClock
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
+from tests.unit.storage.test_every_store_conforms import Overwriting
 from tidelog import Effects, MaterializeConfig, Schedule, TidelogError
 from tidelog.effects import InlineOffload
 from tidelog.errors import (
@@ -88,13 +89,6 @@ def test_a_store_that_deletes_nothing_keeps_no_job_from_its_end(
     store = store_of(usual())
     finish(faulty(store, failing("delete", error)), settings(retain=1))
     assert usual().items() <= contents(store).items()
-
-
-class Overwriting(MemoryStore):
-    """A store that has never heard of conditions."""
-
-    async def create(self, name: str, data: bytes) -> None:
-        await self.put(name, data)
 
 
 class Untouched(Portions):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.faults.counting import EXPECTED, POISON, WORDS, settings, start
 from tests.support.jobs import contents, store_of
-from tests.support.pipelines import Outside, Portions
+from tests.support.pipelines import Outside, Portions, Within
 from tidelog.connectors.program import Callback
 from tidelog.errors import StateSchemaError, UserFunctionError
 from tidelog.ids import CheckpointId
@@ -56,18 +56,13 @@ class FragileSource(Portions):
         return FragileReader(super().open(split, position), self._mistake)
 
 
-class FragileReader(SplitReader):
+class FragileReader(Within):
     def __init__(self, reader: SplitReader, mistake: Mistake) -> None:
-        self._reader = reader
+        super().__init__(reader)
         self._mistake = mistake
-        self.delay_s = reader.delay_s
-
-    @property
-    def position(self) -> Any:
-        return self._reader.position
 
     def read(self) -> list[Any] | None:
-        records = self._reader.read()
+        records = super().read()
         for word in records or ():
             self._mistake("read", word)
         return records

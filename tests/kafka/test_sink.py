@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.support.kafka import Topics
+from tests.unit.connectors.sinks.job import pre_committed
 from tidelog import KafkaSink, SinkContext, SinkWriter
 from tidelog.connectors.kafka.client import library
 from tidelog.errors import FencedError, ObjectNotFoundError, UserFunctionError
@@ -75,29 +76,22 @@ def job(topics: Topics) -> Iterator[Job]:
     made.close()
 
 
-def pre_committed(writer: Any, *records: Any) -> bytes:
-    writer.write(list(records))
-    token = writer.pre_commit(CheckpointId(1))
-    assert isinstance(token, bytes)
-    return token
-
-
 def test_records_are_shown_by_their_commit_and_staging_is_empty_then(job: Job) -> None:
     writer = job.start(1)
-    token = pre_committed(writer, "a", "b")
+    token = pre_committed(writer, 1, "a", "b")
     assert (job.shown(), job.kept()) == ([], 2)
     writer.commit(token)
     writer.commit(token)
     writer.close()
     assert job.shown() == ["a", "b"] and job.kept() == 0
     restored = job.start(2, token)
-    restored.commit(pre_committed(restored, "c"))
+    restored.commit(pre_committed(restored, 1, "c"))
     assert job.shown() == ["a", "b", "c"]
 
 
 def test_a_transaction_that_a_dead_process_left_open_is_moved_by_its_successor(job: Job) -> None:
     dead = job.start(1)
-    token = pre_committed(dead, "a", "b")
+    token = pre_committed(dead, 1, "a", "b")
     mover = dead._movers[0]
     mover._producer.begin_transaction()
     mover._producer.produce(job.topic, "a")
@@ -113,20 +107,20 @@ def test_a_transaction_that_a_dead_process_left_open_is_moved_by_its_successor(j
 
 def test_subtasks_that_are_no_more_have_their_records_moved_and_partitions_grow(job: Job) -> None:
     of_three = [job.start(1, subtask=n, parallelism=3) for n in range(3)]
-    tokens = [pre_committed(writer, f"of {n}") for n, writer in enumerate(of_three)]
+    tokens = [pre_committed(writer, 1, f"of {n}") for n, writer in enumerate(of_three)]
     job.start(2, *tokens)
     assert sorted(job.shown()) == ["of 0", "of 1", "of 2"]
     with pytest.raises(FencedError):
-        of_three[2].commit(pre_committed(of_three[2], "zombie"))
+        of_three[2].commit(pre_committed(of_three[2], 1, "zombie"))
     grown = [job.start(3, subtask=n, parallelism=4) for n in range(4)]
     for n, writer in enumerate(grown):
-        writer.commit(pre_committed(writer, f"of 4: {n}"))
+        writer.commit(pre_committed(writer, 1, f"of 4: {n}"))
     assert len(job.shown()) == 7
 
 
 def test_records_of_long_ago_wait_in_staging_as_long_as_others(job: Job) -> None:
     writer = job.start(1, timestamp=lambda record: 1_000, key=lambda record: "k")
-    writer.commit(pre_committed(writer, "a"))
+    writer.commit(pre_committed(writer, 1, "a"))
     (message,) = job.topics.read(job.topic, 1)
     assert message.timestamp()[1] == 1_000 and message.key() == b"k" and message.headers() is None
     described = job.topics.admin.describe_configs(
@@ -138,7 +132,7 @@ def test_records_of_long_ago_wait_in_staging_as_long_as_others(job: Job) -> None
 
 
 def test_records_of_topics_that_were_deleted_are_an_error_and_not_silence(job: Job) -> None:
-    token = pre_committed(job.start(1), "a")
+    token = pre_committed(job.start(1), 1, "a")
     job.topics.delete(f"{job.stem}.staging")
     with pytest.raises(ObjectNotFoundError, match="the topic ends at offset 0"):
         job.start(2, token)

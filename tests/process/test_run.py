@@ -1,7 +1,13 @@
-"""`tidelog run` as a process: results, exit codes, reports, fencing, resuming."""
+"""`tidelog run` as a process: results, exit codes, reports, fencing, resuming; what the system
+refuses is said with what to do."""
 
+import os
 import random
+import resource
 import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +16,7 @@ import pytest
 from tests.process import harness
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.support.collector import collector
-from tests.support.depth import one_by_one
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.prometheus import free_port
 
 
@@ -142,3 +148,72 @@ def test_a_run_whose_collector_is_not_there_finishes_and_says_so(tmp_path: Path)
     assert finished.stderr.count("metrics do not reach") == 1
     assert "Connection refused" in finished.stderr
     assert "Traceback" not in finished.stderr
+
+
+PROGRAM = """
+import time
+
+from tidelog import Callback, Job, Replayable
+
+
+def slowly(n):
+    time.sleep(0.001)
+    return n
+
+
+def job():
+    job = Job("counting")
+    numbers = job.source(Replayable(range(20_000))).map(slowly)
+    numbers.key_by(lambda n: n % 100).aggregate(lambda n: 1, lambda a, b: a + b).sink(
+        Callback(lambda n: None)
+    )
+    return job
+"""
+
+
+@pytest.fixture(autouse=True)
+def program(tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(PROGRAM)
+
+
+def command(tmp_path: Path, *options: str, files: int | None = None) -> "subprocess.Popen[str]":
+    def limited() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if files is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, 24), files))
+
+    return subprocess.Popen(
+        [sys.executable, "-m", "tidelog", "run", "counting:job", *options],
+        cwd=tmp_path,
+        env=os.environ | {"COLUMNS": "500"},
+        preexec_fn=limited,  # noqa: PLW1509  # between fork and exec it only makes system calls
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_too_few_open_files_are_told_with_the_limit_and_what_is_needed(tmp_path: Path) -> None:
+    process = command(tmp_path, "--store", "store", "--parallelism", "8", files=30)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "open files" in errors and "ulimit -n" in errors and "for each subtask" in errors
+
+
+@pytest.mark.parametrize("tenths", more_in_depth([1, 3, 6, 10], range(21)))
+def test_an_interrupt_ends_a_command_with_130_at_any_moment(tenths: int, tmp_path: Path) -> None:
+    process = command(tmp_path, "--store", "store")
+    # By its own processor time: on a busy machine Python itself may not have begun by then.
+    while processor_seconds(process.pid) < 0.06 + tenths / 20:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    # Python may end itself by the signal, where it came within an import: 130 in a shell too.
+    assert process.returncode in (130, -signal.SIGINT), errors
+    assert "Traceback" not in errors and "Aborted" not in errors

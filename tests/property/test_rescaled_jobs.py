@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.harness import assert_nothing_is_left_over
-from tests.support.pipelines import Outside, Portions, config
+from tests.support.pipelines import Outside, Portions, Within, config
 from tests.support.pipelines import run as run_job
 from tests.unit.verify.stores import report_on, verdicts
 from tidelog.catalog.inventory import read_inventory
@@ -50,18 +50,13 @@ class Breaking(Portions):
         return _BreakingReader(self, super().open(split, position))
 
 
-class _BreakingReader(SplitReader):
+class _BreakingReader(Within):
     def __init__(self, source: Breaking, inner: SplitReader) -> None:
+        super().__init__(inner)
         self._source = source
-        self._inner = inner
-        self.delay_s = inner.delay_s
-
-    @property
-    def position(self) -> Any:  # type: ignore[override]
-        return self._inner.position
 
     def read(self) -> list[Any] | None:
-        read = self._inner.read()
+        read = super().read()
         if read and self._source.left is not None:
             self._source.left -= 1
             if self._source.left < 0:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.support.session import ROOT
-from tests.unit.spark.test_scala import CHECKS
+from tests.unit.spark.test_jar import CHECKS
 from tidelog.spark.plugin.jar import plugin_jar
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]

@@ -1,5 +1,6 @@
 """The generated part of docs/reference/configuration.md; run as a module, writes it."""
 
+from collections.abc import Iterable
 from itertools import groupby
 
 from tests.support import documentation
@@ -16,13 +17,8 @@ def section(declared: Declared) -> str:
     return declared.path[0] if len(declared.path) > 1 else ""
 
 
-def escaped(text: str) -> str:
-    """A text within a cell of a table."""
-    return text.replace("|", "\\|")
-
-
-def row(declared: Declared) -> str:
-    """The table row of an option."""
+def row(declared: Declared) -> Iterable[str]:
+    """The cells of an option."""
     option = declared.option
     also = "".join(f", `{alias}`" for alias in option.aliases)
     cells = (
@@ -32,21 +28,15 @@ def row(declared: Declared) -> str:
         f"{option.help} *{option.when}*",
         f"`{flag(declared)}`{also}",
     )
-    return f"| {' | '.join(map(escaped, cells))} |"
+    return (cell.replace("|", "\\|") for cell in cells)
 
 
 def generated() -> str:
     """A table for each part of the configuration."""
+    heads = "option | default | values | what it does, *and when to change it* | flag"
     lines = []
     for name, options in groupby(OPTIONS.values(), section):
-        lines += [
-            f"### {name or 'The job'}",
-            "",
-            "| option | default | values | what it does, *and when to change it* | flag |",
-            "|---|---|---|---|---|",
-            *map(row, options),
-            "",
-        ]
+        lines += [f"### {name or 'The job'}", "", *documentation.table(heads, map(row, options))]
     return "\n".join(lines)
 
 

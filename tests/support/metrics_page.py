@@ -8,11 +8,11 @@ PAGE = ROOT / "docs" / "reference" / "metrics.md"
 BEGIN = "<!-- generated from the declarations: `just metrics` -->\n"
 
 
-def row(series: Series) -> str:
-    """The table row of a series."""
+def row(series: Series) -> tuple[str, ...]:
+    """The cells of a series."""
     metric = series.metric
     labels = ", ".join(f"`{label}`" for label in series.labels)
-    cells = (
+    return (
         f"`{series.prometheus_name}`",
         metric.kind,
         labels,
@@ -20,7 +20,6 @@ def row(series: Series) -> str:
         " ".join(f"`{key}`" for key in series.keys),
         f"{metric.help} *{metric.watch}*",
     )
-    return f"| {' | '.join(cells)} |"
 
 
 def generated() -> str:
@@ -28,16 +27,11 @@ def generated() -> str:
     rooms: dict[str, list[Series]] = {}
     for series in SERIES:
         rooms.setdefault(series.room, []).append(series)
+    heads = "series | type | labels | unit | in JSON | meaning, *and what to look at it for*"
     lines = []
     for room, found in rooms.items():
-        lines += [
-            f"### {room.replace('_', ' ').capitalize() or 'Job'}",
-            "",
-            "| series | type | labels | unit | in JSON | meaning, *and what to look at it for* |",
-            "|---|---|---|---|---|---|",
-            *map(row, found),
-            "",
-        ]
+        title = room.replace("_", " ").capitalize() or "Job"
+        lines += [f"### {title}", "", *documentation.table(heads, map(row, found))]
     return "\n".join(lines)
 
 

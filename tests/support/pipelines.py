@@ -61,6 +61,24 @@ class _PortionReader(SplitReader):
         return read or None
 
 
+class Within(SplitReader):
+    """A reader that does what another one does, until a test makes it do otherwise."""
+
+    def __init__(self, inner: SplitReader) -> None:
+        self.inner = inner
+        self.delay_s = inner.delay_s
+
+    @property
+    def position(self) -> Any:  # type: ignore[override]  # read only here
+        return self.inner.position
+
+    def read(self) -> list[Any] | None:
+        return self.inner.read()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
 class Outside(Sink):
     """A transactional system outside the job: what is pre-committed survives every crash."""
 

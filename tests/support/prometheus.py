@@ -5,7 +5,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,27 @@ def promtool(*arguments: object) -> str:
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=OPERATIONS)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout + run.stderr
+
+
+def firing(series: Mapping[str, str], *alerts: str) -> dict[str, object]:
+    """A test for promtool: with these series, a sample a minute, these alerts fire after two hours
+    and no other.
+    """
+    fire = 'count by (alertname) (ALERTS{alertstate="firing"})'
+    found = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts]
+    return {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": values} for name, values in series.items()],
+        "promql_expr_test": [{"expr": fire, "eval_time": "110m", "exp_samples": found}],
+    }
+
+
+def check_alerts(directory: Path, rules: str, tests: list[dict[str, object]]) -> None:
+    """Run these tests of a file of rules."""
+    document = {"rule_files": [str(OPERATIONS / rules)], "evaluation_interval": "1m"}
+    file = directory / "alerts-test.yml"
+    file.write_text(yaml.safe_dump(document | {"tests": tests}))
+    promtool("test", "rules", file)
 
 
 @dataclass(frozen=True)

@@ -60,11 +60,11 @@ _SUMMED = ("counter", "gauge")
 def with_options(page: str) -> str:
     """The page with its table of options as it should be."""
     rows = [
-        f"| `{option.name}` | `{option.argument}` | `{option.default}` | {option.help} |"
+        (f"`{option.name}`", f"`{option.argument}`", f"`{option.default}`", option.help)
         for option in OPTIONS
     ]
-    head = ["| `spark.tidelog.` | Python | default | meaning |", "|---|---|---|---|"]
-    return documentation.with_generated(page, BEGIN, "\n".join([*head, *rows, ""]))
+    lines = documentation.table("`spark.tidelog.` | Python | default | meaning", rows)
+    return documentation.with_generated(page, BEGIN, "\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -65,11 +65,6 @@ def refused_as(
     return scenario
 
 
-@pytest.fixture
-def behaviour() -> Behaviour:
-    return Behaviour()
-
-
 @pytest.fixture(params=ALL)
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)

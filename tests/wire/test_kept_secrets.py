@@ -41,11 +41,6 @@ KEYS = ("sentinelword", "anothersentinel")
 
 
 @pytest.fixture
-def behaviour() -> Behaviour:
-    return Behaviour()
-
-
-@pytest.fixture
 def server(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
     """A bucket of its own in moto, which takes any credentials, behind a proxy."""
     with proxy(moto.endpoint, behaviour) as endpoint:

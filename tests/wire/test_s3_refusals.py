@@ -87,11 +87,6 @@ EITHER_KIND = more_in_depth(REFUSALS[1:3], REFUSALS)
 
 
 @pytest.fixture
-def behaviour() -> Behaviour:
-    return Behaviour()
-
-
-@pytest.fixture
 def refusing(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
     """moto behind a proxy that refuses what `behaviour` says."""
     with proxy(moto.endpoint, behaviour) as endpoint:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
+from tests.support.jobs import store_of
 from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
 from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint
 from tidelog.spark.checkpoint.liveness import Assessment
@@ -20,27 +21,11 @@ from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import FooterEntry
-from tidelog.storage.memory import MemoryStore
-
-
-class CountingStore(MemoryStore):
-    """Remembers what was read."""
-
-    def __init__(self, objects: dict[str, bytes]) -> None:
-        super().__init__()
-        self.reads: list[str] = []
-        for name, data in objects.items():
-            self._store(name, data)
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        self.reads.append(name)
-        await asyncio.sleep(0)
-        return await super().get(name, start, length)
 
 
 def examine(synthetic: Synthetic) -> tuple[QueryCheckpoint, Located]:
     async def work() -> tuple[QueryCheckpoint, Located]:
-        store = CountingStore(synthetic.objects)
+        store = store_of(synthetic.objects)
         checkpoint = await read_checkpoint(store)
         return checkpoint, await locate(store, checkpoint)
 
@@ -264,6 +249,6 @@ def test_a_segment_that_disappears_is_passed_over_and_a_damaged_one_is_named() -
     objects = dict(synthetic.objects)
     del objects[f"_tidelog/segments/{names[0]}"]
     objects[f"_tidelog/segments/{names[1]}"] = b"x" * sizes[names[1]]
-    footers = asyncio.run(read_footers(CountingStore(objects), sizes))
+    footers = asyncio.run(read_footers(store_of(objects), sizes))
     assert list(footers.damaged) == [f"_tidelog/segments/{names[1]}"]
     assert {name.version for name in footers.entries} == {2}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.prometheus import OPERATIONS, promtool, reason_without
+from tests.support.prometheus import OPERATIONS, check_alerts, firing, reason_without
 from tests.support.spark_page import PAGE, PREFIX, documented, parts, series, sums, with_options
 
 DASHBOARD: dict[str, Any] = json.loads((OPERATIONS / "spark-dashboard.json").read_text())
@@ -81,24 +81,13 @@ TROUBLE = {
 """What each alert is for: series that are different then."""
 
 
-def labels(name: str) -> str:
+def with_trouble(trouble: dict[str, str]) -> dict[str, str]:
     """Spark's servlet says the kind of a metric, and Prometheus where it scraped it."""
     kinds = {"Count": "counters", "Value": "gauges", "99thPercentile": "timers"}
-    kind = kinds[name.rpartition("_")[2]]
-    return f'{{job="orders", instance="a:4040", type="{kind}"}}'
-
-
-def firing(trouble: dict[str, str], *alerts: str) -> dict[str, object]:
-    """A test for promtool: with these series, these alerts fire and no other."""
-    fire = 'count by (alertname) (ALERTS{alertstate="firing"})'
-    found = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts]
+    where = 'job="orders", instance="a:4040"'
     return {
-        "interval": "1m",
-        "input_series": [
-            {"series": f"{PREFIX}{name}{labels(name)}", "values": values}
-            for name, values in (HEALTHY | trouble).items()
-        ],
-        "promql_expr_test": [{"expr": fire, "eval_time": "110m", "exp_samples": found}],
+        f'{PREFIX}{name}{{{where}, type="{kinds[name.rpartition("_")[2]]}"}}': values
+        for name, values in (HEALTHY | trouble).items()
     }
 
 
@@ -113,8 +102,6 @@ def test_every_alert_has_its_trouble_and_is_on_the_page() -> None:
 def test_each_alert_fires_for_its_trouble_alone_and_none_for_a_healthy_query(
     tmp_path: Path,
 ) -> None:
-    tests = [firing({}), *(firing(trouble, alert) for alert, trouble in TROUBLE.items())]
-    file = tmp_path / "alerts-test.yml"
-    document = {"rule_files": [str(OPERATIONS / "spark-alerts.yml")], "evaluation_interval": "1m"}
-    file.write_text(yaml.safe_dump(document | {"tests": tests}))
-    promtool("test", "rules", file)
+    tests = [firing(with_trouble({}))]
+    tests += [firing(with_trouble(trouble), alert) for alert, trouble in TROUBLE.items()]
+    check_alerts(tmp_path, "spark-alerts.yml", tests)

@@ -1,17 +1,21 @@
 """The plug-in's jar: found, compiled once, keyed by what made it."""
 
+import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from tests.unit.spark.scala_checks import GOLDEN, SOURCES, ScalaChecks
 from tests.unit.spark.spark_home import fake_spark, installed_spark
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin import jar
-from tidelog.spark.plugin.jar import compile_jar, plugin_jar, plugin_sources
-from tidelog.spark.plugin.toolchain import Spark, find_java, find_spark, release_of
+from tidelog.spark.plugin.jar import COMPILER_OPTIONS, compile_jar, plugin_jar, plugin_sources
+from tidelog.spark.plugin.toolchain import SUPPORTED, Spark, find_java, find_spark, release_of
 
 GREETING = (
     "package tiny\nobject Greeting { def text = new org.apache.spark.SparkConf().toString }\n"
@@ -149,3 +153,65 @@ def test_two_processes_that_compile_at_once_both_get_the_jar(tmp_path: Path, cac
     with zipfile.ZipFile(only) as archive:
         assert archive.testzip() is None
         assert {"tiny/Greeting.class", "tiny/Greeting$.class"} <= set(archive.namelist())
+
+
+MAINS = {"core.CoreChecks": (), "format.FormatChecks": (GOLDEN,)}
+CHECKS = [
+    (f"{folder}.{folder.capitalize()}Checks", name)
+    for folder in ("core", "format")
+    for path in sorted((SOURCES / folder).glob("*.scala"))
+    for name in re.findall(r'\bcheck\("([^"]+)"\)', path.read_text())
+]
+
+
+@pytest.fixture(scope="session")
+def outcomes(scala_checks: ScalaChecks) -> dict[tuple[str, str], str | None]:
+    """Why a check failed, or None, by its main object and its name."""
+    return {
+        (main, name): failure
+        for main, arguments in MAINS.items()
+        for name, failure in scala_checks.outcomes(main, *arguments).items()
+    }
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check[1])
+def test_in_scala(outcomes: dict[tuple[str, str], str | None], check: tuple[str, str]) -> None:
+    assert outcomes[check] is None
+
+
+def test_every_check_is_run(outcomes: dict[tuple[str, str], str | None]) -> None:
+    assert sorted(outcomes) == sorted(CHECKS)
+
+
+ROOT = Path(__file__).parents[3]
+POMS = sorted((ROOT / "native").glob("*/pom.xml"))
+NAMES = {"": "http://maven.apache.org/POM/4.0.0"}
+
+
+@pytest.fixture
+def project() -> ElementTree.Element:
+    return ElementTree.parse(ROOT / "native" / "pom.xml").getroot()
+
+
+def texts(element: ElementTree.Element, path: str) -> list[str | None]:
+    return [found.text for found in element.findall(path, NAMES)]
+
+
+def test_scala_is_compiled_with_the_same_options(project: ElementTree.Element) -> None:
+    assert texts(project, ".//args/arg") == list(COMPILER_OPTIONS)
+
+
+def test_every_supported_spark_has_a_profile(project: ElementTree.Element) -> None:
+    minors = [f"{major}.{minor}" for major, minor in SUPPORTED]
+    assert texts(project, "profiles/profile/id") == [f"spark-{minor}" for minor in minors]
+    assert texts(project, "profiles/profile/properties/spark.minor") == minors
+    versions = texts(project, "profiles/profile/properties/spark.version")
+    assert [(version or "").rpartition(".")[0] for version in versions] == minors
+
+
+def test_every_module_has_the_version_of_the_library(project: ElementTree.Element) -> None:
+    library = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    parents = [ElementTree.parse(pom).getroot() for pom in POMS]
+    assert len(parents) == len(texts(project, "modules/module"))
+    versions = [text for parent in parents for text in texts(parent, "parent/version")]
+    assert {*texts(project, "version"), *versions} == {library}

@@ -6,6 +6,7 @@ gaps or repetitions to where the last committed checkpoint stood.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tidelog.ids import CheckpointId, Generation
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -15,6 +16,16 @@ STEPS = ("write", "pre_commit", "complete", "commit", "crash")
 
 def context(generation: int = 1, subtask: int = 0, attempt: str = "a") -> SinkContext:
     return SinkContext("job", "sink", subtask, 4, Generation(generation), attempt)
+
+
+def pre_committed(
+    writer: Any, checkpoint: int = 1, *records: Any, usual: Sequence[Any] = ()
+) -> bytes:
+    """The transaction of a checkpoint with these records, or the usual ones."""
+    writer.write(list(records or usual))
+    transaction = writer.pre_commit(CheckpointId(checkpoint))
+    assert isinstance(transaction, bytes)
+    return transaction
 
 
 @dataclass

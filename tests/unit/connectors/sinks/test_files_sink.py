@@ -2,15 +2,16 @@
 
 import errno
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
 
 from tests.support.pipelines import Portions, config, run
+from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
 from tidelog import Files, Job, Row, TextFiles
-from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import CorruptObjectError, StorageError, StoreFullError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
@@ -29,11 +30,7 @@ def hidden(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / ".tidelog").glob("*"))
 
 
-def pre_committed(writer: FilesWriter, checkpoint: int = 1, *records: Any) -> bytes:
-    writer.write(records or ["a", "b"])
-    transaction = writer.pre_commit(CheckpointId(checkpoint))
-    assert transaction is not None
-    return transaction
+pre_committed = partial(job.pre_committed, usual=["a", "b"])
 
 
 def test_committed_records_are_in_one_file_per_checkpoint(tmp_path: Path) -> None:

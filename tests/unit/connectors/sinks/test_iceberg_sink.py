@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,6 +29,7 @@ from pyiceberg.types import (
 )
 
 from tests.support.iceberg import Lake
+from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
 from tidelog import (
     ConfigError,
@@ -38,7 +40,6 @@ from tidelog import (
     StorageError,
     UserFunctionError,
 )
-from tidelog.ids import CheckpointId
 
 TABLE = "lake.numbers"
 
@@ -58,11 +59,7 @@ def shown(lake: Lake, table: str = TABLE) -> list[int]:
     return sorted(row["n"] for row in lake.rows(table))
 
 
-def pre_committed(writer: Any, checkpoint: int = 1, *records: Any) -> bytes:
-    writer.write(records or [(1,), (2,)])
-    transaction = writer.pre_commit(CheckpointId(checkpoint))
-    assert isinstance(transaction, bytes)
-    return transaction
+pre_committed = partial(job.pre_committed, usual=[(1,), (2,)])
 
 
 def test_a_commit_is_done_once_also_when_its_snapshot_has_expired(lake: Lake) -> None:

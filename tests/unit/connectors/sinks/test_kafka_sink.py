@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.fake_kafka import FakeKafka
-from tests.unit.connectors.sinks.job import context
+from tests.unit.connectors.sinks.job import context, pre_committed
 from tidelog import KafkaSink, Row, SinkContext
 from tidelog.errors import (
     FencedError,
@@ -33,13 +33,6 @@ def started(of: KafkaSink, context: SinkContext, *owed: bytes) -> Any:
     return writer
 
 
-def pre_committed(writer: Any, *records: Any) -> bytes:
-    writer.write(list(records))
-    token = writer.pre_commit(CheckpointId(1))
-    assert isinstance(token, bytes)
-    return token
-
-
 def shown(kafka: FakeKafka, topic: str = "out") -> list[str]:
     return [(entry.value or b"").decode() for entry in kafka.visible(topic)]
 
@@ -54,7 +47,7 @@ def test_a_pre_commit_gives_up_while_brokers_are_away_and_the_next_one_has_all(
     with pytest.raises(StoreUnreachableError, match=r"within .* seconds; found 1 that are not"):
         writer.pre_commit(CheckpointId(1))
     kafka.call = lambda name, effect: effect()
-    writer.commit(pre_committed(writer, "b"))
+    writer.commit(pre_committed(writer, 1, "b"))
     assert shown(kafka) == ["a", "b"]
 
 
@@ -62,11 +55,11 @@ def test_of_two_jobs_with_one_prefix_the_older_is_fenced_and_the_id_is_named(
     kafka: FakeKafka,
 ) -> None:
     older = started(sink(), context(3, attempt="older"))
-    token = pre_committed(older, "a")
+    token = pre_committed(older, 1, "a")
     newer = started(sink(), context(3, attempt="newer"))
     with pytest.raises(FencedError, match=r"start 3-older .* id 'tidelog.job.sink.0'.*3-newer"):
         older.commit(token)
-    newer.commit(pre_committed(newer, "b"))
+    newer.commit(pre_committed(newer, 1, "b"))
     assert shown(kafka) == ["b"]
     with pytest.raises(FencedError, match=r"start 2-a .* delete the topics"):
         started(sink(), context(2))
@@ -76,7 +69,7 @@ def test_records_of_a_running_job_whose_commits_are_gone_are_not_moved_twice(
     kafka: FakeKafka,
 ) -> None:
     writer = started(sink(), context())
-    token = pre_committed(writer, "a")
+    token = pre_committed(writer, 1, "a")
     kafka.create("tidelog.job.sink.commits", 4)
     kafka.owners["tidelog.job.sink.0"].epoch += 1  # so that the writer has to look
     with pytest.raises(ObjectNotFoundError, match="what this start of the job has written there"):
@@ -85,7 +78,7 @@ def test_records_of_a_running_job_whose_commits_are_gone_are_not_moved_twice(
 
 
 def test_records_are_not_moved_by_a_sink_with_another_prefix(kafka: FakeKafka) -> None:
-    token = pre_committed(started(sink(), context(1)), "a")
+    token = pre_committed(started(sink(), context(1)), 1, "a")
     with pytest.raises(RestoreError, match="drain the job"):
         started(sink(prefix="other"), context(2), token)
     with pytest.raises(RestoreError, match="a transaction of sink 'sink'"):
@@ -97,7 +90,7 @@ def test_records_are_not_moved_by_a_sink_with_another_prefix(kafka: FakeKafka) -
 def test_a_sink_that_is_at_least_once_from_now_on_commits_what_was_pre_committed(
     kafka: FakeKafka,
 ) -> None:
-    token = pre_committed(started(sink(), context(1)), "a")
+    token = pre_committed(started(sink(), context(1)), 1, "a")
     writer = started(sink(exactly_once=False), context(2), token)
     writer.write(["b"])
     writer.pre_commit(CheckpointId(1))

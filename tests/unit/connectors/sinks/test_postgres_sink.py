@@ -4,6 +4,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,11 +17,11 @@ from tests.support.clock import VirtualClock
 from tests.support.documentation import BLOCKS
 from tests.support.pipelines import Portions, config
 from tests.support.postgres import query
+from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
 from tests.unit.connectors.sinks.outputs import output
 from tidelog import Effects, Job, JobResult, JobRunner, Postgres
 from tidelog.connectors.sql.postgres import TableNames
-from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.effects import InlineOffload
 from tidelog.errors import ConfigError, FencedError, StoreUnreachableError, UserFunctionError
 from tidelog.ids import CheckpointId
@@ -38,11 +39,7 @@ def staged(conninfo: str, tables: TableNames = TABLES) -> int:
     return int(query(conninfo, f"SELECT count(*) FROM {tables.pending}")[0][0])
 
 
-def pre_committed(writer: SqlStagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
-    writer.write(records or [("a", 1), ("b", 2)])
-    transaction = writer.pre_commit(CheckpointId(checkpoint))
-    assert transaction is not None
-    return transaction
+pre_committed = partial(job.pre_committed, usual=[("a", 1), ("b", 2)])
 
 
 @pytest.fixture

@@ -4,18 +4,18 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import postgres
+from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
 from tidelog import Postgres, Row, Sqlite
 from tidelog.connectors.sql.postgres import TableNames
-from tidelog.connectors.sql.staging import SqlStagingWriter
 from tidelog.errors import ObjectNotFoundError, RestoreError, StorageError, UserFunctionError
-from tidelog.ids import CheckpointId
 
 COLUMNS = {"word": "text", "n": "bigint"}
 
@@ -63,11 +63,7 @@ def database(request: pytest.FixtureRequest) -> Database:
     return Database("postgres", request.getfixturevalue("conninfo"))
 
 
-def pre_committed(writer: SqlStagingWriter, checkpoint: int = 1, *records: Any) -> bytes:
-    writer.write(records or [("a", 1), ("b", 2)])
-    transaction = writer.pre_commit(CheckpointId(checkpoint))
-    assert transaction is not None
-    return transaction
+pre_committed = partial(job.pre_committed, usual=[("a", 1), ("b", 2)])
 
 
 @pytest.mark.parametrize("lost", ["1 = 1", "seq = 1"])

@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from tests.unit.runtime.test_status import counting_job, runner_of
 from tidelog import AccessDeniedError, ControlError, Effects, JobRunner, StorageError, serve_control
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
+    DIRECTORY_VARIABLE,
     LIMIT_BYTES,
     Done,
     Failed,
@@ -30,6 +31,15 @@ from tidelog.runtime.control.protocol import (
 from tidelog.storage.memory import MemoryStore
 
 URL = "memory://controlled"
+
+
+@pytest.fixture(autouse=True)
+def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A short path: those of sockets are limited to about a hundred bytes."""
+    with tempfile.TemporaryDirectory(prefix="tlc") as made:
+        chosen = Path(made) / "sockets"
+        monkeypatch.setenv(DIRECTORY_VARIABLE, str(chosen))
+        yield chosen
 
 
 @asynccontextmanager

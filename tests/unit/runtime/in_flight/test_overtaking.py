@@ -2,7 +2,7 @@
 for room, finishes what it began, and lets barriers in meanwhile."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.gates import gate_of
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     Eager,
@@ -25,9 +24,16 @@ from tidelog import Effects, Job, JobConfig, JobRunner, Schedule, Stream, Unalig
 from tidelog.effects import InlineOffload
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.channel import BufferPool, Channel, InFlightData
+from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfData, Watermark
 from tidelog.runtime.operators.operator import Operator
 from tidelog.storage.memory import MemoryStore
+
+
+def gate_of(pools: Sequence[BufferPool], buffers: int) -> Gate:
+    """A gate with a channel for each of the output pools of its producers."""
+    return Gate(len(pools), lambda gate, at: Channel(gate, at, buffers, pools[at]))
+
 
 ONE = CheckpointId(1)
 MAY = Barrier(ONE, 0.0, order="may-switch")

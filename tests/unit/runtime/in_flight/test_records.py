@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from tests.support.values import Level, Right
 from tidelog import Row, TidelogError, UnstorableError
 from tidelog.state.objects import encoding as form
 from tidelog.state.objects.classes import RecordTypes
@@ -82,16 +83,6 @@ class Colour(enum.Enum):
     RED = "r"
     CRIMSON = "r"
     BLUE = (1, 2)
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-    HIGH = 2
-
-
-class Right(enum.Flag):
-    READ = 1
-    WRITE = 2
 
 
 class Checked(msgspec.Struct):

@@ -1,6 +1,6 @@
-"""Joins and enriched streams are whole and once, from whatever unaligned checkpoint and in whatever
-shape they go on: each record is in all of its pairs, or late.
-"""
+"""Joins and enriched streams are whole and once, from whatever unaligned checkpoint and in
+whatever shape they go on: each record is in all of its pairs, or late. So are unions whose
+inputs change places."""
 
 from collections import Counter
 from functools import partial
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
-from tests.support.depth import one_by_one
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     Eager,
@@ -21,12 +21,10 @@ from tests.support.pressure import (
     slowly,
     under_pressure,
 )
-from tidelog import Job, JobConfig, OutputTag
+from tidelog import Job, JobConfig, OutputTag, Tumbling
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.runtime.graph import KeyedStream, Stream
 from tidelog.runtime.operators.window import WindowSpan
-
-pytestmark = pytest.mark.usefixtures("workers")
 
 KEYS = 5
 DELAY_MS = 4
@@ -143,6 +141,7 @@ def settings(parallelism: int) -> JobConfig:
     return pressed(parallelism=parallelism, checkpoint=Schedule(interval=0.5, timeout=1e6))
 
 
+@pytest.mark.usefixtures("workers")
 @one_by_one(kind=list(BUILDS), shapes={"1-3": (1, 3), "3-2": (3, 2), "2-1": (2, 1)})
 def test_a_join_goes_on_in_another_shape(
     kind: str, shapes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
@@ -160,3 +159,43 @@ def test_a_join_goes_on_in_another_shape(
     some = taken if len(taken) < 12 else [*taken[:: len(taken) // 8], *amid[:4]]
     for checkpoint in some:
         check(resumed(partial(job, kind), objects, sink, checkpoint, settings(after)), kind)
+
+
+LENGTH = more_in_depth(20, 40)
+AHEAD = Eager({"ahead": [("ahead", n, 5_000 + 50 * n) for n in range(LENGTH)]}, 4)
+BEHIND = Eager({"behind": [("behind", n, 50 * n) for n in range(LENGTH)]}, 4)
+
+
+def union_job(sink: Outside, clock: VirtualClock, *, swapped: bool, windows: bool) -> Job:
+    union_job = Job("swapped")
+    streams = []
+    for name, source in (("ahead", AHEAD), ("behind", BEHIND)):
+        timed = union_job.source(source, name=name).map(lambda r: r, name=f"of-{name}")
+        streams.append(timed.event_time(lambda r: r[2], name=f"time-of-{name}"))
+    if swapped:
+        streams.reverse()
+    merged = slowly(streams[0].union(streams[1]).rebalance(), clock, 0.2)
+    if windows:
+        keyed = merged.key_by(lambda r: r[0])
+        merged = keyed.window(Tumbling(1_000)).aggregate(lambda _: 1, lambda a, b: a + b)
+    merged.sink(sink)
+    return union_job
+
+
+@one_by_one(windows=[False, True], after=[2, 3])
+def test_records_in_flight_of_swapped_inputs_are_handled_once_and_in_time(
+    windows: bool, after: int
+) -> None:
+    def chosen(parallelism: int) -> JobConfig:
+        schedule = Schedule(interval=0.1, timeout=1e6)
+        return pressed(parallelism=parallelism, channel_buffers=1, checkpoint=schedule)
+
+    sink, objects = under_pressure(partial(union_job, swapped=False, windows=windows), chosen(2))
+    expected = sorted(sink.records)
+    assert len(expected) == (2 * LENGTH // 20 if windows else 2 * LENGTH)
+    in_flight, swapped = 0, partial(union_job, swapped=True, windows=windows)
+    for checkpoint in checkpoints(objects)[:-1:2]:
+        in_flight += any(state.in_flight is not None for _, state in checkpoint.subtasks())
+        again = resumed(swapped, objects, sink, checkpoint, chosen(after))
+        assert sorted(again.records) == expected, checkpoint.slot
+    assert in_flight >= 3
