@@ -2,18 +2,16 @@
 
 import asyncio
 from collections import Counter
-from random import Random
 
 import pytest
 
 from tests.faults.counting import EXPECTED, settings, source
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.damage import of_a_newer_release
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside
-from tidelog import Effects, Job, JobResult, JobRunner, SinkContext, SinkWriter
+from tidelog import Job, JobResult, JobRunner, SinkContext, SinkWriter
 from tidelog.checkpoint.manifest import Start, decode_entry
-from tidelog.effects import InlineOffload
 from tidelog.errors import FencedError, StorageError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage import object_names
@@ -38,7 +36,7 @@ class World:
         self.sleepy = SteerableStore(self.objects)
 
     async def run(self, store: ObjectStore, seed: int) -> JobResult:
-        effects = Effects(self.clock, Random(seed), InlineOffload())
+        effects = in_virtual_time(seed, self.clock)
         return await JobRunner(copy(self.sink), store, settings(retain=1), effects).run()
 
     async def fall_asleep(self, at: str) -> "asyncio.Task[JobResult]":

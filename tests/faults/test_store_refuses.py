@@ -5,18 +5,16 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from pathlib import Path
-from random import Random
 
 import pytest
 
 from tests.faults.counting import checkpoints, counting, finish, settings, start, usual
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions
 from tests.unit.storage.test_every_store_conforms import Overwriting
-from tidelog import Effects, MaterializeConfig, Schedule, TidelogError
-from tidelog.effects import InlineOffload
+from tidelog import MaterializeConfig, Schedule, TidelogError
 from tidelog.errors import (
     AccessDeniedError,
     CheckpointFailedError,
@@ -173,7 +171,7 @@ def test_a_work_directory_that_fills_up_stops_the_job_and_with_room_it_resumes(
 
 
 def test_a_store_on_a_full_disk_stops_the_job_and_with_room_it_resumes(small_disk: Path) -> None:
-    effects = Effects(VirtualClock(), Random(0), InlineOffload())
+    effects = in_virtual_time(0)
     store = LocalStore(str(small_disk / "store"), effects)
     with pytest.raises(TidelogError, match="free or add space") as failed:
         start(counting(Outside(), fills(small_disk)), store)

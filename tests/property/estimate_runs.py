@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Schedule, Source, SplitReader
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
@@ -277,7 +277,7 @@ def _restart(
             await inner.put(name, data)
         store = ModelledStore(inner, clock, _latencies(settings))
         job = a_job(workload, clock, Random(2), 1e9)
-        runner = JobRunner(job, store, config, Effects(clock, Random(3), InlineOffload()))
+        runner = JobRunner(job, store, config, in_virtual_time(3, clock))
         up = asyncio.Event()
         running = asyncio.ensure_future(runner.run(up.set))
         # A start that fails must not be waited for.

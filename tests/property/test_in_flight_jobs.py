@@ -10,6 +10,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,13 +26,12 @@ from tests.support.pressure import (
     checkpoints,
     copy_of,
     numbered,
-    outside_as_of,
     overtaken,
     pressed,
+    resumed_slowly,
     run_pressed,
 )
 from tidelog import Job, Row, StatefulProcessor, StatefulProcessorHandle, Stream, TimerValues
-from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.storage.memory import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("workers")
@@ -253,18 +253,7 @@ def test_what_is_in_flight_is_handled_once_and_in_order_in_every_shape(
             return
         chosen = held[int(which * (len(held) - 1))]
         shapes.append(shape)
-        objects, sink = resumed(code, shape, objects, sink, chosen)
+        objects, job = copy_of(objects), partial(job_of, code, shape)
+        seed = len(objects._objects)
+        sink = resumed_slowly(job, objects, sink, chosen, shape.parallelism, seed)
         check(code, shapes, sink)
-
-
-def resumed(
-    code: Code, shape: Shape, objects: MemoryStore, sink: Outside, chosen: Checkpoint
-) -> tuple[MemoryStore, SlowOutside]:
-    """The store and what is outside after the job went on from a checkpoint to its end."""
-    clock, store = VirtualClock(), copy_of(objects)
-    again = SlowOutside(clock)
-    again.committed = outside_as_of(sink, chosen).committed
-    settings = pressed(parallelism=shape.parallelism)
-    job = job_of(code, shape, again)
-    run_pressed(job, store, settings, clock, restore_slot=chosen.slot, seed=len(store._objects))
-    return store, again

@@ -3,6 +3,9 @@
 import asyncio
 import heapq
 from itertools import count
+from random import Random
+
+from tidelog.effects import Clock, Effects, InlineOffload
 
 _MOST_TURNS = 20
 """Turns of the event loop after which time goes on, although something is still running.
@@ -68,6 +71,11 @@ class VirtualClock:
                 self._elapsed = max(self._elapsed, due)
                 woken.set_result(None)
                 return
+
+
+def in_virtual_time(seed: int, clock: Clock | None = None) -> Effects:
+    """A world of this clock or a new one, with seeded chance and everything inline."""
+    return Effects(clock or VirtualClock(), Random(seed), InlineOffload())
 
 
 async def _settle() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
@@ -306,7 +306,7 @@ async def retained_objects(store: ObjectStore, effects: Effects) -> tuple[set[st
 
 def assert_nothing_is_left_over(store: MemoryStore) -> None:
     """The store holds its slots and what the checkpoints among them need, and nothing else."""
-    effects = Effects(VirtualClock(), Random(0), InlineOffload())
+    effects = in_virtual_time(0)
     names, needed = asyncio.run(retained_objects(store, effects))
     assert set(store._objects) == names | needed
 

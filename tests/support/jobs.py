@@ -7,14 +7,13 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from random import Random
 from typing import Any
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import in_virtual_time
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback
-from tidelog.effects import Effects, InlineOffload
+from tidelog.effects import Effects
 from tidelog.errors import UserFunctionError
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
@@ -116,7 +115,7 @@ def every_kind(
 
 def virtual_effects(seed: int = 7) -> Effects:
     """Virtual time, seeded randomness, everything inline."""
-    return Effects(clock=VirtualClock(), rng=Random(seed), offload=InlineOffload())
+    return in_virtual_time(seed)
 
 
 def config(**changes: Any) -> JobConfig:

@@ -9,14 +9,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from random import Random
 from typing import Any
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, config
-from tidelog import Effects, Job, JobRunner, Source, SplitReader, Stream, UserFunctionError
-from tidelog.effects import InlineOffload
+from tidelog import Job, JobRunner, Source, SplitReader, Stream, UserFunctionError
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.config import Mode
 from tidelog.runtime.subtasks.incarnation import Incarnation
@@ -55,7 +53,7 @@ class Run:
     def counts(self, store: MemoryStore, seed: int) -> dict[str, int]:
         """Run; returns what the consumer ended with."""
         sink, clock = Outside(), VirtualClock()
-        effects = Effects(clock, Random(seed), InlineOffload())
+        effects = in_virtual_time(seed, clock)
         settings = config(mode=self.mode, parallelism=1, channel_buffers=16)
         self.runner = _LateBarriers(self, self._job(sink), store, settings, effects)
         asyncio.run(self.runner.run())

@@ -4,14 +4,13 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from random import Random
 from typing import Any
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import in_virtual_time
 from tests.support.workers import runner_of
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.effects import Effects, InlineOffload
+from tidelog.effects import Effects
 from tidelog.ids import CheckpointId
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
@@ -145,7 +144,7 @@ def config(**changes: Any) -> JobConfig:
 
 
 def effects(seed: int = 1) -> Effects:
-    return Effects(VirtualClock(), Random(seed), InlineOffload())
+    return in_virtual_time(seed)
 
 
 def run(

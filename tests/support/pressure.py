@@ -4,15 +4,13 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from random import Random
 from typing import Any
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import Outside, Portions, config
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
-from tidelog.effects import Effects, InlineOffload
 from tidelog.ids import Slot
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.config import JobConfig, UnalignedConfig
@@ -120,7 +118,7 @@ def run_pressed(
     seed: int = 1,
 ) -> JobResult:
     """Run one incarnation on a clock that its slow operators hold too."""
-    effects = Effects(clock, Random(seed), InlineOffload())
+    effects = in_virtual_time(seed, clock)
     runner = JobRunner(job, store, settings, effects, restore_slot=restore_slot)
     return asyncio.run(runner.run())
 
@@ -129,7 +127,7 @@ def checkpoints(store: MemoryStore) -> list[Checkpoint]:
     """All completed checkpoints of a store, oldest first."""
 
     async def read() -> list[Checkpoint]:
-        slots = SlotLog(store, Effects(VirtualClock(), Random(0), InlineOffload()))
+        slots = SlotLog(store, in_virtual_time(0))
         entries = [await slots.read(slot) for slot in await slots.slots()]
         return [entry for entry in entries if isinstance(entry, Checkpoint)]
 
@@ -188,6 +186,23 @@ def resumed(
     again, clock = outside_as_of(sink, checkpoint), VirtualClock()
     slot = checkpoint.slot
     run_pressed(job(again, clock), copy_of(objects), settings, clock, restore_slot=slot, seed=2)
+    return again
+
+
+def resumed_slowly(
+    job: Callable[[Outside], Job],
+    objects: MemoryStore,
+    sink: Outside,
+    chosen: Checkpoint,
+    parallelism: int,
+    seed: int = 2,
+) -> SlowOutside:
+    """What is outside, and slow, after a job went on from a checkpoint to its end."""
+    clock = VirtualClock()
+    again, slot = SlowOutside(clock), chosen.slot
+    again.committed = outside_as_of(sink, chosen).committed
+    settings = pressed(parallelism=parallelism)
+    run_pressed(job(again), objects, settings, clock, restore_slot=slot, seed=seed)
     return again
 
 

@@ -1,13 +1,11 @@
 """How long one piece of work holds the event loop, in virtual time."""
 
 import asyncio
-from random import Random
 from typing import Any
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import config
-from tidelog import Effects, Job, JobRunner, JobStatus, status_of
-from tidelog.effects import InlineOffload
+from tidelog import Job, JobRunner, JobStatus, status_of
 from tidelog.storage.memory import MemoryStore
 
 LIMIT_S = 0.0201
@@ -34,7 +32,7 @@ def run_watched(job: Job, clock: Stopwatch, parallelism: int = 1, **settings: An
 
     async def both() -> JobStatus:
         watching = asyncio.ensure_future(clock.watch())
-        effects = Effects(clock, Random(1), InlineOffload())
+        effects = in_virtual_time(1, clock)
         configured = config(parallelism=parallelism, **settings)
         runner = JobRunner(job, MemoryStore("memory://long"), configured, effects)
         await runner.run()

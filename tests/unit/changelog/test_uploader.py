@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import Failure, SteerableStore
-from tidelog import Effects, StorageError, StoreUnreachableError, UploadConfig
+from tidelog import StorageError, StoreUnreachableError, UploadConfig
 from tidelog.changelog.block import open_block, seal_metadata
 from tidelog.changelog.cadence import UPLOAD_LEAD_S, Cadence
 from tidelog.changelog.chain import ChainState, SubtaskLogChain
@@ -33,7 +33,7 @@ class Rig:
         self.memory = MemoryStore("memory://uploads")
         self.store = SteerableStore(self.memory)
         self.ledger = Ledger()
-        effects = Effects(self.clock, Random(1), InlineOffload())
+        effects = in_virtual_time(1, self.clock)
         settings = UploadConfig(**{"inline_bytes": 0, **config})  # type: ignore[arg-type]
         self.cadence = Cadence(self.clock)
         self.uploader = Uploader(

@@ -1,14 +1,13 @@
 """What may go: the checkpoints retention does not keep, the objects nobody refers to."""
 
 import asyncio
-from random import Random
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tests.support.clock import VirtualClock
+from tests.support.clock import in_virtual_time
 from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, config, run, word_count, words
 from tidelog import Checkpoint, CorruptObjectError, Effects
@@ -18,7 +17,6 @@ from tidelog.checkpoint.manifest import Author, OperatorState, SubtaskState, enc
 from tidelog.checkpoint.retention import subsumed
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import read_history
-from tidelog.effects import InlineOffload
 from tidelog.ids import CheckpointId, Generation, KeyGroup, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
@@ -26,7 +24,7 @@ from tidelog.storage.memory import MemoryStore
 
 
 def effects() -> Effects:
-    return Effects(VirtualClock(), Random(3), InlineOffload())
+    return in_virtual_time(3)
 
 
 def segment(number: int, generation: int = 0) -> str:

@@ -1,19 +1,17 @@
 """Fencing by create-once slots: whoever races, sleeps or hears no answer, one writer goes on."""
 
 import asyncio
-from random import Random
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tests.support.clock import VirtualClock
+from tests.support.clock import in_virtual_time
 from tests.support.faults import Failure, SteerableStore
 from tidelog.checkpoint.manifest import Author, Checkpoint, Start, encode_entry
 from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, TakeOver
-from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import CorruptObjectError, FencedError, ObjectExistsError, StorageError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage import object_names
@@ -24,7 +22,7 @@ class Writer:
     """One incarnation: takes over, then appends checkpoint after checkpoint."""
 
     def __init__(self, store: SteerableStore, seed: int) -> None:
-        self.log = SlotLog(store, Effects(VirtualClock(), Random(seed), InlineOffload()))
+        self.log = SlotLog(store, in_virtual_time(seed))
         self.taken: TakeOver | None = None
         self.next_slot = Slot(0)
         self.written: list[Slot] = []
@@ -179,7 +177,7 @@ def test_slots_always_tell_one_history(moves: list[tuple[int, str]]) -> None:
                     await writer.append(number)
                 except FencedError:
                     writer.taken = None
-        log = SlotLog(store, Effects(VirtualClock(), Random(9), InlineOffload()))
+        log = SlotLog(store, in_virtual_time(9))
         slots = await log.slots()
         assert slots == list(range(len(slots)))
         generation = -1

@@ -2,16 +2,14 @@
 
 import asyncio
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import Failure, SteerableStore
-from tidelog import Effects, StorageError
+from tidelog import StorageError
 from tidelog.changelog.cadence import Cadence
 from tidelog.checkpoint.manifest import Descriptor, MaterializationRef, decode_descriptor
-from tidelog.effects import InlineOffload
 from tidelog.ids import Generation, SeqNo
 from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
@@ -28,7 +26,7 @@ class Rig:
         self.ledger = Ledger()
         self.table = MemoryTable()
         self.clock = VirtualClock()
-        effects = Effects(self.clock, Random(1), InlineOffload())
+        effects = in_virtual_time(1, self.clock)
         self.directory = directory
         self.snapshots = TableSnapshots(
             self.store, effects, self.ledger, Generation(3), "operator", 1,

@@ -2,11 +2,10 @@
 
 import asyncio
 from collections import Counter
-from random import Random
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import in_virtual_time
 from tests.support.depth import more_in_depth
 from tidelog import (
     Callback,
@@ -25,7 +24,6 @@ from tidelog import (
 from tidelog.catalog.inventory import read_slots
 from tidelog.changelog.block import Block
 from tidelog.changelog.change import ChangeBatch
-from tidelog.effects import InlineOffload
 from tidelog.runtime.status.checkpoints import RestoreStatus
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -52,7 +50,7 @@ class CountingStore(MemoryStore):
 
 
 def effects() -> Effects:
-    return Effects(VirtualClock(), Random(1), InlineOffload())
+    return in_virtual_time(1)
 
 
 def job(world: Effects, results: dict[int, int], breaks: bool) -> Job:

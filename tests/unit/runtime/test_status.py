@@ -4,19 +4,18 @@ work gives its figures: of subtasks, of what waits in their inputs, of the last 
 import asyncio
 from operator import add
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.damage import checkpoint_in
 from tests.support.jobs import config, contents, every_kind, virtual_effects
 from tests.support.pipelines import Outside, running
 from tests.support.pressure import checkpoints, keyed_job, numbered, overtaken, pressed
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback, Rate
-from tidelog.effects import Effects, InlineOffload
+from tidelog.effects import Effects
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -175,7 +174,7 @@ def statuses(objects: MemoryStore) -> list[JobStatus]:
     """A job that is slower than its sources, looked at until its end, and after it."""
     clock = VirtualClock()
     job = keyed_job(numbered(4, 80), Outside(), clock, SLOW_S)
-    effects = Effects(clock, Random(1), InlineOffload())
+    effects = in_virtual_time(1, clock)
     runner = JobRunner(job, objects, pressed("always", parallelism=2), effects)
     seen: list[JobStatus] = []
 

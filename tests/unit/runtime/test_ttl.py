@@ -5,12 +5,11 @@ Checkpoints are taken while timers fire, however long each takes; a restart goes
 
 import asyncio
 from collections.abc import Iterator
-from random import Random
 from typing import Any
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, config
 from tests.support.pressure import (
@@ -21,8 +20,7 @@ from tests.support.pressure import (
     resumed,
     under_pressure,
 )
-from tidelog import Callback, Effects, Job, JobRunner, Rate, Schedule, StatefulProcessor
-from tidelog.effects import InlineOffload
+from tidelog import Callback, Job, JobRunner, Rate, Schedule, StatefulProcessor
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.storage.memory import MemoryStore
 
@@ -90,7 +88,7 @@ def run(kinds: str, rate: float, seconds: int, **settings: Any) -> list[tuple[in
     job = Job("ttl")
     keyed = job.source(source).key_by(lambda n: n)
     keyed.transform_with_state(lambda: Remember(kinds)).sink(Callback(lambda _: None))
-    effects = Effects(clock, Random(1), InlineOffload())
+    effects = in_virtual_time(1, clock)
     chosen = config(parallelism=1, key_groups=16, **settings)
     return asyncio.run(watched(JobRunner(job, MemoryStore("memory://ttl"), chosen, effects), clock))
 

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import Failure, SteerableStore
-from tidelog import Effects, StorageError
+from tidelog import StorageError
 from tidelog.changelog.block import Block, seal
 from tidelog.changelog.cadence import Cadence
 from tidelog.changelog.chain import SubtaskLogChain
@@ -31,7 +31,7 @@ from tidelog.storage.memory import MemoryStore
 def log_of(flushes: int) -> SubtaskLog:
     """A log with one change per flush."""
     clock = VirtualClock()
-    effects = Effects(clock, Random(1), InlineOffload())
+    effects = in_virtual_time(1, clock)
     parts = (MemoryStore(), effects, Ledger(), Generation(0), "process", Cadence(clock))
     log = SubtaskLog(Uploader(*parts), SubtaskLogChain("count", 0))
     write(log, 0, flushes)

@@ -2,14 +2,12 @@
 
 import asyncio
 from collections import Counter
-from random import Random
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import names
-from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import (
     AccessDeniedError,
     ObjectExistsError,
@@ -42,7 +40,7 @@ class Rig:
 
     def __init__(self, *faults: Fault, policy: RetryPolicy = POLICY) -> None:
         self.clock = VirtualClock()
-        effects = Effects(self.clock, Random(7), InlineOffload())
+        effects = in_virtual_time(7, self.clock)
         self.inner = MemoryStore()
         self.faulty = FaultyStore(self.inner, faults, self.clock)
         self.store = RetryingStore(self.faulty, policy, effects)
@@ -190,7 +188,7 @@ async def test_a_create_never_has_two_attempts_under_way() -> None:
                 self.under_way -= 1
 
     clock, inner = VirtualClock(), Watching()
-    store = RetryingStore(inner, POLICY, Effects(clock, Random(0), InlineOffload()))
+    store = RetryingStore(inner, POLICY, in_virtual_time(0, clock))
     with pytest.raises(StoreUnreachableError):
         await store.create("name", b"x")
     assert (inner.most, inner.under_way) == (1, 0)

@@ -3,17 +3,15 @@
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from random import Random
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.depth import DEEP
 from tests.support.pipelines import Portions, config
 from tests.unit.connectors.sinks.outputs import KINDS, output
 from tests.unit.connectors.sinks.trap import Trap, lay, trapped
-from tidelog import Effects, Job, JobResult, JobRunner, Sink, TidelogError
-from tidelog.effects import InlineOffload
+from tidelog import Job, JobResult, JobRunner, Sink, TidelogError
 from tidelog.ids import Slot
 from tidelog.storage.memory import MemoryStore
 
@@ -39,7 +37,7 @@ def start(
         job,
         store,
         config(parallelism=1, retain=retain),
-        Effects(clock, Random(seed), InlineOffload()),
+        in_virtual_time(seed, clock),
         restore_slot=None if restore_slot is None else Slot(restore_slot),
     )
 

@@ -6,23 +6,21 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from random import Random
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from tests.first_jobs.programs import run
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.documentation import BLOCKS
 from tests.support.pipelines import Portions, config
 from tests.support.postgres import query
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
 from tests.unit.connectors.sinks.outputs import output
-from tidelog import Effects, Job, JobResult, JobRunner, Postgres
+from tidelog import Job, JobResult, JobRunner, Postgres
 from tidelog.connectors.sql.postgres import TableNames
-from tidelog.effects import InlineOffload
 from tidelog.errors import ConfigError, FencedError, StoreUnreachableError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
@@ -102,7 +100,7 @@ class TestFencing:
         def started(seed: int) -> "asyncio.Task[JobResult]":
             job = Job("numbers")
             job.source(Portions({"all": numbers})).sink(out.sink())
-            effects = Effects(clock, Random(seed), InlineOffload())
+            effects = in_virtual_time(seed, clock)
             return asyncio.ensure_future(
                 JobRunner(job, store, config(parallelism=1), effects).run()
             )

@@ -3,19 +3,17 @@
 import asyncio
 import os
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import Outside
 from tests.support.pressure import checkpoints, outside_as_of, pressed, run_pressed, slowly
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import ConfigError, Effects, Job, JobConfig, JobRunner, StorageError, TextFiles
-from tidelog.effects import InlineOffload
+from tidelog import ConfigError, Job, JobConfig, JobRunner, StorageError, TextFiles
 from tidelog.ids import Slot
 from tidelog.storage.memory import MemoryStore
 
@@ -218,7 +216,7 @@ def follow_for_a_while(
     job: Job, store: MemoryStore, config: JobConfig, clock: VirtualClock, slot: Slot | None = None
 ) -> None:
     async def main() -> None:
-        effects = Effects(clock, Random(1), InlineOffload())
+        effects = in_virtual_time(1, clock)
         runner = JobRunner(job, store, config, effects, restore_slot=slot)
         started = asyncio.Event()
         running = asyncio.ensure_future(runner.run(started.set))

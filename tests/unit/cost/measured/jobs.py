@@ -10,12 +10,11 @@ from functools import cache
 from random import Random
 from typing import Any, Final
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.jobs import contents
 from tidelog import Sliding
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback
-from tidelog.effects import Effects, InlineOffload
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -124,7 +123,7 @@ def run(job_of: Any, *arguments: Any, seconds: float = SECONDS, **changes: Any) 
         "materialize": MaterializeConfig(interval=INTERVAL_S),
     }
     store = MemoryStore()
-    effects = Effects(clock, Random(3), InlineOffload())
+    effects = in_virtual_time(3, clock)
     config = JobConfig(**{**settings, **changes})
     asyncio.run(JobRunner(job_of(clock, seconds, *arguments), store, config, effects).run())
     return store

@@ -14,9 +14,9 @@ from tests.support.pressure import (
     checkpoints,
     copy_of,
     numbered,
-    outside_as_of,
     overtaken,
     pressed,
+    resumed_slowly,
     run_pressed,
 )
 from tidelog import (
@@ -78,18 +78,6 @@ def destinations(checkpoint: Checkpoint) -> set[tuple[str, int]]:
     return {to for ref in held if ref is not None for to in ref.inputs}
 
 
-def resumed(
-    job: Build, objects: MemoryStore, sink: Outside, chosen: Checkpoint, parallelism: int
-) -> Outside:
-    """What is outside after a job went on from a checkpoint to its end."""
-    clock = VirtualClock()
-    again, slot = SlowOutside(clock), chosen.slot
-    again.committed = outside_as_of(sink, chosen).committed
-    settings = pressed(parallelism=parallelism)
-    run_pressed(job(again), objects, settings, clock, restore_slot=slot, seed=2)
-    return again
-
-
 def taken_under_pressure(
     job: Build, parallelism: int, **settings: Any
 ) -> tuple[MemoryStore, Outside, Checkpoint]:
@@ -108,7 +96,7 @@ def test_records_written_before_checkpoints_said_where_they_go_are_found_too() -
     older = copy_of(objects)
     entry = replace(chosen, operators=operators)
     older._store(object_names.checkpoint(chosen.slot), encode_entry(entry))
-    check(resumed(one_sink, copy_of(older), sink, chosen, 1))
+    check(resumed_slowly(one_sink, copy_of(older), sink, chosen, 1))
 
 
 def silent(subtask: SubtaskState) -> SubtaskState:
@@ -127,7 +115,7 @@ def test_records_behind_an_operator_that_finished_find_theirs_beside_it() -> Non
     ]
     assert late, "the sink is slow, so the others end long before it"
     for chosen in late:
-        check(resumed(one_sink, copy_of(objects), sink, chosen, 1))
+        check(resumed_slowly(one_sink, copy_of(objects), sink, chosen, 1))
 
 
 def finished(checkpoint: Checkpoint) -> set[str]:
@@ -148,5 +136,5 @@ def test_an_input_that_is_gone_is_refused_before_anything_is_written() -> None:
     assert ("process", 1) in destinations(chosen)
     before = dict(objects._objects)
     with pytest.raises(RestoreError, match=r"'process'.*input number 1"):
-        resumed(one_input, objects, sink, chosen, 2)
+        resumed_slowly(one_input, objects, sink, chosen, 2)
     assert objects._objects == before, "the job that runs is not fenced"

@@ -4,12 +4,11 @@ for room, finishes what it began, and lets barriers in meanwhile."""
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     Eager,
@@ -20,8 +19,7 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tidelog import Effects, Job, JobConfig, JobRunner, Schedule, Stream, UnalignedConfig
-from tidelog.effects import InlineOffload
+from tidelog import Job, JobConfig, JobRunner, Schedule, Stream, UnalignedConfig
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.channel import BufferPool, Channel, InFlightData
 from tidelog.runtime.channels.gate import Gate
@@ -184,7 +182,7 @@ def test_a_source_without_room_hears_of_barriers() -> None:
     slowly(job.source(source, parallelism=1).rebalance(), clock, 60.0).sink(sink)
     config = pressed(parallelism=1, channel_buffers=1, checkpoint=Schedule(1.0, 1e6))
     delays: list[int] = []
-    runner = JobRunner(job, objects, config, Effects(clock, Random(1), InlineOffload()))
+    runner = JobRunner(job, objects, config, in_virtual_time(1, clock))
     asyncio.run(runner.run())
     for checkpoint in checkpoints(objects):
         delays += [s.barrier.start_delay_ms for _, s in checkpoint.subtasks() if s.barrier]

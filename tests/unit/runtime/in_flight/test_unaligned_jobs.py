@@ -6,12 +6,11 @@ import asyncio
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from random import Random
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.depth import in_pairs, more_in_depth
 from tests.support.pipelines import Outside, Portions
 from tests.support.pressure import (
@@ -29,10 +28,9 @@ from tests.support.pressure import (
     slowly,
     under_pressure,
 )
-from tidelog import Effects, Job, JobRunner, Schedule, status_of
+from tidelog import Job, JobRunner, Schedule, status_of
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.cli.run.reports import phase_line
-from tidelog.effects import InlineOffload
 from tidelog.errors import UnstorableError
 from tidelog.storage.memory import MemoryStore
 
@@ -89,7 +87,7 @@ def test_broadcast_edges_stay_aligned_beside_one_that_overtakes() -> None:
         slowly(some.union(all_of), clock, 0.2).sink(sink)
         return job
 
-    effects = Effects(clock, Random(1), InlineOffload())
+    effects = in_virtual_time(1, clock)
     runner = JobRunner(job(sink, clock), objects, settings, effects)
     asyncio.run(runner.run())
     running = replace(status_of(runner), phase="running")
@@ -118,7 +116,7 @@ def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> No
         lambda o: (o.key, o.split, o.number)
     ).sink(sink)
     settings = pressed("always", checkpoint=Schedule(1.5, 1e6, tolerable_failures=1))
-    runner = JobRunner(job, objects, settings, Effects(clock, Random(1), InlineOffload()))
+    runner = JobRunner(job, objects, settings, in_virtual_time(1, clock))
     asyncio.run(runner.run())
     assert sorted(sink.records) == sorted(source.records)
     assert runner.incarnation is not None and runner.incarnation.driver.metrics.failed == 1
@@ -135,7 +133,7 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     second = checkpoints(objects)[1]
     again, clock = outside_as_of(sink, second), VirtualClock()
     settings = pressed(drop_in_flight=True)
-    effects = Effects(clock, Random(2), InlineOffload())
+    effects = in_virtual_time(2, clock)
     job = keyed_job(source, again, clock)
     runner = JobRunner(job, copy_of(objects), settings, effects, restore_slot=second.slot)
     asyncio.run(runner.run())
