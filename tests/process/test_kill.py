@@ -1,11 +1,12 @@
 """A job that is killed at any moment, and started again, ends as if nothing had happened."""
 
+import asyncio
 import os
 import random
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from tests.process import harness
 from tests.process.harness import Run
 from tests.process.readers import Read, Watcher
 from tests.support.cli import tidelog
-from tests.support.depth import more_in_depth, one_by_one
+from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
-from tests.wire.servers import S3Server
+from tests.unit.storage.conformance import names
+from tests.wire.servers import CloudServer, S3Server
+from tidelog import Effects, open_store
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.examples.sessions import event
 
@@ -267,6 +270,17 @@ def write_events(run: Run) -> None:
     (run.input / "events.jsonl").write_bytes(b"\n".join(events) + b"\n")
 
 
+def killed_in_a_cloud(
+    directory: Path, url: str, env: Mapping[str, str], slot_names: Callable[[], Iterable[str]]
+) -> None:
+    chosen = options(parallelism=1, changelog=True, mode="exactly-once")
+    job = "tests.process.jobs:wordcount"
+    run = Run(directory, job, chosen, store=url, env=env, slot_names=slot_names)
+    expected = write_words(run, LINES)
+    killed_often(run, lambda: None)
+    assert {record["word"]: record["count"] for record in run.records()} == expected
+
+
 def test_a_word_count_killed_over_s3_counts_every_word_right(
     tmp_path: Path, moto: S3Server
 ) -> None:
@@ -276,9 +290,21 @@ def test_a_word_count_killed_over_s3_counts_every_word_right(
         listed = client.list_objects_v2(Bucket=moto.bucket, Prefix="killed/checkpoints/")
         return [entry["Key"] for entry in listed.get("Contents", ())]
 
-    chosen = options(parallelism=1, changelog=True, mode="exactly-once")
-    url, job = moto.url("killed"), "tests.process.jobs:wordcount"
-    run = Run(tmp_path, job, chosen, store=url, env=moto.env, slot_names=slot_names)
-    expected = write_words(run, LINES)
-    killed_often(run, lambda: None)
-    assert {record["word"]: record["count"] for record in run.records()} == expected
+    killed_in_a_cloud(tmp_path, moto.url("killed"), moto.env, slot_names)
+
+
+@only_in_depth("jobs are killed over S3, and test_conforms tries what these clouds do")
+@pytest.mark.parametrize("server", ["fake_gcs", "azurite"])
+def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
+    tmp_path: Path, server: str, request: pytest.FixtureRequest
+) -> None:
+    cloud: CloudServer = request.getfixturevalue(server)
+
+    async def listed() -> list[str]:
+        store = open_store(cloud.url("killed"), Effects(), options=cloud.options)
+        try:
+            return await names(store, "checkpoints/")
+        finally:
+            await store.close()
+
+    killed_in_a_cloud(tmp_path, cloud.url("killed"), cloud.env, lambda: asyncio.run(listed()))

@@ -16,7 +16,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.query import events, single
-from tests.support.depth import more_in_depth
+from tests.support.depth import more_in_depth, only_in_depth
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
@@ -112,3 +112,23 @@ def test_executors_killed_at_random_moments_do_not_end_the_running_query(
 
     assert query.result(place.rows()) == query.expected(batches), f"seed {seed}"
     assert_complete(place.checkpoint)
+
+
+@only_in_depth("tests/spark/test_zoo.py shows queries in one process")
+def test_state_moves_between_executors_and_goes_on_in_another_application(
+    tmp_path: Path, faulty_apart: Faults
+) -> None:
+    names = ["inner_join_format_3", "three_stateful_operators", "transform_with_state_in_pandas"]
+    jobs = tuple(Job(Place(tmp_path / name), name) for name in names)
+    inputs = {name: QUERIES[name].batches() for name in names}
+
+    for half in (slice(0, 5), slice(5, None)):
+        for job in jobs:
+            add(job.place, inputs[job.query][half])
+        with Application(jobs, settings(faulty_apart.control), CLUSTER) as application:
+            application.finish()
+
+    for job in jobs:
+        query = QUERIES[job.query]
+        assert query.result(job.place.rows()) == query.expected(inputs[job.query])
+        assert_complete(job.place.checkpoint)
