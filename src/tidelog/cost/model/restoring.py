@@ -2,8 +2,8 @@
 
 Invariants: requests are those of `tidelog.runtime.runner` and `tidelog.checkpoint.startup`, some
 one after the other, the rest side by side within bounds of the runtime's own. Bytes, then changes:
-in a real restore they overlap in part, and opening tables comes on top. Requests and bytes are
-within 25 % of restores from the model of a store: tests/unit/cost/model/test_restoring.py.
+in a real restore they overlap in part, and opening tables comes on top. How near this is to
+restores from the model of a store stands in docs/guides/estimate.md.
 """
 
 from dataclasses import dataclass

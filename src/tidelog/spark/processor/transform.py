@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from tidelog.errors import ConfigError
+from tidelog.options.units import Length, milliseconds
 from tidelog.spark.processor.adapter import SparkProcessor, initialized, shape_of
 from tidelog.spark.processor.handle import SparkHandle
 from tidelog.state.processor import StatefulProcessor, TimeMode
@@ -38,7 +39,7 @@ def transform(
     output_schema: "StructType | str",
     time_mode: TimeMode = "none",
     event_time: str | None = None,
-    max_delay_ms: int = 0,
+    max_delay_ms: Length = 0,
     output_mode: Literal["append", "update"] = "append",
 ) -> "DataFrame":
     """Run a `StatefulProcessor` (a class or factory) over the rows of each key of a stream.
@@ -137,7 +138,7 @@ def _check_stream(df: "DataFrame", keys: tuple[str, ...], time_mode: str) -> Non
             )
 
 
-def _timed(df: "DataFrame", column: str, max_delay_ms: int, time_mode: str) -> "DataFrame":
+def _timed(df: "DataFrame", column: str, max_delay_ms: Length, time_mode: str) -> "DataFrame":
     """With a column of Spark's event time, and a watermark as the embedded runtime has it."""
     from pyspark.sql import functions as f  # noqa: PLC0415  (heavy)
 
@@ -147,10 +148,6 @@ def _timed(df: "DataFrame", column: str, max_delay_ms: int, time_mode: str) -> "
             expected="time_mode='event'",
             found=repr(time_mode),
             action="pass that, or leave event_time out",
-        )
-    if max_delay_ms < 0:
-        raise ConfigError(
-            "max_delay_ms", expected="0 or more", found=str(max_delay_ms), action="change it"
         )
     types = {field.name: field.dataType.simpleString() for field in df.schema.fields}
     if types.get(column) != "bigint":
@@ -164,7 +161,7 @@ def _timed(df: "DataFrame", column: str, max_delay_ms: int, time_mode: str) -> "
     while name in types:
         name += "_"
     # Ours trails by one millisecond more: a record that is exactly as late as allowed counts.
-    delay = f"{max_delay_ms + 1} milliseconds"
+    delay = f"{milliseconds('max_delay_ms', max_delay_ms) + 1} milliseconds"
     return df.withColumn(name, f.timestamp_millis(f"`{column}`")).withWatermark(name, delay)
 
 
