@@ -168,7 +168,11 @@ def last_batch(query: StreamingQuery) -> int:
 
 @contextlib.contextmanager
 def application(job: Job, directory: Path) -> Iterator[Application]:
-    """Start an application; one at a time in a process, all of them in one JVM."""
+    """Start an application; one at a time in a process, all of them in one JVM: one that `kept` has
+    ends.
+    """
+    while _KEPT:
+        _KEPT.popitem()[1][0].close()
     builder = SparkSession.builder.appName(f"{job.store}, {job.partitions} partitions")
     for key, value in job.settings(directory).items():
         builder = builder.config(key, value)
@@ -206,20 +210,19 @@ class Measured:
         )
 
 
-_KEPT: dict[Path, tuple[contextlib.ExitStack, Measured]] = {}
-"""At most one: a JVM has one application at a time."""
-
-
 def kept(job: Job, directory: Path, query: str, warm: int) -> Measured:
     """The query that goes on in this directory, in an application of its own; the first call starts
-    both and runs `warm` batches. One in another directory ends.
+    both and runs `warm` batches.
     """
-    if directory not in _KEPT:
-        while _KEPT:
-            _KEPT.popitem()[1][0].close()
+    asked = job, directory, query
+    if asked not in _KEPT:
         stack = contextlib.ExitStack()
         running = stack.enter_context(application(job, directory / "application"))
         started = stack.enter_context(running.query(query, directory / query, warm - 1))
-        _KEPT[directory] = stack, Measured(running, started)
-        _KEPT[directory][1].skip(warm)
-    return _KEPT[directory][1]
+        _KEPT[asked] = stack, Measured(running, started)
+        _KEPT[asked][1].skip(warm)
+    return _KEPT[asked][1]
+
+
+_KEPT: dict[tuple[Job, Path, str], tuple[contextlib.ExitStack, Measured]] = {}
+"""At most one: a JVM has one application at a time."""
