@@ -8,6 +8,7 @@ a query that goes on between trials waits after a batch, and asks the store for 
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -214,7 +215,8 @@ def kept(job: Job, directory: Path, query: str, warm: int) -> Measured:
     """The query that goes on in this directory, in an application of its own; the first call starts
     both and runs `warm` batches.
     """
-    asked = job, directory, query
+    # Trials of a cell differ in their seeds alone, and share the query.
+    asked = replace(job, seed=0), directory, query
     if asked not in _KEPT:
         stack = contextlib.ExitStack()
         running = stack.enter_context(application(job, directory / "application"))
