@@ -7,6 +7,7 @@ a query that goes on between trials waits after a batch, and asks the store for 
 """
 
 import contextlib
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -218,6 +219,8 @@ def kept(job: Job, directory: Path, query: str, warm: int) -> Measured:
     # Trials of a cell differ in their seeds alone, and share the query.
     asked = replace(job, seed=0), directory, query
     if asked not in _KEPT:
+        # Where all trials share a process, another one may have ended a query that was here.
+        shutil.rmtree(directory / query, ignore_errors=True)
         stack = contextlib.ExitStack()
         running = stack.enter_context(application(job, directory / "application"))
         started = stack.enter_context(running.query(query, directory / query, warm - 1))
