@@ -79,7 +79,7 @@ class CheckpointWindow:
     parallelism: int
     keys_per_subtask: int
     records_per_checkpoint: int
-    """Of a subtask."""
+    """Records that one subtask handles between two checkpoints."""
     checkpoint_s: float
 
     async def watch(self, run: Run, moments: list[tuple[int, Totals]]) -> None:

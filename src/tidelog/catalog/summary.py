@@ -183,6 +183,7 @@ def slot_summary(slots: Slots, slot: Slot) -> SlotSummary:
         return start
     states = [subtask for _, subtask in entry.subtasks()]
     barriers = [state.barrier for state in states if state.barrier is not None]
+    name, savepoint_format = _savepoint(entry)
     return msgspec.structs.replace(
         start,
         kind="savepoint" if isinstance(entry, Savepoint) else "checkpoint",
@@ -193,12 +194,13 @@ def slot_summary(slots: Slots, slot: Slot) -> SlotSummary:
         in_flight_bytes=sum(s.in_flight.bytes for s in states if s.in_flight is not None),
         unaligned=any(facts.unaligned for facts in barriers),
         final=entry.final,
-        name=getattr(entry, "name", None),
-        savepoint_format=getattr(entry, "savepoint_format", None),
+        name=name,
+        savepoint_format=savepoint_format,
     )
 
 
 def checkpoint_summary(checkpoint: Checkpoint) -> CheckpointSummary:
+    name, savepoint_format = _savepoint(checkpoint)
     return CheckpointSummary(
         slot=checkpoint.slot,
         checkpoint_id=checkpoint.checkpoint_id,
@@ -207,8 +209,8 @@ def checkpoint_summary(checkpoint: Checkpoint) -> CheckpointSummary:
         created_ms=checkpoint.created_ms,
         job=checkpoint.job,
         final=checkpoint.final,
-        name=getattr(checkpoint, "name", None),
-        savepoint_format=getattr(checkpoint, "savepoint_format", None),
+        name=name,
+        savepoint_format=savepoint_format,
         operators=tuple(map(_operator, checkpoint.operators)),
     )
 
@@ -272,3 +274,8 @@ def _materialized_bytes(state: SubtaskState) -> int:
 
 def _log_bytes(state: SubtaskState) -> int:
     return sum(part.length for layer in state.layers for part in layer.log)
+
+
+def _savepoint(entry: Checkpoint) -> tuple[str | None, str | None]:
+    """Name and format of a savepoint; of another checkpoint None."""
+    return (entry.name, entry.savepoint_format) if isinstance(entry, Savepoint) else (None, None)

@@ -256,7 +256,7 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
                 yield operator, layer
 
     def materializations(self) -> list[MaterializationRef]:
-        """Those that it names, each once: several subtasks that inherit from one name the same."""
+        """The materializations of all layers, each once: subtasks may inherit the same one."""
         refs = (layer.materialization for _, layer in self.layers())
         return list(dict.fromkeys(ref for ref in refs if ref is not None))
 

@@ -73,12 +73,14 @@ class CheckpointContents:
         "checkpoint_start_delay_seconds",
         "Time from the last checkpoint's trigger to its first barrier at a subtask; the longest.",
         watch="Long: barriers wait behind records, that is back-pressure.",
+        default=0.0,
     )
     alignment_s: float = gauge(
         "checkpoint_alignment_seconds",
         "Time from the first barrier of the last checkpoint at a subtask to its snapshot; the "
         "longest.",
         watch="Long: one input of a task is slower than the others. Try unaligned checkpoints.",
+        default=0.0,
     )
     in_flight_buffers: int = gauge(
         "checkpoint_in_flight_buffers",

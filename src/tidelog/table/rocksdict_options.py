@@ -16,7 +16,7 @@ class TableOptions(msgspec.Struct, frozen=True):
     """Options of the column family with the rows, and of files that are written beside it; the
     same object as `database` unless they come from an options file."""
     memtables: WriteBufferManager
-    """That of all tables of a factory."""
+    """Limits the memtables of all tables of a factory together."""
     target_file_bytes: int
 
 

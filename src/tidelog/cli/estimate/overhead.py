@@ -96,7 +96,7 @@ def _interval(interval: Interval, subtask: SubtaskReport) -> Fields:
 
 
 def _flat(report: OperatorReport | SubtaskReport) -> Fields:
-    """Its fields, those of its bytes per change and of its peak among them."""
+    """The fields of a report as JSON; bytes per change and peak are fields of it, not objects."""
     per_change = report.bytes_per_change
     return {
         **fields_of(report, "bytes_per_change", "compared", "peak"),

@@ -33,12 +33,14 @@ class CheckpointPhases:
         "Time from the last snapshot of the last checkpoint until every subtask's part was "
         "durable: flushes and uploads.",
         watch="Long: the store is slow, or the log comes faster than it is uploaded.",
+        default=0.0,
     )
     manifest_s: float = gauge(
         "checkpoint_manifest_seconds",
         "Time from when every subtask's part of the last checkpoint was durable until its "
         "manifest was in its slot, with no newer start above it.",
         watch="A few requests to the store, one after the other: its latency.",
+        default=0.0,
     )
 
 
@@ -87,7 +89,7 @@ class CheckpointMetrics(msgspec.Struct):
     )
     """The last few hundred checkpoints, oldest first."""
     durations_s: deque[float] = msgspec.field(default_factory=lambda: deque(maxlen=_RECENT))
-    """Those of the last few thousand checkpoints, oldest first."""
+    """Durations of the last few thousand checkpoints, in seconds, oldest first."""
 
     @property
     def last(self) -> CompletedCheckpoint | None:

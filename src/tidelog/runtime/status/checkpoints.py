@@ -96,24 +96,28 @@ class RestorePhases:
         "restore_download_seconds",
         "Time in which the restore fetched and checked table files and wrote them to disk.",
         watch="The largest phase is what to speed up: here bandwidth, or local recovery.",
+        default=0.0,
         across="max",
     )
     open_s: float = gauge(
         "restore_open_seconds",
         "Time in which the restore opened tables, and put them together in another parallelism.",
         watch="Large after a change of the parallelism.",
+        default=0.0,
         across="max",
     )
     fetch_log_s: float = gauge(
         "restore_fetch_log_seconds",
         "Time in which the restore fetched the log from its segments.",
         watch="Large: materialize more often, or use local recovery.",
+        default=0.0,
         across="max",
     )
     replay_s: float = gauge(
         "restore_replay_seconds",
         "Time in which the restore merged the log and loaded it into the tables.",
         watch="Large: materialize more often, or lower `materialize.replay_target`.",
+        default=0.0,
         across="max",
     )
 
@@ -127,6 +131,7 @@ class RestoreStatus:
         "restore_fraction",
         "Share of the restore that is done, from 0 to 1.",
         watch="Below 1 the job is still restoring.",
+        default=0.0,
         across="min",
     )
     eta_s: float | None = gauge(

@@ -73,6 +73,7 @@ class OperatorStatus:
         "Time the operator's subtasks had work but waited for room downstream, for the upload of "
         "the log, for memory or for a sink's commit.",
         watch="The operator after the last one that waits is the bottleneck.",
+        default=0.0,
     )
     late_records: int = counter(
         "late_records",
@@ -106,6 +107,7 @@ class OperatorStatus:
         "The longest time in which one call of the operator's functions let nothing else in the "
         "process go on.",
         watch="Above 0.2 s timers, barriers and other operators wait for it: do less per call.",
+        default=0.0,
         across="max",
     )
     tasks: tuple[TaskStatus, ...] = parts("subtask", "subtask")

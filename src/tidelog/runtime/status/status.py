@@ -98,6 +98,7 @@ class WorkerStatus:
         "Time the worker's subtasks spent handling records, timers and barriers.",
         watch="A rate near 1 is all that one process can do; one worker far above the others has "
         "a hot key.",
+        default=0.0,
     )
     memory_bytes: int = gauge(
         "worker_memory_used_bytes",
@@ -108,6 +109,7 @@ class WorkerStatus:
         "worker_silent_seconds",
         "Time since the worker last reported; it does so every second.",
         watch="Growing: it hangs, or one call takes long. At `worker_timeout` it counts as lost.",
+        default=0.0,
     )
 
 

@@ -34,6 +34,7 @@ class UploadsStatus:
         "log_upload_seconds",
         "Time that uploads of log segments took, packing and retries included, added up.",
         watch="Its rate is the number of uploads under way on average.",
+        default=0.0,
     )
     largest_bytes: int = gauge(
         "log_largest_segment_bytes",
@@ -50,6 +51,7 @@ class UploadsStatus:
         "log_backpressured_seconds",
         "Time that writers waited for room in the upload queue, added up.",
         watch="Any steady growth: the store is slower than the changes come.",
+        default=0.0,
     )
     latency_s: Distribution | None = gauge(
         "log_upload_latency_seconds",
@@ -122,6 +124,7 @@ class RequestsStatus:
         "store_seconds",
         "Time that requests took, retries included, added up.",
         watch="Its rate is the number of requests under way on average.",
+        default=0.0,
     )
     latency_s: Distribution | None = gauge(
         "store_latency_seconds",
@@ -176,6 +179,7 @@ class MaterializationsStatus:
         "materialization_seconds",
         "Time that materializations took, added up.",
         watch="Its rate is the number of materializations under way on average.",
+        default=0.0,
     )
     uploaded_bytes: int = counter(
         "materialization_bytes",
@@ -193,6 +197,7 @@ class MaterializationsStatus:
         "materialization_lag_seconds",
         "How long the materialization that is latest has been due, of all subtasks.",
         watch="More than an interval: tables are changed faster than they are uploaded.",
+        default=0.0,
         across="max",
     )
     missed: int = counter(

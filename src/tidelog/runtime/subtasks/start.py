@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from tidelog.checkpoint.local_first import LocalFirstStore
     from tidelog.runtime.workers.exchange import Exchange
 
-_SEGMENT_BYTES: Final = 8 << 20
-_HELD_BYTES: Final = 32 << 20
-"""Of the rows of a savepoint."""
+_SAVEPOINT_SEGMENT_BYTES: Final = 8 << 20
+"""Bytes of rows in one segment of a canonical savepoint."""
+_SAVEPOINT_LIMIT_BYTES: Final = 32 << 20
+"""Bytes of rows of a canonical savepoint that wait for their upload; then writers wait."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +103,8 @@ class JobStart:
         """Uploads the rows of a canonical savepoint, in segments of their own."""
         config = replace(
             self.config.upload,
-            segment_bytes=_SEGMENT_BYTES,
-            limit_bytes=_HELD_BYTES,
+            segment_bytes=_SAVEPOINT_SEGMENT_BYTES,
+            limit_bytes=_SAVEPOINT_LIMIT_BYTES,
             max_age=1.0,
             inline_bytes=0,
         )
