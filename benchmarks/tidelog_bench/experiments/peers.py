@@ -18,7 +18,7 @@ _SMALL = {
     "key_bytes": 16,
     "skewed": False,
     "draws": 3_000_000,
-    "warm_s": 5.0,
+    "warm_s": 4.0,
     "seconds": 4.0,
     "checkpoint_s": 1.0,
     "batch_words": 524_288,
