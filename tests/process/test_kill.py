@@ -239,13 +239,14 @@ def test_killed_timers_fire_as_undisturbed_ones_do(
 
 
 @pytest.mark.parametrize("changelog", more_in_depth([True], [True, False]))
+@pytest.mark.parametrize("workers", more_in_depth([2], [1, 2]))
 def test_a_word_count_killed_with_local_copies_counts_every_word_right(
-    tmp_path: Path, changelog: bool
+    tmp_path: Path, changelog: bool, workers: int
 ) -> None:
     """Also when, between two starts, some of the copies are damaged or gone."""
     kept, rng = tmp_path / "kept", random.Random(SEED)
     chosen = options(parallelism=2, changelog=changelog, mode="exactly-once")
-    chosen = (*chosen, "--local-recovery", str(kept))
+    chosen = (*chosen, "--local-recovery", str(kept), "--workers", str(workers))
     run = Run(tmp_path, "tests.process.jobs:wordcount", chosen)
     expected = write_words(run, LINES)
 

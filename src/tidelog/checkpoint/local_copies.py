@@ -9,6 +9,7 @@ Nothing is synced: what a crash cuts short does not pass the check.
 
 import shutil
 import struct
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,10 +90,14 @@ def copied(name: str) -> bool:
     )
 
 
-def scan(directory: Path) -> dict[str, int]:
-    """The copies in a directory and their bytes; what crashes left unfinished is removed."""
+def remove_unfinished(directory: Path) -> None:
+    """Make the directory ready; what crashes left unfinished is removed."""
     shutil.rmtree(directory / _TEMP, ignore_errors=True)
     (directory / _TEMP).mkdir(parents=True)
+
+
+def scan(directory: Path) -> dict[str, int]:
+    """The copies in a directory and their bytes."""
     names = {info.name: info.size for info in walk(directory, "", "")}
     return {name: size for name, size in names.items() if copied(name)}
 
@@ -129,6 +134,11 @@ def link(directory: Path, name: str, path: Path, token: str) -> int:
     finally:
         temp.unlink(missing_ok=True)
     return path.stat().st_size
+
+
+def there(directory: Path, names: Iterable[str]) -> set[str]:
+    """The ones of these objects that have a copy, intact or not."""
+    return {name for name in names if (directory / name).exists()}
 
 
 def read(directory: Path, name: str) -> bytes | None:

@@ -2,12 +2,15 @@
 
 Invariants: the store is written first and decides everything; a copy that is missing, damaged or
 cannot be written costs a request and never an error; the copies hold at most `limit_bytes`, and go
-when their objects do. The copies of an encrypted store are encrypted.
+when their objects do. The copies of an encrypted store are encrypted. Workers of one job share a
+directory: what was there at their start counts for all of them, each makes copies in its part of
+the room that is left, and their parent removes copies.
 """
 
 import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Set
+from dataclasses import replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -33,17 +36,22 @@ class LocalFirstStore:
         directory: Path,
         limit_bytes: int,
         effects: Effects,
-        copies: dict[str, int],
+        found: dict[str, int],
+        workers: int,
     ) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
-        self.metrics = local_copies.LocalCopiesStatus()
+        self._metrics = local_copies.LocalCopiesStatus()
         self._inner = inner
         self._directory = directory
         self._limit_bytes = limit_bytes
         self._effects = effects
-        self._copies = copies
+        self._workers = workers
+        self._copies = found if workers == 1 else {}
+        """Bytes of each copy that this process alone counts, by name."""
+        self._shared = found if workers > 1 else {}
+        """Bytes of each copy that was there when this worker started, and that all of them count."""
         self._reserved_bytes = 0
         """Bytes of copies that are being made."""
         self._checked: dict[str, int] = {}
@@ -51,32 +59,35 @@ class LocalFirstStore:
 
     @classmethod
     async def open(
-        cls, inner: ObjectStore, base: Path, limit_bytes: int, effects: Effects
+        cls, inner: ObjectStore, base: Path, limit_bytes: int, effects: Effects, workers: int = 1
     ) -> "LocalFirstStore":
         """Use the copies of this store under `base`, a directory that many stores may share.
 
-        Raises StorageError and its kinds when the directory cannot be used at all.
+        Each of several `workers` opens it after their parent has. Raises StorageError and its kinds
+        when the directory cannot be used at all.
         """
         digest = hashlib.blake2b(inner.url.encode(), digest_size=8).hexdigest()
         directory = base / digest
         try:
-            copies = await effects.offload.run(local_copies.scan, directory)
+            if workers == 1:
+                await effects.offload.run(local_copies.remove_unfinished, directory)
+            found = await effects.offload.run(local_copies.scan, directory)
         except OSError as error:
             what = f"local recovery directory {directory}"
             raise errors.from_os_error(error, what) from error
-        size = sum(copies.values())
-        Event.LOCAL_COPIES_OPENED.log(logger, directory=directory, objects=len(copies), bytes=size)
-        return cls(inner, directory, limit_bytes, effects, copies)
+        size = sum(found.values())
+        Event.LOCAL_COPIES_OPENED.log(logger, directory=directory, objects=len(found), bytes=size)
+        return cls(inner, directory, limit_bytes, effects, found, workers)
 
     @property
     def copies(self) -> frozenset[str]:
-        """Names of the objects that have a copy."""
+        """Names of the objects that have a copy; of a worker, that it has made one of."""
         return frozenset(self._copies)
 
-    @property
-    def copied_bytes(self) -> int:
-        """Bytes that the copies take on disk."""
-        return sum(self._copies.values())
+    def status(self) -> local_copies.LocalCopiesStatus:
+        """The figures now; those of a parent and its workers add up to those of the job."""
+        taken = sum(self._copies.values())
+        return replace(self._metrics, objects=len(self._copies), bytes=taken)
 
     async def put(self, name: str, data: bytes) -> None:
         """Write to the store, then keep a segment's bytes."""
@@ -101,12 +112,12 @@ class LocalFirstStore:
             return await self._inner.get(name, start, length)
         data = await self._local(name, start, length)
         if data is not None:
-            self.metrics.used += 1
-            self.metrics.used_bytes += len(data)
+            self._metrics.used += 1
+            self._metrics.used_bytes += len(data)
             return data
         data = await self._inner.get(name, start, length)
-        self.metrics.fetched += 1
-        self.metrics.fetched_bytes += len(data)
+        self._metrics.fetched += 1
+        self._metrics.fetched_bytes += len(data)
         if start == 0 and not name.startswith(object_names.SEGMENTS):
             await self._keep_content(name, data)
         return data
@@ -121,6 +132,15 @@ class LocalFirstStore:
         for name in self.copies - needed:
             await self._remove(name)
 
+    async def recount(self) -> None:
+        """Notice which copies the parent of the workers has removed."""
+        for counted in (self._copies, self._shared):
+            known = list(counted)
+            there = await self._effects.offload.run(local_copies.there, self._directory, known)
+            for name in known:
+                if name not in there:
+                    counted.pop(name, None)
+
     async def create(self, name: str, data: bytes) -> None:
         await self._inner.create(name, data)
 
@@ -134,7 +154,7 @@ class LocalFirstStore:
         await self._inner.close()
 
     async def _local(self, name: str, start: int, length: int | None) -> bytes | None:
-        if name not in self._copies:
+        if name not in self._copies and name not in self._shared:
             return None
         checked = self._checked.get(name)
         if checked is not None:
@@ -147,12 +167,12 @@ class LocalFirstStore:
             data = await self._whole(name)
         except (ValueError, CorruptObjectError) as damage:
             Event.LOCAL_COPY_DAMAGED.log(logger, object=name, error=damage)
-            self.metrics.damaged += 1
-            self.metrics.last_problem = f"the copy of {name}: {damage}"
+            self._metrics.damaged += 1
+            self._metrics.last_problem = f"the copy of {name}: {damage}"
             await self._remove(name)
             return None
         if data is None:
-            self._copies.pop(name, None)
+            self._forget(name)
             return None
         if self.cipher is None and name.startswith(object_names.SEGMENTS):
             self._checked[name] = len(data)
@@ -187,27 +207,31 @@ class LocalFirstStore:
         finally:
             self._reserved_bytes -= size
         if kept is None:
-            self.metrics.refused += 1
+            self._metrics.refused += 1
         else:
-            self.metrics.kept += 1
+            self._metrics.kept += 1
             self._copies[name] = kept
 
     def _has_room(self, size: int) -> bool:
         """Whether a copy of so many bytes fits; counts and logs when it does not."""
-        full = self.copied_bytes + self._reserved_bytes + size > self._limit_bytes
+        own = sum(self._copies.values()) + self._reserved_bytes + size
+        full = sum(self._shared.values()) + own * self._workers > self._limit_bytes
         if full:
             problem = f"the copies reach their limit of {self._limit_bytes} bytes"
-            if problem != self.metrics.last_problem:  # not for every object from now on
+            if problem != self._metrics.last_problem:  # not for every object from now on
                 Event.LOCAL_COPIES_FULL.log(logger, limit_bytes=self._limit_bytes)
-            self.metrics.refused += 1
-            self.metrics.last_problem = problem
+            self._metrics.refused += 1
+            self._metrics.last_problem = problem
         return not full
 
     async def _remove(self, name: str) -> None:
-        self._checked.pop(name, None)
-        if name in self._copies:
+        if local_copies.copied(name):  # a worker may have made a copy that is not known here
             await self._tried(name, local_copies.remove, self._directory, name)
-            self._copies.pop(name, None)
+        self._forget(name)
+
+    def _forget(self, name: str) -> None:
+        for known in (self._checked, self._copies, self._shared):
+            known.pop(name, None)
 
     async def _tried(
         self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
@@ -217,5 +241,5 @@ class LocalFirstStore:
             return await self._effects.offload.run(function, *args, **kwargs)
         except OSError as error:
             Event.LOCAL_COPY_FAILED.log(logger, object=name, error=error)
-            self.metrics.last_problem = f"the copy of {name}: {error.strerror or error}"
+            self._metrics.last_problem = f"the copy of {name}: {error.strerror or error}"
             return None

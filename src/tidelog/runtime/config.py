@@ -258,13 +258,6 @@ class JobConfig:
                 found=f"{self.memory >> 20} MiB in all",
                 action="raise it, or use fewer workers",
             )
-        if self.local_recovery is not None:
-            raise ConfigError(
-                "option local_recovery",
-                expected="none, with several workers",
-                found=str(self.local_recovery),
-                action="leave it out, or run with one worker",
-            )
 
     def check_parallelism(self, what: str, parallelism: int) -> None:
         """Raises ConfigError when an operator has no subtask, or one without key groups."""

@@ -39,7 +39,7 @@ from tidelog.runtime.subtasks.incarnation import (
 )
 from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_work_dir
 from tidelog.runtime.subtasks.share import ALL, NONE
-from tidelog.runtime.subtasks.start import JobStart
+from tidelog.runtime.subtasks.start import JobStart, open_copies
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
@@ -132,7 +132,7 @@ class JobRunner:
         # A job that could not resume must not fence the one that runs.
         seen = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
         check_name(self.job.name, seen)
-        plan = self._plan(seen)
+        plan = resume(self.job, seen, self.config)
         if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
             from tidelog.runtime.restore.fit import rehearse  # noqa: PLC0415  # else nothing
 
@@ -257,7 +257,7 @@ class JobRunner:
         history = await read_history(self.store, slots, taken.slots, ledger, generation)
         resumption = confirmed(plan.resumption, history, self._chosen_slot(plan.resumption))
         if resumption is not plan.resumption:
-            plan = self._plan(resumption)
+            plan = resume(self.job, resumption, self.config)
         for dropped in plan.dropped:
             Event.STATE_DROPPED.log(logger, job=self.job.name, dropped=dropped)
         start = JobStart(
@@ -289,19 +289,6 @@ class JobRunner:
         await slots.remove_left_over(taken.left_over)
         return self.incarnation
 
-    def _plan(self, resumption: Resumption) -> RestorePlan:
-        """How the job goes on; raises as `resume`, and ConfigError where workers cannot."""
-        plan = resume(self.job, resumption, self.config)
-        if plan.migrated and self._workers is not None:
-            raise ConfigError(
-                "option workers",
-                expected="1, for a start that migrates stored keys or values",
-                found=str(self.config.workers),
-                action="start the job with --workers 1, and with several workers when it has "
-                "completed a checkpoint",
-            )
-        return plan
-
     async def _local_copies(self, history: History, ledger: Ledger) -> "LocalFirstStore | None":
         """The store with local copies in front of it; None when local recovery is off.
 
@@ -309,16 +296,10 @@ class JobRunner:
         also when another machine ran the job in between. Raises StorageError and its kinds when
         the directory cannot be used at all.
         """
-        if self.config.local_recovery is None:
-            return None
-        from tidelog.checkpoint.local_first import LocalFirstStore  # noqa: PLC0415  # few jobs
-
-        limit = self.config.local_recovery_bytes
-        copies = await LocalFirstStore.open(
-            self.store, self.config.local_recovery, limit, self.effects
-        )
-        needed = set[str]().union(*map(checkpoint_objects, history.checkpoints))
-        await copies.prune(ledger.closure(needed))
+        copies = await open_copies(self.store, self.config, self.effects)
+        if copies is not None:
+            needed = set[str]().union(*map(checkpoint_objects, history.checkpoints))
+            await copies.prune(ledger.closure(needed))
         return copies
 
     async def _supervise(self, incarnation: Incarnation) -> None:

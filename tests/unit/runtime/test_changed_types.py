@@ -1,6 +1,5 @@
 """Keys and values whose type the program has changed are refused, by what a checkpoint knows."""
 
-import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -10,8 +9,9 @@ import msgspec
 import pytest
 
 import tidelog
+from tests.support import pipelines
 from tests.support.depth import more_in_depth
-from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
+from tests.support.pipelines import Outside, Portions, acted_on, config, words
 from tests.support.pressure import checkpoints
 from tidelog import StateSchemaError
 from tidelog.checkpoint.manifest import encode_entry
@@ -55,7 +55,7 @@ def stopped(job: tidelog.Job, store: MemoryStore, savepoint: str = "halt", **set
 
 
 def run(job: tidelog.Job, store: MemoryStore, **settings: Any) -> None:
-    asyncio.run(tidelog.JobRunner(job, store, config(**settings), effects()).run())
+    pipelines.run(job, store, config(**settings))
 
 
 def expected(source: Portions, key: Key = str) -> Counter[Any]:

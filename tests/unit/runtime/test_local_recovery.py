@@ -13,10 +13,12 @@ from tests.faults.counting import EXPECTED, checkpoints, counting, needs, refuse
 from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
-from tidelog import JobConfig, JobRunner, UserFunctionError
+from tests.support.workers import runner_of, with_workers
+from tidelog import Job, JobConfig, JobRunner, UserFunctionError, status_of
 from tidelog.checkpoint import local_first
 from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.checkpoint.local_first import LocalFirstStore
+from tidelog.effects import Effects
 from tidelog.ids import Generation
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -28,7 +30,8 @@ COPIED = (object_names.SEGMENTS, object_names.TABLES)
 class Machine:
     """A local directory, and a store that is elsewhere."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, workers: int = 1) -> None:
+        self.workers = workers
         self.base = directory / "kept"
         self.remote = MemoryStore("memory://elsewhere")
         self.work = directory / "work"
@@ -39,19 +42,26 @@ class Machine:
     def break_off(self, **changes: object) -> None:
         """Run the job until it breaks off after some checkpoints."""
         job = counting(Outside(), refuse_poison)
+        runner = self._runner(job, self.remote, effects(), **changes)
         with pytest.raises(UserFunctionError):
-            asyncio.run(JobRunner(job, self.remote, self.config(**changes), effects()).run())
+            asyncio.run(runner.run())
 
     def finish(self, store: ObjectStore | None = None, **changes: object) -> JobRunner:
         """Run the mended job to its end: every word was counted right."""
         sink = Outside()
         remote = SteerableStore(store or self.remote)
-        runner = JobRunner(counting(sink), remote, self.config(**changes), effects(2))
+        runner = self._runner(counting(sink), remote, effects(2), **changes)
         asyncio.run(runner.run())
         assert runner.incarnation.plan.checkpoint is not None
         assert Counter(dict(sink.records)) == EXPECTED
         assert len(sink.records) == len(EXPECTED)
         return runner
+
+    def _runner(
+        self, job: Job, store: ObjectStore, effects: Effects, **changes: object
+    ) -> JobRunner:
+        with with_workers(self.workers):
+            return runner_of(job, store, self.config(**changes), effects)
 
     def copies(self) -> dict[str, Path]:
         """The copies of any store, by object."""
@@ -73,13 +83,14 @@ def fetched(runner: JobRunner) -> set[str]:
 
 
 def metrics(runner: JobRunner) -> LocalCopiesStatus:
-    assert runner.incarnation.start.copies is not None
-    return runner.incarnation.start.copies.metrics
+    copies = status_of(runner).local_copies
+    assert copies is not None
+    return copies
 
 
-@pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    machine = Machine(tmp_path)
+@pytest.fixture(params=[1, 3], ids=["one process", "three workers"])
+def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
+    machine = Machine(tmp_path, request.param)
     machine.break_off()
     needed = machine.needed()
     assert any(name.startswith(object_names.TABLES) for name in needed)
@@ -171,9 +182,10 @@ def test_copies_are_those_of_what_is_retained_and_go_with_it(machine: Machine) -
     assert set(machine.copies()) == stored
 
 
-def test_the_copies_never_take_more_than_their_limit(tmp_path: Path) -> None:
-    machine = Machine(tmp_path)
-    limit = 3_000
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_copies_never_take_more_than_their_limit(tmp_path: Path, workers: int) -> None:
+    machine = Machine(tmp_path, workers)
+    limit = 3_000 * workers
     machine.break_off(local_recovery_bytes=limit)
     sizes = [path.stat().st_size for path in machine.copies().values()]
     assert 0 < sum(sizes) <= limit
@@ -232,4 +244,30 @@ async def test_reads_of_parts_are_parts_of_the_copy(tmp_path: Path) -> None:
         assert await store.get(name, start, length) == expected
     assert not [call for call in remote.calls if call[0] == "get"]
     await store.delete(name)
-    assert store.copies == frozenset() and store.copied_bytes == 0
+    assert store.copies == frozenset() and store.status().bytes == 0
+
+
+async def test_workers_share_what_they_found_and_divide_the_room_that_is_left(
+    tmp_path: Path,
+) -> None:
+    remote, limit = MemoryStore(), 1_000
+    found, *names = [object_names.segment(Generation(0), "p", n) for n in range(20)]
+    parent = await LocalFirstStore.open(remote, tmp_path, limit, effects())
+    await parent.put(found, bytes(384))
+    one, other = [
+        await LocalFirstStore.open(remote, tmp_path, limit, effects(), workers=2) for _ in range(2)
+    ]
+    assert await one.get(found) == await other.get(found) == bytes(384)
+    for store, own in ((one, names[:4]), (other, names[4:8])):
+        for name in own:
+            await store.put(name, bytes(84))
+        assert store.copies == set(own[:3])  # of 100 bytes each, in 300 bytes
+    assert sum(each.status().bytes for each in (parent, one, other)) == limit
+
+    await parent.delete(found)
+    await parent.delete(names[0])
+    for store, added in ((one, names[8:13]), (other, names[13:18])):
+        await store.recount()
+        for name in added:
+            await store.put(name, bytes(84))
+    assert len(one.copies) == len(other.copies) == 5

@@ -12,6 +12,7 @@ import tidelog
 from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, Portions, config, effects, words
 from tests.support.pressure import checkpoints
+from tests.support.workers import with_workers
 from tests.unit.runtime.test_changed_types import run, stopped
 from tidelog.catalog.audit import audit
 from tidelog.checkpoint.manifest import encode_entry
@@ -100,15 +101,22 @@ def problems(store: MemoryStore) -> Any:
 JOBS = [counts, windows, kept, processed]
 
 
-@in_pairs(job=JOBS, table=["memory", "rocksdb"], changelog=[True, False], parallelism=[2, 3])
+@in_pairs(
+    job=JOBS,
+    table=["memory", "rocksdb"],
+    changelog=[True, False],
+    parallelism=[2, 3],
+    workers=[1, 2],
+)
 def test_migrated_keys_keep_their_state_in_every_kind_of_state(
-    job: Callable[..., tidelog.Job], table: str, changelog: bool, parallelism: int
+    job: Callable[..., tidelog.Job], table: str, changelog: bool, parallelism: int, workers: int
 ) -> None:
     store, sink = MemoryStore(), Outside()
     settings = {"table": table, "changelog": changelog}
     stopped(job(sink), store, **settings)
     before = {c.slot for c in checkpoints(store)}
-    stopped(job(sink, MIGRATED), store, "again", parallelism=parallelism, **settings)
+    with with_workers(workers):
+        stopped(job(sink, MIGRATED), store, "again", parallelism=parallelism, **settings)
     new = [c for c in checkpoints(store) if c.slot not in before]
     assert {types for c in new for types in c.operators[-1].key_types} == {"tuple[str]"}
     # From here on nothing is migrated: the function is no longer needed, nor the declaration.
@@ -119,8 +127,11 @@ def test_migrated_keys_keep_their_state_in_every_kind_of_state(
     assert not problems(store)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("job", [counts, windows])
-def test_migrated_values_go_on_as_the_new_type(job: Callable[..., tidelog.Job]) -> None:
+def test_migrated_values_go_on_as_the_new_type(
+    job: Callable[..., tidelog.Job], workers: int
+) -> None:
     store, sink = MemoryStore(), Outside()
     stopped(job(sink), store)
     text = {
@@ -129,7 +140,8 @@ def test_migrated_values_go_on_as_the_new_type(job: Callable[..., tidelog.Job]) 
         "value_type": str,
         "migrate": str,
     }
-    run(job(sink, **text), store)
+    with with_workers(workers):
+        run(job(sink, **text), store)
     assert dict(sink.records) == {w: str(n) for w, n in Counter(source().records).items()}
     assert checkpoints(store)[-1].operators[-1].states[-1].types in (("str",), ())
     assert not problems(store)

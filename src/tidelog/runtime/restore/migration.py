@@ -87,7 +87,7 @@ class Migration:
     registry: StateRegistry
     key_groups: int
     tables: Sequence[Table]
-    """One per subtask, in order."""
+    """One per subtask, in order; where no keys change, those of any subtasks."""
 
     def run(self) -> None:
         """Blocking. Raises what the user's functions raise, and RestoreError for their results."""

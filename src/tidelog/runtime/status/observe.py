@@ -92,19 +92,20 @@ def _of_process(
     status: JobStatus, states: SubtaskStates, tasks: Sequence[Task], running: bool
 ) -> JobStatus:
     """The status with what the subtasks of this process do."""
-    status = replace(status, restore=_restore(states, running=running))
+    start = states.start
+    status = replace(
+        status,
+        restore=_restore(states, running=running),
+        local_copies=None if start.copies is None else start.copies.status(),
+    )
     if not tasks:
         return status
-    start = states.start
     materializers = {
         subtask: each.materializer
         for subtask, each in states.subtasks.items()
         if each.materializer is not None and not each.released
     }
     operators = _operators(tasks, materializers, open=running)
-    copies, store = None, start.copies
-    if store is not None:
-        copies = replace(store.metrics, objects=len(store.copies), bytes=store.copied_bytes)
     return replace(
         status,
         operators=operators,
@@ -112,7 +113,6 @@ def _of_process(
         materializations=_materializations(states),
         state=_state(tasks, open=running),
         memory=_memory(start, operators, start.config.memory),
-        local_copies=copies,
     )
 
 

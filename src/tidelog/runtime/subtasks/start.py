@@ -34,6 +34,21 @@ _SAVEPOINT_LIMIT_BYTES: Final = 32 << 20
 """Bytes of rows of a canonical savepoint that wait for their upload; then writers wait."""
 
 
+async def open_copies(
+    store: ObjectStore, config: JobConfig, effects: Effects, workers: int = 1
+) -> "LocalFirstStore | None":
+    """The store with local copies in front of it; None when local recovery is off.
+
+    Raises StorageError and its kinds when the directory cannot be used at all.
+    """
+    if config.local_recovery is None:
+        return None
+    from tidelog.checkpoint.local_first import LocalFirstStore  # noqa: PLC0415  # few jobs
+
+    limit = config.local_recovery_bytes
+    return await LocalFirstStore.open(store, config.local_recovery, limit, effects, workers)
+
+
 @dataclass(frozen=True)
 class JobStart:
     """One start of a job; making it reads and writes nothing."""

@@ -5,7 +5,7 @@ that was opened for a subtask is closed once, when it exits or when the job ends
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
-from tidelog.runtime.subtasks.share import ALL
+from tidelog.runtime.subtasks.share import ALL, NONE
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.user_code import close_all
@@ -61,7 +61,7 @@ class SubtaskStates:
         if start.share == ALL:
             stored = [state for _, state in restored.subtasks()] if restored else []
         else:
-            mine = [each for v in start.plan.vertices for each in start.share.of(v.subtasks)]
+            mine = [each for v in start.plan.vertices for each in self._restored(v)]
             stored = [state for each in mine if (state := start.plan.loaded_by(each)) is not None]
         # A restore loads nothing of finished subtasks.
         running = [state for state in stored if not state.finished]
@@ -82,13 +82,20 @@ class SubtaskStates:
         running = (each for each in self.subtasks.values() if not each.released)
         return [each.materializer for each in running if each.materializer is not None]
 
+    def _restored(self, vertex: Vertex) -> Sequence[SubtaskId]:
+        """The subtasks that are restored in this process: where keys are migrated, also those
+        that rows come from.
+        """
+        share, plan = self.start.share, self.start.plan
+        moved = vertex.id in plan.migrated and self.start.registries[vertex.id].keys.migrates
+        return vertex.subtasks if moved and share != NONE else share.of(vertex.subtasks)
+
     async def restore(self) -> None:
         """Load all stored subtasks that go on, in parallel; when one fails none stays open. The
         others get empty tables.
         """
         plan = self.start.plan
-        of = self.start.share.of
-        subtasks = {subtask: vertex for vertex in plan.vertices for subtask in of(vertex.subtasks)}
+        subtasks = {each: vertex for vertex in plan.vertices for each in self._restored(vertex)}
         states = {each: state for each in subtasks if (state := plan.loaded_by(each)) is not None}
         if states:
             # A job that begins loads nothing, and the modules that load are many.
@@ -123,11 +130,14 @@ class SubtaskStates:
             if vertex.id in self.start.plan.migrated:
                 from tidelog.runtime.restore.migration import Migration  # noqa: PLC0415  # rare
 
-                of = self.start.share.of(vertex.subtasks)
-                tables = [self._loaded[subtask].table for subtask in of]
+                restored = self._restored(vertex)
+                tables = [self._loaded[subtask].table for subtask in restored]
                 registry = self.start.registries[vertex.id]
                 migration = Migration(registry, self.start.config.key_groups, tables)
                 await self.start.effects.offload.run(migration.run)
+                for subtask in restored:
+                    if not self.start.share.has(subtask.subtask):
+                        await self._remove(subtask, self._loaded.pop(subtask).table)
 
     def build(self, task: SubtaskId, vertex: Vertex) -> Subtask:
         """What keeps a subtask's state; that of a finished one is empty and has no log."""
@@ -169,10 +179,12 @@ class SubtaskStates:
         self._close(task)
         subtask.backend.release()
         subtask.released = True
-        offload = self.start.effects.offload
-        await offload.run(subtask.backend.table.close)
-        for directory in (self.start.directory / str(task), subtask.snapshots.directory):
-            await offload.run(shutil.rmtree, directory, True)
+        await self._remove(task, subtask.backend.table)
+        await self.start.effects.offload.run(shutil.rmtree, subtask.snapshots.directory, True)
+
+    async def _remove(self, task: SubtaskId, table: Table) -> None:
+        await self.start.effects.offload.run(table.close)
+        await self.start.effects.offload.run(shutil.rmtree, self.start.directory / str(task), True)
 
     async def close(self, *, quietly: bool) -> None:
         """Close operators, sinks and tables, all of them even when one fails.

@@ -27,7 +27,7 @@ from tidelog.runtime.status.observe import status_of_worker
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.subtasks.incarnation import LocalSubtasks, run_until_done
 from tidelog.runtime.subtasks.share import Share
-from tidelog.runtime.subtasks.start import JobStart
+from tidelog.runtime.subtasks.start import JobStart, open_copies
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.workers import messages as m
 from tidelog.runtime.workers.exchange import Exchange
@@ -109,7 +109,7 @@ class Worker:
 
     async def _work_on(self, stores: list[ObjectStore]) -> None:
         begin_with = await self._next(m.Restore)
-        start = self._start(begin_with, stores)
+        start = await self._start(begin_with, stores)
         states = SubtaskStates(start)
         self.subtasks = subtasks = LocalSubtasks(states, self._exited)
         ended = False
@@ -142,7 +142,7 @@ class Worker:
         finally:
             self._running = False
 
-    def _start(self, begin_with: m.Restore, stores: list[ObjectStore]) -> JobStart:
+    async def _start(self, begin_with: m.Restore, stores: list[ObjectStore]) -> JobStart:
         directory = begin_with.directory / f"worker-{self._share.worker}"
         directory.mkdir()
         resumption = begin_with.resumption
@@ -159,6 +159,7 @@ class Worker:
             SlotLog(stores[0], self._effects),
             Ledger(),
             directory,
+            await open_copies(stores[0], self._config, self._effects, self._share.workers),
             share=self._share,
             exchange=self._exchange,
         )
@@ -185,6 +186,8 @@ class Worker:
                         argument = sum(not task.exited for task in subtasks.tasks)
                     getattr(start.cadence, method)(argument)
                 case m.Count(reply):
+                    if start.copies is not None:
+                        await start.copies.recount()
                     self._parent.send(m.Reply(reply, await self._objects()))
                 case m.Ahead(least):
                     for source, others in least.items():
