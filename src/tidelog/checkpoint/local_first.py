@@ -51,7 +51,7 @@ class LocalFirstStore:
         self._copies = found if workers == 1 else {}
         """Bytes of each copy that this process alone counts, by name."""
         self._shared = found if workers > 1 else {}
-        """Bytes of each copy that was there when this worker started, and that all of them count."""
+        """Bytes of each copy that was there when this worker began; all of them count it."""
         self._reserved_bytes = 0
         """Bytes of copies that are being made."""
         self._checked: dict[str, int] = {}
