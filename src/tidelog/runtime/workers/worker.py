@@ -130,6 +130,7 @@ class Worker:
         await subtasks.build(self)
         vertices = [vertex.id for vertex in start.plan.vertices]
         begun = {source for source, splits in subtasks.splits.items() if splits.begun}
+        self._parent.send(m.Alive(self._status()))  # what was restored, before the job says it runs
         self._parent.send(m.Built({each: self._declared(each) for each in vertices}, begun))
         for source in (await self._next(m.Run)).begun & subtasks.splits.keys():
             subtasks.splits[source].begin(True)
