@@ -26,6 +26,7 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
 )
 from tidelog.checkpoint.retention import counted, in_ranges, slot_ranges
+from tidelog.concurrency import AT_ONCE, together
 from tidelog.effects import Effects
 from tidelog.errors import (
     CorruptObjectError,
@@ -77,6 +78,7 @@ class SlotLog:
     def __init__(self, store: ObjectStore, effects: Effects) -> None:
         self._store = store
         self._effects = effects
+        self._last_read: Entry | None = None
 
     async def slots(self) -> list[Slot]:
         """Stored slots in ascending order; one LIST, not for the hot path."""
@@ -84,7 +86,8 @@ class SlotLog:
 
     async def read(self, slot: Slot) -> Entry:
         """The entry of a slot; raises as `read_slot`."""
-        return await read_slot(self._store, slot)
+        self._last_read = await read_slot(self._store, slot)
+        return self._last_read
 
     async def take_over(self, job: str) -> TakeOver:
         """Write our `start` after the last slot and thereby fence all older generations."""
@@ -107,8 +110,7 @@ class SlotLog:
                 continue
             # Our own entry: an earlier attempt got through and only its answer was lost.
             # Otherwise someone was faster: what they wrote is now the last thing we have seen.
-            if (found is None or found == start) and not await self._above(slot):
-                await self._prove_create_once(start)
+            if (found is None or found == start) and await self._is_newest(start):
                 left_over = tuple(sorted(set(stored).difference(earlier)))
                 Event.GENERATION_STARTED.log(logger, job=job, generation=slot)
                 return TakeOver(author.generation, attempt, tuple(earlier), left_over)
@@ -117,6 +119,10 @@ class SlotLog:
 
     async def _counted(self, stored: list[Slot]) -> tuple[list[Slot], Entry | None]:
         """The slots that count, and the newest entry that can be read."""
+        known = self._last_read
+        if known is not None and stored and known.slot == stored[-1]:
+            # The newest entry is never dropped, so its slot has not had another one meanwhile.
+            return counted(stored, known), known
         for slot in reversed(stored):
             try:
                 newest = await self.read(slot)
@@ -127,13 +133,14 @@ class SlotLog:
             return counted(stored, newest), newest
         return stored, None
 
-    async def _prove_create_once(self, start: Start) -> None:
-        """Create our own slot again: a store that lets us would let a zombie too.
-
-        Equal bytes, so nothing is lost when it does.
+    async def _is_newest(self, start: Start) -> bool:
+        """Whether no slot lies above our start; creates it again meanwhile: a store that lets us
+        would let a zombie too. Equal bytes, so nothing is lost when it does.
         """
-        if await self._create(start) is None:
+        above, again = await together([self._above(start.slot), self._wins(start)])
+        if again and not above:  # else a newer generation may have removed ours
             raise no_conditional_put(self._store.url, "a second create of the same name succeeded")
+        return not above
 
     async def append(self, entry: Checkpoint) -> Checkpoint | None:
         """Write a checkpoint into its slot; None when it is there and no newer job has started.
@@ -191,12 +198,17 @@ class SlotLog:
 
     async def _create(self, entry: Entry) -> Entry | None:
         """Write a slot; the entry that holds it already, or None when we won it."""
+        if await self._wins(entry):
+            return None
         name = object_names.checkpoint(entry.slot)
+        return decode_entry(await self._store.get(name), name)
+
+    async def _wins(self, entry: Entry) -> bool:
         try:
-            await self._store.create(name, encode_entry(entry))
+            await self._store.create(object_names.checkpoint(entry.slot), encode_entry(entry))
         except ObjectExistsError:
-            return decode_entry(await self._store.get(name), name)
-        return None
+            return False
+        return True
 
     async def remove(self, slot: Slot) -> None:
         """Delete a slot; the caller never passes the newest `start`."""
@@ -204,12 +216,13 @@ class SlotLog:
 
     async def remove_left_over(self, slots: Iterable[Slot]) -> None:
         """Delete slots that do not count; a failure is logged, and the next start tries again."""
-        for slot in slots:
-            try:
-                await self.remove(slot)
-            except StorageError as error:
-                Event.SLOT_NOT_DELETED.log(logger, slot=slot, error=error)
-                return
+        await together(map(self._try_to_remove, slots), AT_ONCE)
+
+    async def _try_to_remove(self, slot: Slot) -> None:
+        try:
+            await self.remove(slot)
+        except StorageError as error:
+            Event.SLOT_NOT_DELETED.log(logger, slot=slot, error=error)
 
 
 def fenced(generation: Generation, name: str) -> FencedError:

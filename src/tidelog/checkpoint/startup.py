@@ -7,12 +7,14 @@ descriptor.
 """
 
 import logging
+from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from tidelog.checkpoint.manifest import Checkpoint, Entry, decode_descriptor
+from tidelog.checkpoint.manifest import Checkpoint, Descriptor, Entry, decode_descriptor
 from tidelog.checkpoint.retention import counted
-from tidelog.checkpoint.slots import SlotLog
+from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.concurrency import AT_ONCE, together
 from tidelog.errors import (
     CorruptObjectError,
@@ -29,6 +31,8 @@ from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
 
+_PREFIXES: Final = (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS)
+
 
 class History(msgspec.Struct, frozen=True):
     """The checkpoints below our start, oldest first, and the slots that could not be read."""
@@ -37,6 +41,10 @@ class History(msgspec.Struct, frozen=True):
     damaged: dict[Slot, TidelogError]
     complete: bool
     """Every slot and descriptor could be read: all references to older objects are known."""
+    descriptors: Mapping[str, Descriptor] = {}
+    """Those of the newest checkpoint that could be read, by object."""
+    left_over: tuple[Slot, ...] = ()
+    """Slots that do not count, and go when the job runs."""
 
     @property
     def next_checkpoint_id(self) -> CheckpointId:
@@ -100,28 +108,29 @@ def _no_checkpoint(slot: Slot) -> RestoreError:
 
 
 async def read_history(
-    store: ObjectStore,
-    slots: SlotLog,
-    earlier: tuple[Slot, ...],
-    ledger: Ledger,
-    generation: Generation,
+    store: ObjectStore, slots: SlotLog, taken: TakeOver, ledger: Ledger
 ) -> History:
     """Read all retained checkpoints and fill the ledger with older generations' objects."""
     # Side by side: one after the other, a store's latency would be most of a small restart.
-    entries = await together((_read(slots, slot) for slot in earlier), AT_ONCE)
+    entries = await together((_read(slots, slot) for slot in taken.slots), AT_ONCE)
     checkpoints = [entry for entry in entries if isinstance(entry, Checkpoint)]
     damaged = {
         slot: entry
-        for slot, entry in zip(earlier, entries, strict=True)
+        for slot, entry in zip(taken.slots, entries, strict=True)
         if isinstance(entry, TidelogError)
     }
     descriptors = {ref.descriptor for each in checkpoints for ref in each.materializations()}
-    describing = (_describe(store, name, ledger) for name in sorted(descriptors))
-    described = await together(describing, AT_ONCE)
-    complete = not damaged and all(described)
+    older: list[str] = []
+    described: dict[str, Descriptor] = {}
+    listing = (_list_older(store, prefix, taken.generation, older) for prefix in _PREFIXES)
+    describing = (_describe(store, name, ledger, described) for name in sorted(descriptors))
+    await together([*listing, *describing], AT_ONCE)
+    complete = not damaged and described.keys() == descriptors
     if complete:
-        await _inherit(store, ledger, generation)
-    return History(tuple(checkpoints), damaged, complete)
+        ledger.inherit(older)
+    newest = {ref.descriptor for each in checkpoints[-1:] for ref in each.materializations()}
+    kept = {name: each for name, each in described.items() if name in newest}
+    return History(tuple(checkpoints), damaged, complete, kept, taken.left_over)
 
 
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:
@@ -133,25 +142,25 @@ async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:
         return error
 
 
-async def _inherit(store: ObjectStore, ledger: Ledger, generation: Generation) -> None:
-    """Take over the objects of older generations: retention deletes those nothing refers to."""
-    prefixes = (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS)
-    for names in await together(_names(store, prefix) for prefix in prefixes):
-        owners = ((name, object_names.generation_of(name)) for name in names)
-        ledger.inherit([name for name, owner in owners if owner is not None and owner < generation])
+async def _list_older(
+    store: ObjectStore, prefix: str, generation: Generation, older: list[str]
+) -> None:
+    """Add the objects of older generations: retention deletes those nothing refers to."""
+    async for info in store.list(prefix):
+        owner = object_names.generation_of(info.name)
+        if owner is not None and owner < generation:
+            older.append(info.name)
 
 
-async def _names(store: ObjectStore, prefix: str) -> list[str]:
-    return [info.name async for info in store.list(prefix)]
-
-
-async def _describe(store: ObjectStore, name: str, ledger: Ledger) -> bool:
-    """Tell the ledger a descriptor's files; False when the descriptor cannot be read."""
+async def _describe(
+    store: ObjectStore, name: str, ledger: Ledger, described: dict[str, Descriptor]
+) -> None:
+    """Add a descriptor, and tell the ledger its files; nothing when it cannot be read."""
     try:
         descriptor = decode_descriptor(await store.get(name), name)
     except (CorruptObjectError, FormatVersionError, ObjectNotFoundError) as error:
         Event.DESCRIPTOR_UNREADABLE.log(logger, object=name, error=error)
         # The restore that needs it says so; a job that resumes elsewhere goes on without.
-        return False
+        return
     ledger.describe(name, descriptor.shared_bytes)
-    return True
+    described[name] = descriptor

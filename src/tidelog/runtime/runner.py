@@ -238,6 +238,8 @@ class JobRunner:
             on_started()
         if restored is None or not restored.final:
             await self._supervise(incarnation)
+        else:
+            await incarnation.collector.remove_left_over()
         # The job has ended: only retained checkpoints still need objects.
         await incarnation.collector.collect(_nothing)
         return JobResult(
@@ -254,7 +256,7 @@ class JobRunner:
     ) -> Incarnation:
         """Restore, let sinks recover, and build the tasks; nothing runs yet."""
         ledger, generation = Ledger(), taken.generation
-        history = await read_history(self.store, slots, taken.slots, ledger, generation)
+        history = await read_history(self.store, slots, taken, ledger)
         resumption = confirmed(plan.resumption, history, self._chosen_slot(plan.resumption))
         if resumption is not plan.resumption:
             plan = resume(self.job, resumption, self.config)
@@ -285,8 +287,6 @@ class JobRunner:
             self.subtasks,
             lambda: slots.prove_newest(Slot(generation), generation),
         )
-        # A start that is refused changes nothing of what it found.
-        await slots.remove_left_over(taken.left_over)
         return self.incarnation
 
     async def _local_copies(self, history: History, ledger: Ledger) -> "LocalFirstStore | None":

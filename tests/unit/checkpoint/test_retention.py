@@ -172,7 +172,7 @@ def inherited(damage: str | None) -> tuple[set[str], list[int], list[int]]:
     async def read() -> tuple[set[str], list[int], list[int]]:
         taken = await slots.take_over("job")
         ledger = Ledger()
-        history = await read_history(memory, slots, taken.slots, ledger, taken.generation)
+        history = await read_history(memory, slots, taken, ledger)
         own = {n for n in ledger.names if object_names.generation_of(n) is not None}
         return own, [c.slot for c in history.checkpoints], list(history.damaged)
 
@@ -208,7 +208,7 @@ def test_a_damaged_newest_slot_is_never_skipped_silently() -> None:
     async def resume() -> None:
         for _ in range(2):  # the second newcomer sees the start slot of the first behind the damage
             taken = await slots.take_over("job")
-            history = await read_history(memory, slots, taken.slots, Ledger(), taken.generation)
+            history = await read_history(memory, slots, taken, Ledger())
             with pytest.raises(CorruptObjectError):
                 history.resume_from(None)
 

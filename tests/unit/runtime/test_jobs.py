@@ -1,18 +1,30 @@
 """Whole jobs without trouble: every routing, every parallelism, both modes; what one subtask emits
 arrives in its order."""
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import pytest
 
+from tests.faults.counting import broken_off, counting, settings
 from tests.support.clock import VirtualClock
 from tests.support.depth import one_by_one
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.harness import assert_nothing_is_left_over
-from tests.support.pipelines import Outside, Portions, config, run, word_count, words
+from tests.support.jobs import store_of
+from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
 from tests.support.pressure import numbered, pressed, run_pressed, slowly
-from tidelog import Callback, Job, StatefulProcessor, StatefulProcessorHandle, Stream, TimerValues
+from tidelog import (
+    Callback,
+    Job,
+    JobRunner,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    Stream,
+    TimerValues,
+)
 from tidelog.errors import UserFunctionError
 from tidelog.storage.memory import MemoryStore
 
@@ -29,6 +41,20 @@ def test_a_keyed_job_counts_every_record_once(parallelism: int, changelog: bool,
     assert set(sink.commits.values()) == {1}
     assert sink.prepared == {}
     assert_nothing_is_left_over(objects)
+
+
+def test_a_restart_waits_for_its_store_nine_times_one_after_the_other() -> None:
+    """Two to see what is there, two to take over, one for checkpoints, one for what they refer to,
+    one for tables and log, and one to see that nobody was faster.
+    """
+    chosen, world = settings(retain=2), effects(2)
+    objects = store_of(broken_off(chosen))
+    store = FaultyStore(objects, [Fault(FaultKind.DELAY, seconds=1.0)], world.clock)
+    runner = JobRunner(counting(Outside()), store, chosen, world)
+    at: list[float] = []
+    began = world.clock.monotonic()
+    asyncio.run(runner.run(lambda: at.append(world.clock.monotonic())))
+    assert at[0] - began <= 9.5
 
 
 def test_a_completed_job_started_again_does_nothing() -> None:

@@ -50,6 +50,8 @@ class TableFiles:
     permits: asyncio.Semaphore
     staging: Path | None = None
     """Where files lie that several tables need; None: each table fetches its own."""
+    descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
+    """Those that need not be fetched."""
     _staged: dict[str, "asyncio.Task[Path]"] = field(default_factory=dict)
     _fetches: SharedTasks = field(default_factory=SharedTasks)
 
@@ -61,9 +63,11 @@ class TableFiles:
         """What the materialization of `what` consists of; raises RestoreError when it is gone,
         CorruptObjectError when it is not what the manifest says.
         """
-        with self.progress.timings.download:
-            data = await self._get(ref.descriptor, f"the materialization of {what}")
-        descriptor = decode_descriptor(data, ref.descriptor)
+        descriptor = self.descriptors.get(ref.descriptor)
+        if descriptor is None:
+            with self.progress.timings.download:
+                data = await self._get(ref.descriptor, f"the materialization of {what}")
+            descriptor = decode_descriptor(data, ref.descriptor)
         if descriptor.upto != ref.upto:
             raise CorruptObjectError(
                 f"object {ref.descriptor}",

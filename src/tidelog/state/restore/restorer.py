@@ -57,8 +57,12 @@ async def restore_subtasks(
     progress: RestoreProgress,
     directory: Path,
     factory: Callable[[SubtaskId], TableFactory],
+    descriptors: Mapping[str, Descriptor] | None = None,
 ) -> dict[SubtaskId, RestoredSubtask]:
-    """Restore these subtasks side by side within `memory`; when one fails none stays open."""
+    """Restore these subtasks side by side within `memory`; when one fails none stays open.
+
+    `descriptors` need not be fetched.
+    """
     # What is read again is held by the shared log: a cache of the reader would only take memory.
     log = _shared_log(store, effects, progress, config.shared_by(1, memory))
     for state in states.values():
@@ -70,7 +74,7 @@ async def restore_subtasks(
         staging = directory / f"{task.operator}-{state.table}-staging"
         if staging not in restorers:
             restorers[staging] = Restorer(
-                store, effects, factory(task), progress, bounds, staging, log
+                store, effects, factory(task), progress, bounds, staging, log, descriptors or {}
             )
         restoring[task] = asyncio.ensure_future(
             restorers[staging].restore(state, directory / str(task), str(task))
@@ -104,11 +108,15 @@ class Restorer:
     """Where table files lie that several subtasks need; None: each fetches its own."""
     log: SharedLog | None = None
     """Where the log is read that several subtasks need; None: each reads alone."""
+    descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
+    """Those that need not be fetched."""
     _files: TableFiles = field(init=False)
 
     def __post_init__(self) -> None:
         permits = asyncio.Semaphore(self.config.concurrency)
-        self._files = TableFiles(self.store, self.effects, self.progress, permits, self.staging)
+        self._files = TableFiles(
+            self.store, self.effects, self.progress, permits, self.staging, self.descriptors
+        )
 
     async def close(self) -> None:
         """Cancel the fetches into the staging directory that are under way."""
