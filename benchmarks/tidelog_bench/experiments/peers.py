@@ -13,6 +13,7 @@ _ALWAYS = (
     *("tidelog", _FILES, _WORKERS, "bytewax", "quix-store", "pathway"),
     *("pyflink", _STREAM, "spark-rocksdb"),
 )
+_TWO_CORES = (_FILES, _WORKERS, _STREAM, "spark-rocksdb")
 _SMALL = {
     "keys": 50_000,
     "key_bytes": 16,
@@ -33,7 +34,9 @@ _QUICK = _SMALL | {
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """Quick: 20,000 short words; standard: 50,000; full: skewed and larger ones too."""
+    """Quick: 20,000 short words; standard: 50,000; full: skewed and larger ones too, and many words
+    by two workers.
+    """
     if size is Size.QUICK:
         return [Cell(_QUICK, _ALWAYS, expected_s=10.0)]
     if size is Size.STANDARD:
@@ -48,6 +51,8 @@ def cells(size: Size) -> Sequence[Cell]:
         Cell(long | {"skewed": True}, every, expected_s=70.0),
         Cell(large, every, expected_s=90.0),
         Cell(large | {"keys": 1_000_000, "draws": 4_000_000}, every, expected_s=240.0),
+        Cell(_SMALL | {"keys": 5_000_000}, _TWO_CORES, expected_s=75.0),
+        Cell(_SMALL | {"key_bytes": 200, "keys": 500_000}, _TWO_CORES, expected_s=50.0),
     ]
 
 

@@ -229,8 +229,8 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
   private def missingPlugin(file: Path): IOException = new IOException(
     s"spark.plugins; expected tidelog.spark.TidelogPlugin among them, because " +
       s"spark.sql.streaming.checkpointFileManagerClass is ${getClass.getName}; found that it is " +
-      s"not running where $file is written. Next: add it to spark.plugins and start the " +
-      "application again (a retry is safe).")
+      s"not running where $file is written. Next: unless the application was ending, add it to " +
+      "spark.plugins and start it again (a retry is safe).")
 
   private val AnyChangelog = "1_0.changelog"
   private val AnyFile: PathFilter = _ => true
