@@ -41,8 +41,6 @@ class Collector:
     """A savepoint that belongs to the job: it is dropped like any other checkpoint."""
     unreadable: frozenset[Slot] = frozenset()
     """Damaged slots: they stay, because their contents are not known."""
-    left_over: tuple[Slot, ...] = ()
-    """Slots below the start of this generation that do not count."""
     _retained: dict[Slot, frozenset[str]] = field(default_factory=dict)
     _savepoints: set[Slot] = field(default_factory=set)
     _due: asyncio.Event = field(default_factory=asyncio.Event)
@@ -78,15 +76,10 @@ class Collector:
 
     async def run(self, live: Callable[[], Awaitable[set[str]]]) -> None:
         """Collect after each completed checkpoint until cancelled; `live` as in `collect`."""
-        await self.remove_left_over()
         while True:
             await self._due.wait()
             self._due.clear()
             await self.collect(live)
-
-    async def remove_left_over(self) -> None:
-        """Delete slots that do not count; what fails is for the next start."""
-        await self.slots.remove_left_over(self.left_over)
 
     async def collect(self, live: Callable[[], Awaitable[set[str]]]) -> None:
         """Delete what retention allows; failures stay for the next time.

@@ -43,8 +43,6 @@ class History(msgspec.Struct, frozen=True):
     """Every slot and descriptor could be read: all references to older objects are known."""
     descriptors: Mapping[str, Descriptor] = {}
     """Those of the newest checkpoint that could be read, by object."""
-    left_over: tuple[Slot, ...] = ()
-    """Slots that do not count, and go when the job runs."""
 
     @property
     def next_checkpoint_id(self) -> CheckpointId:
@@ -130,7 +128,7 @@ async def read_history(
         ledger.inherit(older)
     newest = {ref.descriptor for each in checkpoints[-1:] for ref in each.materializations()}
     kept = {name: each for name, each in described.items() if name in newest}
-    return History(tuple(checkpoints), damaged, complete, kept, taken.left_over)
+    return History(tuple(checkpoints), damaged, complete, kept)
 
 
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:

@@ -238,8 +238,6 @@ class JobRunner:
             on_started()
         if restored is None or not restored.final:
             await self._supervise(incarnation)
-        else:
-            await incarnation.collector.remove_left_over()
         # The job has ended: only retained checkpoints still need objects.
         await incarnation.collector.collect(_nothing)
         return JobResult(
@@ -287,6 +285,9 @@ class JobRunner:
             self.subtasks,
             lambda: slots.prove_newest(Slot(generation), generation),
         )
+        # A start that is refused changes nothing of what it found. Nor is it left to the job, which
+        # may fail at its first record again and again, and leave more and more slots.
+        await slots.remove_left_over(taken.left_over)
         return self.incarnation
 
     async def _local_copies(self, history: History, ledger: Ledger) -> "LocalFirstStore | None":

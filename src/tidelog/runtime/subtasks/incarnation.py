@@ -216,7 +216,6 @@ def _collector(start: JobStart) -> Collector:
         spared=None if start.history.complete else start.author.generation,
         claimed=start.plan.resumption.claimed,
         unreadable=frozenset(start.history.damaged),
-        left_over=start.history.left_over,
     )
     for checkpoint in start.history.checkpoints:
         collector.retain(checkpoint)
