@@ -23,6 +23,7 @@ from tidelog.runtime.operators.join_spans import Interval, JoinSpan, SameWindow
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import WindowSpan
+from tidelog.state import timed_records
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN, EventTime
 
 GROUPS: Final = 2
@@ -99,6 +100,7 @@ class Subject:
                 self.late += [each[1] for each in produced.records]
             else:
                 self._take(produced)
+        self._check_memory()
         return made
 
     def advance(self, watermark: int, pauses: int = 0, amid: str = "flush") -> None:
@@ -116,6 +118,16 @@ class Subject:
                     return
                 self.amid(amid)
         self.watermark = watermark
+        self._check_memory()
+
+    def _check_memory(self) -> None:
+        """What is said to be in memory is what is there."""
+        for kept in self.bench.backend._buffer._caches:
+            if not isinstance(kept, timed_records.TimedRecords):
+                continue
+            buckets = kept._buckets.values()
+            assert kept._held == sum(map(timed_records._count, buckets))
+            assert len(kept) == sum(len(bucket.fresh) for bucket in buckets)
 
     def _take(self, batch: Batch) -> None:
         if batch.records:
