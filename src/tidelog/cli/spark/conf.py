@@ -13,7 +13,7 @@ from tidelog.cli.options import add_options, declared, endpoint_option, options_
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.spark.options import CONF, spark_home_option
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
-from tidelog.errors import ConfigError, StorageError
+from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.inspection import check_checkpoint
 from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.doctor import CheckResult, check_installation, check_settings
@@ -126,11 +126,11 @@ def _copied(jar: Path, target: Path) -> Path:
     try:
         shutil.copyfile(jar, path)
     except OSError as cause:
-        raise StorageError(
-            f"file {path}",
-            expected="that it can be written",
-            found=str(cause.strerror or cause),
-            action="choose another --output",
+        raise ConfigError(
+            "option --output",
+            expected="a file or directory that can be written",
+            found=f"{path}: {cause.strerror or cause}",
+            action="choose another one",
         ) from cause
     return path
 

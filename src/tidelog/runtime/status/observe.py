@@ -64,9 +64,7 @@ def status_of(runner: JobRunner) -> JobStatus:
     return merged(status, subtasks.elsewhere if subtasks is not None else ())
 
 
-def status_of_worker(
-    subtasks: LocalSubtasks, worker: int, process: int, *, running: bool
-) -> JobStatus:
+def status_of_worker(subtasks: LocalSubtasks, process: int, *, running: bool) -> JobStatus:
     """What a worker does for its job."""
     states, start = subtasks.states, subtasks.states.start
     status = JobStatus(
@@ -78,7 +76,7 @@ def status_of_worker(
     )
     status = _of_process(status, states, subtasks.tasks, running)
     own = WorkerStatus(
-        worker,
+        start.share.worker,
         process,
         subtasks=len(subtasks.tasks),
         records_in=status.records_read,

@@ -213,9 +213,7 @@ class Worker:
 
     def _status(self) -> JobStatus:
         assert self.subtasks is not None
-        return status_of_worker(
-            self.subtasks, self._share.worker, self._process, running=self._running
-        )
+        return status_of_worker(self.subtasks, self._process, running=self._running)
 
     async def _objects(self) -> m.Objects:
         assert self.subtasks is not None
