@@ -159,7 +159,6 @@ class _Job:
             described=self._descriptors(
                 1 + older_s / self.tables.period, 1 + older_s / self.source_period
             ),
-            descriptors=self._descriptors(),
             files=Objects(keyed * table.stored_files, keyed * table.stored_bytes),
             segments=Objects(
                 cycles * log.segments if log else 0.0, cycles * log.segment_bytes if log else 0.0

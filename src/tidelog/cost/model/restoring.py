@@ -13,14 +13,14 @@ from tidelog.concurrency import AT_ONCE
 from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import MONTH_S, Reads
 
-_GETS: Final = 3
-"""The newest slot, before the take-over and for it, and the own start after it."""
-_LISTS: Final = 7
-"""Slots before the take-over, for it, after it and before sinks recover; then segments, tables
-and descriptors side by side."""
-_IN_A_ROW: Final = _GETS + _LISTS - 2 + 3
-"""With them the own start, its second creation that the store refuses, and the deletion of the
-start before it."""
+_LISTED: Final = 3
+"""Listings of segments, tables and descriptors, side by side with reading descriptors."""
+_LISTS: Final = 4 + _LISTED
+"""Slots before the take-over, for it, after it and before sinks recover."""
+_GETS: Final = 1
+"""The newest slot."""
+_IN_A_ROW: Final = _GETS + 4 + 2
+"""With these four listings the own start, and the deletion of the start before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,6 @@ class Fetch:
     """Slots of the retained checkpoints, whose manifests are read."""
     described: Objects
     """Descriptors that any retained checkpoint names."""
-    descriptors: Objects
-    """Descriptors of the checkpoint that is restored, which are read once more."""
     files: Objects
     """Files of tables."""
     segments: Objects
@@ -55,11 +53,11 @@ def restore_s(fetch: Fetch, settings: Settings) -> float:
     state = Objects(
         max(fetch.files.count, fetch.segments.count), fetch.files.bytes + fetch.segments.bytes
     )
+    found = Objects(fetch.described.count + _LISTED, fetch.described.bytes)
     return (
         _IN_A_ROW * link.latency_s
         + side_by_side_s(fetch.slots, AT_ONCE, link)
-        + side_by_side_s(fetch.described, AT_ONCE, link)
-        + side_by_side_s(fetch.descriptors, link.requests, link)
+        + side_by_side_s(found, AT_ONCE, link)
         + side_by_side_s(state, link.requests, link)
         + fetch.changes / settings.materialize.replay_rate
     )
@@ -79,7 +77,7 @@ def side_by_side_s(objects: Objects, at_once: int, link: StoreLink) -> float:
 
 def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     """What all processes ask for a second: each checkpoint lists the slots above its own."""
-    read = (fetch.slots, fetch.described, fetch.descriptors, fetch.files, fetch.segments)
+    read = (fetch.slots, fetch.described, fetch.files, fetch.segments)
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
     return Reads(
         gets=restores_per_s * (_GETS + sum(each.count for each in read)),
