@@ -134,7 +134,6 @@ def _fetch(view: StoreView, checkpoint: Checkpoint) -> Fetch:
     return Fetch(
         slots=Objects(len(slots), sum(view.slots.sizes[slot] for slot in slots)),
         described=_objects(descriptor_sizes(*slots.values())),
-        descriptors=_objects(descriptor_sizes(checkpoint)),
         files=_files(view, checkpoint),
         segments=Objects(
             len({part.segment for part in ranges}), sum(part.length for part in ranges)

@@ -88,7 +88,7 @@ def test_a_restore_reads_what_the_page_says() -> None:
     fetch = restore.fetch
     assert fetch.changes == progress.total_changes
     read = fetch.files.bytes + fetch.segments.bytes
-    manifests = fetch.slots.bytes + fetch.described.bytes + fetch.descriptors.bytes
+    manifests = fetch.slots.bytes + fetch.described.bytes
     assert read <= progress.total_bytes <= read + manifests
     assert restore.seconds > restore.replay_s > 0
 

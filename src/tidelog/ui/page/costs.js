@@ -3,7 +3,6 @@
 const READ = {
   slots: "manifests of all retained checkpoints",
   described: "descriptors of all retained checkpoints",
-  descriptors: "descriptors of this one, once more",
   files: "table files",
   segments: "log segments, in part",
 };
