@@ -18,7 +18,7 @@ _SMALL = {
     "keys": 50_000,
     "key_bytes": 16,
     "skewed": False,
-    "draws": 3_000_000,
+    "draws": 2_000_000,
     "warm_s": 4.0,
     "seconds": 4.0,
     "checkpoint_s": 1.0,
@@ -42,7 +42,7 @@ def cells(size: Size) -> Sequence[Cell]:
     if size is Size.STANDARD:
         # Pathway's counts are not durable, so its figures are of a full session only.
         few = tuple(name for name in _ALWAYS if name != "pathway")
-        return [Cell(_SMALL, few, expected_s=22.0)]
+        return [Cell(_SMALL, few, expected_s=20.0)]
     long = _SMALL | {"warm_s": 15.0, "seconds": 30.0}
     large = long | {"key_bytes": 200, "keys": 200_000, "draws": 2_000_000}
     every = tuple(SYSTEMS)

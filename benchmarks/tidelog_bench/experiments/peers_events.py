@@ -10,17 +10,17 @@ _PROGRAMS = {"tidelog": "tidelog_events", "bytewax": "bytewax_events", "pyflink"
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """Quick: 20,000 rows; standard and full: 250,000."""
+    """Quick: 20,000 rows; standard and full: 200,000."""
     quick = size is Size.QUICK
     common = {
-        "rows": 20_000 if quick else 250_000,
+        "rows": 20_000 if quick else 200_000,
         "keys": 10_000,
         "rows_per_event_s": 1000 if quick else 4000,
         "within_ms": 5000,
         "checkpoint_s": 1.0,
     }
     return [
-        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 13.0)
+        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 14.0)
         for job in ("session", "join")
     ]
 
