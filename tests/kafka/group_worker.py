@@ -57,9 +57,11 @@ def main(bootstrap: str, group: str, url: str, topic: str, strategy: str) -> Non
     partitions._INTERVAL_S = 0.2  # type: ignore[misc]
     program: dict[str, Any] = {}
     exec(BLOCKS["own-loop 4"], program)
+    # Before it says so: interrupted in there, the client library raises a TypeError.
+    consumer = kinds[strategy](settings)
     print("begins", flush=True)
     with suppress(KeyboardInterrupt):
-        program["count_orders"](kinds[strategy](settings), url, topic)
+        program["count_orders"](consumer, url, topic)
 
 
 if __name__ == "__main__":
