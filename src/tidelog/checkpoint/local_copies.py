@@ -136,9 +136,9 @@ def link(directory: Path, name: str, path: Path, token: str) -> int:
     return path.stat().st_size
 
 
-def there(directory: Path, names: Iterable[str]) -> set[str]:
-    """The ones of these objects that have a copy, intact or not."""
-    return {name for name in names if (directory / name).exists()}
+def gone(directory: Path, names: Iterable[str]) -> list[str]:
+    """The ones of these objects that have no copy any more."""
+    return [name for name in names if not (directory / name).exists()]
 
 
 def read(directory: Path, name: str) -> bytes | None:

@@ -134,12 +134,9 @@ class LocalFirstStore:
 
     async def recount(self) -> None:
         """Notice which copies the parent of the workers has removed."""
-        for counted in (self._copies, self._shared):
-            known = list(counted)
-            there = await self._effects.offload.run(local_copies.there, self._directory, known)
-            for name in known:
-                if name not in there:
-                    counted.pop(name, None)
+        known = [*self._copies, *self._shared]
+        for name in await self._effects.offload.run(local_copies.gone, self._directory, known):
+            self._forget(name)
 
     async def create(self, name: str, data: bytes) -> None:
         await self._inner.create(name, data)

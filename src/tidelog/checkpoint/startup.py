@@ -42,7 +42,9 @@ class History(msgspec.Struct, frozen=True):
     complete: bool
     """Every slot and descriptor could be read: all references to older objects are known."""
     descriptors: Mapping[str, Descriptor] = {}
-    """Those of the newest checkpoint that could be read, by object."""
+    """Descriptors of the materializations in the newest checkpoint, by object name; one that could
+    not be read is missing.
+    """
 
     @property
     def next_checkpoint_id(self) -> CheckpointId:

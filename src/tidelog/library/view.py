@@ -198,6 +198,7 @@ class ViewOpening:
             progress=RestoreProgress.of(effects.clock, operator.subtasks),
             directory=directory,
             factory=lambda task: reading_factory(states[task].table, operator.id),
+            descriptors={},
         )
         tables = [each.table for each in restored.values()]
         try:

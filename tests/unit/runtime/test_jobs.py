@@ -44,7 +44,7 @@ def test_a_keyed_job_counts_every_record_once(parallelism: int, changelog: bool,
 
 
 def test_a_restart_waits_for_its_store_ten_times_one_after_the_other() -> None:
-    """Two to see what is there, two to take over, one for checkpoints, one for what they refer to,
+    """Two to see what is there, three to take over, one for checkpoints, one for what they name,
     one for tables and log, one to see that nobody was faster, one to remove what does not count.
     """
     chosen, world = settings(retain=2), effects(2)

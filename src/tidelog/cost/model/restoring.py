@@ -13,14 +13,14 @@ from tidelog.concurrency import AT_ONCE
 from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import MONTH_S, Reads
 
-_LISTED: Final = 3
+_SLOT_LISTS: Final = 4
+"""Listings of slots: before the take-over, for it, after it and before sinks recover."""
+_OBJECT_LISTS: Final = 3
 """Listings of segments, tables and descriptors, side by side with reading descriptors."""
-_LISTS: Final = 4 + _LISTED
-"""Slots before the take-over, for it, after it and before sinks recover."""
 _GETS: Final = 1
 """The newest slot."""
-_IN_A_ROW: Final = _GETS + 4 + 2
-"""With these four listings the own start, and the deletion of the start before it."""
+_IN_A_ROW: Final = _SLOT_LISTS + _GETS + 2
+"""With them the creation of the own start, and the deletion of the start before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def restore_s(fetch: Fetch, settings: Settings) -> float:
     state = Objects(
         max(fetch.files.count, fetch.segments.count), fetch.files.bytes + fetch.segments.bytes
     )
-    found = Objects(fetch.described.count + _LISTED, fetch.described.bytes)
+    found = Objects(fetch.described.count + _OBJECT_LISTS, fetch.described.bytes)
     return (
         _IN_A_ROW * link.latency_s
         + side_by_side_s(fetch.slots, AT_ONCE, link)
@@ -81,6 +81,6 @@ def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
     return Reads(
         gets=restores_per_s * (_GETS + sum(each.count for each in read)),
-        lists=restores_per_s * _LISTS + settings.processes / cycle_s,
+        lists=restores_per_s * (_SLOT_LISTS + _OBJECT_LISTS) + settings.processes / cycle_s,
         bytes=restores_per_s * sum(each.bytes for each in read),
     )

@@ -110,7 +110,7 @@ class SubtaskStates:
                 progress=self.progress,
                 directory=self.start.directory,
                 factory=lambda task: self._factory(subtasks[task]),
-                descriptors=None if plan.resumption.origin else self.start.history.descriptors,
+                descriptors={} if plan.resumption.origin else self.start.history.descriptors,
             )
         self.progress.finish()
         if plan.resumption.origin is None:

@@ -51,7 +51,7 @@ class TableFiles:
     staging: Path | None = None
     """Where files lie that several tables need; None: each table fetches its own."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
-    """Those that need not be fetched."""
+    """Descriptors that the caller has read already, by object name; others are fetched."""
     _staged: dict[str, "asyncio.Task[Path]"] = field(default_factory=dict)
     _fetches: SharedTasks = field(default_factory=SharedTasks)
 

@@ -57,11 +57,11 @@ async def restore_subtasks(
     progress: RestoreProgress,
     directory: Path,
     factory: Callable[[SubtaskId], TableFactory],
-    descriptors: Mapping[str, Descriptor] | None = None,
+    descriptors: Mapping[str, Descriptor],
 ) -> dict[SubtaskId, RestoredSubtask]:
     """Restore these subtasks side by side within `memory`; when one fails none stays open.
 
-    `descriptors` need not be fetched.
+    `descriptors` are those that the caller has read already, by object name; others are fetched.
     """
     # What is read again is held by the shared log: a cache of the reader would only take memory.
     log = _shared_log(store, effects, progress, config.shared_by(1, memory))
@@ -74,7 +74,7 @@ async def restore_subtasks(
         staging = directory / f"{task.operator}-{state.table}-staging"
         if staging not in restorers:
             restorers[staging] = Restorer(
-                store, effects, factory(task), progress, bounds, staging, log, descriptors or {}
+                store, effects, factory(task), progress, bounds, staging, log, descriptors
             )
         restoring[task] = asyncio.ensure_future(
             restorers[staging].restore(state, directory / str(task), str(task))
@@ -109,7 +109,7 @@ class Restorer:
     log: SharedLog | None = None
     """Where the log is read that several subtasks need; None: each reads alone."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
-    """Those that need not be fetched."""
+    """Descriptors that the caller has read already, by object name; others are fetched."""
     _files: TableFiles = field(init=False)
 
     def __post_init__(self) -> None:
