@@ -83,9 +83,15 @@ def test_a_running_job_shows_its_log_tables_and_materializations(tmp_path: Path)
         tmp_path,
         materialize=MaterializeConfig(interval=0.05),
     )
-    status = asyncio.run(
-        until(runner, lambda s: s.materializations.completed and s.state.materialized_bytes)
-    )
+
+    def all_there(status: JobStatus) -> bool:
+        # Just after a materialization there may be no log.
+        state = status.state
+        return bool(
+            status.materializations.completed and state.materialized_bytes and state.log_changes
+        )
+
+    status = asyncio.run(until(runner, all_there))
     assert status.phase == "running"
     assert status.state.table_bytes > 0
     assert status.state.log_changes > 0
