@@ -112,7 +112,8 @@ def test_a_query_of_spark_is_sound(spark: "SparkSession", totals: Place) -> None
     assert document["problems"] == [] and code == 0
     assert document["layout"] == "spark"
     verdicts = [c["verdict"] for c in document["checkpoints"]]
-    assert set(verdicts) <= {"sound", "expired"} and "expired" not in verdicts[2:]
+    # The house-keeping of the query's last batches may go on after the query has ended.
+    assert set(verdicts[:-3]) <= {"sound", "expired", "gone"} and set(verdicts[-3:]) == {"sound"}
     assert sum(c["redundancy"]["equal"] for c in document["checkpoints"]) > 0
     assert sum(c["redundancy"]["different"] for c in document["checkpoints"]) == 0
 
