@@ -2,11 +2,13 @@
 of an undisturbed run, and no process outlives it.
 """
 
+import json
 import os
 import random
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,6 +72,12 @@ def harm(way: str, parent: int, below: list[int], rng: random.Random) -> None:
             signalled(below, signal.SIGCONT)
 
 
+def more_slots(run: Run, number: int) -> Callable[[], bool]:
+    """Whether so many slots have been written since this call."""
+    upto = run.slots() + number
+    return lambda: run.slots() >= upto
+
+
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes in /proc")
 def test_whichever_process_is_killed_or_stopped_every_word_is_counted_right(
     tmp_path: Path,
@@ -81,16 +89,14 @@ def test_whichever_process_is_killed_or_stopped_every_word_is_counted_right(
     for number in range(ROUNDS):
         way, workers = WAYS[number % len(WAYS)], rng.choice((2, 3))
         with killed_at_last(run.start("--workers", str(workers))) as process:
-            seen = run.slots()
-            wait_until(lambda seen=seen: run.slots() >= seen + 3, process)  # type: ignore[misc]
+            wait_until(more_slots(run, 3), process)
             below = descendants(process.pid)
             assert len(below) == 1 + workers
             time.sleep(rng.uniform(0, 0.4))
             print(way, "with", workers)
             harm(way, process.pid, below, rng)
             if way in ("worker", "stopped worker"):  # the job goes on by itself
-                seen = run.slots()
-                wait_until(lambda seen=seen: run.slots() >= seen + 3, process)  # type: ignore[misc]
+                wait_until(more_slots(run, 3), process)
                 assert_gone(below[1:])
                 below += descendants(process.pid)
         assert_gone([process.pid, *below])
@@ -115,6 +121,44 @@ def test_a_job_in_workers_is_stopped_by_a_signal_and_by_a_savepoint(tmp_path: Pa
         stopped = harness.tidelog("stop", run.store, "--savepoint", "halt")
         assert stopped.returncode == 0, stopped.stderr
         assert run.end(process).returncode == 0
-    run.release()
-    run.finish_here("--from", "@halt", "--workers", "1")
+    halted = run.slots()
+    with killed_at_last(run.start("--from", "@halt", "--json")) as process:
+        wait_until(more_slots(run, 3), process)
+        # A start that this makes necessary goes on from the newest checkpoint, not from @halt.
+        signalled(descendants(process.pid)[1:2], signal.SIGKILL)
+        wait_until(more_slots(run, 3), process)
+        run.release()
+        done = run.end(process)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout.splitlines()[-1])["restored_slot"] > halted
     assert {record["word"]: record["count"] for record in run.records()} == expected
+
+
+def test_workers_that_stood_still_with_their_parent_go_on(tmp_path: Path) -> None:
+    options = ("--workers", "2", "--worker-timeout", "1s")
+    run = Run(tmp_path, "tests.process.jobs:wordcount", options)
+    expected = write_words(run, 300)
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: run.slots() >= 3, process)
+        everyone = [process.pid, *descendants(process.pid)]
+        signalled(everyone, signal.SIGSTOP)
+        time.sleep(2.5)
+        signalled(everyone, signal.SIGCONT)
+        wait_until(more_slots(run, 3), process)
+        assert [process.pid, *descendants(process.pid)] == everyone
+        run.release()
+        assert run.end(process).returncode == 0
+    assert {record["word"]: record["count"] for record in run.records()} == expected
+
+
+def test_what_a_module_prints_is_printed_once(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(
+        "from tidelog import Job, Replayable, Stdout\n"
+        "print('a header')\n"
+        "job = Job('printed')\n"
+        "job.source(Replayable([1, 2, 3])).rebalance().sink(Stdout())\n"
+    )
+    store = str(tmp_path / "store")
+    done = harness.tidelog("run", "jobs.py:job", "--store", store, "--workers", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.split("\n")) == ["", "1", "2", "3", "a header"]

@@ -6,7 +6,6 @@ and receives nothing more.
 
 import asyncio
 import os
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.tasks.task import Task
-from tidelog.runtime.workers.link import Connect, Link, Lost, Received, encode
+from tidelog.runtime.workers.link import Connect, Link, Lost, Received, decode, encode
 from tidelog.runtime.workers.parent import Workers
 from tidelog.runtime.workers.worker import Work, Worker
 from tidelog.storage.port import ObjectStore
@@ -76,10 +75,15 @@ class Wire:
                 await self._clock.sleep(delay)
             end = self._ends[side]
             assert end is not None
-            end.received(pickle.loads(data))
+            try:
+                end.received(decode(data))
+            except Exception as error:
+                self.cut()
+                end.lost(error)
+                return
         end = self._ends[side]
         assert end is not None
-        end.lost()
+        end.lost(None)
 
 
 class _End:

@@ -50,6 +50,14 @@ class Ledger:
         """Take over objects of an older generation."""
         self.names.update(names)
 
+    def hand_over(self, in_use: Set[str]) -> frozenset[str]:
+        """The names recorded so far, which another ledger has from now on; of descriptors, those
+        `in_use` are remembered.
+        """
+        names, self.names = frozenset(self.names), set()
+        self._parts = {name: parts for name, parts in self._parts.items() if name in in_use}
+        return names
+
     def forget(self, name: str) -> None:
         """The object is gone."""
         self.names.discard(name)

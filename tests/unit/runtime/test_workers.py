@@ -4,6 +4,7 @@ user sees of all of them.
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -103,6 +104,55 @@ def test_a_record_that_has_no_pickle_is_named() -> None:
         pytest.raises(UserFunctionError, match=r"Local, sent to another worker.*top of a module"),
     ):
         run(job, MemoryStore(), config(parallelism=3, buffer_records=10))
+
+
+class Twice(Exception):
+    """Its pickle has one argument, and it needs two."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(first)
+
+
+def local(_: int) -> Any:
+    class Local:
+        """Pickle finds no class within a function."""
+
+    return Local()
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [(lambda n: Twice(n, n), "__reduce__"), (lambda n: n if n < 90 else local(n), "Local")],
+    ids=["received", "sent when there is room"],
+)
+def test_what_a_message_of_another_worker_raises_ends_the_job(
+    made: Callable[[int], Any], reason: str
+) -> None:
+    job = Job("raised")
+    source = job.source(Replayable(list(range(100))), parallelism=1).map(made)
+    source.rebalance().map(lambda record: 1).sink(Outside())
+    with with_workers(3), pytest.raises(UserFunctionError, match=reason):
+        run(job, MemoryStore(), config(parallelism=3, buffer_records=1, channel_buffers=2))
+
+
+class Deletions(MemoryStore):
+    """Counts how often each object is deleted."""
+
+    def __init__(self) -> None:
+        super().__init__("memory://deletions")
+        self.deleted: Counter[str] = Counter()
+
+    async def delete(self, name: str) -> None:
+        self.deleted[name] += 1
+        await super().delete(name)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_object_is_deleted_once(workers: int) -> None:
+    store = Deletions()
+    with with_workers(workers):
+        run(word_count(words(4, 60), Outside()), store, config(parallelism=3))
+    assert len(store.deleted) > 10 and set(store.deleted.values()) == {1}
 
 
 def test_workers_that_declare_their_states_in_another_order_are_refused() -> None:

@@ -14,6 +14,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -150,14 +151,14 @@ async def _run(
 
             workers = Workers(processes, effects)
 
-        def runner() -> JobRunner:
+        def runner(goes_on: bool) -> JobRunner:
             return JobRunner(
                 job,
                 store,
-                config,
+                replace(config, drop_in_flight=False) if goes_on else config,
                 effects,
-                restore_slot=slot,
-                restore_from=origin,
+                restore_slot=None if goes_on else slot,
+                restore_from=None if goes_on else origin,
                 workers=workers,
             )
 

@@ -53,16 +53,21 @@ def _between(before: JobStatus, after: JobStatus) -> float:
 
 
 async def run_with_restarts(
-    make: Callable[[], JobRunner], reporter: Reporter, listen: Callable[[JobStatus], None]
+    make: Callable[[bool], JobRunner], reporter: Reporter, listen: Callable[[JobStatus], None]
 ) -> Ending:
-    """As `run_job`; a job with workers that fails is started again, as its configuration says."""
-    failed = 0
+    """As `run_job`; a job with workers that fails is started again, as its configuration says.
+
+    `make` is told whether a start goes on from checkpoints of those before: what the user has
+    chosen to restore holds for the first checkpoint only.
+    """
+    failed, goes_on = 0, False
     while True:
-        runner = make()
+        runner = make(goes_on)
         ending = await run_job(runner, reporter, listen)
         if runner.config.workers == 1 or ending.exit_code != EXIT_FAILED:
             return ending
-        failed = 1 if ending.status.checkpoints.completed else failed + 1
+        completed = ending.status.checkpoints.completed > 0
+        failed, goes_on = 1 if completed else failed + 1, goes_on or completed
         if failed > runner.config.restarts:
             return ending
         pause = min(_LONGEST_PAUSE_S, 2.0 ** (failed - 1))

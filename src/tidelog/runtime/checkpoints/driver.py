@@ -105,6 +105,7 @@ class CheckpointDriver:
         self.next_slot = Slot(self.start.author.generation + 1)
         self.previous = None if plan.resumption.origin is not None else plan.checkpoint
         self.savepoints.known(self.start.history.checkpoints)
+        self._closed = plan.checkpoint is not None and plan.checkpoint.final
 
     @property
     def coordinator(self) -> Coordinator[SubtaskId, SubtaskState]:
@@ -112,7 +113,10 @@ class CheckpointDriver:
 
     async def savepoint(self, request: SavepointRequest) -> Savepoint:
         answer = self.savepoints.ask(request)
-        self.reports.decide(self.coordinator.savepoint(request, self._now()))
+        if self._closed:
+            self.savepoints.ended()
+        else:
+            self.reports.decide(self.coordinator.savepoint(request, self._now()))
         return await answer
 
     async def checkpoint(self) -> Checkpoint:

@@ -161,11 +161,11 @@ class Wiring:
 
         def made(target: int, gate: Gate, number: int) -> Channel:
             """The consumer's end of a channel."""
-            room, producer = self._buffers.at_consumer, producers[number]
+            producer = producers[number]
             if self._share.has(producer):
-                return Channel(gate, number, room, pools[number])
+                return Channel(gate, number, self._buffers.at_consumer, pools[number])
             assert self._exchange is not None
-            return self._exchange.receiving(gate, (vertex.id, target, number), room, producer)
+            return self._exchange.receiving(gate, (vertex.id, target, number), producer)
 
         return {
             target: Gate(len(pools), partial(made, target))

@@ -39,13 +39,12 @@ class ReceivingChannel(Channel):
 
     __slots__ = ("_link", "_place")
 
-    def __init__(self, consumer: Consumer, place: Place, buffers: int, link: Link) -> None:
-        super().__init__(consumer, place[2], buffers, BufferPool(0, 0, 0))
+    def __init__(self, consumer: Consumer, place: Place, link: Link) -> None:
+        super().__init__(consumer, place[2], 0, BufferPool(0, 0, 0))
         self._place = place
         self._link = link
 
     def receive(self, message: Message) -> None:
-        self._room -= isinstance(message, Batch)
         self._arrive(message)
 
     def take(self) -> Message:
@@ -87,12 +86,10 @@ class Exchange:
         channel = self._sending[place] = SendingChannel(place, buffers, pool, link)
         return channel
 
-    def receiving(
-        self, consumer: Consumer, place: Place, buffers: int, producer: int
-    ) -> ReceivingChannel:
+    def receiving(self, consumer: Consumer, place: Place, producer: int) -> ReceivingChannel:
         """The consumer's end of a channel from subtask `producer`."""
         link = self._links[self._share.worker_of(producer)]
-        channel = self._receiving[place] = ReceivingChannel(consumer, place, buffers, link)
+        channel = self._receiving[place] = ReceivingChannel(consumer, place, link)
         return channel
 
     def received(self, message: tuple[Place, Message | None]) -> None:

@@ -27,18 +27,18 @@ class Link(Protocol):
     """The port for one end of a link."""
 
     def send(self, message: Any) -> None:
-        """Send a message; it may change afterwards. Raises UserFunctionError for a record that has
-        no pickle.
+        """Send a message; it may change afterwards. A link that is lost takes none. Raises
+        UserFunctionError for a record that has no pickle.
         """
 
     def close(self) -> None: ...
 
 
 Received = Callable[[Any], None]
-Lost = Callable[[], None]
+Lost = Callable[[Exception | None], None]
 Connect = Callable[[Received, Lost], Awaitable[Link]]
 """Opens one end: the first function gets each message, the second is called when the other end is
-gone."""
+gone, with the error if it is lost by one: of the system, or raised as a message was received."""
 
 
 class SocketLink(asyncio.Protocol):
@@ -66,6 +66,8 @@ class SocketLink(asyncio.Protocol):
     def send(self, message: Any) -> None:
         assert self._transport is not None
         data = encode(message)
+        if self._transport.is_closing():
+            return  # lost; Python 3.12 and 3.13 raise TypeError instead
         self._transport.writelines((len(data).to_bytes(_HEADER, "little"), data))
 
     def data_received(self, data: bytes) -> None:
@@ -78,12 +80,12 @@ class SocketLink(asyncio.Protocol):
                 upto = body + int.from_bytes(view[start:body], "little")
                 if upto > end:
                     break
-                self._received(pickle.loads(view[body:upto]))
+                self._received(decode(view[body:upto]))
                 start = upto
         del parts[:start]
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lost()
+        self._lost(error)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -115,6 +117,21 @@ def encode(message: Any) -> bytes:
             action="define their class at the top of a module, or run with --workers 1",
         ) from error
     return stream.getvalue()
+
+
+def decode(data: bytes | memoryview) -> Any:
+    """The message of these bytes; raises UserFunctionError for a record that cannot be made again
+    of its pickle.
+    """
+    try:
+        return pickle.loads(data)
+    except Exception as error:
+        raise UserFunctionError(
+            "a record that was sent to another worker",
+            expected="one that Python can make again of its pickle",
+            found=f"{type(error).__name__}: {error}",
+            action="give its class a __reduce__ that fits, or run with --workers 1",
+        ) from error
 
 
 def _rows_of_one_class(kinds: set[type]) -> bool:

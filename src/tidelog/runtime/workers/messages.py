@@ -28,6 +28,8 @@ class Restore(msgspec.Struct, frozen=True):
     from_origin: bool
     directory: Path
     """Where the worker has its own directory."""
+    drop_in_flight: bool
+    """As in the configuration; a start that goes on after another one drops nothing."""
 
 
 class Build(msgspec.Struct, frozen=True):
@@ -127,6 +129,7 @@ class Objects(msgspec.Struct, frozen=True):
     """The stored objects of a worker."""
 
     names: Set[str]
+    """Those it has written since it was last asked."""
     in_use: Set[str]
 
 

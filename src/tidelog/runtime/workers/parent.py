@@ -7,7 +7,7 @@ them; what a worker reports of a checkpoint reaches the coordinator in the order
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -50,7 +50,9 @@ class RemoteWorker:
         self.inbox: asyncio.Queue[Any] = asyncio.Queue()
         self.gone = asyncio.Event()
         self.status: JobStatus | None = None
-        self.objects = m.Objects(frozenset(), frozenset())
+        self.in_use: Set[str] = frozenset()
+        """The objects that it may yet refer to, as it has last said."""
+        self._written: set[str] = set()
         self.done = False
         self._clock = effects.clock
         self._last_at = self._clock.monotonic()
@@ -64,24 +66,44 @@ class RemoteWorker:
             case m.Alive(status):
                 self.status = status
             case m.Reply(number, result):
+                if isinstance(result, m.Objects):
+                    self._note(result)
                 answer = self._replies.pop(number)
                 if not answer.done():  # nobody waits for it any more
                     answer.set_result(result)
             case m.Done(objects, status):
-                self.done, self.objects, self.status = True, objects, status
+                self.done, self.status = True, status
+                self._note(objects)
                 self.inbox.put_nowait(message)
             case _:
                 self.inbox.put_nowait(message)
 
-    def lost(self) -> None:
+    def _note(self, objects: m.Objects) -> None:
+        """Also where nobody waits for the answer any more: names are said once."""
+        self.in_use = objects.in_use
+        self._written |= objects.names
+
+    def written(self) -> Set[str]:
+        """The objects that it has written since the last call, as far as it has said."""
+        written, self._written = self._written, set()
+        return written
+
+    def lost(self, error: Exception | None) -> None:
         self.gone.set()
-        self.inbox.put_nowait(m.Failed(self._error("its end")))
+        self.inbox.put_nowait(m.Failed(self._ended(error)))
 
     def check(self, silence_s: float) -> None:
-        """Raises WorkerLostError when the worker has said nothing for so many seconds."""
+        """Raises WorkerLostError when the worker is gone, or has said nothing for so many
+        seconds.
+        """
+        if self.gone.is_set():  # also after all of its tasks: others may take their records yet
+            raise self._ended()
         silent = self._clock.monotonic() - self._last_at
         if silent > silence_s and not self.done:
             raise self._error(f"nothing from it for {silent:.0f} s: it hangs, or is stopped")
+
+    def _ended(self, error: Exception | None = None) -> WorkerLostError:
+        return self._error("its end" if error is None else f"its end by {error!r}")
 
     def _error(self, found: str) -> WorkerLostError:
         return WorkerLostError(
@@ -170,8 +192,10 @@ class Workers:
         """Let the workers close what they have open, and end those that do not."""
         for worker in self.running:
             worker.link.send(m.Close())
+        until = self._effects.clock.monotonic() + _END_S
         for worker in self.running:
-            await wait_for(worker.gone, self._effects.clock, _END_S)
+            left = max(0.0, until - self._effects.clock.monotonic())
+            await wait_for(worker.gone, self._effects.clock, left)
         await self._processes.kill(self._effects.offload)
         for worker in self.running:
             worker.link.close()
@@ -204,7 +228,14 @@ class RemoteSubtasks:
         origin = plan.resumption.origin is not None
         for worker in self._workers:
             worker.link.send(
-                m.Restore(start.author, start.history, resumption, origin, start.directory)
+                m.Restore(
+                    start.author,
+                    start.history,
+                    resumption,
+                    origin,
+                    start.directory,
+                    start.config.drop_in_flight,
+                )
             )
         await self._all(m.Restored)
 
@@ -240,9 +271,10 @@ class RemoteSubtasks:
         """What workers have written is known from then on; what they may yet refer to."""
         live: set[str] = set()
         for worker in self._workers:
-            objects = worker.objects if worker.done else await worker.ask(m.Count)
-            self._start.ledger.inherit(objects.names)
-            live |= objects.in_use
+            if not worker.done:
+                await worker.ask(m.Count)
+            self._start.ledger.inherit(worker.written())
+            live |= worker.in_use
         return live
 
     async def _all(self, kind: type[T]) -> list[T]:
@@ -256,8 +288,12 @@ class RemoteSubtasks:
         return [found[worker] for worker in self._workers]
 
     async def _watch(self) -> None:
+        clock = self._start.effects.clock
         while True:
-            await self._start.effects.clock.sleep(_WATCH_S)
+            before = clock.monotonic()
+            await clock.sleep(_WATCH_S)
+            if clock.monotonic() > before + 2 * _WATCH_S:
+                continue  # this process stood still: what workers have said was not read yet
             for worker in self._workers:
                 worker.check(self._start.config.worker_timeout)
 
@@ -275,8 +311,8 @@ class RemoteSubtasks:
                     self._tasks[subtask].exited = True
                 case m.Ahead(least):
                     self._pass_on(worker, least)
-                case m.Done(objects):
-                    self._start.ledger.inherit(objects.names)
+                case m.Done():
+                    self._start.ledger.inherit(worker.written())
                     self._pass_on(worker, {})
                     return
                 case m.Failed(error):

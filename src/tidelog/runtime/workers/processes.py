@@ -39,10 +39,17 @@ class ForkedWorkers:
     def __init__(self, work: Work) -> None:
         self._workers = work.config.workers
         self._connection, theirs = socket.socketpair()
+        for each in (sys.stdout, sys.stderr):
+            each.flush()  # or every process would write what is in the buffer
         self._forker = os.fork()
         if self._forker == 0:
             self._connection.close()
-            _serve(theirs, work)
+            try:
+                _serve(theirs, work)
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(1)
         theirs.close()
 
     async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:

@@ -9,7 +9,7 @@ import logging
 import math
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -68,11 +68,12 @@ class Worker:
         self._work = work
         self._process = process
         self._share = Share(number, work.config.workers)
-        self._config = work.config.of_worker()
         self._effects = effects
         self._exchange = Exchange(self._share)
         self._inbox: asyncio.Queue[Any] = asyncio.Queue()
-        self._lost = asyncio.Event()
+        self._told_to_end = asyncio.Event()
+        self._failure: Exception = Closed()
+        """Why it ends then."""
         self._parent: Link
         self.subtasks: LocalSubtasks | None = None
         """The subtasks of this worker; None until the parent has said what to restore."""
@@ -80,16 +81,15 @@ class Worker:
 
     async def run(self, parent: Connect, peers: Mapping[int, Connect]) -> None:
         """Work until the parent says that it is enough, or is gone."""
-        self._parent = await parent(self._inbox.put_nowait, self._lost.set)
+        self._parent = await parent(self._received, lambda _: self._told_to_end.set())
         for worker, connect in peers.items():
-            # A worker that is lost the parent notices, too: it ends all of them.
-            self._exchange.connect(worker, await connect(self._exchange.received, lambda: None))
+            self._exchange.connect(worker, await connect(self._exchange.received, self._peer_lost))
         opened: list[ObjectStore] = []
         try:
             opened.append(self._work.open_store(self._effects))
             if self._work.open_origin is not None:
                 opened.append(self._work.open_origin(self._effects))
-            await run_until_done([self._work_on(opened)], [self._end_with_parent()])
+            await run_until_done([self._work_on(opened)], [self._end_when_told()])
         except Closed:
             pass
         except Exception as error:
@@ -103,9 +103,21 @@ class Worker:
                 await each.close()
             self._parent.close()
 
-    async def _end_with_parent(self) -> None:
-        await self._lost.wait()
-        raise Closed
+    def _received(self, message: Any) -> None:
+        if isinstance(message, m.Close):
+            self._told_to_end.set()
+        else:
+            self._inbox.put_nowait(message)
+
+    def _peer_lost(self, error: Exception | None) -> None:
+        # A worker that is gone the parent notices, too; what its messages have raised nobody else.
+        if error is not None and not isinstance(error, OSError):
+            self._failure = error
+            self._told_to_end.set()
+
+    async def _end_when_told(self) -> None:
+        await self._told_to_end.wait()
+        raise self._failure
 
     async def _work_on(self, stores: list[ObjectStore]) -> None:
         begin_with = await self._next(m.Restore)
@@ -146,30 +158,29 @@ class Worker:
     async def _start(self, begin_with: m.Restore, stores: list[ObjectStore]) -> JobStart:
         directory = begin_with.directory / f"worker-{self._share.worker}"
         directory.mkdir()
-        resumption = begin_with.resumption
+        whole = replace(self._work.config, drop_in_flight=begin_with.drop_in_flight)
+        config, resumption = whole.of_worker(), begin_with.resumption
         if len(stores) > 1 and begin_with.from_origin:
             resumption = msgspec.structs.replace(resumption, origin=stores[1])
         return JobStart(
             self._work.job,
-            self._config,
+            config,
             self._effects,
-            resume(self._work.job, resumption, self._work.config),
+            resume(self._work.job, resumption, whole),
             begin_with.author,
             begin_with.history,
             stores[0],
             SlotLog(stores[0], self._effects),
             Ledger(),
             directory,
-            await open_copies(stores[0], self._config, self._effects, self._share.workers),
+            await open_copies(stores[0], config, self._effects, self._share.workers),
             share=self._share,
             exchange=self._exchange,
         )
 
     async def _next(self, kind: type[T]) -> T:
-        """The parent's next message, which is of this kind; raises Closed when it is the end."""
+        """The parent's next message, which is of this kind."""
         message = await self._inbox.get()
-        if isinstance(message, m.Close):
-            raise Closed
         assert isinstance(message, kind), message
         return message
 
@@ -193,8 +204,6 @@ class Worker:
                 case m.Ahead(least):
                     for source, others in least.items():
                         subtasks.splits[source].alignment.elsewhere(others)
-                case m.Close():
-                    raise Closed
 
     async def _say_alive(self) -> None:
         while True:
@@ -218,8 +227,8 @@ class Worker:
     async def _objects(self) -> m.Objects:
         assert self.subtasks is not None
         ledger = self.subtasks.states.start.ledger
-        live = await self.subtasks.live_objects()
-        return m.Objects(frozenset(ledger.names), ledger.closure(live) | ledger.busy)
+        in_use = ledger.closure(await self.subtasks.live_objects()) | ledger.busy
+        return m.Objects(ledger.hand_over(in_use), in_use)
 
     def _declared(self, vertex: str) -> m.Declared:
         assert self.subtasks is not None

@@ -20,6 +20,7 @@ from tidelog import (
     JobRunner,
     MaterializeConfig,
     Savepoint,
+    SavepointFailedError,
     Sink,
     Source,
     Tumbling,
@@ -31,6 +32,23 @@ from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
 Act = Callable[[JobRunner], Awaitable[Any]]
+
+
+def test_a_savepoint_of_a_job_that_ends_is_refused() -> None:
+    job, answers = word_count(words(1, 20), Outside()), list[Any]()
+
+    class Asking(MemoryStore):
+        """Asks for a savepoint whenever something is deleted, the last time when all has ended."""
+
+        async def delete(self, name: str) -> None:
+            asked = asyncio.ensure_future(runner.savepoint())
+            await asyncio.wait([asked], timeout=50)
+            answers.append(asked.done() and asked.exception())
+            await super().delete(name)
+
+    runner = JobRunner(job, Asking(), config(retain=1), effects())
+    asyncio.run(runner.run())
+    assert isinstance(answers[-1], SavepointFailedError)
 
 
 def run(
