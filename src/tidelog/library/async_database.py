@@ -72,7 +72,7 @@ class AsyncDatabase:
     @property
     def position(self) -> dict[Any, Any] | None:
         """The position of each partition in the last durable checkpoint; None when it has none."""
-        return dict(self._program.durable) or None
+        return self._program.position
 
     def key(self, key: Any) -> KeyStates:
         """The states of a key, as `Database.key` gives them; they are changed within `step`."""
@@ -102,7 +102,7 @@ class AsyncDatabase:
             self._job.check()
             yield
         except BaseException as error:
-            if lock.in_step:
+            if lock.in_step and not lock.closed:
                 await self._ask(self._job.break_off(error), to_end=True)
             raise
         finally:

@@ -35,7 +35,7 @@ class Database:
 
         After `open` it says where to go on; later it is what may be reported to others as done.
         """
-        return dict(self._program.durable) or None
+        return self._program.position
 
     def key(self, key: Any) -> KeyStates:
         """The states of a key: a str, int (64 bits), bool, bytes, float, None or a tuple of these.
@@ -95,7 +95,7 @@ class Database:
         try:
             yield
         except BaseException as error:
-            if lock.in_step:
+            if lock.in_step and not lock.closed:
                 self._ask(self._job.break_off(error))
             raise
         finally:
@@ -128,6 +128,8 @@ class Database:
             self._end()
 
     def _end(self) -> None:
+        if self._job.closed:
+            return
         try:
             self._ask(self._job.end())
         finally:

@@ -65,8 +65,8 @@ class LoopLock:
         other has woken up, keeps it for ever: who waits for it demands it only where it was held
         for `sys.getswitchinterval()` without a break. Waking the loop up is such a break.
         """
-        self.lock.release()
         try:
+            self.lock.release()
             hold_thread(_MOMENT_S)
         finally:
             self.lock.acquire()

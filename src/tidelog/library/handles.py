@@ -23,11 +23,11 @@ V = TypeVar("V")
 class ValueOperations:
     """What the operations on a `Value` need, of whichever key: they look nothing up."""
 
-    __slots__ = ("changing", "give", "hold", "lock", "put", "read", "shown", "stored", "take")
+    __slots__ = ("changing", "held", "hold", "lock", "put", "read", "shown", "stored")
 
     def __init__(self, lock: StateLock, named: NamedState) -> None:
         rows, codec = named.state.keyed.rows, named.state.keyed.codec
-        self.lock, self.take, self.give, self.changing = lock, lock.take, lock.give, lock.changing
+        self.lock, self.held, self.changing = lock, lock.held, lock.changing
         self.stored, self.put = rows.get, rows.put
         self.hold, self.read, self.shown = codec.hold, codec.read, named.value
 
@@ -41,14 +41,11 @@ class ValueOfKey(Struct, Generic[V], eq=False):
     def get(self) -> V | None:
         """The value; None when there is none."""
         of = self._of
-        of.take()
-        try:
+        with of.held:
             if of.lock.busy:
                 of.lock.yield_to_loop()
             held = of.stored(self._row)
             found = None if held is None else of.read(held)
-        finally:
-            of.give()
         return None if found is None else of.shown(found)
 
     def set(self, value: V) -> None:
@@ -61,14 +58,11 @@ class ValueOfKey(Struct, Generic[V], eq=False):
 
     def _put(self, held: Any) -> None:
         of = self._of
-        of.take()
-        try:
+        with of.held:
             if of.lock.busy:
                 of.lock.yield_to_loop()
             of.changing()
             of.put(self._row, held)
-        finally:
-            of.give()
 
 
 class _OfKey(Struct, eq=False):
@@ -82,14 +76,18 @@ class _OfKey(Struct, eq=False):
     _key: bytes
 
     def _use_key(self) -> None:
+        if self._lock.busy:
+            self._lock.yield_to_loop()
         self._backend.key_prefix, self._backend.key = self._prefix, self._key
 
     def _change_key(self) -> None:
+        if self._lock.busy:
+            self._lock.yield_to_loop()
         self._lock.changing()
-        self._use_key()
+        self._backend.key_prefix, self._backend.key = self._prefix, self._key
 
     def _clear(self) -> None:
-        with self._lock:
+        with self._lock.held:
             self._change_key()
             self._state.clear()
 
@@ -99,14 +97,14 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
 
     def get(self) -> list[V]:
         """The elements of the key's list, in the order in which they were appended."""
-        with self._lock:
+        with self._lock.held:
             self._use_key()
             return list(map(self._named.value, self._state.get()))
 
     def append(self, element: V) -> None:
         """Add an element at the end; raises StateSchemaError when it is not of the type."""
         held = [self._state.element.hold((element,))]
-        with self._lock:
+        with self._lock.held:
             self._change_key()
             self._append(held)
 
@@ -114,7 +112,7 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
         """Replace all elements."""
         hold = self._state.element.hold
         held = [hold((element,)) for element in elements]
-        with self._lock:
+        with self._lock.held:
             self._change_key()
             self._state.clear()
             self._append(held)
@@ -133,7 +131,7 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
 
     def get(self, key: K) -> V | None:
         """The value of an entry; None when there is none."""
-        with self._lock:
+        with self._lock.held:
             self._use_key()
             found = self._state.getValue(_row(key, self._named.entry))
         return None if found is None else self._named.value(found)
@@ -149,7 +147,7 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
     def items(self) -> list[tuple[K, V]]:
         """All entries, in the byte order of their stored keys."""
         shown, value_of = self._named.entry, self._named.value
-        with self._lock:
+        with self._lock.held:
             self._use_key()
             return [(shown(key), value_of(value)) for key, value in self._state.iterator()]
 
@@ -159,7 +157,7 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
 
     def _put(self, entry: bytes, held: Any) -> None:
         keyed = self._state.keyed
-        with self._lock:
+        with self._lock.held:
             self._change_key()
             keyed.rows.put(keyed.row() + entry, held)
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
+from copy import deepcopy
 from typing import Any, Final, Generic, TypeVar
 
 from tidelog.errors import ConfigError
@@ -97,6 +98,11 @@ class Program(Generic[L]):
 
     # What the program's threads or tasks do.
 
+    @property
+    def position(self) -> dict[Any, Any] | None:
+        """A copy of what is durable, which the program may change; None when that is nothing."""
+        return deepcopy(self.durable) or None
+
     def key(self, key: Any) -> KeyStates:
         encoded = checked_key("key", key)
         prefix = key_group(encoded, self.backend.key_groups).to_bytes(2, "big")
@@ -116,28 +122,28 @@ class Program(Generic[L]):
                 found="none of that name",
                 action="name it in sinks= when the database is opened",
             )
-        with self.lock:
-            self.lock.changing()
+        lock = self.lock
+        with lock.held:
+            if lock.busy:
+                lock.yield_to_loop()
+            lock.changing()
             records.append(record)
 
     def advance(self, partition: Any, position: Any) -> None:
         """Note a position, and end the step of the caller unless it is in a block."""
-        # Most positions are offsets.
+        # Most positions are offsets; the program may change others, such as a dict of them.
         if position.__class__ is not int or not _LEAST <= position <= _MOST:
-            POSITION_VALUES.encode(position)
+            position = POSITION_VALUES.decode(POSITION_VALUES.encode(position))
         if partition.__class__ not in AS_THEY_ARE or not (
             partition in self._positions or partition in self._moved
         ):
             checked_key("partition", partition)
         lock = self.lock
-        lock.take()
-        try:
+        with lock.held:
             if lock.busy:
                 lock.yield_to_loop()
             lock.advancing()
             self._moved[partition] = position
-        finally:
-            lock.give()
 
     def _look(self) -> None:
         self._wake()

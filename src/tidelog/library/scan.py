@@ -191,7 +191,10 @@ class _Group:
         is_list = isinstance(self.part.named.state, ListState)
         found: list[Row] = []
         seen, size, last = 0, 0, b""
-        with self.part.lock:
+        lock = self.part.lock
+        with lock.held:
+            if lock.busy:
+                lock.yield_to_loop()
             for row, stored in table.scan(lower, upper):
                 full = seen >= most or size >= _PIECE_BYTES
                 if full and not (is_list and row[:-_POSITION_BYTES] == last[:-_POSITION_BYTES]):

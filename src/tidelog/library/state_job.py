@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from tidelog.catalog.application import refuse_application
@@ -17,7 +18,7 @@ from tidelog.events import Event
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.program import Program
 from tidelog.library.state_lock import StateLock
-from tidelog.library.states import State
+from tidelog.library.states import State, check_states
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.control.server import control_until
@@ -56,6 +57,7 @@ class StateJob(Generic[L]):
         self.label = partition or f"database {store.url}"
         """What errors call it."""
         self.event_loop = event_loop
+        check_states(state)
         sinks = dict(sinks or {})
         self.program = Program(
             dict(state),
@@ -112,10 +114,8 @@ class StateJob(Generic[L]):
         running = self._running
         if self._broken is not None:
             return self._broken
-        if running is not None:
-            concurrent.futures.wait([running])
-            if not running.cancelled() and (error := running.exception()) is not None:
-                return self._named(error)
+        if running is not None and (error := running.exception()) is not None:
+            return self._named(error)
         if self._is_partition:
             return ConfigError(
                 self.label,
@@ -152,9 +152,8 @@ class StateJob(Generic[L]):
 
     async def _run(self, ended: "concurrent.futures.Future[None]") -> None:
         try:
-            await self._run_controlled()
-        except asyncio.CancelledError:
-            ended.cancel()
+            with suppress(asyncio.CancelledError):  # it was closed
+                await self._run_controlled()
         except Exception as error:
             ended.set_exception(error)
         else:

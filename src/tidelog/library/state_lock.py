@@ -25,8 +25,9 @@ _LOOK_EVERY: Final = 1024
 class StateLock:
     """Held by one thread at a time: the loop's or a caller's.
 
-    Operations happen more often than anything else, so they take and give it by themselves:
-    `take()`, `yield_to_loop()` if it is `busy`, their work, and `give()` however that ends.
+    Operations are done `with lock.held:`, and begin with `yield_to_loop()` if it is `busy`. Python
+    interrupts nothing between taking a lock of its own in a `with` and the block: a caller that is
+    interrupted, as by Ctrl-C, never keeps it.
     """
 
     _caller: Callable[[], Any] = staticmethod(threading.get_ident)
@@ -43,8 +44,7 @@ class StateLock:
         operations raise once the state is closed; it may wait for the end, without the lock.
         `abandoned` is called with the name of a thread that ends with its step open, by itself.
         """
-        self.take = shared.lock.acquire
-        self.give = shared.lock.release
+        self.held = shared.lock
         self.busy = False
         """Who has taken the lock calls `yield_to_loop` before anything else."""
         self.closed = False
@@ -65,19 +65,6 @@ class StateLock:
         self._changes = 0
         """Since the loop looked whether a flush is due."""
 
-    def __enter__(self) -> None:
-        """Take the lock for an operation; raises what has closed the state."""
-        self.take()
-        try:
-            if self.busy:
-                self.yield_to_loop()
-        except BaseException:
-            self.give()
-            raise
-
-    def __exit__(self, *_: object) -> None:
-        self.give()
-
     def yield_to_loop(self) -> None:
         """A caller that has the lock lets the loop go first, and has it again, also if this raises
         what has closed the state.
@@ -87,11 +74,11 @@ class StateLock:
         """
         self._wait()
         if self.closed:
-            self.give()
             try:
+                self.held.release()
                 error = self._ending()
             finally:
-                self.take()
+                self.held.acquire()
             raise error
 
     def _wait(self) -> None:
@@ -135,11 +122,8 @@ class StateLock:
 
     def end_step(self) -> None:
         """What the caller has changed may be part of a checkpoint."""
-        self.take()
-        try:
+        with self.held:
             self._end_step()
-        finally:
-            self.give()
 
     def _end_step(self) -> None:
         self._steps.pop(self._caller(), None)
@@ -300,16 +284,13 @@ class AsyncStateLock(StateLock):
         """
         loop = asyncio.get_running_loop()
         while True:
-            self.take()
-            try:
+            with self.held:
                 self._wait()
                 if self.closed or not self._blocked():
                     self._steps.setdefault(self._caller(), False)
                     break
                 turn = loop.create_future()
                 self._waiting.append(turn)
-            finally:
-                self.give()
             await turn
         self.enter_block()
 

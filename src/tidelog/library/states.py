@@ -12,7 +12,7 @@ from types import GenericAlias
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, require
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows, ValueState
 from tidelog.state.handles.list import ListState
@@ -120,6 +120,18 @@ class NamedState:
     value: Shown = _only
     entry: Shown = _only
     """What it sees of the key of a map's entry."""
+
+
+def check_states(declared: Mapping[str, State]) -> None:
+    """Raises ConfigError for what declares no state."""
+    for name, state in declared.items():
+        kinds = "Value(type), List(type) or Map(key type, type)"
+        require(f"state {name!r}", repr(state), isinstance(state, Value | List | Map), kinds)
+        ttl_s = state.ttl_s
+        lives = ttl_s is None or (isinstance(ttl_s, int | float) and ttl_s > 0)
+        require(f"ttl_s= of state {name!r}", repr(ttl_s), lives, "seconds above 0, or None")
+        for kind in (state.type, *([state.key_type] if isinstance(state, Map) else [])):
+            _type_name(name, kind)
 
 
 def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState:

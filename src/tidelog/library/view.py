@@ -131,13 +131,10 @@ class View:
     def close(self) -> None:
         """Release everything, and remove the local copy."""
         for each in self._subtasks:
-            each.lock.take()
-            try:
+            with each.lock.held:
                 if not each.lock.closed:
                     each.lock.end()
                     each.backend.table.close()
-            finally:
-                each.lock.give()
         if self._directory.exists():
             remove_work_dir(self._directory)
 

@@ -1,8 +1,11 @@
 """A program with a loop of its own keeps its state and its place through every end of it."""
 
 import asyncio
+import subprocess
+import sys
 import threading
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -64,6 +67,89 @@ def test_a_program_that_breaks_off_goes_on_from_its_last_checkpoint(url: str) ->
         raise Broken
     with opened(url) as db:
         assert (db.key("a").total.get(), db.position) == (1, {"t": 1})
+
+
+def test_threads_that_work_while_it_is_closed_are_told_so(url: str) -> None:
+    began, ended = threading.Barrier(5), list[Exception]()
+
+    def work(db: Database, name: str) -> None:
+        began.wait()
+        try:
+            while True:
+                with db.step():
+                    db.key(name).total.set((db.key(name).total.get() or 0) + 1)
+        except ConfigError as error:
+            ended.append(error)
+
+    with opened(url, OFTEN) as db:
+        threads = [threading.Thread(target=work, args=(db, name)) for name in "abcd"]
+        for thread in threads:
+            thread.start()
+        began.wait()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 4 and all("open it again" in str(error) for error in ended)
+
+
+def test_an_error_after_the_close_is_raised_as_it_is(url: str) -> None:
+    with pytest.raises(ConfigError, match="open it again"), opened(url) as db:
+        db.key("a").total.set(1)
+        db.close()
+        db.key("a").total.set(2)
+    with opened(url) as db:
+        assert db.key("a").total.get() == 1
+
+
+def test_a_position_is_stored_as_it_was_when_it_was_given(url: str) -> None:
+    with pytest.raises(Broken), opened(url) as db:
+        offsets = {"a": 1, "b": [2]}
+        db.advance("t", offsets)
+        offsets["a"] = 5
+        offsets["b"].append(7)
+        db.checkpoint()
+        read = db.position or {}
+        read["t"]["a"] = 9
+        assert db.position == {"t": {"a": 1, "b": [2]}}
+        raise Broken
+    with opened(url) as db:
+        assert db.position == {"t": {"a": 1, "b": [2]}}
+
+
+@pytest.mark.parametrize(
+    ("state", "what"),
+    [
+        (int, "Value"),
+        (Value, "Value"),
+        ("bigint", "Value"),
+        (Value(object), "list"),
+        (Value(int, ttl_s=0), "ttl_s"),
+        (Value(int, ttl_s="1h"), "ttl_s"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_declares_no_state_is_refused_by_its_name(url: str, state: Any, what: str) -> None:
+    with pytest.raises(ConfigError, match=f"(?s)(?=.*'wrong').*{what}"):
+        opened(url, wrong=state)
+
+
+def test_a_program_that_is_interrupted_at_any_place_ends(url: str) -> None:
+    """Ctrl-C comes to the main thread wherever it is, in 40 processes."""
+    program = """
+import signal, sys
+from tidelog import Map, Value, open
+with open(sys.argv[1], state={"total": Value(int), "seen": Map(str, int)}) as db:
+    number, after = 0, float(sys.argv[2])
+    signal.setitimer(signal.ITIMER_REAL, after)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    while True:
+        db.key(number % 9).total.set(number)
+        db.key(number % 9).seen.set("a", number)
+        db.advance("in", number)
+        number += 1
+"""
+    for number in range(40):
+        command = [sys.executable, "-c", program, url, str(0.05 + number / 1_000)]
+        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+        assert done.stderr.rstrip().endswith("KeyboardInterrupt"), done.stderr
 
 
 def test_no_checkpoint_holds_half_a_step(url: str) -> None:

@@ -10,6 +10,7 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
 
@@ -204,7 +205,8 @@ class Emitter:
         records = list(records)
         self._distinct.check(records)
         taken = asyncio.get_running_loop().create_future()
-        self._offered.append((records, position, taken))
+        # The source may go on in the same object, such as a dict of offsets.
+        self._offered.append((records, deepcopy(position), taken))
         self._listener()
         await taken
 

@@ -10,6 +10,7 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -266,7 +267,8 @@ class SplitReading:
         with user_code(self._task):
             found = reader.read()
             records, ended = found or [], found is None or reader.at_end
-            position, size = reader.position, reader.read_bytes
+            # A reader may go on in the same object, such as a dict of offsets.
+            position, size = deepcopy(reader.position), reader.read_bytes
         if size is None:
             size = bytes_of(records) if in_thread else 0
         return ReadChunk(records, position, ended, size)

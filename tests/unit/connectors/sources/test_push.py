@@ -1,5 +1,6 @@
 """A source that pushes is held back by room, and its splits take turns."""
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import pressed, run_pressed, slowly
+from tests.unit.runtime.ending.jobs import run_for
 from tidelog import Emitter, Job, PushSource, UnalignedConfig
 from tidelog.storage.memory import MemoryStore
 
@@ -71,3 +73,27 @@ def test_no_split_of_a_task_pushes_without_a_free_buffer_and_all_take_turns(over
     # One at either end of the channel, also where there are buffers to lend.
     assert max(unhandled) == 2
     assert all(max(s.values()) - min(s[str(n)] for n in range(4)) <= 1 for s in shares)
+
+
+class Offsets(PushSource):
+    """Its position is one dict, which it changes as soon as it has the next record."""
+
+    def discover(self) -> list[str]:
+        return ["all"]
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        offsets = position or {"all": 1}
+        for _ in range(2):
+            number = offsets["all"]
+            offsets["all"] += 1
+            await emitter.emit([number], offsets)
+        offsets["all"] += 1
+        await asyncio.Event().wait()
+
+
+def test_a_position_that_is_changed_in_place_is_stored_as_it_was_with_its_records() -> None:
+    objects, sink, job = MemoryStore("memory://offsets"), Outside(), Job("offsets")
+    job.source(Offsets()).sink(sink)
+    for _ in range(3):
+        run_for(job, objects, 2.5)
+    assert sorted(sink.records) == [1, 2, 3, 4, 5, 6]
