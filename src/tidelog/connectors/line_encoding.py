@@ -50,7 +50,7 @@ def _json(fields: Sequence[str] | None) -> EncodeLines:
     line = _line_type(names)
 
     def plain(record: Any) -> Any:
-        if record.__class__ is not tuple:
+        if not isinstance(record, tuple) or (isinstance(record, Row) and record._fields):
             return jsonable(record)
         if len(record) != len(names):
             raise ValueError(f"{len(record)} values for the {len(names)} fields {names}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.node import Edge, Node, OutputTag, name_of
 from tidelog.runtime.operators.aggregate import Aggregate
@@ -98,7 +98,7 @@ class Stream:
         return self._then(name, lambda: FlatMap(function))
 
     def map_batches(
-        self, function: Callable[[list[Any]], list[Any]], *, name: str = "map-batches"
+        self, function: Callable[[list[Any]], Iterable[Any]], *, name: str = "map-batches"
     ) -> "Stream":
         """Apply a function to whole buffers of records (fast path; buffers may be of any size)."""
         return self._then(name, lambda: MapBatches(function))
@@ -161,12 +161,14 @@ class Stream:
         """
         from tidelog.runtime.operators.stateless import Rules, WithBroadcast  # noqa: PLC0415
 
+        self._check_job(rules)
         silent = tuple(rules._then(f"{name}-rules", Rules).broadcast()._edges)
         both = Stream(self._job, [*self._edges, *silent])
         return both._then(name, lambda: WithBroadcast(on_rule, on_record), silent=silent)
 
     def union(self, *others: "Stream") -> "Stream":
         """Merge streams; no order between them."""
+        self._check_job(*others)
         return Stream(self._job, list(itertools.chain(self._edges, *(o._edges for o in others))))
 
     def key_by(
@@ -194,15 +196,16 @@ class Stream:
 
         Its records have their event times, and event time there is that of the operator.
         """
+        name = name_of(tag)
         for edge in self._edges:
-            if edge.node.side_output != tag.name:
+            if edge.node.side_output != name:
                 raise ConfigError(
-                    f"side output {tag.name!r} of operator {edge.node.id!r}",
+                    f"side output {name!r} of operator {edge.node.id!r}",
                     expected="an operator that was given this tag",
                     found=f"the tag {edge.node.side_output!r}",
                     action="pass late= to the operator, and call side_output on what it returns",
                 )
-        return Stream(self._job, [Edge(edge.node, "forward", tag=tag.name) for edge in self._edges])
+        return Stream(self._job, [Edge(edge.node, "forward", tag=name) for edge in self._edges])
 
     def sink(self, sink: Sink, *, name: str = "sink", parallelism: int | None = None) -> None:
         """End the stream in a sink; without a parallelism it has that of the stream.
@@ -211,6 +214,16 @@ class Stream:
         of the sink, in its order; `rebalance()` before it spreads the records instead.
         """
         self._job._add(name, self._edges, parallelism=parallelism, sink=sink)
+
+    def _check_job(self, *others: "Stream") -> None:
+        for other in others:
+            if other._job is not self._job:
+                raise ConfigError(
+                    f"a stream of job {other._job.name!r}",
+                    expected=f"streams of one Job object, here of job {self._job.name!r}",
+                    found="another object",
+                    action="make all streams that meet from the same Job",
+                )
 
     def _then(
         self,
@@ -261,6 +274,8 @@ class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStr
         """
         from tidelog.runtime.operators.process import Process  # noqa: PLC0415
 
+        modes = ("none", "processing", "event")
+        require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
         return self._then(
             name, lambda: Process(processor(), time_mode, name_of(late)), keyed=True, late=late
         )
@@ -278,6 +293,9 @@ class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStr
         late: OutputTag | None,
         **fields: Any,
     ) -> Stream:
+        self._check_job(other)
+        keyed = all(edge.routing == "key" for edge in other._edges)
+        require("the other stream", type(other).__name__, keyed, "a stream after .key_by(...)")
         second = [replace(edge, side=1) for edge in other._edges]
         both = KeyedStream(self._job, [*self._edges, *second])
         return both._then(operator=lambda: make(name_of(late)), keyed=True, late=late, **fields)

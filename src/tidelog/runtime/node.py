@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from tidelog.errors import require
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
@@ -26,6 +27,8 @@ class OutputTag:
 
 
 def name_of(tag: OutputTag | None) -> str | None:
+    """Raises ConfigError for what is no tag."""
+    require("a side output", repr(tag), isinstance(tag, OutputTag | None), "an OutputTag")
     return None if tag is None else tag.name
 
 

@@ -53,7 +53,6 @@ class BroadcastState(MutableMapping[Any, Any]):
         with _restoring(what):
             pairs = list(map(self._encoding.decode, entries))
             self._values = {_hashable(key): value for key, value in pairs}
-        self._stored: tuple[bytes, ...] | None = None
 
     def __getitem__(self, key: Any) -> Any:
         return self._values[key]
@@ -61,11 +60,9 @@ class BroadcastState(MutableMapping[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Raises StateSchemaError for a key or value of a type that is not kept."""
         self._encoding.encode([key, value])
-        self._stored = None
         self._values[key] = value
 
     def __delitem__(self, key: Any) -> None:
-        self._stored = None
         del self._values[key]
 
     def __iter__(self) -> Iterator[Any]:
@@ -76,9 +73,8 @@ class BroadcastState(MutableMapping[Any, Any]):
 
     def entries(self) -> tuple[bytes, ...]:
         """The encoded entries, as a checkpoint stores them; raises StateSchemaError."""
-        if self._stored is None:
-            self._stored = tuple(map(self._encoding.encode, map(list, self._values.items())))
-        return self._stored
+        # Encoded anew each time: values may have been changed in place.
+        return tuple(map(self._encoding.encode, map(list, self._values.items())))
 
 
 class OperatorStates:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.errors import ConfigError, StateSchemaError, require
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK
 from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
@@ -69,11 +69,19 @@ class StatefulProcessorHandle:
         self._time_mode = time_mode
         self._states: dict[str, ValueState | ListState | MapState] = {}
         self._initializing = True
+        self._buffered = backend.buffered
         self.timers = Timers(backend) if time_mode != "none" else None
 
     def initialized(self) -> None:
-        """Called by the runtime after `init`."""
+        """Called by the runtime after `init`; raises StateSchemaError where that has put rows."""
         self._initializing = False
+        if self._backend.buffered and not self._buffered:
+            raise StateSchemaError(
+                "init(handle)",
+                expected="to create states only",
+                found="a change of a state or a timer, which belong to a key",
+                action="make it in handleInputRows, as where the state of a key is None",
+            )
 
     def getValueState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
@@ -134,6 +142,14 @@ class StatefulProcessorHandle:
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Fire `handleExpiredTimer` for the current key at this time."""
         timers = self._timers("registerTimer")
+        if self._initializing:
+            raise ConfigError(
+                "registerTimer in init(handle)",
+                expected="a call in a handler, for its key",
+                action="register it in handleInputRows",
+            )
+        is_time = isinstance(expiryTimestampMs, int)
+        require("registerTimer(...)", repr(expiryTimestampMs), is_time, "milliseconds as int")
         watermark = self._backend.event_time.of(self._backend.key_prefix)
         late = self._time_mode == "event" and expiryTimestampMs <= watermark
         if late and watermark != MAX_WATERMARK:

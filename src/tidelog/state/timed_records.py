@@ -29,6 +29,8 @@ STEP: Final = 1024
 """Records that are read, or taken away, without a pause."""
 LOAD_AFTER: Final = 8
 """A bucket's records of a key group are read together after so many reads of its single keys."""
+_BUCKET_BYTES: Final = 1_000
+"""About what a bucket takes besides its records."""
 
 
 @dataclass(slots=True)
@@ -111,8 +113,9 @@ class TimedRecords:
 
     @property
     def cached_bytes(self) -> int:
-        """About how much memory the other records take."""
-        return int((self._held - self._fresh_held) * self._size.bytes)
+        """About how much memory the other records take, and all buckets."""
+        records = (self._held - self._fresh_held) * self._size.bytes
+        return int(records) + len(self._buckets) * _BUCKET_BYTES
 
     def add(
         self,

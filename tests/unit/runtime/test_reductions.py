@@ -20,6 +20,7 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.storage.memory import MemoryStore
 
 value_of = itemgetter(2)
+OTHER = Job("other").source(Replayable([]))
 Build = Callable[[KeyedStream], Stream]
 
 
@@ -111,6 +112,48 @@ def test_values_of_another_type_are_refused_or_migrated(windows: Any) -> None:
     assert isinstance(windows, Count) or digits / 2 < sum(map(len, values)) < digits
 
 
+@pytest.mark.parametrize("windows", [Tumbling(10), Sliding(10, 5), Tumbling(20)], ids=str)
+@pytest.mark.parametrize("lateness", [0, 5])
+def test_no_window_combines_none(windows: Any, lateness: int) -> None:
+    sink, made = Outside(), Job("none")
+    records = [("a", 1, None), ("a", 2, 3), ("a", 3, None), ("a", 4, 2)]
+    keyed = made.source(Replayable(records)).event_time(itemgetter(1)).key_by(itemgetter(0))
+    windowed = keyed.window(windows, allowed_lateness=lateness)
+    windowed.aggregate(value_of, lambda a, b: a if b is None else max(a, b)).sink(sink)
+    run(made, MemoryStore())
+    assert {value for *_, value in sink.records} == {3}
+
+
+@pytest.mark.parametrize(
+    "times", [[1.0, 3], [3, 1.0], [None], ["4"], [1, None], [2**63], [1, 2**70, 2]], ids=str
+)
+def test_a_time_that_is_no_int_of_64_bits_is_an_error_of_its_operator(times: list[Any]) -> None:
+    made = Job("times")
+    timed = made.source(Replayable(times)).event_time(lambda time: time, name="timed")
+    timed.key_by(lambda _: 0).window(Session(10)).count().sink(Outside())
+    wrong = next(time for time in times if not isinstance(time, int) or time > 10)
+    with pytest.raises(UserFunctionError, match=re.escape(f"{wrong!r} of type")):
+        run(made, MemoryStore())
+
+
+@pytest.mark.parametrize(
+    ("function", "made_of"),
+    [(lambda records: (each + 1 for each in records), [2, 3]), (lambda records: None, None)],
+    ids=["generator", "nothing"],
+)
+def test_a_function_of_whole_buffers_makes_a_buffer(
+    function: Callable[[Any], Any], made_of: list[int] | None
+) -> None:
+    sink, made = Outside(), Job("whole")
+    made.source(Replayable([1, 2])).map_batches(function, name="whole").map(int).sink(sink)
+    if made_of is None:
+        with pytest.raises(UserFunctionError, match="whole"):
+            run(made, MemoryStore())
+    else:
+        run(made, MemoryStore())
+    assert sink.records == (made_of or [])
+
+
 def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finished() -> None:
     records = [("a", n * 10, n) for n in range(2048)] + [("a", 1, 7)]
     sink, late, made, tag = Outside(), Outside(), Job("late"), OutputTag("late")
@@ -131,6 +174,21 @@ def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finis
         (lambda k: k.window(5), "Tumbling"),
         (lambda k: k.top(0, by=value_of), "1 or more"),
         (lambda k: k.deduplicate(ttl=1.5), "1.5"),
+        (lambda k: k.count(emit_update=True), "emit_update"),
+        (lambda k: k.window(Tumbling(5)).count(late=OutputTag("late")), "late"),
+        (lambda k: k.window(Tumbling(5), 1), r"aggregate\(...\) after it"),
+        (lambda k: k.window("10m").count(), "Tumbling"),
+        (lambda k: k.window(5, 0, value_of=int, combine=max), "0"),
+        (lambda k: k.window(Tumbling(5), late="late"), "an OutputTag"),
+        (lambda k: k.side_output("late"), "an OutputTag"),
+        (
+            lambda k: k.transform_with_state(object, time_mode="EventTime"),
+            "none, processing, event",
+        ),
+        (lambda k: k.join(k.map(str), (0, 1)), "key_by"),
+        (lambda k: k.enrich(OTHER.key_by(str), max), "of job 'other'"),
+        (lambda k: k.union(OTHER), "of job 'other'"),
+        (lambda k: k.with_broadcast(OTHER, on_rule=print, on_record=print), "of job 'other'"),
     ],
 )
 def test_what_no_operator_can_do_is_refused_where_the_job_is_built(

@@ -147,3 +147,33 @@ def test_delete_if_exists_clears_the_key_and_tolerates_unknown_names(bench: Benc
     recorder.act = StatefulProcessorHandle.deleteIfExists
     assert outputs(process.process(batch(("a", "count")))) == [(("a",), (1,))]
     process.process(batch(("a", "no such state")))
+
+
+class Hasty(Recorder):
+    """Changes a state, or registers a timer, in `init`."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        super().init(handle)
+        self.act(handle, self)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [lambda _, self: self.count.update((0,)), lambda handle, _: handle.registerTimer(5)],
+    ids=["state", "timer"],
+)
+def test_what_belongs_to_a_key_is_refused_in_init(act: Any) -> None:
+    with pytest.raises((StateSchemaError, ConfigError), match="handleInputRows"):
+        opened(Bench(), Hasty(act), "processing")
+
+
+def test_event_mode_needs_event_times() -> None:
+    process = opened(Bench(), Recorder(), "event")
+    with pytest.raises(ConfigError, match="event_time"):
+        list(process.process(batch(("a", 1))))
+
+
+def test_a_timer_is_registered_for_milliseconds_as_int() -> None:
+    process = opened(Bench(), Recorder(lambda handle, at: handle.registerTimer(at)), "processing")
+    with pytest.raises(ConfigError, match=r"1\.5"):
+        list(process.process(batch(("a", 1.5))))

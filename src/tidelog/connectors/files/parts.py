@@ -141,7 +141,8 @@ def publish(directory: Path, part: Part, *, verify: bool) -> None:
                 f"output file {final}",
                 expected=f"it, or its pre-committed data in {pending}",
                 found="neither",
-                action="bring one of them back: its records are in no other file",
+                action="bring one of them back: its records are in no other file; files of "
+                "the newest checkpoint have to stay",
                 retry_safe=False,
             ) from None
 

@@ -29,7 +29,9 @@ class InputFiles(Source):
     prompt = True
 
     def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
+        require("path of the input", path, path is not None, "a path, as `--input PATH` gives")
         self._path = Path(path).absolute()
+        self._include = include
         self._includes = _matcher(include)
         self._follow = follow
         self.rediscover_s = _REDISCOVER_S if follow else None
@@ -40,7 +42,15 @@ class InputFiles(Source):
             if self._path.is_file():
                 return [_storable(self._path.name)]
             if self._path.is_dir():
-                return sorted(map(_storable, self._walk()))
+                found = list(map(_storable, self._walk(self._includes)))
+                if not (found or self._follow) and any(self._walk(lambda _: True)):
+                    raise ConfigError(
+                        f"input {self._path}",
+                        expected=f"files that match the pattern {self._include!r}",
+                        found="other files only",
+                        action="correct include=",
+                    )
+                return sorted(found)
             raise ConfigError(
                 f"input {self._path}",
                 expected="a file or a directory",
@@ -52,7 +62,8 @@ class InputFiles(Source):
         is_root = split == self._path.name and not self._path.is_dir()
         return self._path if is_root else self._path / split
 
-    def _walk(self) -> Iterator[str]:
+    def _walk(self, includes: Callable[[str], bool]) -> Iterator[str]:
+        """The files that a pattern includes."""
         folders = [""]
         while folders:
             folder = folders.pop()
@@ -62,7 +73,7 @@ class InputFiles(Source):
                 split = folder + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(split + "/")
-                elif self._includes(split) and _is_file(entry):
+                elif includes(split) and _is_file(entry):
                     yield split
 
 
@@ -84,10 +95,13 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 def _matcher(include: str) -> Callable[[str], bool]:
     """What `PurePosixPath.match` answers for the pattern, fast for one without a directory."""
-    require("include", repr(include), bool(PurePosixPath(include).parts), "a pattern such as *")
-    if "/" in include:
-        return lambda split: PurePosixPath(split).match(include)
-    matches = re.compile(translate(include)).match
+    # Patterns match at any depth as they are.
+    pattern = include.removeprefix("**/")
+    usable = bool(PurePosixPath(pattern).parts) and "**" not in pattern and pattern[0] != "/"
+    require("include", repr(include), usable, "a pattern such as *, *.jsonl or 2026/*.jsonl")
+    if "/" in pattern:
+        return lambda split: PurePosixPath(split).match(pattern)
+    matches = re.compile(translate(pattern)).match
     return lambda split: matches(split.rpartition("/")[2]) is not None
 
 

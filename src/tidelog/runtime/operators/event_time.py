@@ -6,8 +6,9 @@ allowed delay and never goes back; records of one origin never move the watermar
 """
 
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from tidelog.errors import UserFunctionError, require
 from tidelog.options.units import Length, milliseconds
@@ -17,6 +18,8 @@ from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import UNKNOWN
 
 Origin = Hashable
+
+_GREATEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +58,9 @@ class AssignEventTime(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         times = map_all(self._time_of, batch.records)
+        newest = _newest(times)
         self._active = True
         if self._origin is not None:
-            newest = max(times)
-            if not isinstance(newest, int):
-                raise UserFunctionError(
-                    "the time function",
-                    expected="event times in milliseconds as int",
-                    found=f"{newest!r} of type {type(newest).__name__}",
-                    action="return int(...) of it",
-                )
             latest = self._latest.get(self._origin)
             self._latest[self._origin] = newest if latest is None else max(latest, newest)
         return (Batch(batch.records, times),)
@@ -90,3 +86,18 @@ class AssignEventTime(Operator):
         if latest is None:
             return None
         return max(latest - self.options.max_delay_ms - 1, UNKNOWN)
+
+
+def _newest(times: list[Any]) -> int:
+    """The greatest of these; raises UserFunctionError where one is no int of 64 bits."""
+    with suppress(TypeError):
+        # Nothing but ints adds up to an int.
+        if isinstance(sum(times), int) and (newest := max(times)) <= _GREATEST:
+            return int(newest)
+    wrong = next(time for time in times if not isinstance(time, int) or time > _GREATEST)
+    raise UserFunctionError(
+        "the time function",
+        expected="event times in milliseconds as int, of 64 bits",
+        found=f"{wrong!r} of type {type(wrong).__name__}",
+        action="return int(...) of it",
+    )

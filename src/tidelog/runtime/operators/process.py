@@ -5,7 +5,7 @@ from itertools import chain
 from typing import Any, cast
 
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
-from tidelog.runtime.operators.late_records import has_passed, on_time
+from tidelog.runtime.operators.late_records import event_times, has_passed, on_time
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.turn import PAUSE
@@ -125,9 +125,10 @@ class Process(Operator):
 
     def _divided(self, batch: KeyedBatch) -> tuple[KeyedBatch, SideBatch | None]:
         """The records that are not late, and for a side output those that are."""
-        if self._time_mode != "event" or batch.times is None:
+        if self._time_mode != "event":
             return batch, None
-        kept, late = on_time(batch, batch.times, self._backend.event_time, has_passed, self._late)
+        times = event_times(batch, "transform_with_state in time mode event")
+        kept, late = on_time(batch, times, self._backend.event_time, has_passed, self._late)
         self.late_records += len(batch.records) - len(kept.records)
         return kept, late
 

@@ -58,11 +58,12 @@ class MapBatches(Operator):
     divisible = False
     takes_whole_buffers = True
 
-    def __init__(self, function: Callable[[list[Any]], list[Any]]) -> None:
+    def __init__(self, function: Callable[[list[Any]], Iterable[Any]]) -> None:
         self._function = function
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        return (Batch(self._function(batch.records)),)
+        made = self._function(batch.records)
+        return (Batch(made if isinstance(made, list) else list(made)),)
 
 
 OnRule = Callable[[Any, MutableMapping[Any, Any]], None]

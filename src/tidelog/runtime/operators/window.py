@@ -269,7 +269,8 @@ class AggregateWindow(_Window):
         combine = self._combine
         reduced: dict[bytes, Any] = {}
         for row, value in zip(rows, values, strict=True):
-            reduced[row] = combine(reduced[row], value) if row in reduced else value
+            before = reduced.get(row)
+            reduced[row] = value if before is None else combine(before, value)
         return reduced
 
     def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:

@@ -122,6 +122,9 @@ class Reductions(ABC, Generic[S]):
         result: Callable[[Any], Any] | None = None,
     ) -> S:
         """What a function of this class makes of the records; emitted is the `result` of that."""
+        unknown = ", ".join(options.keys() - Options.__annotations__.keys())
+        known = "emit_updates, value_type, migrate or name; others are arguments of window(...)"
+        require(f"arguments of {function}(...)", unknown, not unknown, known)
         migrate, option = options.get("migrate"), f"{function}(..., value_type=...)"
         types = declared(options.get("value_type"), option, migrate, keys=False)
         updates = options.get("emit_updates", False)

@@ -125,6 +125,9 @@ class Windowing(ABC, Generic[S]):
         order in which records came. A slice whose value is None counts as empty.
         """
         if not isinstance(size_ms, int):
+            short = (slide_ms, value_of, combine, value_type, migrate)
+            others = "value_of=, combine= and others go to .aggregate(...) after it"
+            require(f"window({size_ms!r}, ...)", others, short.count(None) == len(short), "no more")
             return self._windowed(size_ms, allowed_lateness, emit, late, name)
         if value_of is None or combine is None:
             raise ConfigError(
@@ -155,7 +158,10 @@ class Windowing(ABC, Generic[S]):
         self, windows: "Windows", lateness: Length, emit: str, late: OutputTag | None, name: str
     ) -> "WindowedStream[S]":
         from tidelog.runtime.operators.spans import Firing  # noqa: PLC0415
+        from tidelog.runtime.operators.window_kinds import Windows  # noqa: PLC0415
 
+        kinds = "Tumbling(...), Sliding(...), Session(...) or Count(...)"
+        require("window(...)", repr(windows), isinstance(windows, Windows), kinds)
         require("emit= of a window", emit, emit in ("final", "updates"), "final or updates")
         lateness_ms = milliseconds("allowed_lateness= of a window", lateness)
         firing = Firing(name_of(late), lateness_ms, emit == "updates")
@@ -165,4 +171,4 @@ class Windowing(ABC, Generic[S]):
 def _span(size_ms: int, slide_ms: int | None) -> "Windows":
     from tidelog.runtime.operators.window_kinds import Sliding  # noqa: PLC0415
 
-    return Sliding(size_ms, slide_ms or size_ms)
+    return Sliding(size_ms, size_ms if slide_ms is None else slide_ms)

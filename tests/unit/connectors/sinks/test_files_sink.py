@@ -4,7 +4,7 @@ import errno
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
@@ -17,6 +17,11 @@ from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
 FIRST = CheckpointId(1)
+
+
+class Named(NamedTuple):
+    word: str
+    n: int
 
 
 def shown(directory: Path) -> list[str]:
@@ -145,6 +150,8 @@ def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_pat
         ({"fields": ("word", "n")}, ("tide", 1), '{"word":"tide","n":1}'),
         ({"fields": ("word", "n")}, ("tide", Row(a=1)), '{"word":"tide","n":{"a":1}}'),
         ({"fields": ("word", "n")}, Row(x=1), '{"x":1}'),
+        ({"fields": ("word", "n")}, Row("tide", 1), '{"word":"tide","n":1}'),
+        ({"fields": ("word", "n")}, Named("tide", 1), '{"word":"tide","n":1}'),
         ({"fields": ("class", "a b")}, (None, 0.5), '{"class":null,"a b":0.5}'),
         ({"fields": ('"', "n")}, ("tide", 1), '{"\\"":"tide","n":1}'),
         ({"fields": ("n", "n")}, (1, 2), '{"n":2}'),

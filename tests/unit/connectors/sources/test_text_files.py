@@ -13,7 +13,7 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import Outside
 from tests.support.pressure import checkpoints, outside_as_of, pressed, run_pressed, slowly
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import ConfigError, Job, JobConfig, JobRunner, StorageError, TextFiles
+from tidelog import ConfigError, Files, Job, JobConfig, JobRunner, StorageError, TextFiles
 from tidelog.ids import Slot
 from tidelog.storage.memory import MemoryStore
 
@@ -269,3 +269,41 @@ def test_a_source_that_had_finished_says_that_it_follows_nothing(
     assert sorted(sink.records) == ["done", "going-on"]
     assert "source 'done' is to follow its input" in caplog.text
     assert "source 'going-on' is to follow" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("include", "found"),
+    [
+        ("*.txt", ["a.txt", "in/b.txt", "in/deep/c.txt"]),
+        ("**/*.txt", ["a.txt", "in/b.txt", "in/deep/c.txt"]),
+        ("in/*.txt", ["in/b.txt"]),
+        ("**/deep/*", ["in/deep/c.txt"]),
+    ],
+)
+def test_a_pattern_matches_the_ends_of_paths(
+    tmp_path: Path, include: str, found: list[str]
+) -> None:
+    for name in ("a.txt", "in/b.txt", "in/deep/c.txt", "in/d.csv"):
+        written(tmp_path / name, b"x")
+    assert TextFiles(tmp_path, include).discover() == found
+
+
+@pytest.mark.parametrize("include", ["/in/*.txt", "in/**/c.txt", "**/", ""])
+def test_a_pattern_that_could_match_nothing_is_refused(tmp_path: Path, include: str) -> None:
+    with pytest.raises(ConfigError, match="include"):
+        TextFiles(tmp_path, include)
+
+
+def test_files_none_of_which_matches_are_an_error_unless_more_may_come(tmp_path: Path) -> None:
+    assert TextFiles(tmp_path, "*.json").discover() == []
+    written(tmp_path / "in" / "a.txt", b"x")
+    with pytest.raises(ConfigError, match=r"'\*\.json'"):
+        TextFiles(tmp_path, "*.json").discover()
+    assert TextFiles(tmp_path, "*.json", follow=True).discover() == []
+
+
+def test_no_path_is_refused_with_the_option_that_gives_one() -> None:
+    with pytest.raises(ConfigError, match="--input PATH"):
+        TextFiles(None)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="--output PATH"):
+        Files(None)  # type: ignore[arg-type]

@@ -72,6 +72,28 @@ def test_rules_of_a_source_that_finished_are_known_after_a_restart(
     assert {(word, factor) for word, factor, _ in later} <= set(RULES)
 
 
+def test_what_a_rule_changes_within_a_value_is_in_every_checkpoint() -> None:
+    def noted(rule: Any, known: MutableMapping[Any, Any]) -> None:
+        known.setdefault("rules", []).append(rule)
+
+    def answered(word: Any, known: Mapping[Any, Any]) -> Iterable[Any]:
+        yield word, len(known.get("rules", ()))
+
+    def job(sink: Outside) -> Job:
+        made = Job("noted")
+        rules = made.source(Portions({"r": RULES}, portion=1), name="rules", parallelism=1)
+        words = made.source(long(6), name="words")
+        words.with_broadcast(rules, on_rule=noted, on_record=answered).sink(sink)
+        return made
+
+    # A checkpoint a second, a rule in more than a second: most checkpoints are between two rules.
+    sink, objects = Outside(), MemoryStore()
+    for _ in range(5):
+        run_for(job(sink), objects, 2.5)
+    run(job(sink), objects, settings(), seed=9)
+    assert max(count for _, count in sink.records) == len(RULES)
+
+
 class Remembering(Operator):
     """Holds in a union state what its subtask has seen."""
 
