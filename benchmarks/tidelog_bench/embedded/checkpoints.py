@@ -23,7 +23,7 @@ from tidelog_bench.experiment import Points, downsampled
 from tidelog_bench.store.modelled import Write
 
 MB: Final = 1e6
-KEYED_TABLE: Final = JobConfig().table_of(keyed=True)
+_KEYED_TABLE: Final = JobConfig().table_of(keyed=True)
 """The kind of table that holds keyed state; those of sources are too small to matter."""
 _SHARES: Final = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "p999_ms": 0.999, "max_ms": 1.0}
 
@@ -171,7 +171,7 @@ def _materializations(found: Sequence[Completed]) -> int:
         {
             state.materialization.descriptor
             for _, state in checkpoint.entry.subtasks()
-            if state.materialization is not None and state.table == KEYED_TABLE
+            if state.materialization is not None and state.table == _KEYED_TABLE
         }
         for checkpoint in found
     ]

@@ -7,7 +7,7 @@ what happened between the first and the last moment of the measured time counts.
 import asyncio
 import contextlib
 import gc
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,7 +26,7 @@ from tidelog.storage.memory import MemoryStore
 from tidelog_bench.embedded.meter import CLOCK, Mark, rates, rss_mb
 from tidelog_bench.embedded.stores import ArchivedStore, modelled
 from tidelog_bench.embedded.words import Stages, Words, Workload, draw
-from tidelog_bench.experiment import Points, Trial
+from tidelog_bench.experiment import Trial
 from tidelog_bench.store.latency import LatencyProfile
 from tidelog_bench.store.modelled import ModelledStore, Totals, Traffic
 
@@ -123,7 +123,7 @@ class Run:
     store: ModelledStore
     stages: Stages
     archive: MemoryStore | None
-    """The run's manifests and its log, also what the job has deleted."""
+    """The run's manifests and descriptors, also those that the job has deleted."""
     begun: Moment | None = None
     ended: Moment | None = None
 
@@ -198,35 +198,6 @@ class Run:
             found["uploaded_mb_per_s"] = round(traffic.uploaded_bytes / traffic.seconds / 1e6, 3)
         return found
 
-    def stored_over_time(self, prefix: str = "") -> Points:
-        """Bytes of the objects below a prefix: (seconds since the measured time began, bytes).
-
-        An object counts from the end of its write until the job deletes it.
-        """
-        writes = [write for write in self.store.writes if write.name.startswith(prefix)]
-        sizes = {write.name: write.size for write in writes}
-        changes = [(write.ended, write.size) for write in writes]
-        changes += [(at, -sizes.pop(name)) for name, at in self.store.deletions if name in sizes]
-        begun, ended = self.measured
-        return list(_within(sorted(changes), begun.mark.wall, ended.mark.wall))
-
-
-def _within(
-    changes: Iterable[tuple[float, int]], start: float, end: float
-) -> Iterator[tuple[float, float]]:
-    total, begun = 0, False
-    for at, change in changes:
-        if at > end:
-            break
-        if at > start and not begun:
-            begun = True
-            yield 0.0, total
-        total += change
-        if begun:
-            yield at - start, total
-    if not begun:
-        yield 0.0, total
-
 
 BuildJob = Callable[[Stages], Job]
 Watch = Callable[[Run], Awaitable[None]]
@@ -276,7 +247,7 @@ def run_trial(
 
     With a directory for the store the job is stopped right after a checkpoint that covers all
     records, and the store stays. Without, the store lies in memory, and the job is stopped at once;
-    `archived`: what was in the log and the manifests can be read from the run's archive.
+    `archived`: manifests and descriptors can be read from the run's archive.
     """
     stages = Stages(
         spec.words(),

@@ -64,12 +64,12 @@ async def _collected(infos: AsyncIterator[ObjectInfo]) -> list[ObjectInfo]:
     return [info async for info in infos]
 
 
-_KEPT: Final = (object_names.CHECKPOINTS, object_names.SEGMENTS, object_names.MATERIALIZATIONS)
+_KEPT: Final = (object_names.CHECKPOINTS, object_names.MATERIALIZATIONS)
 
 
 class ArchivedStore(MemoryStore):
-    """A store in memory; `archive` has every manifest, descriptor and log segment of the run, also
-    those that the job has deleted.
+    """A store in memory; `archive` has every manifest and descriptor of the run, also those that
+    the job has deleted.
     """
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class ArchivedStore(MemoryStore):
         self.archive = MemoryStore()
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write, and keep what is of the log."""
+        """Write, and keep what the archive has."""
         await super().put(name, data)
         await self._keep(name, data)
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write if absent, and keep what is of the log."""
+        """Write if absent, and keep what the archive has."""
         await super().create(name, data)
         await self._keep(name, data)
 

@@ -1,12 +1,12 @@
-"""Checkpoints: how long they take, how large they are, what storage they need, what a job uses
-meanwhile, at a fixed input rate; and how many there can be.
+"""Checkpoints: how long they take, how large they are and what storage they need, at a fixed input
+rate; and how many there can be.
 
 Invariant: all variants of a pair have the same records at the same times and the same store; tables
 are uploaded equally often by `on` and `off-rare`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog_bench.embedded.checkpoints import (
@@ -17,22 +17,18 @@ from tidelog_bench.embedded.checkpoints import (
     sizes,
 )
 from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, Load
-from tidelog_bench.embedded.meter import CLOCK, Sample, mean, per_second, sampled
-from tidelog_bench.embedded.predictions import predictions
-from tidelog_bench.embedded.run import Run, RunSpec, run_trial
+from tidelog_bench.embedded.run import Run, run_trial
 from tidelog_bench.experiment import (
     Bars,
     Cell,
     Experiment,
     Figure,
     OverTime,
-    Points,
     Ratio,
     Reading,
     Setting,
     Size,
     Trial,
-    downsampled,
 )
 from tidelog_bench.store.modelled import daily
 
@@ -67,8 +63,6 @@ _NON_STOP: Final[dict[Size, dict[str, Setting]]] = {
 _AT_ONCE_S: Final = 0.01
 """As in the published experiments: the next checkpoint is always due."""
 _STARTS_S: Final = 2.0
-_STEP_S: Final = 0.5
-"""Seconds between two points of the curves of processor, network and disk."""
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -100,21 +94,12 @@ def _cell(settings: dict[str, Any], variants: tuple[str, ...]) -> Cell:
 
 
 def measure(trial: Trial) -> Reading:
-    """Run a variant while its use is sampled, and read its checkpoints."""
+    """Run a variant and read its checkpoints."""
     load = trial.read(Load)
-    spec, samples = load.spec(trial), list[Sample]()
-
-    async def watch(run: Run) -> None:
-        while run.begun is None:
-            await CLOCK.sleep(0.005)
-        with sampled(run.store, samples):
-            while run.ended is None:
-                await CLOCK.sleep(0.005)
-
-    run = run_trial(spec, load.build, trial.directory, watch=watch, archived=True)
+    run = run_trial(load.spec(trial), load.build, trial.directory, archived=True)
     if load.checkpoint_s == _AT_ONCE_S:
         return Reading(_counts(run))
-    return asyncio.run(_read(spec, run, samples))
+    return asyncio.run(_read(run))
 
 
 def _counts(run: Run) -> dict[str, float]:
@@ -134,18 +119,16 @@ def _load(run: Run) -> dict[str, float]:
     return {name: found[name] for name in names if name in found} | lag
 
 
-async def _read(spec: RunSpec, run: Run, samples: Sequence[Sample]) -> Reading:
+async def _read(run: Run) -> Reading:
     begun, ended = run.measured
     found, traffic = await checkpoints_of(run), run.traffic
     writes = [w for w in run.store.writes if begun.mark.wall <= w.ended <= ended.mark.wall]
-    bill, stored = daily(traffic), run.stored_over_time()
+    bill = daily(traffic)
     figures = {
         **_load(run),
         "checkpoints": len(found),
         **durations(found),
         **sizes(found),
-        **await predictions(spec, run, found),
-        "stored_peak_mb": max(size for _, size in stored) / MB,
         "stored_mean_mb": traffic.stored_bytes / MB,
         "uploaded_mb_per_s": traffic.uploaded_bytes / MB / traffic.seconds,
         "dollars_per_day": bill.total,
@@ -154,47 +137,14 @@ async def _read(spec: RunSpec, run: Run, samples: Sequence[Sample]) -> Reading:
     if found:
         figures["objects_per_checkpoint"] = len(writes) / len(found)
         figures["requests_per_checkpoint"] = traffic.all_requests / len(found)
-    used, over_time = _used([s for s in samples if s.at <= ended.mark.wall + _STEP_S])
-    series = {
-        **curves(found),
-        **over_time,
-        "stored_mb": downsampled([(at, size / MB) for at, size in stored]),
-    }
-    if level := figures.get("predicted_peak_mb"):
-        series["predicted_peak_mb"] = [(0.0, level), (round(traffic.seconds, 3), level)]
-    return Reading(figures | used, series, {"table_uploads": ended.uploads - begun.uploads})
-
-
-_USES: Final[dict[str, tuple[str, Callable[[Sample], float]]]] = {
-    "cpu": ("cores", lambda sample: sample.cpu_s),
-    "wire": ("mb_per_s", lambda sample: sample.wire_bytes / MB),
-    "disk_written": ("mb_per_s", lambda sample: sample.written_bytes / MB),
-    "disk_read": ("mb_per_s", lambda sample: sample.read_bytes / MB),
-}
-
-
-def _used(samples: Sequence[Sample]) -> tuple[dict[str, float], dict[str, Points]]:
-    """Processor, network and disk: figures and curves."""
-    figures: dict[str, float] = {}
-    series: dict[str, Points] = {}
-    for name, (unit, of) in _USES.items():
-        curve = per_second(samples, of, _STEP_S)
-        average = mean(samples, of)
-        # The last bit of the time belongs to no step, so the mean of all may exceed every step.
-        peak = max([average, *(rate for _, rate in curve)])
-        figures[f"{name}_mean_{unit}"] = average
-        figures[f"{name}_peak_{unit}"] = peak
-        if average:
-            figures[f"{name}_peak_over_mean"] = peak / average
-        series[f"{name}_{unit}"] = downsampled(curve)
-    return figures, series
+    return Reading(figures, curves(found), {"table_uploads": ended.uploads - begun.uploads})
 
 
 EXPERIMENT: Final = Experiment(
     name="checkpoints",
     title="Checkpoints",
-    question="How long does a checkpoint take, what does it add to the store, what does a job use "
-    "meanwhile, and how many complete when each begins as soon as the last one is done?",
+    question="How long does a checkpoint take, what does it add to the store, and how many "
+    "complete when each begins as soon as the last one is done?",
     group="embedded",
     cells=cells,
     measure=measure,
@@ -204,7 +154,6 @@ EXPERIMENT: Final = Experiment(
         Figure("p99_ms", "duration, p99", "ms"),
         Figure("incremental_mean_mb", "added, mean", "MB"),
         Figure("full_peak_mb", "full checkpoint, largest", "MB"),
-        Figure("cpu_mean_cores", "processor, mean", "cores"),
         Figure("dollars_per_day", "S3 bill of a day", "$"),
         Figure("mean_ms", "duration, mean", "ms"),
         Figure("p90_ms", "duration, p90", "ms"),
@@ -222,21 +171,8 @@ EXPERIMENT: Final = Experiment(
         Figure("uploaded_mb_per_s", "uploaded a second", "MB/s"),
         Figure("dollars_per_day_requests", "of the bill for requests", "$"),
         Figure("full_mean_mb", "full checkpoint, mean", "MB"),
-        Figure("log_interval_peak_mb", "log before it is cut", "MB"),
-        Figure("predicted_peak_mb", "the same, predicted", "MB", "neither"),
-        Figure("predicted_over_measured", "predicted / measured", "", "neither"),
         Figure("stored_mean_mb", "stored, mean", "MB"),
-        Figure("stored_peak_mb", "stored, most", "MB"),
-        Figure("log_stored_peak_mb", "log stored, most", "MB"),
-        Figure("estimated_log_stored_peak_mb", "log stored, estimated", "MB", "neither"),
         Figure("materializations", "new tables that checkpoints build on", "", "neither"),
-        Figure("estimated_checkpoint_ms", "duration, estimated", "ms", "neither"),
-        Figure("cpu_peak_over_mean", "processor, peak over mean", ""),
-        Figure("wire_mean_mb_per_s", "network, mean", "MB/s"),
-        Figure("wire_peak_over_mean", "network, peak over mean", ""),
-        Figure("disk_written_mean_mb_per_s", "written to local disk, mean", "MB/s"),
-        Figure("disk_written_peak_over_mean", "written to local disk, peak over mean", ""),
-        Figure("disk_read_mean_mb_per_s", "read from local disk and its cache, mean", "MB/s"),
         Figure("records_per_s", "records handled", "1/s", "higher"),
         Figure("behind_s", "behind the source at the end", "s"),
         Figure("cpu_us_per_record", "CPU per record", "us"),
@@ -249,11 +185,7 @@ EXPERIMENT: Final = Experiment(
         Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
         OverTime("incremental_mb", "What a checkpoint adds", "MB", log=True),
         OverTime("full_mb", "Full checkpoint size", "MB", also="table_mb"),
-        OverTime("log_mb", "Log of a checkpoint", "MB", also="predicted_peak_mb"),
-        OverTime("stored_mb", "All that is stored", "MB"),
-        OverTime("cpu_cores", "Processor", "cores"),
-        OverTime("wire_mb_per_s", "Network", "MB/s"),
-        OverTime("disk_written_mb_per_s", "Written to local disk", "MB/s"),
+        OverTime("log_mb", "Log of a checkpoint", "MB"),
         Bars(("dollars_per_day",), "S3 bill of a day"),
     ),
 )

@@ -78,13 +78,10 @@ class Bandwidth:
         self._link = _seconds_per_byte(mb_per_s)
         self._slowest = max(self._link, _seconds_per_byte(connection_mb_per_s))
         self._free_at = 0.0
-        self.moved_bytes = 0
-        """All that is through, up and down, chunk by chunk."""
 
     async def transfer(self, size: int) -> None:
         """Return when `size` bytes are through."""
         if self._slowest == 0:
-            self.moved_bytes += size
             return
         # A chunk starts when the one before it ended, not when this task woke up from it: late
         # wake-ups must not eat bandwidth.
@@ -96,7 +93,6 @@ class Bandwidth:
             ended = started + chunk * self._slowest
             size -= chunk
             await self._clock.sleep(max(0.0, ended - self._clock.monotonic()))
-            self.moved_bytes += chunk
 
 
 def _seconds_per_byte(mb_per_s: float) -> float:
@@ -133,8 +129,6 @@ class ModelledStore:
         self.downloaded_bytes = 0
         self.writes: list[Write] = []
         """All puts and creates that have succeeded."""
-        self.deletions: list[tuple[str, float]] = []
-        """Names, and when each was deleted."""
         self.stored: dict[str, int] = {}
         self._inner = inner
         self._clock = clock
@@ -143,11 +137,6 @@ class ModelledStore:
         """All that `stored` has."""
         self._byte_seconds = 0.0
         self._stored_since = clock.monotonic()
-
-    @property
-    def moved_bytes(self) -> int:
-        """What has passed the network until now, up and down, transfers under way included."""
-        return self._bandwidth.moved_bytes
 
     def totals(self) -> Totals:
         """Everything until now; `later.since(earlier)` is what lies between."""
@@ -199,7 +188,6 @@ class ModelledStore:
         """Remove `name` if it is there."""
         await self._request(Kind.DELETE)
         await self._inner.delete(name)
-        self.deletions.append((name, self._clock.monotonic()))
         self._store(-self.stored.pop(name, 0))
 
     async def close(self) -> None:

@@ -44,7 +44,7 @@ CHECKPOINTS: dict[str, Setting] = {
 WORDS = CHECKPOINTS | {"job": "wordcount", "key_bytes": 16, "keys": 3_000, "rate": 4_000.0}
 
 
-def test_with_the_log_the_reading_has_log_table_and_both_predictions(tmp_path: Path) -> None:
+def test_with_the_log_the_reading_has_log_and_table(tmp_path: Path) -> None:
     found = reading(checkpoints, WORDS, "on", tmp_path)
     figures = found.figures
     assert figures["checkpoints"] == len(found.series["duration_ms"]) >= 3
@@ -54,17 +54,8 @@ def test_with_the_log_the_reading_has_log_table_and_both_predictions(tmp_path: P
     assert figures["table_mean_mb"] > 3_000 * 16 * 0.7 / 1e6
     assert 0 < figures["dollars_per_day_requests"] < figures["dollars_per_day"]
     assert figures["requests_per_checkpoint"] >= figures["objects_per_checkpoint"] >= 2
-    assert figures["stored_mean_mb"] < figures["stored_peak_mb"]
-    assert 0 < figures["log_interval_peak_mb"] <= figures["log_peak_mb"] < figures["full_peak_mb"]
-    # Right within a factor of three, over intervals of three checkpoints.
-    assert 1 / 3 < figures["predicted_over_measured"] < 3
-    assert figures["estimated_log_stored_peak_mb"] > 0
-    assert found.series["predicted_peak_mb"][0][1] == figures["predicted_peak_mb"]
-    for use, unit in (("cpu", "cores"), ("wire", "mb_per_s"), ("disk_written", "mb_per_s")):
-        rates = [rate for _, rate in found.series[f"{use}_{unit}"]]
-        peak, average = figures[f"{use}_peak_{unit}"], figures[f"{use}_mean_{unit}"]
-        assert 0 < average <= peak and max(rates) <= peak + 1e-4
-        assert figures[f"{use}_peak_over_mean"] == pytest.approx(peak / average)
+    assert 0 < figures["log_peak_mb"] < figures["full_peak_mb"]
+    assert figures["stored_mean_mb"] > figures["table_mean_mb"]
     assert not any((tmp_path / "trial-0").iterdir())
 
 
