@@ -130,7 +130,7 @@ def _trials(experiment: Experiment, size: Size) -> list[Step]:
     type=click.IntRange(1),
     help="Repetitions; 5, with --quick 1. Fewer than 5 tell nothing from noise.",
 )
-@click.option("--seed", type=int, help="Of input, latencies and failures; 1.")
+@click.option("--seed", type=int, help="Of input and latencies; 1.")
 @click.option(
     "--only",
     "restrictions",

@@ -19,7 +19,7 @@ from tidelog_bench.embedded.words import Stages, counted
 from tidelog_bench.experiment import Trial
 
 Read = Callable[[int], list[Any] | None]
-PAYLOAD_BYTES: Final = 100
+_PAYLOAD_BYTES: Final = 100
 ON, OFF, OFF_RARE = "on", "off", "off-rare"
 """The changelog on or off with the same interval of checkpoints; off with checkpoints as rare as
 the materializations of ON.
@@ -96,7 +96,7 @@ def count_words(stages: Stages) -> Job:
 def timed(read: Read, per_s: float = 1000.0) -> Read:
     """Words as records (word, event time in ms, payload of 100 bytes), `per_s` a second."""
     noise = random.Random(0).randbytes(1 << 16).hex()
-    last = len(noise) - PAYLOAD_BYTES
+    last = len(noise) - _PAYLOAD_BYTES
 
     def records(position: int) -> list[Any] | None:
         words = read(position)
@@ -104,7 +104,7 @@ def timed(read: Read, per_s: float = 1000.0) -> Read:
             return words
         numbers = range(position, position + len(words))
         return [
-            (word, int(n * 1000 / per_s), noise[(at := n * 37 % last) : at + PAYLOAD_BYTES])
+            (word, int(n * 1000 / per_s), noise[(at := n * 37 % last) : at + _PAYLOAD_BYTES])
             for word, n in zip(words, numbers, strict=True)
         ]
 

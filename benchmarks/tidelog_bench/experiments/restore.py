@@ -1,9 +1,7 @@
-"""Restores: phase by phase, with local copies, with another parallelism, and after a failure.
+"""Restores: phase by phase, with local copies, and with another parallelism.
 
-Invariants: every variant restores the same state, and with the log every restore replays the same
-number of records after a materialization that has all records before them. The variants of a pair
-fail at the same share of the time between two checkpoints, drawn from the seed, with the same
-records due at the same rate before, meanwhile and after.
+Invariant: every variant restores the same state, and with the log every restore replays the same
+number of records after a materialization that has all records before them.
 """
 
 import shutil
@@ -11,15 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tidelog_bench.embedded.failure import measure_failure
-from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON
+from tidelog_bench.embedded.jobs import OFF, ON
 from tidelog_bench.embedded.restore import RESCALED, fill, restore
 from tidelog_bench.experiment import (
     Bars,
     Cell,
     Experiment,
     Figure,
-    OverTime,
     Ratio,
     Reading,
     Setting,
@@ -28,8 +24,11 @@ from tidelog_bench.experiment import (
 )
 from tidelog_bench.session.children import in_child
 
-_STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0}
-_RESTORED: Final[dict[str, Setting]] = _STORE | {"checkpoint_s": 0.5}
+_RESTORED: Final[dict[str, Setting]] = {
+    "latency_ms": 30.0,
+    "mb_per_s": 50.0,
+    "checkpoint_s": 0.5,
+}
 _LOCAL: Final = (ON, OFF, f"{ON}-local", f"{OFF}-local")
 _BEFORE: Final = 4
 """Subtasks of the job that is restored with other numbers of them."""
@@ -68,30 +67,13 @@ _JOBS: Final[dict[Size, tuple[_Job, ...]]] = {
         (_words(200, 1_000_000, 1_000_000, parallelism=_BEFORE), (_SAME, _MORE, _HALF, _ONE)),
     ),
 }
-_FAILURE: Final[dict[Size, dict[str, Setting]]] = {
-    Size.QUICK: {"checkpoint_s": 0.3, "materialize_s": 1.5, "warm_s": 1.0, "limit_s": 6.0},
-    Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 30.0, "warm_s": 31.0, "limit_s": 300.0},
-}
-_LONG: Final[dict[str, Setting]] = {"job": "wordcount", "key_bytes": 200}
-_FAILING: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
-    Size.QUICK: (_LONG | {"keys": 30_000, "rate": 8_000.0},),
-    Size.STANDARD: (),
-    Size.FULL: (
-        {"job": "wordcount", "key_bytes": 16, "keys": 5_000_000, "rate": 50_000.0},
-        _LONG | {"keys": 2_000_000, "rate": 40_000.0},
-        {"job": "window", "slides": 10, "keys": 20_000, "rate": 500.0, "window_s": 60.0},
-        {"job": "window", "slides": 5, "keys": 20_000, "rate": 500.0, "window_s": 60.0},
-    ),
-}
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """The word count with short and long words, the sliding window with many slides and fewer; the
-    word count with other numbers of subtasks; and, unless standard, jobs that fail.
+    """The word count with short and long words, the sliding window with many slides and fewer; and
+    the word count with other numbers of subtasks.
     """
-    restored = [Cell(job, variants, 2.5, _made_s(job)) for job, variants in _JOBS[size]]
-    failing: list[dict[str, Any]] = [{**_STORE, **_FAILURE[size], **job} for job in _FAILING[size]]
-    return [*restored, *(Cell(job, (ON, OFF_RARE), _failing_s(job)) for job in failing)]
+    return [Cell(job, variants, 2.5, _made_s(job)) for job, variants in _JOBS[size]]
 
 
 def _made_s(job: dict[str, Any]) -> float:
@@ -100,17 +82,8 @@ def _made_s(job: dict[str, Any]) -> float:
     return 3.0 + float((job["window_records"] * 1.5 + job["log_records"]) * job["slides"]) / 50_000
 
 
-def _failing_s(job: dict[str, Any]) -> float:
-    filled_s = job["keys"] / 200_000 if job["job"] == "wordcount" else 0.0
-    return float(4.0 + filled_s + job["warm_s"] + job["materialize_s"])
-
-
 def measure(trial: Trial) -> Reading:
-    """Restore a copy of the checkpoint that the first trial makes in a process of its own; or let a
-    job fail.
-    """
-    if "limit_s" in trial.settings:
-        return measure_failure(trial)
+    """Restore a copy of the checkpoint that the first trial makes in a process of its own."""
     # Local copies are known by the place of their store: all trials of a variant have one place.
     made, here = trial.kept / "made", replace(trial, directory=trial.kept / "here")
     if not made.exists():
@@ -124,17 +97,14 @@ def measure(trial: Trial) -> Reading:
 
 EXPERIMENT: Final = Experiment(
     name="restore",
-    title="Restores and failures",
+    title="Restores",
     question="How long does a restart take, also with other numbers of subtasks, and where does "
-    "the time go? After a failure, how much is done again, and when has the job caught up?",
+    "the time go?",
     group="embedded",
     cells=cells,
     measure=measure,
     figures=(
         Figure("first_record_s", "until the first record is handled", "s"),
-        Figure("caught_up_s", "from the failure until caught up", "s"),
-        Figure("reprocessed_mb", "input handled again", "MB"),
-        Figure("down_s", "from the failure until the job runs again", "s"),
         Figure("running_s", "until all tasks run", "s"),
         Figure("restore_s", "state restored", "s"),
         Figure("download_s", "table files downloaded", "s"),
@@ -151,17 +121,9 @@ EXPERIMENT: Final = Experiment(
         Figure("table_mb", "table files of it", "MB", "neither"),
         Figure("cpu_s", "processor until a record is handled", "s"),
         Figure("rss_mb", "resident memory", "MB"),
-        Figure("reprocessed_records", "records handled again", ""),
-        Figure("reprocessed_s", "age of the checkpoint's input at the failure", "s"),
-        Figure("stopped_s", "from the failure until all has stopped", "s"),
-        Figure("behind_peak_s", "behind the source, most", "s"),
-        Figure("behind_before_s", "behind the source at the failure", "s"),
-        Figure("checkpoint_period_s", "time between checkpoints", "s"),
-        Figure("checkpoint_mean_ms", "checkpoint duration, mean", "ms"),
     ),
-    main=("first_record_s", "running_s", "caught_up_s", "reprocessed_mb"),
+    main=("first_record_s", "running_s"),
     ratios=(
-        Ratio(ON, OFF_RARE),
         Ratio(ON, OFF),
         Ratio(f"{ON}-local", ON),
         Ratio(f"{OFF}-local", OFF),
@@ -173,8 +135,5 @@ EXPERIMENT: Final = Experiment(
             ("takeover_s", "download_s", "open_s", "fetch_log_s", "replay_s", "start_s"),
             "Phases of a restart; they overlap",
         ),
-        Bars(("caught_up_s",), "From the failure until caught up"),
-        Bars(("reprocessed_mb",), "Input handled again"),
-        OverTime("behind_s", "Behind the source; the failure is at 2 s", "s"),
     ),
 )

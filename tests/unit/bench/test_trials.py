@@ -146,37 +146,3 @@ def test_a_restore_reads_a_table_and_replays_the_log_after_it(
         # With fewer subtasks too, tables and log are fetched once.
         assert found["state_mb"] + 0.1 > found["downloaded_mb"] >= found["state_mb"]
         assert found["state_mb"] > found["table_mb"]
-
-
-FAILING: dict[str, Setting] = {
-    "checkpoint_s": 0.1,
-    "materialize_s": 0.4,
-    "warm_s": 0.3,
-    "limit_s": 60.0,
-    "job": "wordcount",
-    "key_bytes": 200,
-    "keys": 2_000,
-    "rate": 3_000.0,
-}
-BUFFER_S = 0.02
-"""A source hands out so much at a time, so a job may be that much ahead."""
-
-
-def test_a_job_that_fails_does_again_what_no_checkpoint_has_and_catches_up(tmp_path: Path) -> None:
-    moments = set()
-    for variant in ("on", "off-rare"):
-        room = tmp_path / variant
-        room.mkdir()
-        found = reading(restore, FAILING, variant, room)
-        figures = found.figures
-        assert figures["reprocessed_mb"] == figures["reprocessed_records"] * 200 / 1e6
-        assert 0 < figures["stopped_s"] < figures["down_s"] < figures["caught_up_s"]
-        assert figures["restore_s"] < figures["down_s"]
-        # At the first read after the failure the downtime and what is done again are missing.
-        least = figures["down_s"] - figures["stopped_s"] + figures["reprocessed_s"]
-        assert figures["behind_peak_s"] >= least - BUFFER_S - 1e-6
-        assert variant == "on" or figures["replayed_changes"] == 0
-        assert figures["downloaded_mb"] > 2_000 * 200 * 0.5 / 1e6
-        moments.add(found.notes["moment"])
-    # The variants of a pair fail at the same share of the time between two checkpoints.
-    assert len(moments) == 1
