@@ -86,7 +86,7 @@ figures:
 
 # The peers of `tidelog bench run peers`, each in an environment of its own in .tools; Spark is in .venv.
 peers:
-    for peer in "bytewax bytewax>=0.21" "quix quixstreams>=3.20" "pathway pathway>=0.33" "pyflink apache-flink==2.3.*"; do \
+    for peer in "bytewax bytewax>=0.21" "quix quixstreams>=3.20" "pyflink apache-flink==2.3.*"; do \
         set -- $peer; \
         .venv/bin/uv venv -q --allow-existing --python {{ python }} .tools/peer-$1; \
         .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2" || exit 1; \

@@ -7,7 +7,6 @@ and all are measured between the same two moments.
 
 import base64
 import collections
-import itertools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +20,10 @@ STEP_S: Final = 0.02
 
 @dataclass(frozen=True)
 class Workload:
-    """`keys` distinct words of `key_bytes` each, drawn uniformly or Zipf-skewed (exponent 1)."""
+    """`keys` distinct words of `key_bytes` each, drawn uniformly."""
 
     keys: int
     key_bytes: int = 16
-    skewed: bool = False
     draws: int = 8_000_000
     """Length of the pre-drawn stream; a run that needs more goes round."""
 
@@ -47,12 +45,7 @@ def draw(workload: Workload, seed: int) -> Words:
         base64.b64encode(rng.randbytes(raw_bytes))[: workload.key_bytes].decode()
         for _ in range(workload.keys)
     ]
-    if workload.skewed:
-        weights = itertools.accumulate(1 / rank for rank in range(1, workload.keys + 1))
-        stream = rng.choices(words, cum_weights=list(weights), k=workload.draws)
-    else:
-        stream = rng.choices(words, k=workload.draws)
-    return Words(words, stream)
+    return Words(words, rng.choices(words, k=workload.draws))
 
 
 def counted(words: list[str]) -> list[tuple[str, int]]:

@@ -18,15 +18,12 @@ _LOOK_S: Final = 0.2
 
 
 class Feed:
-    """Hands out words in pieces of at most `piece_words`; with a `mark`, each ends with it."""
+    """Hands out words in pieces of at most `piece_words`."""
 
-    def __init__(
-        self, directory: Path, words: Words, piece_words: int, mark: str | None = None
-    ) -> None:
-        self._end = "\n" if mark is None else f"\n{mark}\n"
+    def __init__(self, directory: Path, words: Words, piece_words: int) -> None:
         self.input = directory / "input"
         self.input.mkdir()
-        self.piece_words = piece_words
+        self._piece_words = piece_words
         self.position = 0
         """How many words were handed out."""
         self.ends: list[int] = []
@@ -50,11 +47,6 @@ class Feed:
         for _ in self._fill:
             self.add()
 
-    def keep_ahead(self, position: int, words: int) -> None:
-        """Let files appear until at least `words` words lie after a position."""
-        while self.position < position + words:
-            self.add()
-
     async def keep_busy(
         self, position: Callable[[], int], seconds: float, ahead_s: float, least_pieces: int = 1
     ) -> None:
@@ -64,7 +56,7 @@ class Feed:
         while now < began + seconds:
             if now > began:
                 speed = max(speed, (reached - first) / (now - began))
-            self.keep_ahead(reached, max(least_pieces * self.piece_words, int(speed * ahead_s)))
+            self._keep_ahead(reached, max(least_pieces * self._piece_words, int(speed * ahead_s)))
             await CLOCK.sleep(_LOOK_S)
             now, reached = CLOCK.monotonic(), position()
 
@@ -74,6 +66,11 @@ class Feed:
         for path, size in self._fill:
             self._appear(path, size)
         return self.position - before
+
+    def _keep_ahead(self, position: int, words: int) -> None:
+        """Let files appear until at least `words` words lie after a position."""
+        while self.position < position + words:
+            self.add()
 
     def _appear(self, path: Path, size: int) -> None:
         os.link(path, self.input / f"{len(self.ends):08}.txt")
@@ -85,6 +82,6 @@ class Feed:
         for start in range(0, len(words), piece_words):
             piece = words[start : start + piece_words]
             path = self._pieces / f"{name}-{start:012}.txt"
-            path.write_text("\n".join(piece) + self._end)
+            path.write_text("\n".join(piece) + "\n")
             pieces.append((path, len(piece)))
         return pieces

@@ -60,11 +60,9 @@ SYSTEMS: Final[dict[str, System]] = {
         System("tidelog-workers", "tidelog", "tidelog", "tidelog_files", "tidelog"),
         System("bytewax", "Bytewax", "bytewax", "bytewax_count", "bytewax", "peers"),
         System("quix-store", "Quix Streams", "quixstreams", "quix_count", "quix", "peers"),
-        System("pathway", "Pathway", "pathway", "pathway_count", "pathway"),
         System("pyflink", "PyFlink", "pyflink", "flink_count", "pyflink", java="java"),
         System("flink-stream", "Flink", "pyflink", "flink_stream", "pyflink", java="javac"),
         System("spark-rocksdb", "PySpark", "pyspark", "spark_count", "spark", "spark", java="java"),
-        System("spark-hdfs", "PySpark", "pyspark", "spark_count", "spark", "spark", java="java"),
     )
 }
 

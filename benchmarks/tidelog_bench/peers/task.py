@@ -45,7 +45,6 @@ class Task(ProgramTask):
 
     keys: int
     key_bytes: int
-    skewed: bool
     draws: int
     warm_s: float
     seconds: float
@@ -56,7 +55,7 @@ class Task(ProgramTask):
 
     def words(self) -> Words:
         """Draw the input; what is drawn is no garbage collector's business."""
-        words = draw(Workload(self.keys, self.key_bytes, self.skewed, self.draws), self.seed)
+        words = draw(Workload(self.keys, self.key_bytes, self.draws), self.seed)
         gc.collect()
         gc.freeze()
         return words

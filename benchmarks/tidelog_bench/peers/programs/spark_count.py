@@ -1,4 +1,4 @@
-"""The word count on Spark Structured Streaming with one of its own state stores.
+"""The word count on Spark Structured Streaming with its own RocksDB state store.
 
 Invariant: one batch is one file of words, and the next one begins when a batch is committed; a
 moment of the run is one at which a commit file has appeared, so its records are known exactly.
@@ -20,15 +20,13 @@ _AHEAD: Final = 2
 """Batches whose files wait for their turn."""
 _LOOK_S: Final = 0.01
 _STATE: Final = "spark.sql.streaming.stateStore"
-_PROVIDER: Final = "org.apache.spark.sql.execution.streaming.state"
-STORES: Final = {
-    "spark-rocksdb": {
-        f"{_STATE}.providerClass": f"{_PROVIDER}.RocksDBStateStoreProvider",
-        f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
-        # Costs a read per write, and gives a metric that nobody looks at here.
-        f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
-    },
-    "spark-hdfs": {f"{_STATE}.providerClass": f"{_PROVIDER}.HDFSBackedStateStoreProvider"},
+_STORE: Final = {
+    f"{_STATE}.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+    # Costs a read per write, and gives a metric that nobody looks at here.
+    f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
 }
 PACKAGE = "pyspark"
 NOTES = {
@@ -67,7 +65,7 @@ def _session(task: Task) -> SparkSession:
         "spark.sql.shuffle.partitions": "1",
         "spark.local.dir": str(task.path / "local"),
         "spark.sql.warehouse.dir": str(task.path / "warehouse"),
-        **STORES[task.variant],
+        **_STORE,
     }
     for key, value in settings.items():
         builder = builder.config(key, value)

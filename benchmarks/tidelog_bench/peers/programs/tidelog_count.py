@@ -31,7 +31,7 @@ NOTES = {
 def run(task: Task) -> dict[str, float]:
     """Count in this process; then read the counts from a job that the store alone restores."""
     spec = RunSpec(
-        Workload(task.keys, task.key_bytes, task.skewed, task.draws),
+        Workload(task.keys, task.key_bytes, task.draws),
         checkpoint_s=task.checkpoint_s,
         warm_s=task.warm_s,
         seconds=task.seconds,

@@ -54,7 +54,7 @@ def test_tidelog_run_counts_files_right_when_it_was_killed(variant: str, tmp_pat
 
 @pytest.mark.parametrize(
     "variant",
-    more_in_depth(["bytewax"], ["bytewax", "quix-store", "pathway", "pyflink", "flink-stream"]),
+    more_in_depth(["bytewax"], ["bytewax", "quix-store", "pyflink", "flink-stream"]),
 )
 def test_a_peer_counts_right_from_what_it_made_durable(variant: str, tmp_path: Path) -> None:
     if reason := missing(variant):
