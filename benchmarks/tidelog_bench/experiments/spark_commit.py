@@ -34,19 +34,8 @@ from tidelog_bench.spark.batches import (
     dollars,
     requests,
 )
-from tidelog_bench.spark.job import (
-    CHANGELOG_STORE,
-    HDFS,
-    QUICK_JVM,
-    RATIOS,
-    STORES,
-    TIDELOG,
-    Job,
-    missing,
-)
+from tidelog_bench.spark.job import QUICK_JVM, RATIOS, STORES, TIDELOG, Job, missing
 
-_STORES_OF: Final = {"transform": tuple(store for store in STORES if store != HDFS)}
-"""transformWithState needs column families, which only Spark's RocksDB store has."""
 _PER_QUERY: Final = ("commits", "offsets", "roll-up", "segment", "other")
 """Classes of files that the query writes once, whatever number of executors it has: their small
 changelogs are one segment of the driver."""
@@ -55,36 +44,34 @@ _QUICK_BATCHES: Final = 6
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """One short cell; the settings that people ask about, beside the best of Spark's own stores; or
-    all queries, stores, partitions and latencies. Then the bill of 200 partitions on 10 executors.
+    """One short cell; the settings that people ask about; or all queries, partitions and latencies.
+    Then the bill of 200 partitions on 10 executors.
     """
-    best = (CHANGELOG_STORE, TIDELOG)
     if size is Size.QUICK:
         return [
-            _cell("aggregation", 4, best, warm=2, batches=5, jvm=QUICK_JVM),
-            _bill("aggregation", 2, _QUICK_BATCHES, 150, best, _QUICK_BATCHES, QUICK_JVM),
+            _cell("aggregation", 4, warm=2, batches=5, jvm=QUICK_JVM),
+            _bill("aggregation", 2, _QUICK_BATCHES, 150, _QUICK_BATCHES, QUICK_JVM),
         ]
     if size is Size.STANDARD:
         return [
-            # A window is an aggregation with more rows, and latency 0 is no store that is used.
-            _cell("aggregation", 64, best, warm=12, batches=6),
-            _cell("aggregation", 200, best, warm=10, batches=2),
-            _cell("join", 64, best, warm=10, batches=2),
-            _cell("long_keys", 2, best, warm=8, batches=5),
+            _cell("aggregation", 64, warm=12, batches=6),
+            _cell("aggregation", 200, warm=10, batches=2),
+            _cell("join", 64, warm=10, batches=2),
+            _cell("long_keys", 2, warm=8, batches=5),
             # Each store has then had a second snapshot, and an old one was removed: from here on
             # every period of snapshots, about three maintenances, asks for as much.
-            _bill("aggregation", 340, 180, 300, best),
+            _bill("aggregation", 340, 180, 300),
         ]
     return [
         *(
-            _cell(query, partitions, _STORES_OF.get(query, STORES), latency, warm=15, batches=20)
+            _cell(query, partitions, latency, warm=15, batches=20)
             for partitions in (8, 64, 200)
             for latency in (0, 30)
-            for query in ("aggregation", "window", "join", "transform")
+            for query in ("aggregation", "join")
         ),
-        _cell("long_keys", 2, STORES, warm=15, batches=20),
-        _bill("aggregation", 340, 180, 400, STORES),
-        _bill("join", 340, 180, 1000, STORES),
+        _cell("long_keys", 2, warm=15, batches=20),
+        _bill("aggregation", 340, 180, 400),
+        _bill("join", 340, 180, 1000),
     ]
 
 
@@ -96,7 +83,6 @@ _BATCH_S: Final = {"join": 0.075, "long_keys": 0.5}
 def _cell(
     query: str,
     partitions: int,
-    variants: tuple[str, ...],
     latency_ms: int = 30,
     *,
     warm: int,
@@ -114,7 +100,7 @@ def _cell(
         "jvm": jvm,
     }
     batch_s = partitions * _BATCH_S.get(query, 0.018)
-    return Cell(settings, variants, (1 + batches) * batch_s, _STARTS_S + warm * batch_s)
+    return Cell(settings, STORES, (1 + batches) * batch_s, _STARTS_S + warm * batch_s)
 
 
 def _bill(
@@ -122,7 +108,6 @@ def _bill(
     warm: int,
     batches: int,
     trigger_ms: int,
-    variants: tuple[str, ...],
     maintenance_batches: int = _MAINTENANCE_BATCHES,
     jvm: str = "",
 ) -> Cell:
@@ -143,7 +128,7 @@ def _bill(
         "jvm": jvm,
     }
     batch_s = trigger_ms / 1e3
-    return Cell(settings, variants, (1 + batches) * batch_s, _STARTS_S + warm * batch_s)
+    return Cell(settings, STORES, (1 + batches) * batch_s, _STARTS_S + warm * batch_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +138,10 @@ class _Batches:
     batches: int
     executors: int | None = None
     warm_stock: int = 0
-    """Batches of Spark's own stores before those that count, in a cell with executors. These stores
-    upload a snapshot at each maintenance, so they are in steady state sooner than the plug-in."""
+    """Batches of Spark's own store before those that count, in a cell with executors. It uploads a
+    snapshot at each maintenance, so it is in steady state sooner than the plug-in."""
     batches_stock: int = 0
-    """Batches of Spark's own stores that count, in a cell with executors."""
+    """Batches of Spark's own store that count, in a cell with executors."""
 
 
 def measure(trial: Trial) -> Reading:

@@ -14,15 +14,7 @@ from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
 from tidelog_bench.spark.batches import by_kind, difference, requests, transferred
-from tidelog_bench.spark.job import (
-    CHANGELOG_STORE,
-    QUICK_JVM,
-    RATIOS,
-    STORES,
-    TIDELOG,
-    Job,
-    missing,
-)
+from tidelog_bench.spark.job import QUICK_JVM, RATIOS, STORES, Job, missing
 
 _MAINTENANCE_MS: Final = 500
 """While a checkpoint is written; afterwards there is time for two, so snapshots are uploaded."""
@@ -32,16 +24,15 @@ def cells(size: Size) -> Sequence[Cell]:
     """One small cell; one of 32 partitions; or both queries with up to 200 partitions.
 
     The last batch 28 writes version 29: the last snapshot is of version 20, and nine changelogs
-    are replayed; after batch 18 as many, after version 10. In the small cell, which has the two
-    stores with changelogs, they are two, of version 13.
+    are replayed; after batch 18 as many, after version 10. In the small cell they are two, of
+    version 13.
     """
-    best = (CHANGELOG_STORE, TIDELOG)
     if size is Size.QUICK:
-        return [_cell("aggregation", 4, 12, best, expected_s=18, jvm=QUICK_JVM)]
+        return [_cell("aggregation", 4, 12, expected_s=18, jvm=QUICK_JVM)]
     if size is Size.STANDARD:
-        return [_cell("aggregation", 32, 18, best, expected_s=8)]
+        return [_cell("aggregation", 32, 18, expected_s=8)]
     return [
-        _cell(query, partitions, 28, STORES, expected_s=20 + partitions)
+        _cell(query, partitions, 28, expected_s=20 + partitions)
         for query in ("aggregation", "join")
         for partitions in (8, 64, 200)
     ]
@@ -51,7 +42,6 @@ def _cell(
     query: str,
     partitions: int,
     last: int,
-    variants: tuple[str, ...],
     *,
     expected_s: float,
     jvm: str = "",
@@ -65,7 +55,7 @@ def _cell(
         "maintenance_ms": 20_000,
         "jvm": jvm,
     }
-    return Cell(settings, variants, expected_s, expected_s)
+    return Cell(settings, STORES, expected_s, expected_s)
 
 
 def measure(trial: Trial) -> Reading:

@@ -49,13 +49,6 @@ def long_keys(spark: SparkSession) -> DataFrame:
     return rows(spark, 21_000).groupBy(key.alias("word")).count()
 
 
-def sliding_window(spark: SparkSession) -> DataFrame:
-    """2,000 rows over 500 keys, in windows of 10 s every 2 s."""
-    timed = rows(spark, 2_000).withWatermark("timestamp", "10 seconds")
-    window = F.window("timestamp", "10 seconds", "2 seconds")
-    return timed.groupBy(window, (F.col("value") % 500).alias("key")).count()
-
-
 def join(spark: SparkSession) -> DataFrame:
     """2,000 rows on each side; a row meets one of the same batch."""
     left, right = (
@@ -71,23 +64,10 @@ def join(spark: SparkSession) -> DataFrame:
     return left.join(right, near)
 
 
-def transform(spark: SparkSession) -> DataFrame:
-    """2,000 rows over 500 keys that are others after four batches; sessions, by a processor
-    within the JVM: a value and a timer per key.
-    """
-    count = 2_000
-    jvm = spark._jvm
-    assert jvm is not None
-    sessions = jvm.tidelog.benchmark.Sessions.of(rows(spark, count)._jdf, count)
-    return DataFrame(sessions, spark)
-
-
 QUERIES: Final[dict[str, tuple[Callable[[SparkSession], DataFrame], str]]] = {
     "aggregation": (aggregation, "update"),
     "long_keys": (long_keys, "update"),
-    "window": (sliding_window, "update"),
     "join": (join, "append"),
-    "transform": (transform, "append"),
 }
 """Queries and their output modes."""
 

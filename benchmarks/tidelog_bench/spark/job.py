@@ -1,6 +1,6 @@
 """What a Spark application of a trial is: its machine, its state store, its settings.
 
-Invariants: a run is described by its job alone; all stores of a pair get the same settings, but
+Invariants: a run is described by its job alone; both stores of a pair get the same settings, but
 for those that choose the store, and differ in nothing else. Each is at its best on an object store:
 one PUT for an atomic file, without a temporary file that is renamed. Nothing here imports pyspark.
 """
@@ -26,22 +26,17 @@ from tidelog.spark.plugin.toolchain import OLDEST_JAVA, find_java, find_spark, j
 from tidelog_bench.experiment import Ratio
 from tidelog_bench.store.latency import NONE, LatencyProfile
 
-HDFS: Final = "hdfs"
-"""Spark's default: all state in the JVM's heap, a delta file per partition and batch."""
-ROCKSDB: Final = "rocksdb"
-"""Spark's RocksDB store: new table files and an archive per partition and batch."""
 CHANGELOG_STORE: Final = "changelog"
-"""The same with changelog checkpointing: a changelog per partition and batch."""
+"""Spark's RocksDB store with changelog checkpointing: a changelog per partition and batch."""
 TIDELOG: Final = "tidelog"
 """The same below the plug-in: a segment per batch."""
 
-STORES: Final = (HDFS, ROCKSDB, CHANGELOG_STORE, TIDELOG)
-RATIOS: Final = tuple(Ratio(TIDELOG, store) for store in (CHANGELOG_STORE, ROCKSDB, HDFS))
+STORES: Final = (CHANGELOG_STORE, TIDELOG)
+RATIOS: Final = (Ratio(TIDELOG, CHANGELOG_STORE),)
 QUICK_JVM: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Compiles little, so that short runs measure less of the compiler; the same for all stores."""
 
 CHECKSUMS: Final = "spark.sql.streaming.checkpoint.fileChecksum.enabled"
-_HDFS_CLASS: Final = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 _PUT_MANAGER: Final = "tidelog.benchmark.DirectPutCheckpointFileManager"
 
 
@@ -147,22 +142,18 @@ class Job:
             SNAPSHOT_PERIOD: str(SNAPSHOT_EVERY),
             "spark.sql.shuffle.partitions": str(self.partitions),
             f"{_STREAMING}.stateStore.maintenanceInterval": f"{self.maintenance_ms}ms",
-            # The one format that all stores know: four state stores for every partition.
+            # Four state stores for every partition.
             f"{_STREAMING}.join.stateFormatVersion": "2",
             f"{_STREAMING}.numRecentProgressUpdates": "100000",
         }
 
     def _state_store(self) -> dict[str, str]:
-        """Spark's own stores have checkpoint format 1, Spark's default and the smaller one: in
-        format 2 every changelog repeats its lineage, and the HDFS-backed store does not know it.
+        """Spark's own store has checkpoint format 1, Spark's default and the smaller one: in
+        format 2 every changelog repeats its lineage.
         """
-        chosen = {
-            PROVIDER: _HDFS_CLASS if self.store == HDFS else PROVIDER_CLASS,
-            CHANGELOG: str(self.store in (CHANGELOG_STORE, TIDELOG)).lower(),
-            CHECKSUMS: "false",
-        }
+        common = {PROVIDER: PROVIDER_CLASS, CHANGELOG: "true", CHECKSUMS: "false"}
         if self.store != TIDELOG:
-            return chosen | {FORMAT: "1", FILE_MANAGER: _PUT_MANAGER}
+            return common | {FORMAT: "1", FILE_MANAGER: _PUT_MANAGER}
         interval_ms = self.snapshot_interval_ms
         if interval_ms is None:
             interval_ms = _INTERVALS * self.maintenance_ms
@@ -172,4 +163,4 @@ class Job:
             snapshot_interval=f"{interval_ms}ms",
             put_schemes=f"s3a,{SCHEME}",
         )
-        return chosen | {FORMAT: "2"} | plugin
+        return common | plugin

@@ -1,16 +1,16 @@
-"""All stores of a pair get the same settings of Spark, but for those that choose the store."""
+"""Both stores of a pair get the same settings of Spark, but for those that choose the store."""
 
 from pathlib import Path
 
 import pytest
 
-from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PROVIDER
+from tidelog.spark.plugin.settings import FILE_MANAGER, FORMAT
 from tidelog_bench.experiment import Cell, Experiment, Size, Trial
 from tidelog_bench.experiments import spark_commit, spark_restore
 from tidelog_bench.spark import job as jobs
 from tidelog_bench.spark.job import Job
 
-CHOOSE = {PROVIDER, CHANGELOG, FORMAT, FILE_MANAGER, "spark.plugins", "spark.jars"}
+CHOOSE = {FORMAT, FILE_MANAGER, "spark.plugins", "spark.jars"}
 
 
 @pytest.fixture(autouse=True)
