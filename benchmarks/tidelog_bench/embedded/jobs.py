@@ -6,17 +6,14 @@ Invariant: sources and sinks cost next to nothing, so what is measured is keyed 
 import operator
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from tidelog import Sliding
 from tidelog.effects import hold_thread
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
-from tidelog_bench.embedded.run import RunSpec, spec_of
 from tidelog_bench.embedded.words import Stages, counted
-from tidelog_bench.experiment import Trial
 
 Read = Callable[[int], list[Any] | None]
 _PAYLOAD_BYTES: Final = 100
@@ -93,8 +90,8 @@ def count_words(stages: Stages) -> Job:
     return word_count(stages.read)
 
 
-def timed(read: Read, per_s: float = 1000.0) -> Read:
-    """Words as records (word, event time in ms, payload of 100 bytes), `per_s` a second."""
+def timed(read: Read) -> Read:
+    """Words as records (word, event time in ms, payload of 100 bytes), one a millisecond."""
     noise = random.Random(0).randbytes(1 << 16).hex()
     last = len(noise) - _PAYLOAD_BYTES
 
@@ -104,7 +101,7 @@ def timed(read: Read, per_s: float = 1000.0) -> Read:
             return words
         numbers = range(position, position + len(words))
         return [
-            (word, int(n * 1000 / per_s), noise[(at := n * 37 % last) : at + _PAYLOAD_BYTES])
+            (word, n, noise[(at := n * 37 % last) : at + _PAYLOAD_BYTES])
             for word, n in zip(words, numbers, strict=True)
         ]
 
@@ -122,40 +119,3 @@ def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:
     )
     windows.sink(NullSink())
     return job
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """A job at a fixed rate: words that are counted, or windows of them."""
-
-    job: Literal["wordcount", "window"]
-    rate: float
-    warm_s: float
-    seconds: float
-    checkpoint_s: float
-    materialize_s: float
-    slides: int = 1
-    """Slides that a window covers ..."""
-    window_s: float = 0.0
-    """... and its size."""
-
-    def build(self, stages: Stages) -> Job:
-        """The job over the records of a run."""
-        if self.job == "wordcount":
-            return count_words(stages)
-        slide_ms = int(self.window_s * 1000) // self.slides
-        records = timed(stages.read, self.rate)
-        return sliding_window(records, slides=self.slides, slide_ms=slide_ms)
-
-    def spec(self, trial: Trial) -> RunSpec:
-        """The run of one of the variants ON, OFF and OFF_RARE."""
-        needed = (self.warm_s + self.seconds) * self.rate
-        rare = trial.variant == OFF_RARE
-        return spec_of(
-            trial,
-            seconds=self.seconds,
-            draws=int(min(max(needed, 10_000), 4_000_000)),
-            changelog=trial.variant == ON,
-            checkpoint_s=self.materialize_s if rare else self.checkpoint_s,
-            filled=self.job == "wordcount",
-        )

@@ -26,14 +26,10 @@ _MODULES: Final = (
 )
 """In the order of `tidelog bench list`, and of a session."""
 RENAMED: Final = {
-    "checkpoint-count": "checkpoints",
     "checkpoint-duration": "checkpoints",
     "checkpoint-size": "checkpoints",
-    "checkpoints-non-stop": "checkpoints",
     "overhead": "checkpoints",
-    "resources": "checkpoints",
     "restore-phases": "restore",
-    "replay": "restore",
     "rescale": "restore",
     "spark-bill": "spark-commit",
 }

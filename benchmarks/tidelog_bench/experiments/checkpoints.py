@@ -1,12 +1,12 @@
 """Checkpoints: how long they take, how large they are and what storage they need, at a fixed input
-rate; and how many there can be.
+rate.
 
-Invariant: all variants of a pair have the same records at the same times and the same store; tables
-are uploaded equally often by `on` and `off-rare`.
+Invariant: all variants of a pair have the same records at the same times and the same store.
 """
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog_bench.embedded.checkpoints import (
@@ -16,8 +16,8 @@ from tidelog_bench.embedded.checkpoints import (
     durations,
     sizes,
 )
-from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, Load
-from tidelog_bench.embedded.run import Run, run_trial
+from tidelog_bench.embedded.jobs import OFF, ON, count_words
+from tidelog_bench.embedded.run import Run, run_trial, spec_of
 from tidelog_bench.experiment import (
     Bars,
     Cell,
@@ -48,68 +48,41 @@ _WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
         200: {"keys": 2_000_000, "rate": 40_000.0},
     },
 }
-_WINDOWS: Final[dict[Size, dict[str, Setting]]] = {
-    # The state of a window job is full when the warm-up is longer than a window.
-    Size.QUICK: {"keys": 2_000, "rate": 400.0, "window_s": 1.5},
-    Size.FULL: {"keys": 20_000, "rate": 500.0, "window_s": 60.0, "warm_s": 65.0},
-}
-_OTHER_LATENCIES_MS: Final = {Size.QUICK: (), Size.STANDARD: (), Size.FULL: (0.0, 100.0)}
-"""How much of a store's latency a checkpoint pays is seen with short words."""
-_SLIDES: Final = {Size.QUICK: (10,), Size.STANDARD: (), Size.FULL: (10, 5)}
-_NON_STOP: Final[dict[Size, dict[str, Setting]]] = {
-    Size.QUICK: {"seconds": 3.0},
-    Size.FULL: {},
-}
-_AT_ONCE_S: Final = 0.01
-"""As in the published experiments: the next checkpoint is always due."""
 _STARTS_S: Final = 2.0
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """The word count with long words and, in full, short ones with stores of several latencies;
-    unless standard, the sliding window, and the same loads with an interval that no checkpoint can
-    keep.
-    """
-    words: list[dict[str, Setting]] = [
-        {**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **of}
+    """The word count with long words and, in full, short ones."""
+    return [
+        _cell({**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **of})
         for key_bytes, of in _WORDS[size].items()
     ]
-    windows: list[dict[str, Setting]] = [
-        {**_STORE, **_TIMES[size], "job": "window", "slides": slides, **_WINDOWS[size]}
-        for slides in _SLIDES[size]
-    ]
-    slow = [{**words[0], "latency_ms": ms} for ms in _OTHER_LATENCIES_MS[size]]
-    counted = {Size.QUICK: words, Size.STANDARD: [], Size.FULL: [*words, *windows]}[size]
-    non_stop = [{**each, **_NON_STOP[size], "checkpoint_s": _AT_ONCE_S} for each in counted]
-    return [
-        *(_cell(each, (ON, OFF, OFF_RARE) if size is Size.FULL else (ON, OFF)) for each in words),
-        *(_cell(each, (ON, OFF)) for each in (*windows, *slow, *non_stop)),
-    ]
 
 
-def _cell(settings: dict[str, Any], variants: tuple[str, ...]) -> Cell:
-    fill = settings["keys"] / 200_000 if settings["job"] == "wordcount" else 0.0
-    expected_s = _STARTS_S + fill + settings["warm_s"] + settings["seconds"]
-    return Cell(settings, variants, expected_s)
+def _cell(settings: dict[str, Any]) -> Cell:
+    run_s = settings["keys"] / 200_000 + settings["warm_s"] + settings["seconds"]
+    return Cell(settings, (ON, OFF), _STARTS_S + run_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """What the settings of a trial say of the stream; times in seconds."""
+
+    rate: float
+    warm_s: float
+    seconds: float
+
+    @property
+    def draws(self) -> int:
+        """Words to be drawn: what a run takes, but for a long one, which goes round."""
+        needed = (self.warm_s + self.seconds) * self.rate
+        return int(min(max(needed, 10_000), 4_000_000))
 
 
 def measure(trial: Trial) -> Reading:
     """Run a variant and read its checkpoints."""
-    load = trial.read(Load)
-    run = run_trial(load.spec(trial), load.build, trial.directory, archived=True)
-    if load.checkpoint_s == _AT_ONCE_S:
-        return Reading(_counts(run))
-    return asyncio.run(_read(run))
-
-
-def _counts(run: Run) -> dict[str, float]:
-    """How many checkpoints completed, and what that cost the job."""
-    figures, traffic = _load(run), run.traffic
-    completed = figures["checkpoints"]
-    figures["checkpoints_per_minute"] = completed / traffic.seconds * 60
-    if completed:
-        figures["requests_per_checkpoint"] = traffic.all_requests / completed
-    return figures
+    spec = spec_of(trial, draws=trial.read(_Load).draws, changelog=trial.variant == ON)
+    return asyncio.run(_read(run_trial(spec, count_words, trial.directory, archived=True)))
 
 
 def _load(run: Run) -> dict[str, float]:
@@ -143,13 +116,11 @@ async def _read(run: Run) -> Reading:
 EXPERIMENT: Final = Experiment(
     name="checkpoints",
     title="Checkpoints",
-    question="How long does a checkpoint take, what does it add to the store, and how many "
-    "complete when each begins as soon as the last one is done?",
+    question="How long does a checkpoint take, and what does it add to the store?",
     group="embedded",
     cells=cells,
     measure=measure,
     figures=(
-        Figure("checkpoints_per_minute", "completed a minute", "1/min", "higher"),
         Figure("p50_ms", "duration, median", "ms"),
         Figure("p99_ms", "duration, p99", "ms"),
         Figure("incremental_mean_mb", "added, mean", "MB"),
@@ -177,10 +148,9 @@ EXPERIMENT: Final = Experiment(
         Figure("behind_s", "behind the source at the end", "s"),
         Figure("cpu_us_per_record", "CPU per record", "us"),
     ),
-    main=("checkpoints_per_minute", "p50_ms", "incremental_mean_mb", "full_peak_mb"),
-    ratios=(Ratio(ON, OFF), Ratio(ON, OFF_RARE)),
+    main=("p50_ms", "incremental_mean_mb", "full_peak_mb"),
+    ratios=(Ratio(ON, OFF),),
     plots=(
-        Bars(("checkpoints_per_minute",), "Completed checkpoints a minute"),
         OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
         Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
         OverTime("incremental_mb", "What a checkpoint adds", "MB", log=True),
