@@ -9,13 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
 Setting = str | int | float | bool | None
-Points = list[tuple[float, float]]
 Better = Literal["lower", "higher", "neither"]
 
 
@@ -82,8 +81,6 @@ class Reading:
 
     figures: Mapping[str, float]
     """Numbers by name; the name ends with the unit where there is one: `p99_ms`."""
-    series: Mapping[str, Points] = field(default_factory=dict)
-    """Curves by name: (seconds since the measured time began, value)."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """Whatever else helps to judge the run, as JSON."""
 
@@ -112,18 +109,6 @@ class Ratio:
 
 
 @dataclass(frozen=True, slots=True)
-class OverTime:
-    """A line per variant from the series of one trial, the median pair's; a plot per cell."""
-
-    series: str
-    title: str
-    unit: str
-    log: bool = False
-    also: str | None = None
-    """A further series drawn dotted in the same plot, for example what was predicted."""
-
-
-@dataclass(frozen=True, slots=True)
 class Bars:
     """Bars per variant, whiskers from min to max: a group per cell of one figure, or a plot per
     cell with a group per figure.
@@ -132,9 +117,6 @@ class Bars:
     figures: tuple[str, ...]
     title: str
     log: bool = False
-
-
-Plot = OverTime | Bars
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +134,7 @@ class Experiment:
     main: Sequence[str]
     """The figures whose first ratio stands in the overview of a report."""
     ratios: Sequence[Ratio] = ()
-    plots: Sequence[Plot] = ()
+    plots: Sequence[Bars] = ()
     missing: Callable[[str], str | None] = lambda variant: None
     """Why a variant cannot run on this machine, and what to install; None when it can."""
     also: Sequence[str] = ()
@@ -173,22 +155,3 @@ def common(cells: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
         for name, value in first.items()
         if all(name in other and other[name] == value for other in rest)
     }
-
-
-MOST: Final = 300
-"""Points of a series in a record."""
-
-
-def downsampled(points: Sequence[tuple[float, float]], most: int = MOST) -> Points:
-    """At most so many points, rounded: the lowest and the highest of each range, in order.
-
-    What is left out lies between two points that are kept, so no peak and no dip is lost.
-    """
-    length = 1 if len(points) <= most else -(-len(points) // (most // 2))
-    kept: Points = []
-    for start in range(0, len(points), length):
-        part = points[start : start + length]
-        low = min(part, key=lambda point: point[1])
-        high = max(part, key=lambda point: point[1])
-        kept += sorted({low, high})
-    return [(round(at, 3), round(value, 4)) for at, value in kept]

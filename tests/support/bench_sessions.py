@@ -7,8 +7,6 @@ from tidelog_bench.experiment import (
     Cell,
     Experiment,
     Figure,
-    OverTime,
-    Points,
     Ratio,
     Reading,
     Setting,
@@ -35,7 +33,7 @@ def experiment(
     cells: Sequence[Cell] = (cell(job="word-count", key_bytes=16, latency_ms=30.0),),
     **changes: object,
 ) -> Experiment:
-    """One with a figure of each direction and a plot of each kind."""
+    """One with a figure of each direction and a plot of each shape."""
     values: dict[str, object] = {
         "name": name,
         "title": f"How long {name} take",
@@ -53,7 +51,6 @@ def experiment(
         ),
         "ratios": (Ratio("on", "off"),),
         "plots": (
-            OverTime("durations_ms", "Durations over time", "ms", also="predicted_ms"),
             Bars(("records_per_s",), "Throughput"),
             Bars(QUANTILES, "Durations"),
         ),
@@ -82,7 +79,6 @@ def trial(
     pair: int,
     figures: Mapping[str, float],
     of: Cell | None = None,
-    series: Mapping[str, Points] | None = None,
 ) -> TrialRecord:
     settings = (of or experiment().cells(Size.QUICK)[0]).settings
     first = VARIANTS.index(variant) if variant in VARIANTS else len(VARIANTS)
@@ -97,7 +93,6 @@ def trial(
         wall_s=1.5,
         load=0.25 + pair,
         figures=dict(figures),
-        series=dict(series or {}),
     )
 
 
@@ -106,9 +101,8 @@ def pair(
     on: Mapping[str, float],
     off: Mapping[str, float],
     of: Cell | None = None,
-    series: Mapping[str, Points] | None = None,
 ) -> list[TrialRecord]:
-    both = [trial("on", number, on, of, series), trial("off", number, off, of, series)]
+    both = [trial("on", number, on, of), trial("off", number, off, of)]
     return both if number % 2 == 0 else both[::-1]
 
 

@@ -34,7 +34,7 @@ def measure(trial: Trial) -> Reading:
     value = float(at * (2 if trial.variant == "on" else 4) * trial.seed)
     earlier = len(list(trial.kept.iterdir()))
     (trial.kept / f"{earlier}").touch()
-    return Reading({"value_ms": value}, {"line": [(0.0, value)]}, {"earlier": earlier})
+    return Reading({"value_ms": value}, {"earlier": earlier})
 
 
 def missing(variant: str) -> str | None:

@@ -19,7 +19,6 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.status.distribution import percentile
 from tidelog.storage import object_names
 from tidelog_bench.embedded.run import Run
-from tidelog_bench.experiment import Points, downsampled
 from tidelog_bench.store.modelled import Write
 
 MB: Final = 1e6
@@ -45,8 +44,6 @@ class Completed:
     """A completed checkpoint; sizes in bytes."""
 
     entry: Checkpoint
-    at_s: float
-    """When its manifest was durable, since the measured time began."""
     duration_s: float
     """From its trigger until then, as the job's own metrics have it."""
     sizes: CheckpointSizes
@@ -88,8 +85,7 @@ async def checkpoints_of(run: Run) -> list[Completed]:
     for entry, duration in zip(entries, durations, strict=True):
         durable = writes[object_names.checkpoint(entry.slot)].ended
         if begun.mark.wall <= durable <= ended.mark.wall:
-            at = durable - begun.mark.wall
-            found.append(_completed(entry, previous, at, duration, inventory, writes))
+            found.append(_completed(entry, previous, duration, inventory, writes))
         previous = entry
     return found
 
@@ -97,7 +93,6 @@ async def checkpoints_of(run: Run) -> list[Completed]:
 def _completed(
     entry: Checkpoint,
     previous: Checkpoint | None,
-    at_s: float,
     duration_s: float,
     inventory: Inventory,
     writes: Mapping[str, Write],
@@ -107,7 +102,6 @@ def _completed(
     log = {name for name in needs if name.startswith(object_names.SEGMENTS)}
     return Completed(
         entry=entry,
-        at_s=at_s,
         duration_s=duration_s,
         sizes=checkpoint_sizes(
             entry, previous, lambda name: inventory.descriptors[name].shared_bytes
@@ -176,14 +170,3 @@ def _materializations(found: Sequence[Completed]) -> int:
         for checkpoint in found
     ]
     return len(set().union(*named) - named[0])
-
-
-def curves(found: Sequence[Completed]) -> dict[str, Points]:
-    """Over time: durations, what each added, all that each needs."""
-    return {
-        "duration_ms": downsampled([(c.at_s, c.duration_s * 1e3) for c in found]),
-        "incremental_mb": downsampled([(c.at_s, c.incremental_bytes / MB) for c in found]),
-        "full_mb": downsampled([(c.at_s, c.full_bytes / MB) for c in found]),
-        "log_mb": downsampled([(c.at_s, c.sizes.log_full_bytes / MB) for c in found]),
-        "table_mb": downsampled([(c.at_s, c.table_bytes / MB) for c in found]),
-    }

@@ -9,13 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog_bench.embedded.checkpoints import (
-    MB,
-    checkpoints_of,
-    curves,
-    durations,
-    sizes,
-)
+from tidelog_bench.embedded.checkpoints import MB, checkpoints_of, durations, sizes
 from tidelog_bench.embedded.jobs import OFF, ON, count_words
 from tidelog_bench.embedded.run import Run, run_trial, spec_of
 from tidelog_bench.experiment import (
@@ -23,7 +17,6 @@ from tidelog_bench.experiment import (
     Cell,
     Experiment,
     Figure,
-    OverTime,
     Ratio,
     Reading,
     Setting,
@@ -110,7 +103,7 @@ async def _read(run: Run) -> Reading:
     if found:
         figures["objects_per_checkpoint"] = len(writes) / len(found)
         figures["requests_per_checkpoint"] = traffic.all_requests / len(found)
-    return Reading(figures, curves(found), {"table_uploads": ended.uploads - begun.uploads})
+    return Reading(figures, {"table_uploads": ended.uploads - begun.uploads})
 
 
 EXPERIMENT: Final = Experiment(
@@ -151,11 +144,7 @@ EXPERIMENT: Final = Experiment(
     main=("p50_ms", "incremental_mean_mb", "full_peak_mb"),
     ratios=(Ratio(ON, OFF),),
     plots=(
-        OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
         Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
-        OverTime("incremental_mb", "What a checkpoint adds", "MB", log=True),
-        OverTime("full_mb", "Full checkpoint size", "MB", also="table_mb"),
-        OverTime("log_mb", "Log of a checkpoint", "MB"),
         Bars(("dollars_per_day",), "S3 bill of a day"),
     ),
 )

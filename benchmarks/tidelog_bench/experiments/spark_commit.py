@@ -14,17 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    OverTime,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
 from tidelog_bench.spark.batches import (
     PUT,
     BatchWindow,
@@ -157,7 +147,7 @@ def measure(trial: Trial) -> Reading:
     if of.executors is not None:
         bill = bill_of(found, of.executors)
         return Reading(bill.figures, notes={**bill.notes, **versions})
-    return Reading(found.figures(), found.series(), {**found.notes(), **versions})
+    return Reading(found.figures(), {**found.notes(), **versions})
 
 
 def bill_of(found: BatchWindow, executors: int) -> Reading:
@@ -212,8 +202,6 @@ EXPERIMENT: Final = Experiment(
     main=("p50_ms", "dollars_per_day"),
     ratios=RATIOS,
     plots=(
-        OverTime("batch_ms", "Duration of every batch", "ms"),
-        OverTime("uploaded_kb", "Uploaded by every batch", "kB", log=True),
         Bars(("p50_ms",), "Median batch"),
         Bars(("objects_per_batch",), "Objects per batch", log=True),
         Bars(("dollars_per_day",), "Requests of a day", log=True),

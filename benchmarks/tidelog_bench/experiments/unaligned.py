@@ -24,13 +24,11 @@ from tidelog_bench.experiment import (
     Cell,
     Experiment,
     Figure,
-    OverTime,
     Ratio,
     Reading,
     Setting,
     Size,
     Trial,
-    downsampled,
 )
 
 _MODES: Final[dict[str, UnalignedMode]] = {
@@ -150,8 +148,7 @@ def measure(trial: Trial) -> Reading:
             "requests_per_checkpoint": run.traffic.all_requests / len(found),
             **_in_flight(found),
         }
-    curve = downsampled([(each.at_s, each.duration_s * 1e3) for each in found])
-    return Reading(figures, {"duration_ms": curve})
+    return Reading(figures)
 
 
 def _in_flight(checkpoints: Sequence[Completed]) -> dict[str, float]:
@@ -195,7 +192,6 @@ EXPERIMENT: Final = Experiment(
     main=("checkpoints_per_minute", "p50_ms"),
     ratios=(Ratio("unaligned", "aligned"), Ratio("timeout", "aligned")),
     plots=(
-        OverTime("duration_ms", "Checkpoint duration", "ms", log=True),
         Bars(("checkpoints_per_minute",), "Completed checkpoints a minute"),
         Bars(("p50_ms", "p90_ms", "p99_ms", "max_ms"), "Checkpoint duration", log=True),
     ),

@@ -1,8 +1,8 @@
 """Plots of a report: matplotlib's SVG, in the colours of the page.
 
-Invariants: variants differ in colour, marker and dash, so that no reader depends on colours; a
-drawing has variables of the style sheet for colours, and no id that another one has; matplotlib is
-loaded when a plot is drawn and not before.
+Invariants: bars stand in the order of the legend and have their numbers, so that no reader depends
+on colours; a drawing has variables of the style sheet for colours, and no id that another one has;
+matplotlib is loaded when a plot is drawn and not before.
 """
 
 import io
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import optional_library
-from tidelog_bench.experiment import Bars, OverTime
+from tidelog_bench.experiment import Bars
 from tidelog_bench.report.answer import Answer, CellAnswer
 from tidelog_bench.report.numbers import number, unit_of_name
 from tidelog_bench.report.statistics import Spread
-from tidelog_bench.session.records import TrialRecord
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,17 +27,6 @@ _VARIABLES: Final = {_INK: "var(--ink)", _MUTED: "var(--muted)", _GRID: "var(--g
     colour: f"var(--v{at})" for at, colour in enumerate(_COLOURS)
 }
 """Placeholders of a drawing, and what the style sheet has for them, light and dark."""
-_MARKERS: Final = "os^DvPX*"
-_DASHES: Final = (
-    "-",
-    "--",
-    ":",
-    "-.",
-    (0, (3, 1)),
-    (0, (9, 3)),
-    (0, (4, 1.5, 1, 1.5)),
-    (0, (2, 3)),
-)
 _OURS: Final = ("on", "tidelog")
 _SETTINGS: Final[Any] = {
     "axes.axisbelow": True,
@@ -61,10 +49,7 @@ _SETTINGS: Final[Any] = {
     "ytick.color": _MUTED,
 }
 _WIDTH: Final = 440.0
-_CURVE_HEIGHT: Final = 280.0
 _BAR: Final = 20.0
-_FEW: Final = 40
-"""Points; so few get a marker each."""
 _LABEL: Final = 60
 """Characters of a group's name that a drawing has room for ..."""
 _NAME: Final = 30
@@ -72,27 +57,13 @@ _NAME: Final = 30
 _Group = tuple[str, dict[str, Spread]]
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How a variant is drawn."""
-
-    colour: str
-    """A placeholder."""
-    marker: str
-    line: Any
-
-
-def looks(variants: Iterable[str]) -> dict[str, Look]:
-    """The same look for what is measured in all experiments, others in their order."""
+def colours(variants: Iterable[str]) -> dict[str, str]:
+    """Placeholders: the same for what is measured in all experiments, others in their order."""
     names = list(variants)
     ours = [name for name in names if name in _OURS][:1]
     ordered = [*ours, *(name for name in names if name not in ours)]
-    found = {}
-    for at, name in enumerate(ordered, 0 if ours else 1):
-        # After the last colour the markers move on, so that the ninth is not the first again.
-        turn = (at + at // len(_COLOURS)) % len(_MARKERS)
-        found[name] = Look(_COLOURS[at % len(_COLOURS)], _MARKERS[turn], _DASHES[turn])
-    return found
+    numbered = enumerate(ordered, 0 if ours else 1)
+    return {name: _COLOURS[at % len(_COLOURS)] for at, name in numbered}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +90,9 @@ class Plotted:
 
 def plots(answer: Answer) -> Iterator[Plotted]:
     """The plots of an experiment that have something to show."""
-    known = looks(answer.variants)
+    known = colours(answer.variants)
     for plot in answer.experiment.plots:
-        found = (
-            _curves(plot, answer, known)
-            if isinstance(plot, OverTime)
-            else _bars(plot, answer, known)
-        )
+        found = _bars(plot, answer, known)
         if found.panels:
             yield found
 
@@ -166,82 +133,7 @@ def svg(panel: Panel, name: str) -> str:
     return re.sub(r"(\d+\.\d)\d+", r"\1", text)
 
 
-def _curves(plot: OverTime, answer: Answer, known: Mapping[str, Look]) -> Plotted:
-    """A panel per cell that has the series."""
-    panels = []
-    for cell in answer.cells:
-        trials = [trial for trial in median_pair(cell, answer) if trial.series.get(plot.series)]
-        if trials:
-            panels.append(_curves_of(plot, cell.label, trials, known))
-    several = any(trial.pair for cell in answer.cells for trial in cell.trials)
-    remarks = ["The pair whose ratio is the median."] if several else []
-    if plot.also is not None:
-        remarks.append(f"Thin and dotted: {plot.also.replace('_', ' ')}.")
-    return Plotted(plot.title, " ".join(remarks), tuple(panels))
-
-
-def median_pair(cell: CellAnswer, answer: Answer) -> list[TrialRecord]:
-    """The trials of the pair whose ratio, or whose first figure, is the median."""
-    by_pair: dict[int, dict[str, TrialRecord]] = {}
-    for trial in cell.trials:
-        by_pair.setdefault(trial.pair, {})[trial.variant] = trial
-    most = max(map(len, by_pair.values()))
-    whole = [of for of in by_pair.values() if len(of) == most]
-    ranked = sorted(whole, key=lambda of: _rank(of, cell, answer))
-    chosen = ranked[(len(ranked) - 1) // 2]
-    return [chosen[variant] for variant in cell.medians if variant in chosen]
-
-
-def _rank(of: Mapping[str, TrialRecord], cell: CellAnswer, answer: Answer) -> float:
-    if not cell.figures:
-        return 0.0
-    values = {variant: trial.figures.get(cell.figures[0].name) for variant, trial in of.items()}
-    for ratio in answer.experiment.ratios:
-        over, under = values.get(ratio.over), values.get(ratio.under)
-        if over is not None and under:
-            return over / under
-    return next((value for value in values.values() if value is not None), 0.0)
-
-
-def _curves_of(
-    plot: OverTime, title: str, trials: Sequence[TrialRecord], known: Mapping[str, Look]
-) -> Panel:
-    def draw(axes: "Axes") -> None:
-        for trial in trials:
-            points, look = trial.series[plot.series], known[trial.variant]
-            few = len(points) <= _FEW
-            axes.plot(
-                *zip(*points, strict=True),
-                label=_cut(trial.variant, _NAME),
-                color=look.colour,
-                # Dashes of a restless line look like gaps.
-                linestyle=look.line if few else "-",
-                marker=look.marker,
-                markersize=5,
-                markevery=1 if few else len(points) // 8,
-            )
-            if also := trial.series.get(plot.also or ""):
-                axes.plot(*zip(*also, strict=True), color=look.colour, lw=1.2, ls=":")
-        axes.set_xlabel("seconds")
-        axes.set_title(plot.unit, loc="left")
-        if plot.log:
-            axes.set_yscale("log")
-        else:
-            axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
-        _plain_numbers(axes.yaxis, plot.log)
-
-    words = []
-    for trial in trials:
-        values = [value for _, value in trial.series[plot.series]]
-        low, high, last = min(values), max(values), trial.series[plot.series][-1][0]
-        words.append(
-            f"{trial.variant}: {len(values)} points over {number(last)} s, from {number(low)} to "
-            f"{number(high)} {plot.unit}".rstrip()
-        )
-    return Panel(title, "; ".join(words), _CURVE_HEIGHT, draw)
-
-
-def _bars(plot: Bars, answer: Answer, known: Mapping[str, Look]) -> Plotted:
+def _bars(plot: Bars, answer: Answer, known: Mapping[str, str]) -> Plotted:
     """One figure: a group per cell; several: a panel per cell with a group per figure."""
     listed = {figure.name: figure for figure in answer.experiment.figures}
     first = plot.figures[0]
@@ -267,7 +159,7 @@ def _of_figure(cell: CellAnswer, figure: str) -> dict[str, Spread]:
 
 
 def _bars_of(
-    plot: Bars, title: str, found: Sequence[_Group], unit: str, known: Mapping[str, Look]
+    plot: Bars, title: str, found: Sequence[_Group], unit: str, known: Mapping[str, str]
 ) -> Panel:
     groups = [(label, bars) for label, bars in found if bars]
 
@@ -283,10 +175,8 @@ def _bars_of(
                 legend = None if variant in labelled else _cut(variant, _NAME)
                 labelled.add(variant)
                 reach = [[spread["median"] - spread["min"]], [spread["max"] - spread["median"]]]
-                colour = known[variant].colour
-                axes.barh(
-                    y, spread["median"], 0.7, color=colour, label=legend, xerr=reach, ecolor=_INK
-                )
+                look: Any = {"color": known[variant], "label": legend, "ecolor": _INK}
+                axes.barh(y, spread["median"], 0.7, xerr=reach, **look)
                 shown = f" {number(spread['median'])}"
                 axes.text(spread["max"], y, shown, va="center", fontsize=11)
                 y += 1

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.errors import ConfigError, usable_path
-from tidelog_bench.experiment import Points, Setting, settings_key
+from tidelog_bench.experiment import Setting, settings_key
 from tidelog_bench.experiments import RENAMED
 
 FORMAT: Final = 1
@@ -79,7 +79,6 @@ class TrialRecord(OfExperiment, tag="trial", frozen=True, kw_only=True):
     figures: dict[str, float]
     stolen: float = 0.0
     """Share of the machine's processor time that its host gave to others meanwhile."""
-    series: dict[str, Points] = {}
     notes: dict[str, Any] = {}
 
 

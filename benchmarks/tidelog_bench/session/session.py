@@ -174,7 +174,6 @@ class Session:
             load=load,
             stolen=stolen,
             figures=dict(reading.figures),
-            series={name: list(points) for name, points in reading.series.items()},
             notes=dict(reading.notes),
         )
 

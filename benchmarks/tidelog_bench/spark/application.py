@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.spark.batches import BatchWindow, Counts, parse_counts
+from tidelog_bench.spark.batches import BatchWindow, Counts, difference, parse_counts
 from tidelog_bench.spark.job import SCHEME, Job
 
 _SOURCE_PARTITIONS: Final = 2
@@ -187,7 +187,7 @@ class Measured:
         self.skip(1 + batches)
         return BatchWindow(
             progress=[one for one in self._query.recentProgress if first <= one["batchId"] <= last],
-            marks=[application.counts_at(batch) for batch in range(first - 1, last + 1)],
+            counts=difference(application.counts_at(last), application.counts_at(first - 1)),
             cpu_ms=application.cpu_ms_at(last) - application.cpu_ms_at(first - 1),
         )
 

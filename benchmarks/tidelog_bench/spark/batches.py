@@ -7,11 +7,9 @@ what happened between them, nothing else; nothing here needs Spark.
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from tidelog.runtime.status.distribution import percentile
-from tidelog_bench.experiment import Points, downsampled
 from tidelog_bench.store.modelled import Traffic, daily
 
 Counts = Mapping[tuple[str, str], "Sum"]
@@ -70,18 +68,13 @@ PUT: Final = "put"
 
 @dataclass(frozen=True, slots=True)
 class BatchWindow:
-    """Consecutive batches; `marks` has one count more: those of the batch before them."""
+    """Consecutive batches."""
 
     progress: Sequence[Progress]
-    marks: Sequence[Counts]
-    """All requests until each batch was committed."""
+    counts: Counts
+    """The requests of all batches together."""
     cpu_ms: float
     """Processor time of the JVM, for all of them."""
-
-    @property
-    def counts(self) -> Counts:
-        """The requests of all batches together."""
-        return difference(self.marks[-1], self.marks[0])
 
     @property
     def durations_ms(self) -> list[float]:
@@ -103,21 +96,6 @@ class BatchWindow:
             "dollars_per_day": round(dollars(counts, batches), 2),
             "cpu_ms_per_batch": round(self.cpu_ms / batches, 1),
             "batches": float(batches),
-        }
-
-    def series(self) -> dict[str, Points]:
-        """Each figure over the seconds since the first batch began."""
-        began = [datetime.fromisoformat(one["timestamp"]).timestamp() for one in self.progress]
-        seconds = [round(at - began[0], 3) for at in began]
-        uploaded = [transferred(mark, PUT) for mark in self.marks]
-        return {
-            "batch_ms": downsampled(list(zip(seconds, self.durations_ms, strict=True))),
-            "uploaded_kb": downsampled(
-                [
-                    (at, round((now - before) / 1e3, 3))
-                    for at, before, now in zip(seconds, uploaded, uploaded[1:], strict=False)
-                ]
-            ),
         }
 
     def notes(self) -> dict[str, Any]:

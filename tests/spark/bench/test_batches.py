@@ -48,7 +48,7 @@ def test_spark_writes_a_changelog_per_store_and_batch(
     found = commits(process, query, "changelog", tmp_path)
     assert puts(found)["changelog"] == STORES_OF[query]
     assert puts(found)["offsets"] == puts(found)["commits"] == 1
-    assert found.figures["batches"] == len(found.series["batch_ms"]) == 4
+    assert found.figures["batches"] == 4
     rows = {"aggregation": 20_011, "long_keys": 21_000}
     assert found.notes["state_rows"] == rows.get(query, found.notes["state_rows"])
     if query == "long_keys":
@@ -62,8 +62,7 @@ def test_the_plug_in_writes_a_segment_per_batch(process: Child, query: str, tmp_
     assert puts(found)["segment"] >= 1
     # The one with the long keys writes more than fits into a segment.
     assert puts(found)["segment"] < 2 or query == "long_keys"
-    uploaded = sum(kb for _, kb in found.series["uploaded_kb"])
-    assert uploaded == pytest.approx(4 * found.figures["uploaded_kb_per_batch"], abs=0.01)
+    assert found.figures["uploaded_kb_per_batch"] > 0
 
 
 @pytest.mark.parametrize("variant", STORES)
@@ -93,6 +92,6 @@ def test_a_batch_is_one_segment_and_one_commit_in_every_round(tmp_path: Path) ->
             found = process.result()
             puts = found.notes["requests_per_batch"]["put"]
             assert puts["segment"] == puts["offsets"] == puts["commits"] == 1
-            assert found.figures["batches"] == len(found.series["batch_ms"]) == 3
+            assert found.figures["batches"] == 3
             assert found.notes["state_rows"] == 20_011
             assert found.figures["dollars_per_day"] > 86_400 * 3 * 0.005 / 1000

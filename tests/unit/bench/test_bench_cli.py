@@ -206,7 +206,7 @@ def _trial_of(parent: int) -> int:
                 return int(child)
 
 
-FREE = {"settings", "figures", "series", "notes", "machine", "versions", "ratios", "sources"}
+FREE = {"settings", "figures", "notes", "machine", "versions", "ratios", "sources"}
 """Their keys are names that experiments choose."""
 
 

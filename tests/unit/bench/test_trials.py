@@ -45,9 +45,8 @@ WORDS = CHECKPOINTS | {"job": "wordcount", "key_bytes": 16, "keys": 3_000, "rate
 
 
 def test_with_the_log_the_reading_has_log_and_table(tmp_path: Path) -> None:
-    found = reading(checkpoints, WORDS, "on", tmp_path)
-    figures = found.figures
-    assert figures["checkpoints"] == len(found.series["duration_ms"]) >= 3
+    figures = reading(checkpoints, WORDS, "on", tmp_path).figures
+    assert figures["checkpoints"] >= 3
     assert figures["checkpoints_failed"] == 0
     assert 2 <= figures["materializations"] < figures["checkpoints"]
     # Every word is in the table; Base64 in it compresses by a quarter, and no more.
@@ -82,12 +81,10 @@ FREE = PRESSED | {"load": "none", "sink_ms": 0.0, "seconds": 1.0}
 def test_only_barriers_that_overtake_store_what_they_overtook(
     tmp_path: Path, settings: dict[str, Setting], variant: str
 ) -> None:
-    found = reading(unaligned, settings, variant, tmp_path)
-    figures = found.figures
-    durations = [ms for _, ms in found.series["duration_ms"]]
-    assert figures["checkpoints"] == len(durations) > 0
+    figures = reading(unaligned, settings, variant, tmp_path).figures
+    assert figures["checkpoints"] > 0
     assert figures["records_per_s"] > 0
-    assert figures["max_ms"] == pytest.approx(max(durations), abs=0.01)
+    assert 0 < figures["p50_ms"] <= figures["p99_ms"] <= figures["max_ms"]
     if variant == "aligned":
         assert figures["unaligned_share"] == figures["in_flight_objects_max"] == 0
     elif settings is PRESSED:

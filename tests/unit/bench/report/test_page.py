@@ -14,7 +14,7 @@ from tests.support.bench_sessions import (
     pair,
     trial,
 )
-from tidelog_bench.experiment import Cell, Experiment, OverTime, Points, Size
+from tidelog_bench.experiment import Cell, Experiment, Size
 from tidelog_bench.experiments import experiments
 from tidelog_bench.report.answer import Report, answer, answers
 from tidelog_bench.report.page import page
@@ -23,8 +23,6 @@ from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
 
 pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'tidelog[plots]'")
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'tidelog[plots]'")
-
-CURVE: Points = [(0.0, 10.0), (1.0, 30.0), (2.0, 20.0)]
 
 
 class Reader(HTMLParser):
@@ -76,8 +74,8 @@ def test_what_a_record_contains_cannot_break_the_page() -> None:
 
 
 def test_it_needs_nothing_from_elsewhere_and_no_id_occurs_twice() -> None:
-    values, curves = {"p99_ms": 1.0, "records_per_s": 7.0}, {"durations_ms": CURVE}
-    found = read([r for n in range(5) for r in pair(n, values, values, None, curves)])
+    values = {"p99_ms": 1.0, "records_per_s": 7.0}
+    found = read([r for n in range(5) for r in pair(n, values, values)])
     kinds = {name for name, _ in found.elements}
     assert kinds.isdisjoint({"script", "link", "img", "iframe", "object", "embed", "base"})
     for name, attributes in found.elements:
@@ -100,14 +98,10 @@ def test_it_needs_nothing_from_elsewhere_and_no_id_occurs_twice() -> None:
 @pytest.mark.parametrize("known", experiments().values(), ids=lambda known: known.name)
 def test_every_experiment_there_is_has_something_to_draw_in_each_plot(known: Experiment) -> None:
     figures = {figure.name: 1.0 for figure in known.figures}
-    series: dict[str, Points] = {}
     for plot in known.plots:
-        if isinstance(plot, OverTime):
-            series |= dict.fromkeys((plot.series, plot.also or plot.series), CURVE)
-        else:
-            assert set(plot.figures) <= figures.keys()
+        assert set(plot.figures) <= figures.keys()
     records = [
-        structs.replace(trial(variant, 0, figures, of, series), experiment=known.name)
+        structs.replace(trial(variant, 0, figures, of), experiment=known.name)
         for of in known.cells(Size.STANDARD)
         for variant in of.variants
     ]

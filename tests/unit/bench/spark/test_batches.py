@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tidelog_bench.experiments.spark_commit import bill_of, scaled
-from tidelog_bench.spark.batches import BatchWindow, Sum, dollars, parse_counts
+from tidelog_bench.spark.batches import BatchWindow, Sum, difference, dollars, parse_counts
 
 
 def progress(batch: int, ms: int, commits: tuple[int, ...]) -> dict[str, Any]:
@@ -24,13 +24,10 @@ WINDOW = BatchWindow(
         progress(6, 200, (1, 1)),
         progress(7, 250, (40, 40)),
     ],
-    marks=[
-        parse_counts("put changelog 100 9000\nput offsets 3 300"),
-        parse_counts("put changelog 108 9800\nput offsets 4 400"),
-        parse_counts("put changelog 116 10600\nput offsets 5 500\nget sst 2 7777"),
-        parse_counts("put changelog 124 11400\nput offsets 6 600\nget sst 2 7777"),
+    counts=difference(
         parse_counts("put changelog 132 13000\nput offsets 7 700\nget sst 2 7777"),
-    ],
+        parse_counts("put changelog 100 9000\nput offsets 3 300"),
+    ),
     cpu_ms=1000.0,
 )
 
