@@ -34,12 +34,6 @@ def jvm(spark_or_skip: None) -> Iterator[Any]:
     gateway.shutdown()
 
 
-def uploads(lines: str) -> list[tuple[float, float]]:
-    """Parses `Requests.uploadedOverTime`: (seconds on the clock of `msAt`, bytes in 0.1 s)."""
-    fields = (line.split() for line in lines.splitlines())
-    return [(int(ms) / 1e3, float(size)) for ms, size in fields]
-
-
 class Files:
     """A `counted://` file system below a directory."""
 
@@ -180,15 +174,3 @@ def test_no_transfers_together_are_faster_than_the_link(jvm: Any, tmp_path: Path
             thread.join()
 
     assert took_s(jvm, together) >= 2 * MB / 10e6
-
-
-def test_the_time_line_has_every_uploaded_byte_once(jvm: Any, tmp_path: Path) -> None:
-    files = Files(jvm, tmp_path, LatencyProfile(latency_ms=0, mb_per_s=4.0))
-    requests = jvm.tidelog.benchmark.Requests
-    before = uploads(requests.uploadedOverTime())
-    files.put("commits/7", bytes(MB))
-    after = uploads(requests.uploadedOverTime())
-    assert sum(size for _, size in after) - sum(size for _, size in before) == MB
-    assert len(after) >= len(before) + 2
-    assert [at for at, _ in after] == sorted(at for at, _ in after)
-    assert requests.msAt(7) / 1e3 >= after[-1][0]

@@ -141,7 +141,7 @@ class CountedFileSystem extends FileSystem {
     Gate.pass(path)
     request("put", path)
     Requests.addBytes("put", path, bytes.length.toLong)
-    Network.transfer(bytes.length.toLong, profile, Requests.uploaded)
+    Network.transfer(bytes.length.toLong, profile)
     val target = local(path)
     Files.createDirectories(target.getParent)
     val unfinished = target.resolveSibling(Unfinished + UUID.randomUUID)
@@ -162,7 +162,7 @@ class CountedFileSystem extends FileSystem {
 
   private def download(path: Path, bytes: Long): Unit = {
     Requests.addBytes("get", path, bytes)
-    Network.transfer(bytes, profile, _ => ())
+    Network.transfer(bytes, profile)
   }
 
   private def request(kind: String, path: Path): Unit = request(kind, path, latencyOf = kind)

@@ -25,9 +25,6 @@ object Network {
   /** Until the next start nothing has a delay: what a query does when it ends is not measured. */
   def end(): Unit = delays = false
 
-  /** Milliseconds since this JVM made its first request. */
-  def nowMs: Long = (now * 1e3).toLong
-
   /** Returns when the next request of a kind has had its latency. */
   def await(kind: String, profile: LatencyProfile): Unit = {
     val number = numbers.getAndIncrement(Kinds.indexOf(kind))
@@ -36,10 +33,9 @@ object Network {
     }
   }
 
-  /** Returns when the bytes are through; says of each chunk that it is. */
-  def transfer(bytes: Long, profile: LatencyProfile, through: Long => Unit): Unit =
-    if (!delays || profile.transferSeconds == 0) through(bytes)
-    else {
+  /** Returns when the bytes are through. */
+  def transfer(bytes: Long, profile: LatencyProfile): Unit =
+    if (delays && profile.transferSeconds > 0) {
       var (left, ended) = (bytes, now)
       while (left > 0) {
         val chunk = left.min(Chunk)
@@ -47,7 +43,6 @@ object Network {
         ended = reserve(chunk, ended, profile) + chunk * profile.transferSeconds
         left -= chunk
         sleep(ended - now)
-        through(chunk)
       }
     }
 

@@ -20,12 +20,10 @@ object Requests {
     val bytes = new LongAdder
   }
 
-  private final case class Mark(requests: String, cpuMs: Long, atMs: Long)
+  private final case class Mark(requests: String, cpuMs: Long)
 
   private val sums = new ConcurrentHashMap[String, Sum]
   private val marks = new ConcurrentHashMap[Long, Mark]
-  private val uploads = new ConcurrentHashMap[Long, LongAdder]
-  private val BinMs = 100L
   private val system =
     ManagementFactory.getPlatformMXBean(classOf[OperatingSystemMXBean])
   private val news = new Object
@@ -34,21 +32,9 @@ object Requests {
 
   def addBytes(kind: String, path: Path, bytes: Long): Unit = sum(kind, path).bytes.add(bytes)
 
-  /** So many bytes of an upload are through just now. */
-  def uploaded(bytes: Long): Unit =
-    uploads.computeIfAbsent(Network.nowMs / BinMs, _ => new LongAdder).add(bytes)
-
-  /** Uploaded bytes over time: a line per tenth of a second in which there were any, in order:
-    * `ms bytes`, on the clock of `msAt`.
-    */
-  def uploadedOverTime: String =
-    uploads.asScala.toSeq.sortBy(_._1)
-      .map { case (bin, bytes) => s"${bin * BinMs} ${bytes.sum}" }
-      .mkString("\n")
-
   /** The batch of a commit file is committed. */
   def committed(batch: Long): Unit = {
-    marks.put(batch, Mark(now(), system.getProcessCpuTime / 1000000, Network.nowMs))
+    marks.put(batch, Mark(now(), system.getProcessCpuTime / 1000000))
     news.synchronized(news.notifyAll())
   }
 
@@ -62,9 +48,6 @@ object Requests {
 
   /** Milliseconds of processor time this JVM had taken by then. */
   def cpuMsAt(batch: Long): Long = marks.get(batch).cpuMs
-
-  /** When that was, in milliseconds on a clock of this JVM. */
-  def msAt(batch: Long): Long = marks.get(batch).atMs
 
   /** Whether the batch is committed; waits for it, at most `timeoutMs`. */
   def awaitCommit(batch: Long, timeoutMs: Long): Boolean = news.synchronized {
