@@ -10,10 +10,10 @@ _PROGRAMS = {"tidelog": "tidelog_events", "bytewax": "bytewax_events", "pyflink"
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """Quick: 20,000 rows; standard and full: 200,000."""
+    """Quick: 20,000 rows; standard and full: 150,000."""
     quick = size is Size.QUICK
     common = {
-        "rows": 20_000 if quick else 200_000,
+        "rows": 20_000 if quick else 150_000,
         "keys": 10_000,
         "rows_per_event_s": 1000 if quick else 4000,
         "within_ms": 5000,

@@ -47,7 +47,7 @@ def cells(size: Size) -> Sequence[Cell]:
             _cell("aggregation", 64, warm=12, batches=6),
             _cell("aggregation", 200, warm=10, batches=2),
             _cell("join", 64, warm=10, batches=2),
-            _cell("long_keys", 2, warm=8, batches=5),
+            _cell("long_keys", 2, warm=8, batches=4),
             # Each store has then had a second snapshot, and an old one was removed: from here on
             # every period of snapshots, about three maintenances, asks for as much.
             _bill("aggregation", 340, 180, 300),

@@ -22,7 +22,7 @@ _SPARK: Final = "spark"
 
 def cells(size: Size) -> Sequence[Cell]:
     """One store of long words: small, some hundred megabytes, or a gigabyte."""
-    keys = {Size.QUICK: 20_000, Size.STANDARD: 500_000, Size.FULL: 3_000_000}[size]
+    keys = {Size.QUICK: 20_000, Size.STANDARD: 400_000, Size.FULL: 3_000_000}[size]
     settings = {"keys": keys, "key_bytes": 200, "log_records": keys, "parallelism": 4}
     cell = Cell(
         {"job": "wordcount", **settings},
