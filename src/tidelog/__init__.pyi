@@ -78,7 +78,6 @@ from .runtime.sink import SinkWriter as SinkWriter
 from .runtime.source import Source as Source
 from .runtime.source import SplitReader as SplitReader
 from .runtime.status.observe import status_of as status_of
-from .runtime.status.opentelemetry import export_metrics as export_metrics
 from .runtime.status.prometheus import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
 from .runtime.streams.windowing import WindowedStream as WindowedStream

@@ -260,12 +260,6 @@ class Event(Enum):
         "no running job was told of the deletion of slot %(slot)d, its next start finds out: "
         "%(error)s",
     )
-    METRICS_NOT_EXPORTED = (
-        WARNING,
-        "metrics do not reach %(endpoint)s, exports are tried on without further warnings: "
-        "%(error)s",
-    )
-    METRICS_EXPORTED_AGAIN = (INFO, "metrics reach %(endpoint)s again")
     JVM_ENDED = (
         INFO,
         "the JVM of a stopped Spark session has no %(plugin)s on its class path: it is ended, and "

@@ -1,7 +1,7 @@
 """How a figure is declared as a metric: once, at the field that holds it.
 
 A field of a status is made by `counter`, `gauge` or `flag`. From that follow the series of
-Prometheus and OpenTelemetry and docs/reference/metrics.md. What is None has no sample.
+Prometheus and docs/reference/metrics.md. What is None has no sample.
 """
 
 from collections.abc import Callable

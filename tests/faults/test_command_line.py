@@ -147,7 +147,6 @@ OPTIONS: list[tuple[list[str], str]] = [
     (["--table", "paper"], "--table"),
     (["--mode", "sometimes"], "--mode"),
     (["--metrics-port", "65536"], "--metrics-port"),
-    (["--otel-endpoint", "collector:4318"], "OpenTelemetry endpoint; expected the URL"),
     (["--endpoint", "http://127.0.0.1:9"], "only remote stores have options"),
     (["--no-such-option"], "--no-such-option"),
 ]

@@ -30,7 +30,6 @@ RUN_ELSEWHERE = {
     "kafka 2": "tests/kafka/test_guide.py",
     "sources 0": "tests/first_jobs/test_killed.py",
     "monitoring 0": "tests/unit/runtime/test_status_prometheus.py",
-    "monitoring 1": "tests/unit/runtime/test_status_opentelemetry.py",
     "spark-plugin 0": "tests/spark/test_metrics.py",
     "operations 0": "tests/process/test_running_for_a_year.py",
     "verify 0": "tests/spark/test_documented_blocks.py",

@@ -15,9 +15,7 @@ import pytest
 
 from tests.process import harness
 from tests.process.harness import Run, killed_at_last, wait_until
-from tests.support.collector import collector
 from tests.support.depth import more_in_depth, one_by_one
-from tests.support.prometheus import free_port
 
 
 def write_lines(run: Run, lines: int = 200, *, last: str = "the end") -> list[str]:
@@ -127,27 +125,6 @@ def test_a_second_signal_ends_a_job_that_cannot_stop(tmp_path: Path) -> None:
         assert any("stopping" in line for line in process.stderr)
         process.send_signal(signal.SIGINT)
         assert process.wait(harness.GIVE_UP_S) == -signal.SIGINT
-
-
-def test_a_run_exports_what_it_read_to_its_last_record(tmp_path: Path) -> None:
-    with collector() as there:
-        run = Run(tmp_path, "wordcount", ("--otel-endpoint", there.url))
-        lines = write_lines(run)
-        run.finish_here()
-    read = there.metrics()["tidelog_records_read"].sum.data_points
-    assert [(point.as_int, point.attributes[0].value.string_value) for point in read] == [
-        (len(lines), "wordcount")
-    ]
-
-
-def test_a_run_whose_collector_is_not_there_finishes_and_says_so(tmp_path: Path) -> None:
-    run = Run(tmp_path, "wordcount", ("--otel-endpoint", f"http://127.0.0.1:{free_port()}"))
-    write_lines(run)
-    finished = run.finish_here()
-    assert {"word": "line", "count": 200} in run.records()
-    assert finished.stderr.count("metrics do not reach") == 1
-    assert "Connection refused" in finished.stderr
-    assert "Traceback" not in finished.stderr
 
 
 PROGRAM = """

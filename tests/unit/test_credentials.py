@@ -84,11 +84,9 @@ def test_a_store_hides_its_options_and_the_environment(monkeypatch: pytest.Monke
 
 def test_a_log_record_has_no_secret_in_its_fields(caplog: pytest.LogCaptureFixture) -> None:
     cause = OSError(f"cannot reach http://user:{SECRET}@host")
-    Event.METRICS_NOT_EXPORTED.log(
-        logging.getLogger("tidelog.test"), endpoint=f"http://user:{SECRET}@host", error=cause
-    )
+    Event.CONTROL_UNAVAILABLE.log(logging.getLogger("tidelog.test"), error=cause)
     [record] = caplog.records
-    assert record.args == {"endpoint": "http://***@host", "error": "cannot reach http://***@host"}
+    assert record.args == {"error": "cannot reach http://***@host"}
 
 
 URL = WITH_SECRETS[0]

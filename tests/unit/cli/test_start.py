@@ -39,7 +39,7 @@ RESTORING = names(
 # Data in flight, metrics, questions of other processes, operators and connectors that the job does
 # not have, and what other commands need.
 OTHERS = names(
-    "runtime.in_flight.codec runtime.in_flight.redistribution runtime.status.opentelemetry "
+    "runtime.in_flight.codec runtime.in_flight.redistribution "
     "runtime.status.prometheus runtime.control.client "
     "runtime.operators.process runtime.operators.window runtime.tasks.caller_task "
     "state.handles.keyed connectors.files.parquet cli.run.live "

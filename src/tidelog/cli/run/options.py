@@ -7,7 +7,7 @@ environment. Nothing is imported that only a run needs.
 import functools
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -134,37 +134,17 @@ class MetricsOptions:
     port: int | None = declared(
         "--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics."
     )
-    otel: bool = declared(
-        "--otel",
-        is_flag=True,
-        help="Export metrics to an OpenTelemetry collector, as the OTEL_* variables say.",
-    )
-    otel_endpoint: str | None = declared(
-        "--otel-endpoint",
-        metavar="URL",
-        help="Export metrics to this OpenTelemetry collector, such as http://127.0.0.1:4318; the "
-        "OTEL_* variables say the rest.",
-    )
 
     @contextmanager
     def listen(self) -> Iterator["Callable[[JobStatus], None]"]:
         """A function for every status of the job; raises ConfigError."""
-        with ExitStack() as opened:
-            updates = []
-            # Few runs want metrics, so few pay for the modules.
-            if self.port is not None:
-                from tidelog.runtime.status.prometheus import serve_metrics  # noqa: PLC0415
+        if self.port is None:
+            yield lambda _: None
+            return
+        # Few runs want metrics, so few pay for the module.
+        from tidelog.runtime.status.prometheus import serve_metrics  # noqa: PLC0415
 
-                updates.append(opened.enter_context(serve_metrics(self.port)))
-            if self.otel or self.otel_endpoint is not None:
-                from tidelog.runtime.status.opentelemetry import export_metrics  # noqa: PLC0415
-
-                updates.append(opened.enter_context(export_metrics(self.otel_endpoint)))
-
-            def update(status: "JobStatus") -> None:
-                for each in updates:
-                    each(status)
-
+        with serve_metrics(self.port) as update:
             yield update
 
 

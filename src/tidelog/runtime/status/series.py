@@ -1,6 +1,6 @@
 """The series of a job: what the declarations of a status come to, and their samples.
 
-Invariant: what serves, exports or documents metrics does it from `SERIES`.
+Invariant: what serves or documents metrics does it from `SERIES`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -57,7 +57,7 @@ class Series:
 
     @property
     def name(self) -> str:
-        """The name as OpenTelemetry has it; Prometheus adds `_total` to counters."""
+        """The name as it is declared; Prometheus adds `_total` to counters."""
         return f"tidelog_{self.metric.name}"
 
     @property
