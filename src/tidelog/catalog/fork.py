@@ -128,6 +128,8 @@ class Fork:
         if not self.keep_transactions:
             entry = without_transactions(entry)
         await self._check_target(start, entry)
+        async for _ in self.target.list(object_names.SEGMENTS):
+            break  # a new store settles with this where its log is
         apart = bool(await log_place(self.origin) or await log_place(self.target))
         moved = await gather_bounded(needs, partial(self._bring, log_apart=apart), progress)
         await self._create(start)

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidelog.catalog.application import refuse_application
 from tidelog.changelog.segment import LogRange
@@ -36,6 +36,9 @@ from tidelog.storage.port import ObjectStore
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+_TRIES: Final = 20
+"""A job may drop the newest checkpoint while it is read: so many listings are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,24 @@ async def read_slots(
     """Read the slots that count, by `retention.counted`, or with `every` all that are stored.
 
     Of those that are `known`, only the ones whose size is another now are read again. Raises
-    ObjectNotFoundError when there is none, and what the store raises.
+    ObjectNotFoundError when there is none, RestoreError when a job drops the newest one again and
+    again, and what the store raises.
+    """
+    for _ in range(_TRIES):
+        found = await _read_slots(store, every=every, known=known)
+        if found is not None:
+            return found
+    raise RestoreError(
+        f"store {store.url}",
+        expected="its newest checkpoint to stay while it is read",
+        found="a running job that drops it each time",
+        action="try again, or let the job retain more checkpoints",
+    )
+
+
+async def _read_slots(store: ObjectStore, *, every: bool, known: Slots | None) -> Slots | None:
+    """As `read_slots`; None: the newest one was dropped since the listing, so what newer ones
+    need is not known.
     """
     sizes = await list_slots(store)
     if not sizes:
@@ -119,6 +139,8 @@ async def read_slots(
 
     entries: dict[Slot, Entry]
     entries, unreadable = _sorted_out(await gather_bounded(sizes, read))
+    if max(sizes) not in entries.keys() | unreadable.keys():
+        return None
     some = bool(entries) and not every
     count = set(counted(sizes, entries[max(entries)])) if some else sizes.keys()
     return Slots(

@@ -9,7 +9,13 @@ from tidelog.catalog.inventory import find_checkpoint
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.checkpoint.request import check_name
 from tidelog.checkpoint.slots import list_slots, read_slot
-from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    FormatVersionError,
+    ObjectNotFoundError,
+    TidelogError,
+)
 from tidelog.ids import Slot
 from tidelog.storage.errors import check_url
 from tidelog.storage.port import ObjectStore
@@ -54,16 +60,22 @@ async def find(store: ObjectStore, place: CheckpointName) -> Checkpoint:
     """The checkpoint there; raises as `find_checkpoint`, and ObjectNotFoundError for a name."""
     if not isinstance(place, str):
         return await find_checkpoint(store, place)
-    names = []
+    names: list[str] = []
+    damaged: TidelogError | None = None
     for slot in reversed(await list_slots(store)):
         try:
             entry = await read_slot(store, slot)
         except ObjectNotFoundError:
             continue  # dropped since the listing
+        except (CorruptObjectError, FormatVersionError) as error:
+            damaged = damaged or error
+            continue
         if isinstance(entry, Savepoint):
             if entry.name == place:
                 return entry
             names.append(entry.name)
+    if damaged is not None:  # it may be the one that is looked for
+        raise damaged
     raise ObjectNotFoundError(
         f"savepoint {place!r} of store {store.url}",
         expected=f"one of {', '.join(sorted(names))}" if names else "a savepoint",

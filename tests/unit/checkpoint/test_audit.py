@@ -4,8 +4,10 @@ A sweep deletes what nothing can name again, and refuses to guess.
 """
 
 import asyncio
+import math
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 
 from tests.support.damage import (
@@ -34,6 +36,7 @@ from tidelog.catalog.audit import AuditReport, audit
 from tidelog.catalog.inventory import read_inventory
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import Invariant
+from tidelog.checkpoint.manifest import decode_entry, encode_entry
 from tidelog.errors import RestoreError
 from tidelog.ids import Slot
 from tidelog.storage import object_names
@@ -229,6 +232,37 @@ def test_a_sweep_deletes_the_garbage_and_nothing_else() -> None:
     asyncio.run(delete_garbage(store, plan_of(store)))
     assert contents(store) == kept
     assert asyncio.run(audit(store, deep=True)).problems == ()
+
+
+class Advancing(MemoryStore):
+    """A job completes a checkpoint and drops the only other one between a listing and a read."""
+
+    def __init__(self, times: float) -> None:
+        super().__init__("memory://advancing")
+        self.times = times
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        newest = max(each for each in self._objects if each.startswith("checkpoints/"))
+        if name == newest and self.times > 0:
+            self.times -= 1
+            entry = decode_entry(await super().get(name), name)
+            newer = msgspec.structs.replace(entry, slot=Slot(entry.slot + 1))
+            await super().put(object_names.checkpoint(newer.slot), encode_entry(newer))
+            await self.delete(name)
+        return await super().get(name, start, length)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_checkpoint_that_is_dropped_while_it_is_read_takes_no_reference_along(times: int) -> None:
+    store, needed = Advancing(times), needs(filled(), 9)
+    for name, data in {**filled(), **OLD}.items():
+        if name not in {"checkpoints/00000007.json", "checkpoints/00000008.json"}:
+            asyncio.run(store.put(name, data))
+    garbage = {info.name for info in plan_of(store).garbage}
+    assert store.times == 0 and garbage >= OLD.keys() and not garbage & needed
+    store.times = math.inf
+    with pytest.raises(RestoreError, match="newest checkpoint to stay"):
+        plan_of(store)
 
 
 @pytest.mark.parametrize("slot", ["00000004", "00000007", "00000009"])

@@ -22,7 +22,7 @@ from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import Damage, damaged, flipped, missing, truncated
 from tests.support.faults import Failure, SteerableStore
 from tests.support.jobs import contents, store_of
-from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
 from tidelog import Job, JobRunner, Savepoint, SinkContext, SinkWriter
 from tidelog.catalog.audit import audit
 from tidelog.catalog.fork import Fork, Forked
@@ -39,6 +39,7 @@ from tidelog.ids import Slot
 from tidelog.storage import object_names
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 
 ALL = 300
@@ -107,6 +108,19 @@ def test_the_origin_is_only_read() -> None:
     assert {operation for operation, _ in origin.calls} <= {"get", "list"}
 
 
+@pytest.mark.parametrize("damage", [truncated, flipped])
+def test_a_savepoint_is_found_by_its_name_below_a_damaged_slot(damage: Damage) -> None:
+    store, job = MemoryStore("memory://saved"), word_count(TEXT, Outside())
+    act = lambda runner: runner.savepoint("kept")  # noqa: E731
+    _, saved = acted_on(job, store, act, at=3.2, settings=config(retain=2))
+    newest = max(name for name in contents(store) if name.startswith("checkpoints/"))
+    hurt = store_of(damaged(contents(store), newest, damage))
+    forked = fork(hurt, MemoryStore("memory://fork"), "kept")
+    assert forked.checkpoint.slot == saved.slot
+    with pytest.raises(CorruptObjectError, match=newest):
+        fork(hurt, MemoryStore("memory://other"), "gone")
+
+
 class TestOnOneDisk:
     """The stores share files."""
 
@@ -119,6 +133,14 @@ class TestOnOneDisk:
         assert (forked.shared, forked.copied) == (len(objects_of(SLOTS[-1])), 0)
         for name in objects_of(SLOTS[-1]):
             assert (tmp_path / "fork" / name).samefile(origin / name)
+
+    def test_a_fork_has_its_log_in_another_store(self, origin: Path, tmp_path: Path) -> None:
+        target = open_store(str(tmp_path / "fork"), effects(), log_url=str(tmp_path / "log"))
+        forked = fork(local(origin), target)
+        segments = {n for n in objects_of(SLOTS[-1]) if n.startswith(object_names.SEGMENTS)}
+        assert segments and all((tmp_path / "log" / name).is_file() for name in segments)
+        assert forked.copied == len(segments)
+        assert problems(target) == []
 
     def test_the_fork_lives_on_when_its_origin_is_gone(self, origin: Path, tmp_path: Path) -> None:
         fork(local(origin), local(tmp_path / "fork"))

@@ -73,10 +73,12 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
 
   /** Takes over what earlier drivers have stored, up to batch `until`. */
   private def load(until: Long): Unit = {
-    loaded = true
     val windows = stored.rollUps().filter(_ < until)
+    val listed = stored.commits().filter(_ < until)
+    // Not before both are listed: an index that knows too little takes segments for garbage.
+    loaded = true
     windows.foreach(first => attempt(s"roll-up of batch $first")(loadRollUp(first, until)))
-    val unrolled = stored.commits().filter(_ < until).filterNot(known)
+    val unrolled = listed.filterNot(known)
     unrolled.foreach(batch => attempt(s"index of batch $batch")(loadCommit(batch)))
     // From the start of a window: its roll-up will say that it knows all of its batches.
     val from = IndexFiles.windowOf((windows ++ unrolled :+ until).min)
@@ -129,7 +131,14 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
     val unnamed = listed.filterNot { case (name, _) =>
       name.startsWith(token) || index.segments.get(name).exists(_.live > 0)
     }
-    val footers = unnamed.map { case (name, bytes) => name -> stored.footer(name, bytes) }
+    val footers = unnamed.flatMap { case (name, bytes) =>
+      try Some(name -> stored.footer(name, bytes))
+      catch {
+        case error: IOException => // gone since the listing, or damaged
+          logWarning(s"tidelog: the sweep leaves segment $name as it is", error)
+          None
+      }
+    }
     val batches = footers.flatMap(_._2).map(_.name.batch).filter(_ < index.committed).toSet
     val windows = batches.filterNot(known).map(IndexFiles.windowOf)
     if (windows.nonEmpty) {

@@ -16,7 +16,7 @@ final case class Stamp(bytes: Long, modifiedMs: Long)
   *
   * Invariant: None means that the object does not exist; damage is an error that names it.
   */
-final class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
+class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
 
   /** The roll-up that covers a batch. */
   def rollUp(batch: Long): Option[IndexDocument] =

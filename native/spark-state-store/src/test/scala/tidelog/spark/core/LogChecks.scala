@@ -1,5 +1,6 @@
 package tidelog.spark.core
 
+import java.io.IOException
 import java.nio.file.{Files, Path => LocalPath}
 import java.util.Comparator
 
@@ -124,7 +125,12 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   private val path = new Path(directory.toUri)
   private val files = AtomicFiles.open(path, LightLocalFs.configuration())
   private val root = CheckpointRoot(path.toString.stripSuffix("/"))
-  private val stored = new IndexFiles(root, files)
+  // Whether the store refuses the house-keeping's listings.
+  private var refusing = false
+  private val stored = new IndexFiles(root, files) {
+    override def commits(): Vector[Long] =
+      if (refusing) throw new IOException("slow down") else super.commits()
+  }
   private var model = Map.empty[ChangelogName, Vector[Byte]]
   // What executors say with the next commit, by the directory of a store.
   private var floors = Map.empty[String, Long]
@@ -152,7 +158,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
         case 1 => crashBeforeCommit()
         case 2 => loseRollUp()
         case 3 => maintain()
-        case _ => commit(1 + random.nextInt(4))
+        case _ => commit(1 + random.nextInt(4), refused = random.nextInt(3) == 0)
       }
       readAll()
     }
@@ -215,7 +221,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   }
 
   /** One batch: segments of winners and losers, the commit, the house-keeping. */
-  def commit(partitions: Int): Unit = {
+  def commit(partitions: Int, refused: Boolean = false): Unit = {
     val (entries, lengths) = upload(partitions)
     if (first) collector.undo(batch)
     first = false
@@ -224,7 +230,10 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     val ids = entries.map { case (entry, _) => s"""["${entry.name.id}"]""" }.mkString(",")
     val commit = s"""v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[$ids]}}""".getBytes
     files.write(root.commit(batch), CommitFile.withIndex(commit, index), overwrite = false)
-    collector.committed(index, Some(f"run$runs%05d"), floors)
+    refusing = refused
+    try collector.committed(index, Some(f"run$runs%05d"), floors)
+    catch { case _: IOException if refused => () } // logged by the thread that keeps house
+    refusing = false
     batch += 1
     collector.deleteCommit(batch - retained / 2)
   }
