@@ -68,7 +68,7 @@ PUT: Final = "put"
 
 @dataclass(frozen=True, slots=True)
 class BatchWindow:
-    """Consecutive batches."""
+    """What was measured of consecutive micro-batches of one query."""
 
     progress: Sequence[Progress]
     counts: Counts

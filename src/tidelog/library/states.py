@@ -125,13 +125,14 @@ class NamedState:
 def check_states(declared: Mapping[str, State]) -> None:
     """Raises ConfigError for what declares no state."""
     for name, state in declared.items():
-        kinds = "Value(type), List(type) or Map(key type, type)"
-        require(f"state {name!r}", repr(state), isinstance(state, Value | List | Map), kinds)
+        expected = "Value(type), List(type) or Map(key type, type)"
+        require(f"state {name!r}", repr(state), isinstance(state, Value | List | Map), expected)
         ttl_s = state.ttl_s
         lives = ttl_s is None or (isinstance(ttl_s, int | float) and ttl_s > 0)
         require(f"ttl_s= of state {name!r}", repr(ttl_s), lives, "seconds above 0, or None")
-        for kind in (state.type, *([state.key_type] if isinstance(state, Map) else [])):
-            _type_name(name, kind)
+        _type_name(name, state.type)
+        if isinstance(state, Map):
+            _type_name(name, state.key_type)
 
 
 def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState:

@@ -6,7 +6,7 @@ names of the calls that built it, so the same program finds its state again.
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
 
@@ -273,8 +273,9 @@ class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStr
         dropped; they are counted.
         """
         from tidelog.runtime.operators.process import Process  # noqa: PLC0415
+        from tidelog.state.processor import TimeMode  # noqa: PLC0415
 
-        modes = ("none", "processing", "event")
+        modes = get_args(TimeMode)
         require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
         return self._then(
             name, lambda: Process(processor(), time_mode, name_of(late)), keyed=True, late=late

@@ -107,7 +107,9 @@ def test_a_record_that_has_no_pickle_is_named() -> None:
 
 
 class Twice(Exception):
-    """Its pickle has one argument, and it needs two."""
+    """An exception that pickles and does not unpickle: BaseException's `__reduce__` passes its
+    constructor one argument, which takes two.
+    """
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(first)

@@ -8,18 +8,16 @@ allowed delay and never goes back; records of one origin never move the watermar
 from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from tidelog.errors import UserFunctionError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.user_code import map_all
-from tidelog.state.event_time import UNKNOWN
+from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 
 Origin = Hashable
-
-_GREATEST: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +90,9 @@ def _newest(times: list[Any]) -> int:
     """The greatest of these; raises UserFunctionError where one is no int of 64 bits."""
     with suppress(TypeError):
         # Nothing but ints adds up to an int.
-        if isinstance(sum(times), int) and (newest := max(times)) <= _GREATEST:
+        if isinstance(sum(times), int) and (newest := max(times)) <= MAX_WATERMARK:
             return int(newest)
-    wrong = next(time for time in times if not isinstance(time, int) or time > _GREATEST)
+    wrong = next(time for time in times if not isinstance(time, int) or time > MAX_WATERMARK)
     raise UserFunctionError(
         "the time function",
         expected="event times in milliseconds as int, of 64 bits",

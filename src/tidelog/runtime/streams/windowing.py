@@ -125,9 +125,10 @@ class Windowing(ABC, Generic[S]):
         order in which records came. A slice whose value is None counts as empty.
         """
         if not isinstance(size_ms, int):
-            short = (slide_ms, value_of, combine, value_type, migrate)
-            others = "value_of=, combine= and others go to .aggregate(...) after it"
-            require(f"window({size_ms!r}, ...)", others, short.count(None) == len(short), "no more")
+            others = (slide_ms, value_of, combine, value_type, migrate)
+            found = "value_of=, combine= and others go to .aggregate(...) after it"
+            alone = all(each is None for each in others)
+            require(f"window({size_ms!r}, ...)", found, alone, "no more")
             return self._windowed(size_ms, allowed_lateness, emit, late, name)
         if value_of is None or combine is None:
             raise ConfigError(

@@ -129,8 +129,9 @@ class Objects(msgspec.Struct, frozen=True):
     """The stored objects of a worker."""
 
     names: Set[str]
-    """Those it has written since it was last asked."""
+    """Objects that the worker has written since its last answer to `Count`."""
     in_use: Set[str]
+    """Objects that its next checkpoints may refer to."""
 
 
 class Alive(msgspec.Struct, frozen=True):

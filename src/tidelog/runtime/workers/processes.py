@@ -14,7 +14,7 @@ import socket
 import struct
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing import current_process
@@ -44,12 +44,7 @@ class ForkedWorkers:
         self._forker = os.fork()
         if self._forker == 0:
             self._connection.close()
-            try:
-                _serve(theirs, work)
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(1)
+            _end_after(partial(_serve, theirs, work))
         theirs.close()
 
     async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
@@ -92,7 +87,23 @@ class ForkedWorkers:
         os.waitpid(self._forker, 0)
 
 
-def _serve(parent: socket.socket, work: Work) -> NoReturn:
+def _end_after(call: Callable[[], None]) -> NoReturn:
+    """Make a call in a process that was forked, and end it: it never returns to what its parent
+    was doing.
+    """
+    code = 1
+    try:
+        call()
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _serve(parent: socket.socket, work: Work) -> None:
     """Fork and kill workers as the parent asks, until it is gone."""
     # The terminal's Ctrl-C reaches the whole group: the parent says what it means.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -111,7 +122,7 @@ def _serve(parent: socket.socket, work: Work) -> NoReturn:
         elif asked == _KILL:
             parent.sendall(_KILL)
         else:
-            os._exit(0)
+            return
 
 
 def _fork_all(parent: socket.socket, work: Work) -> list[int]:
@@ -136,7 +147,7 @@ def _fork_all(parent: socket.socket, work: Work) -> list[int]:
                 of_parent.close()
                 if other != number:
                     of_worker.close()
-            _live(work, number, controls[number][0], peers)
+            _end_after(partial(_live, work, number, controls[number][0], peers))
         children.append(child)
     ends = [of_parent.fileno() for _, of_parent in controls]
     socket.send_fds(parent, [struct.pack(f"{work.config.workers}i", *children)], ends)
@@ -145,21 +156,11 @@ def _fork_all(parent: socket.socket, work: Work) -> list[int]:
     return children
 
 
-def _live(work: Work, number: int, control: socket.socket, peers: Ends) -> NoReturn:
-    code = 1
+def _live(work: Work, number: int, control: socket.socket, peers: Ends) -> None:
     current_process().name = f"worker {number}"  # `processName` of its log records
-    try:
-        effects = Effects()
-        worker = Worker(work, number, os.getpid(), effects)
-        connects = {other: partial(SocketLink.open, end) for other, end in peers.items()}
-        asyncio.run(worker.run(partial(SocketLink.open, control), connects))
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    worker = Worker(work, number, os.getpid(), Effects())
+    connects = {other: partial(SocketLink.open, end) for other, end in peers.items()}
+    asyncio.run(worker.run(partial(SocketLink.open, control), connects))
 
 
 def _die_with(parent: int) -> None:

@@ -76,7 +76,7 @@ def test_no_split_of_a_task_pushes_without_a_free_buffer_and_all_take_turns(over
 
 
 class Offsets(PushSource):
-    """Its position is one dict, which it changes as soon as it has the next record."""
+    """A source whose position is one dict of offsets; `push` changes it before the next `emit`."""
 
     def discover(self) -> list[str]:
         return ["all"]
