@@ -61,6 +61,17 @@ def test_an_installation_has_its_versions_and_spark_home_goes_before_the_install
     assert (release_of("4.3.0-SNAPSHOT"), release_of("master")) == ((4, 3), None)
 
 
+def test_a_cache_that_cannot_be_written_to_is_named(
+    compiled: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TIDELOG_CACHE", str(tmp_path / "file" / "cache"))
+    home = fake_spark(tmp_path / "spark", "4.3.0")
+    with pytest.raises(ConfigError, match="set TIDELOG_CACHE to another directory"):
+        plugin_jar(str(home))
+    assert not compiled
+
+
 @pytest.mark.parametrize("version", ["3.5.7", "4.0.1", "4.4.0", "4.10.0", "5.0.0"])
 def test_an_unsupported_spark_is_refused(version: str, tmp_path: Path) -> None:
     home = fake_spark(tmp_path / "spark", version)

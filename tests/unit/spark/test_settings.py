@@ -155,13 +155,26 @@ def test_configure_keeps_other_plugins_and_jars_also_those_of_the_defaults_file(
     assert [appended(before, "x") for before in (None, "a,,b ", "a,x")] == ["x", "a,b,x", "a,x"]
 
 
-def test_a_spark_connect_builder_is_refused() -> None:
-    with pytest.raises(ConfigError, match="sc://server"):
-        configure(Builder(spark_remote="sc://server"), jar="/t.jar")
+@pytest.mark.parametrize(
+    ("options", "variable", "value"),
+    [
+        ({"spark_remote": "sc://server"}, None, "sc://server"),
+        ({}, "SPARK_REMOTE", "sc://server"),
+        ({"spark_api_mode": "connect"}, None, "connect"),
+        ({}, "SPARK_API_MODE", "connect"),
+    ],
+)
+def test_a_session_of_spark_connect_is_refused(
+    options: dict[str, str], variable: str | None, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if variable is not None:
+        monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigError, match=f"Spark Connect, by .*={value}"):
+        configure(Builder(**options), jar="/t.jar")
 
 
 @pytest.mark.parametrize(
-    ("plugins", "refused"), [("", True), ("org.example.Other", True), (f"a.B,{OURS}", False)]
+    ("plugins", "refused"), [("", True), ("org.example.Other", True), (f"a.B, {OURS}", False)]
 )
 def test_a_context_that_runs_without_the_plugin_is_refused(
     plugins: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.effects import cache_directory
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, usable_path
 from tidelog.spark.plugin.toolchain import OLDEST_JAVA, Spark, find_spark, fitting_java
 
 COMPILER_OPTIONS: Final = ("-deprecation", "-feature", "-encoding", "UTF-8")
@@ -98,7 +98,7 @@ def _compile(java: Path, sources: Sequence[Path], classpath: list[str], classes:
 
 
 def plugin_jar(
-    spark_home: Path | None = None,
+    spark_home: Path | str | None = None,
     *,
     sources: Path | None = None,
     notify: Callable[[str], None] | None = None,
@@ -109,7 +109,8 @@ def plugin_jar(
     directory that holds `scala/` and the folders of single Spark versions, by default the
     plug-in's own. `notify` gets a line before a compilation, by default on standard error. Jars
     are kept below $TIDELOG_CACHE, else the user's cache directory. Raises ConfigError when there
-    is no supported Spark or no Java, or when the sources do not compile.
+    is no supported Spark or no Java, when the sources do not compile, or when that directory
+    cannot be written to.
     """
     spark = find_spark(spark_home)
     root = sources or _sources_root()
@@ -118,7 +119,12 @@ def plugin_jar(
     if not target.is_file():
         say = notify or partial(print, file=sys.stderr, flush=True)
         say(f"tidelog: compiling the plug-in for Spark {spark.version} once ...")
-        compile_jar(files, [], target, spark=spark)
+        with usable_path(
+            f"directory {target.parent} for compiled jars",
+            expected="one that can be written to",
+            action="set TIDELOG_CACHE to another directory",
+        ):
+            compile_jar(files, [], target, spark=spark)
         say(f"tidelog: {target}")
     return target
 

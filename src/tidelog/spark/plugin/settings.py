@@ -18,7 +18,7 @@ from tidelog.errors import ConfigError
 from tidelog.events import Event
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.options import OPTIONS, OptionValue, check_together, render
-from tidelog.spark.plugin.toolchain import default_home
+from tidelog.spark.plugin.toolchain import home_of
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def configure(
     builder: Builder,
     *,
     jar: Path | str | None = None,
-    spark_home: Path | None = None,
+    spark_home: Path | str | None = None,
     snapshot_every: int | None = None,
     metrics: bool = False,
     **options: OptionValue | None,
@@ -127,11 +127,11 @@ def configure(
     return builder
 
 
-def _defaults(spark_home: Path | None) -> Mapping[str, str]:
+def _defaults(spark_home: Path | str | None) -> Mapping[str, str]:
     """The settings in spark-defaults.conf, which the builder's replace."""
     directory = os.environ.get("SPARK_CONF_DIR")
     try:
-        conf = Path(directory) if directory else (spark_home or default_home()) / "conf"
+        conf = Path(directory) if directory else home_of(spark_home) / "conf"
     except ConfigError:
         return {}  # what needs a Spark says so
     path = conf / "spark-defaults.conf"
@@ -168,13 +168,21 @@ def _snapshot_period(batches: int) -> str:
 
 
 def _refuse_connect(options: Mapping[str, Any]) -> None:
-    if "spark.remote" in options:
-        raise ConfigError(
-            "session builder",
-            expected="one that starts Spark in this process",
-            found=f"a client of {options['spark.remote']}",
-            action="start the Spark Connect server with the settings of `tidelog spark conf`",
-        )
+    """Refuse a session that pyspark would make a client of Spark Connect, or that it would give
+    a server of its own: the plug-in's settings do not reach that one.
+    """
+    for key in ("spark.remote", "spark.api.mode"):
+        variable = key.upper().replace(".", "_")
+        name = key if key in options else variable
+        found = str(options.get(key) or os.environ.get(variable, ""))
+        if found and (key == "spark.remote" or found.lower() == "connect"):
+            raise ConfigError(
+                "session builder",
+                expected="one that starts Spark in this process",
+                found=f"a client of Spark Connect, by {name}={found}",
+                action="remove that, or start the Spark Connect server with the settings of "
+                "`tidelog spark conf`",
+            )
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -208,7 +216,7 @@ def _refuse_running_context() -> None:
     """Plug-ins are started with the SparkContext: later it is too late."""
     context = getattr(_pyspark_context(), "_active_spark_context", None)
     plugins = PLUGIN_CLASS if context is None else context.getConf().get(PLUGINS, "")
-    if PLUGIN_CLASS not in plugins.split(","):
+    if PLUGIN_CLASS not in map(str.strip, plugins.split(",")):
         raise ConfigError(
             "the SparkContext that runs in this process",
             expected=f"{PLUGIN_CLASS} among its {PLUGINS}",

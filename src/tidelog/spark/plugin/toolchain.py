@@ -49,13 +49,13 @@ class Spark:
         return str(self.home / "jars" / "*")
 
 
-def find_spark(home: Path | None = None) -> Spark:
+def find_spark(home: Path | str | None = None) -> Spark:
     """The Spark at `home`, else at $SPARK_HOME, else the installed pyspark.
 
     That is the order in which pyspark itself looks. Raises ConfigError when there is none, when
     it lacks its jars, or when its version is not supported.
     """
-    spark = _spark_at(home or default_home())
+    spark = _spark_at(home_of(home))
     newest = SUPPORTED_TEXT.rpartition(" ")[2]
     if release_of(spark.version) not in SUPPORTED:
         raise ConfigError(
@@ -152,11 +152,13 @@ def _no_version(java: Path, found: str) -> ConfigError:
     )
 
 
-def default_home() -> Path:
-    """Directory of the Spark that pyspark would start; raises ConfigError when there is none."""
-    from_environment = os.environ.get("SPARK_HOME")
-    if from_environment:
-        return Path(from_environment)
+def home_of(given: Path | str | None) -> Path:
+    """The directory `given`, else that of the Spark that pyspark would start; raises ConfigError
+    when there is none.
+    """
+    chosen = given or os.environ.get("SPARK_HOME")
+    if chosen:
+        return Path(chosen)
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise ConfigError(

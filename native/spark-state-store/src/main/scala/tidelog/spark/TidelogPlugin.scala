@@ -1,6 +1,8 @@
 package tidelog.spark
 
-import java.util.{Map => JMap}
+import java.util.{UUID, Map => JMap}
+
+import scala.util.Try
 
 import org.apache.spark.SparkContext
 import org.apache.spark.api.plugin.{DriverPlugin, ExecutorPlugin, PluginContext, SparkPlugin}
@@ -24,9 +26,11 @@ private final class TidelogDriver extends DriverPlugin {
   private var side: Option[DriverSide] = None
 
   override def init(spark: SparkContext, context: PluginContext): JMap[String, String] = {
-    // Properties that Spark sets in the thread of a streaming query.
+    // Properties that Spark sets in the thread of a streaming query; a user may have set the group.
     def property(name: String) = Option(spark.getLocalProperty(name))
-    def calling = QueryRun(property("sql.streaming.queryId"), property("spark.jobGroup.id"))
+    def calling = QueryRun(
+      property("sql.streaming.queryId"),
+      property("spark.jobGroup.id").filter(group => Try(UUID.fromString(group)).isSuccess))
     val startMs = System.currentTimeMillis()
     val driver =
       new DriverSide(startMs, Settings.of(context.conf), context.metricRegistry, () => calling)

@@ -62,6 +62,8 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
     index = index.expire(floors.filter { case (store, floor) => expired.getOrElse(store, 0L) < floor })
     expired ++= floors
     removeUnneeded()
+    // Only a roll-up asks for them from here on.
+    known = known.filter(_ >= IndexFiles.windowOf(index.batches.headOption.fold(batch)(_._1)))
     figures.live(index.segments.size.toLong, index.storedBytes)
   }
 

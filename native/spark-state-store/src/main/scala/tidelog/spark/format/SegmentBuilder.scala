@@ -64,9 +64,6 @@ final class SegmentBuilder(author: SegmentAuthor, segmentName: String) {
     Piece(segmentName, entries.last.offset, length)
   }
 
-  /** Bytes of header and blocks so far. */
-  def size: Long = end
-
   /** The segment's bytes; raises ArithmeticException above 2 GiB. */
   def result(): Array[Byte] = {
     val footer = encode(entries)

@@ -175,6 +175,9 @@ final class IndexReader(
     commitsRead = commitsRead.filter { case (batch, _) => batches.contains(batch) }
     rollUpsRead = rollUpsRead -- rolledAnew
     deleted = deleted.filter { case (batch, _) => exists(batch) }
+    val pieces = batches.valuesIterator.flatMap(_.valuesIterator).flatMap(_.pieces)
+    val named = pieces.map(_.segment).toSet
+    lengths = lengths.filter { case (segment, _) => named(segment) }
   }
 
   private def remember(document: IndexDocument): Unit = {
@@ -187,6 +190,7 @@ final class IndexReader(
     }
     if (batches.size > IndexReader.BatchesKept) {
       batches = batches.range(document.first, document.last + 1)
+      lengths = document.segments
       rollUpsRead = Map.empty
       commitsRead = Map.empty
     }

@@ -4,7 +4,6 @@ import java.util.concurrent.{CompletableFuture, ExecutionException}
 import java.util.concurrent.atomic.LongAdder
 
 import scala.jdk.CollectionConverters._
-import scala.util.control.NonFatal
 
 import org.apache.hadoop.fs.Path
 
@@ -79,7 +78,11 @@ final class SegmentCache(limit: Long) {
     (if (known.isEmpty) fetched else answered).increment()
     if (known.isEmpty) fill(fresh, files, path, bytes)
     try known.getOrElse(fresh).get()
-    catch { case error: ExecutionException => throw error.getCause }
+    catch {
+      case error: ExecutionException if known.isEmpty => throw error.getCause
+      // Another task's reading, which ends with that task.
+      case _: ExecutionException => files.read(path, 0, bytes)
+    }
   }
 
   private def fill(
@@ -95,7 +98,7 @@ final class SegmentCache(limit: Long) {
         evict()
       }
     } catch {
-      case error if NonFatal(error) || error.isInstanceOf[InterruptedException] =>
+      case error: Throwable => // or those that wait for it wait for ever
         synchronized(segments.remove(path))
         target.completeExceptionally(error)
     }

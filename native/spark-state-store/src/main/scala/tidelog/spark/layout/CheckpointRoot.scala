@@ -3,7 +3,7 @@ package tidelog.spark.layout
 import org.apache.hadoop.conf.Configuration
 import org.apache.hadoop.fs.Path
 
-import tidelog.spark.format.{ChangelogName, ObjectNames}
+import tidelog.spark.format.ObjectNames
 
 /** A checkpoint's directory: the key under which driver and executors speak of it.
   *
@@ -20,11 +20,6 @@ final case class CheckpointRoot(uri: String) {
   def commits: Path = new Path(path, "commits")
   def state: Path = new Path(path, "state")
   def commit(batch: Long): Path = new Path(commits, batch.toString)
-  def changelog(name: ChangelogName): Path = new Path(state, name.path)
-
-  /** The snapshot that Spark stores for the same version and id. */
-  def snapshot(name: ChangelogName): Path =
-    new Path(changelog(name).getParent, s"${name.version}_${name.id}.zip")
 
   override def toString: String = uri
 }

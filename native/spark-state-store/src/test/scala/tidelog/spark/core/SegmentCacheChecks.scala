@@ -1,9 +1,13 @@
 package tidelog.spark.core
 
 import java.io.IOException
+import java.util.concurrent.CountDownLatch
 import java.util.concurrent.atomic.AtomicInteger
 
 import scala.collection.concurrent.TrieMap
+import scala.concurrent.{Await, ExecutionContext, Future}
+import scala.concurrent.duration.DurationInt
+import scala.util.Try
 
 import org.apache.hadoop.fs.Path
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
@@ -39,6 +43,24 @@ final class SegmentCacheChecks(checks: Checks) {
       while (cache.contains(path(1))) Thread.`yield`()
       equal(read(cache, files, 1).toSeq, content(1))
     }
+    checks.check("a task that waits for a reading that is interrupted reads by itself") {
+      val cache = new SegmentCache(400)
+      val begun = new CountDownLatch(1)
+      val stuck = new CountedFiles {
+        override def read(path: Path, offset: Long, length: Int): Array[Byte] = {
+          begun.countDown()
+          new CountDownLatch(1).await()
+          super.read(path, offset, length)
+        }
+      }
+      val killed = new Thread(() => Try(read(cache, stuck, 1)): Unit)
+      killed.start()
+      begun.await()
+      val waiting = Future(read(cache, new CountedFiles, 1).toSeq)(ExecutionContext.global)
+      while (cache.hits == 0) Thread.`yield`()
+      killed.interrupt()
+      equal(Await.result(waiting, 30.seconds), content(1))
+    }
   }
 
   private def path(number: Int) = new Path(s"/segments/$number.seg")
@@ -50,7 +72,7 @@ final class SegmentCacheChecks(checks: Checks) {
 }
 
 /** Segments that hold their own number, and how often each was read. */
-private final class CountedFiles extends AtomicFiles {
+private class CountedFiles extends AtomicFiles {
   val reads = TrieMap.empty[Path, AtomicInteger]
   val failures = new AtomicInteger
 
