@@ -8,6 +8,7 @@ where secrets are found, so it can be pickled and shown.
 """
 
 import os
+import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
@@ -30,6 +31,8 @@ from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 _ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Options and variables with the URL of a server, to which no credentials belong either."""
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "memory"})
+_ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/].*")
+"""What looks like a URL, and would be a directory whose name ends with a colon."""
 _AZURE: Final = frozenset({"az", "abfs", "abfss"})
 _GOOGLE: Final = frozenset({"gs", "gcs"})
 
@@ -80,7 +83,7 @@ def open_store(
 
     def opened(where: str) -> ObjectStore:
         store = (connections or Connections()).below(where, path, connected)
-        tried = LOCAL_POLICY if _scheme(where) in _LOCAL_SCHEMES else policy or RetryPolicy()
+        tried = (policy or RetryPolicy()) if is_remote(where) else LOCAL_POLICY
         retrying = RetryingStore(store, tried, effects, counted)
         return retrying if encrypted is None else encrypted(retrying)
 
@@ -115,6 +118,11 @@ class Connections:
             await store.close()
 
 
+def is_remote(url: str) -> bool:
+    """Whether a URL is of a store that is reached over the network."""
+    return _scheme(url) not in _LOCAL_SCHEMES
+
+
 def _scheme(url: str) -> str:
     return url.partition("://")[0] if "://" in url else ""
 
@@ -131,6 +139,12 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
         if not url:
             raise ConfigError(
                 "store URL", expected="a path or URL", found="nothing", action="name one"
+            )
+        if match := _ONE_SLASH.fullmatch(url):
+            raise ConfigError(
+                f"store URL {url!r}",
+                expected="a path, or a URL with :// after its scheme",
+                action=f"write {match[1]}://..., or ./{match[1]}:/... for a directory of that name",
             )
         return LocalStore(url, effects)
     if scheme == "file":

@@ -70,6 +70,8 @@ def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
         ("nosuch://x/y", "nosuch"),
         ("file://elsewhere/x", "three slashes"),
         ("file:///", "absolute/path"),
+        ("s3:/bucket/prefix", "s3://.*or ./s3:/"),
+        ("hdfs:/checkpoints", "hdfs://"),
         ("s3:///prefix", "no bucket"),
         ("gs:///prefix", "no bucket"),
         ("az:///prefix", "no container"),

@@ -18,7 +18,7 @@ from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import EXIT_OK, on_this_machine
 from tidelog.cli.values import size
 from tidelog.effects import Effects
-from tidelog.storage.open import StoreAccess
+from tidelog.storage.open import StoreAccess, is_remote
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +70,15 @@ async def command(
     """
     effects = Effects()
     wanted = parse_origin(origin)
-    access = StoreAccess(endpoint, encryption_key)
-    key = None if options.origin_key == "none" else options.origin_key
-    origin_access = access if options.origin_key is None else StoreAccess(endpoint, key)
-    source = origin_access.open(wanted.url, effects)
-    destination = access.open(target, effects, log_url=log_store)
+    key = None if options.origin_key == "none" else options.origin_key or encryption_key
+    # Where one of the stores is local, the endpoint is that of the other one.
+    both = is_remote(wanted.url) == is_remote(target)
+    source = StoreAccess(endpoint if both or is_remote(wanted.url) else None, key).open(
+        wanted.url, effects
+    )
+    destination = StoreAccess(endpoint if both or is_remote(target) else None, encryption_key).open(
+        target, effects, log_url=log_store
+    )
     fork = Fork(
         source,
         destination,
