@@ -7,6 +7,7 @@ before the listing.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -111,12 +112,7 @@ async def read_slots(
         found = await _read_slots(store, every=every, known=known)
         if found is not None:
             return found
-    raise RestoreError(
-        f"store {store.url}",
-        expected="its newest checkpoint to stay while it is read",
-        found="a running job that drops it each time",
-        action="try again, or let the job retain more checkpoints",
-    )
+    raise _dropped_each_time(store)
 
 
 async def _read_slots(store: ObjectStore, *, every: bool, known: Slots | None) -> Slots | None:
@@ -153,36 +149,59 @@ async def _read_slots(store: ObjectStore, *, every: bool, known: Slots | None) -
 async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
     """The checkpoint in a slot, or the newest one.
 
-    Raises ObjectNotFoundError, RestoreError when the slot is a start, CorruptObjectError and
-    FormatVersionError; a newest slot that cannot be read is never passed over.
+    Raises ObjectNotFoundError, RestoreError when the slot is a start or a job drops the newest one
+    again and again, CorruptObjectError and FormatVersionError; a newest slot that cannot be read
+    is never passed over.
     """
+    if slot is not None:
+        return await _checkpoint_in(store, slot)
+    for _ in range(_TRIES):
+        slots = await list_slots(store)
+        if not slots:
+            raise await no_slots(store)
+        with suppress(ObjectNotFoundError):  # a running job dropped it since the listing
+            for candidate in reversed(slots):
+                entry = await read_slot(store, candidate)
+                if isinstance(entry, Checkpoint):
+                    return entry
+            raise RestoreError(
+                f"store {store.url}",
+                expected="a checkpoint",
+                found="a job that has begun, and has not completed one yet",
+                action="wait for its first one (every `checkpoint.interval` while it runs), or "
+                "start it again if it has ended",
+            )
+    raise _dropped_each_time(store)
+
+
+async def _checkpoint_in(store: ObjectStore, slot: Slot) -> Checkpoint:
     slots = await list_slots(store)
     if not slots:
         raise await no_slots(store)
-    if slot is not None and slot not in slots:
+    if slot not in slots:
         raise ObjectNotFoundError(
             f"slot {slot} of store {store.url}",
             expected=f"one of {', '.join(map(str, slots))}",
             found="no such slot",
             action="choose a checkpoint that `tidelog checkpoints list URL` shows",
         )
-    for candidate in reversed(slots) if slot is None else [slot]:
-        entry = await read_slot(store, candidate)
-        if isinstance(entry, Checkpoint):
-            return entry
-    if slot is None:
-        raise RestoreError(
-            f"store {store.url}",
-            expected="a checkpoint",
-            found="a job that has begun, and has not completed one yet",
-            action="wait for its first one (every `checkpoint.interval` while it runs), or start "
-            "it again if it has ended",
-        )
+    entry = await read_slot(store, slot)
+    if isinstance(entry, Checkpoint):
+        return entry
     raise RestoreError(
         f"slot {slot} of store {store.url}",
         expected="a checkpoint",
         found="the start of a generation",
         action="choose a checkpoint that `tidelog checkpoints list URL` shows",
+    )
+
+
+def _dropped_each_time(store: ObjectStore) -> RestoreError:
+    return RestoreError(
+        f"store {store.url}",
+        expected="its newest checkpoint to stay while it is read",
+        found="a running job that drops it each time",
+        action="try again, or let the job retain more checkpoints",
     )
 
 

@@ -20,8 +20,10 @@ from tidelog.errors import (
 )
 from tidelog.verify.fingerprint import Fingerprint
 
-Choice = int | Literal["all", "latest"]
-"""Which checkpoints to verify: a slot (of a Spark checkpoint: a batch), or these words."""
+Choice = int | str
+"""Which checkpoints to verify: a slot (of a Spark query: a batch), a savepoint by its name,
+`latest` or `all`.
+"""
 
 Redundancy = Literal["equal", "different", "not checked"]
 
@@ -131,18 +133,20 @@ class Work:
     """Checkpoints that have lost state to Spark's own clean-up."""
 
 
-def choose(there: Collection[int], chosen: Choice, kind: str, url: str, command: str) -> list[int]:
-    """The checkpoints to verify of those that are there, ascending.
+def choose(
+    there: Mapping[int, str | None], chosen: Choice, kind: str, url: str, command: str
+) -> list[int]:
+    """The checkpoints to verify of those that are there, with the names of savepoints; ascending.
 
     Raises ObjectNotFoundError for one that is not; `kind` is slot or batch, `command` lists them.
     """
     if chosen == "all":
         return sorted(there)
-    number = max(there) if chosen == "latest" else chosen
-    if number in there:
-        return [number]
+    found = [max(there)] if chosen == "latest" else [n for n in there if chosen in {n, there[n]}]
+    if found:
+        return [max(found)]
     raise ObjectNotFoundError(
-        f"{kind} {number} of {url}",
+        f"{kind} {chosen} of {url}",
         expected=f"a checkpoint, one of {min(there)} to {max(there)}",
         found="none",
         action=f"choose a checkpoint that `{command} URL` shows",

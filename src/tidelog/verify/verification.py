@@ -22,7 +22,8 @@ async def verify(
     chosen: Choice = "all",
     progress: Progress = no_progress,
 ) -> VerifyReport:
-    """Verify all checkpoints, the latest, or the one in a slot (of a Spark query: a batch).
+    """Verify all checkpoints, the latest, the one in a slot (of a Spark query: a batch), or the
+    newest savepoint of a name.
 
     Raises ObjectNotFoundError for one that is not there, RestoreError when there is none at all,
     and what the store raises.

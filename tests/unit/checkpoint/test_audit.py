@@ -34,6 +34,7 @@ from tests.support.jobs import (
 from tidelog import JobConfig, MaterializeConfig, UploadConfig
 from tidelog.catalog.audit import AuditReport, audit
 from tidelog.catalog.inventory import read_inventory
+from tidelog.catalog.locate import find
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.checkpoint.manifest import decode_entry, encode_entry
@@ -239,6 +240,10 @@ class Advancing(MemoryStore):
 
     def __init__(self, times: float) -> None:
         super().__init__("memory://advancing")
+        self.times = 0.0
+        for name, data in {**filled(), **OLD}.items():
+            if name not in {"checkpoints/00000007.json", "checkpoints/00000008.json"}:
+                asyncio.run(self.put(name, data))
         self.times = times
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
@@ -255,14 +260,19 @@ class Advancing(MemoryStore):
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_checkpoint_that_is_dropped_while_it_is_read_takes_no_reference_along(times: int) -> None:
     store, needed = Advancing(times), needs(filled(), 9)
-    for name, data in {**filled(), **OLD}.items():
-        if name not in {"checkpoints/00000007.json", "checkpoints/00000008.json"}:
-            asyncio.run(store.put(name, data))
     garbage = {info.name for info in plan_of(store).garbage}
     assert store.times == 0 and garbage >= OLD.keys() and not garbage & needed
     store.times = math.inf
     with pytest.raises(RestoreError, match="newest checkpoint to stay"):
         plan_of(store)
+
+
+def test_the_newest_checkpoint_is_found_though_a_job_drops_it_while_it_is_read() -> None:
+    store = Advancing(3)
+    assert asyncio.run(find(store, None)).slot == 12
+    store.times = math.inf
+    with pytest.raises(RestoreError, match="newest checkpoint to stay"):
+        asyncio.run(find(store, None))
 
 
 @pytest.mark.parametrize("slot", ["00000004", "00000007", "00000009"])

@@ -298,6 +298,37 @@ def test_a_savepoint_is_forked_by_its_name(form: SavepointFormat) -> None:
     assert (forked.checkpoint.slot in kept) == (form == "canonical")
 
 
+def test_commands_that_read_a_checkpoint_take_the_name_of_a_savepoint(tmp_path: Path) -> None:
+    origin = MemoryStore("memory://origin")
+
+    async def take() -> int:
+        world = effects()
+        runner = JobRunner(word_count(TEXT, Outside()), origin, config(retain=1), world)
+        running = asyncio.ensure_future(runner.run())
+        await world.clock.sleep(9.2)
+        slot = (await runner.savepoint("before-it")).slot
+        await running
+        return slot
+
+    slot = asyncio.run(take())
+    store = lay_out(tmp_path / "store", contents(origin))
+    for named in ("before-it", str(slot)):
+        to = tmp_path / named
+        commands = [
+            ("checkpoints", "show", store, named),
+            ("restore", store, "--slot", named, "--to", to, "--format", "jsonl"),
+            ("verify", store, "--slot", named, "--engine", "local"),
+            ("log", store, "--slot", named, "--limit", "1"),
+        ]
+        for command in commands:
+            shown = tidelog(*command)
+            assert shown.exit_code == 0, shown.output
+    assert rows_of(tmp_path / "before-it") == rows_of(tmp_path / str(slot))
+    assert sum(rows_of(tmp_path / str(slot))[0].values()) < len(TEXT.records)
+    unknown = tidelog("restore", store, "--slot", "after-it", "--to", tmp_path / "none")
+    assert unknown.exit_code == 1 and "one of before-it" in unknown.stderr
+
+
 def test_two_forks_and_their_origin_go_three_ways(tmp_path: Path) -> None:
     origin = lay_out(tmp_path / "origin", usual())
     for name, slot in [("a", SLOTS[0]), ("b", SLOTS[-1])]:

@@ -120,7 +120,10 @@ def test_a_target_that_is_not_empty_is_refused_and_left_alone(store: Path, tmp_p
     assert result.exit_code == 2
     assert "choose another --to" in result.stderr
     assert files(target) == {"precious": b"data"}
-    assert tidelog("restore", store, "--to", target / "precious").exit_code == 2
+    for unusable in ("precious", "precious/below", 300 * "x"):
+        refused = tidelog("restore", store, "--to", target / unusable)
+        assert refused.exit_code == 2
+        assert "choose another --to" in refused.stderr
     assert files(target) == {"precious": b"data"}
 
 

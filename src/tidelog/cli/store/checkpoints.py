@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from tidelog.catalog.inventory import find_checkpoint, read_inventory, read_slots
-from tidelog.catalog.locate import parse_place
+from tidelog.catalog.inventory import read_inventory, read_slots
+from tidelog.catalog.locate import CheckpointName, find, parse_place
 from tidelog.catalog.summary import (
     CheckpointSummary,
     OperatorSummary,
@@ -19,11 +19,10 @@ from tidelog.catalog.summary import (
 from tidelog.catalog.sweep import plan_drop
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, slot_number
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, checkpoint_name, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import TidelogError
 from tidelog.events import Event
-from tidelog.ids import Slot
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import Request
 from tidelog.state.event_time import MAX_WATERMARK
@@ -70,14 +69,14 @@ def _remarks(slot: SlotSummary) -> str:
 
 @command.command("show")
 @on_store
-@click.argument("slot", type=slot_number, default="latest")
-async def show_command(invocation: StoreCommand, slot: Slot | None) -> int:
+@click.argument("slot", type=checkpoint_name, default="latest")
+async def show_command(invocation: StoreCommand, slot: CheckpointName) -> int:
     """Show a checkpoint per operator and subtask.
 
-    SLOT is a slot's number, or latest. The table of a subtask has its changes below "materialized
-    upto"; a restore replays the rest from the log.
+    SLOT is a slot's number, the name of a savepoint, or latest. The table of a subtask has its
+    changes below "materialized upto"; a restore replays the rest from the log.
     """
-    shown = checkpoint_summary(await find_checkpoint(invocation.store, slot))
+    shown = checkpoint_summary(await find(invocation.store, slot))
     document = {"url": invocation.store.url, **msgspec.structs.asdict(shown)}
     invocation.output.show(document, *_described(shown))
     return EXIT_OK

@@ -6,15 +6,14 @@ from typing import Final, Literal
 
 import click
 
-from tidelog.catalog.inventory import find_checkpoint
+from tidelog.catalog.locate import CheckpointName, find
 from tidelog.changelog.block import Block, BlockKind, open_block
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
-from tidelog.cli.options import option
 from tidelog.cli.output import Output, fields_of, text
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_number
+from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_option
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import SeqNo, Slot
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
@@ -25,14 +24,14 @@ POLL_S: Final = 1.0
 
 @click.command("log")
 @on_store
-@option("--slot", type=slot_number, default="latest")
+@slot_option
 @click.option("--operator", metavar="ID", help="Changes of this operator only.")
 @click.option("--subtask", type=click.IntRange(min=0), help="Changes of this subtask only.")
 @click.option("--follow", is_flag=True, help="Go on with the checkpoints to come, until the last.")
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after so many changes.")
 async def command(
     invocation: StoreCommand,
-    slot: Slot | None,
+    slot: CheckpointName,
     operator: str | None,
     subtask: int | None,
     follow: bool,
@@ -97,11 +96,11 @@ class Tail:
         self._reader = SegmentReader(self.invocation.store)
 
     async def lines(
-        self, slot: Slot | None, *, follow: bool
+        self, slot: CheckpointName, *, follow: bool
     ) -> AsyncIterator[Change | MissingRange]:
         """The changes of a checkpoint, and of those after it when following."""
         store, clock = self.invocation.store, self.invocation.effects.clock
-        checkpoint = await find_checkpoint(store, slot)
+        checkpoint = await find(store, slot)
         while True:
             try:
                 # A canonical savepoint holds rows: no change of the job is among them.
@@ -110,14 +109,14 @@ class Tail:
                         yield line
             except (RestoreError, ObjectNotFoundError):
                 # A running job drops old checkpoints, also those being read here.
-                if not follow or (await find_checkpoint(store, None)).slot == checkpoint.slot:
+                if not follow or (await find(store, None)).slot == checkpoint.slot:
                     raise
             if not follow or checkpoint.final:
                 return
             seen = checkpoint.slot
             while checkpoint.slot == seen:
                 await clock.sleep(POLL_S)
-                checkpoint = await find_checkpoint(store, None)
+                checkpoint = await find(store, None)
 
     async def _changes(self, checkpoint: Checkpoint) -> AsyncIterator[Change | MissingRange]:
         for operator, state in selected(checkpoint, self.operator, self.subtask):

@@ -14,12 +14,17 @@ from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
+from tidelog.catalog.locate import CheckpointName, parse_place
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
-from tidelog.cli.options import add_options, encryption_key_option, endpoint_option
+from tidelog.cli.options import (
+    add_options,
+    encryption_key_option,
+    endpoint_option,
+    option,
+)
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
-from tidelog.ids import Slot
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
@@ -31,13 +36,20 @@ EXIT_USAGE: Final = 2
 EXIT_INTERRUPTED: Final = 130
 
 
-def slot_number(text: str) -> Slot | None:
-    """A slot's number, or None for `latest`; an argument's type. Raises BadParameter."""
-    if text == "latest":
-        return None
-    if not text.isdecimal():
-        raise click.BadParameter(f"{text!r} is neither a slot's number nor 'latest'")
-    return Slot(int(text))
+def checkpoint_name(text: str) -> CheckpointName:
+    """A slot's number, a savepoint's name or `latest`; an argument's type. Raises BadParameter."""
+    try:
+        return parse_place(text)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+slot_option = option(
+    "--slot",
+    type=checkpoint_name,
+    default="latest",
+    help="A slot's number, the name of a savepoint, or latest.",
+)
 
 
 @dataclass(frozen=True, slots=True)

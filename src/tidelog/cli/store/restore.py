@@ -13,14 +13,13 @@ from urllib.parse import quote
 import click
 import msgspec
 
-from tidelog.catalog.inventory import find_checkpoint
+from tidelog.catalog.locate import CheckpointName, find
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, Step
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_number
+from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_option
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
-from tidelog.ids import Slot
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.state.schema.decode import RowDecoder
@@ -37,7 +36,7 @@ _COPY_ROWS: Final = 10_000
 
 @click.command("restore")
 @on_store
-@option("--slot", type=slot_number, default="latest")
+@slot_option
 @click.option("--operator", metavar="ID", help="This operator only.")
 @click.option(
     "--to",
@@ -55,7 +54,7 @@ _COPY_ROWS: Final = 10_000
 )
 async def command(
     invocation: StoreCommand,
-    slot: Slot | None,
+    slot: CheckpointName,
     operator: str | None,
     directory: Path,
     output_format: Format,
@@ -65,7 +64,7 @@ async def command(
     The store is only read. When something fails, nothing is left in the directory.
     """
     output, effects = invocation.output, invocation.effects
-    checkpoint = await find_checkpoint(invocation.store, slot)
+    checkpoint = await find(invocation.store, slot)
     chosen = selected(checkpoint, operator)
     progress = RestoreProgress.of(effects.clock, (state for _, state in chosen))
     with _target(directory), output.progress("restoring") as step:
@@ -102,28 +101,28 @@ def _target(directory: Path) -> Iterator[None]:
 
     Raises ConfigError when it is something else.
     """
-    existed = directory.exists()
-    if existed and not (directory.is_dir() and not any(directory.iterdir())):
-        raise ConfigError(
-            f"target {directory}",
-            expected="a directory that is empty or does not exist",
-            found="files" if directory.is_dir() else "a file",
-            action="choose another --to",
-        )
-    try:
-        with usable_path(
-            f"target {directory}",
-            expected="a directory that can be written to, with room for the state",
-            action="choose another --to",
-        ):
+    with usable_path(
+        f"target {directory}",
+        expected="a directory that can be written to, with room for the state",
+        action="choose another --to",
+    ):
+        existed = directory.exists()
+        if existed and not (directory.is_dir() and not any(directory.iterdir())):
+            raise ConfigError(
+                f"target {directory}",
+                expected="a directory that is empty or does not exist",
+                found="files" if directory.is_dir() else "a file",
+                action="choose another --to",
+            )
+        try:
             directory.mkdir(parents=True, exist_ok=True)
             yield
-    except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
-        if existed:
-            with suppress(OSError):
-                directory.mkdir()
-        raise
+        except BaseException:
+            shutil.rmtree(directory, ignore_errors=True)
+            if existed:
+                with suppress(OSError):
+                    directory.mkdir()
+            raise
 
 
 @dataclass(slots=True)

@@ -22,12 +22,8 @@ _LAYOUTS: Final = {"job": "tidelog", "query": "spark"}
 
 
 def _choice(text: str) -> Choice:
-    """A checkpoint's number, `latest` or `all`; raises BadParameter."""
-    if text in {"all", "latest"}:
-        return text  # type: ignore[return-value]
-    if not text.isdecimal():
-        raise click.BadParameter(f"{text!r} is neither a number nor 'latest' nor 'all'")
-    return int(text)
+    """A checkpoint's number, or a word."""
+    return int(text) if text.isdecimal() else text
 
 
 @click.command("verify")
@@ -38,7 +34,8 @@ def _choice(text: str) -> Choice:
     type=_choice,
     metavar="N",
     default="all",
-    help="One checkpoint: its slot (of a Spark query: its batch), or latest.",
+    help="One checkpoint: its slot (of a Spark query: its batch), the name of a savepoint, or "
+    "latest.",
 )
 @options_of("engine", EngineOptions)
 @click.option(

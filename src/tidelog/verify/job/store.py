@@ -13,7 +13,7 @@ from tidelog.catalog.audit import checkpoint_findings
 from tidelog.catalog.inventory import Inventory, read_inventory
 from tidelog.checkpoint.finding import Finding, Findings
 from tidelog.checkpoint.invariants import slot_violations, unreadable
-from tidelog.checkpoint.manifest import Checkpoint, is_canonical
+from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.checkpoint.slots import list_slots
 from tidelog.concurrency import Progress
 from tidelog.errors import RestoreError
@@ -41,7 +41,9 @@ async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: P
             found="starts only",
             action="let the job complete its first checkpoint",
         )
-    numbers = choose(ids, chosen, "slot", store.url, "tidelog checkpoints list")
+    names: dict[int, str | None] = dict.fromkeys(ids)
+    names |= {s: c.name for s, c in slots.checkpoints.items() if isinstance(c, Savepoint)}
+    numbers = choose(names, chosen, "slot", store.url, "tidelog checkpoints list")
     findings = structural_findings(inventory).without_repeats()
     partitions, units = plan(inventory, findings, [Slot(number) for number in numbers], workers)
     return Work(

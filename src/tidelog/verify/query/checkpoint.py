@@ -39,7 +39,9 @@ async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress:
     # A commit that is missing takes a part of the index with it.
     gaps = _has_gaps(checkpoint, retained)
     located = await locate(store, checkpoint, all_footers=gaps, progress=progress)
-    batches = choose(retained, chosen, "batch", store.url, "tidelog spark checkpoints")
+    batches = choose(
+        dict.fromkeys(retained), chosen, "batch", store.url, "tidelog spark checkpoints"
+    )
     listed = await _listed(store, checkpoint, batches, retained)
     homes = homes_of(checkpoint, located.known)
     commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
