@@ -16,12 +16,12 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.query import events, single
-from tests.support.depth import more_in_depth, only_in_depth
+from tests.support.depth import only_in_depth
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
 OF_AN_EXECUTOR = r"-\d+-\d{8}\.seg$"
-KILLS = more_in_depth(5, 30)
+KILLS = 30
 SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "10ms",
@@ -90,6 +90,7 @@ def test_an_executor_lost_while_it_stores_large_changelogs_costs_its_tasks_alone
     assert_complete(place.checkpoint)
 
 
+@only_in_depth("the test of executors lost in any phase")
 def test_executors_killed_at_random_moments_do_not_end_the_running_query(
     place: Place, tmp_path: Path
 ) -> None:
