@@ -162,3 +162,19 @@ def test_what_a_module_prints_is_printed_once(tmp_path: Path) -> None:
     done = harness.tidelog("run", "jobs.py:job", "--store", store, "--workers", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split("\n")) == ["", "1", "2", "3", "a header"]
+
+
+def test_a_signal_between_two_starts_ends_the_job_as_any_other(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(
+        "from tidelog import Job, Replayable, Stdout\n"
+        "job = Job('failing')\n"
+        "job.source(Replayable([0])).map(lambda n: 1 / n).sink(Stdout())\n"
+    )
+    run = Run(tmp_path, f"{tmp_path / 'jobs.py'}:job", ("--workers", "2"))
+    with killed_at_last(run.start()) as process:
+        assert process.stderr is not None
+        assert any("starts again" in line for line in process.stderr)
+        process.send_signal(signal.SIGTERM)
+        stopped = run.end(process)
+    assert stopped.returncode == 130, stopped.stderr
+    assert "run the same command to resume" in stopped.stderr

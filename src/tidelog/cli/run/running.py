@@ -7,8 +7,9 @@ import asyncio
 import logging
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from tidelog.cli.run.reports import Ending, Outcome, ReadSpeed, Reporter
 from tidelog.errors import ConfigError, FencedError, StorageError, TidelogError
@@ -72,10 +73,10 @@ async def run_with_restarts(
             return ending
         pause = min(_LONGEST_PAUSE_S, 2.0 ** (failed - 1))
         assert ending.error is not None
-        Event.JOB_RESTARTS.log(logger, error=ending.error, seconds=pause)
-        reporter.notice(f"{ending.error} The job starts again in {pause:.0f} s.")
         pausing = asyncio.ensure_future(runner.effects.clock.sleep(pause))
         _on_signals(pausing.cancel)
+        Event.JOB_RESTARTS.log(logger, error=ending.error, seconds=pause)
+        reporter.notice(f"{ending.error} The job starts again in {pause:.0f} s.")
         try:
             await pausing
         except asyncio.CancelledError:
