@@ -70,6 +70,10 @@ def resolve(
             )
             continue
         chosen[one.name] = Effective(declared, value, one.origin)
+    parallelism = chosen["parallelism"]
+    if parallelism.origin == DEFAULT:
+        most = max(parallelism.value, chosen["workers"].value)
+        chosen["parallelism"] = parallelism._replace(value=most)
     effective = tuple(chosen.values())
     if not problems:
         try:
@@ -109,9 +113,6 @@ def _built(effective: Sequence[Effective]) -> JobConfig:
         *part, field = each.declared.path
         (parts.setdefault(part[0], {}) if part else whole)[field] = each.value
     default = JobConfig()
-    origins = {each.declared.name: each.origin for each in effective}
-    if origins["parallelism"] == DEFAULT:
-        whole["parallelism"] = max(whole["parallelism"], whole["workers"])
     made = {part: type(getattr(default, part))(**values) for part, values in parts.items()}
     return JobConfig(**whole, **made)
 

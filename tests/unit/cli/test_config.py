@@ -37,6 +37,11 @@ def test_show_names_where_each_setting_comes_from(
     assert {key for each in found.values() for key in each if f"`{key}`" not in DOCUMENT} == set()
 
 
+def test_show_has_the_parallelism_that_workers_bring_about() -> None:
+    shown = tidelog("config", "show", "--workers", "4", "--json")
+    assert {each["name"]: each["value"] for each in json.loads(shown.stdout)}["parallelism"] == 4
+
+
 def test_check_lists_everything_that_is_wrong(file: Path) -> None:
     assert "3 options, nothing wrong" in tidelog("config", "check", file).stdout
     file.write_text('retian = 7\nmemory = "1 KiB"\n')
