@@ -12,6 +12,7 @@ Invariants:
 
 import logging
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -29,6 +30,7 @@ from tidelog.checkpoint.retention import counted, in_ranges, slot_ranges
 from tidelog.concurrency import AT_ONCE, together
 from tidelog.effects import Effects
 from tidelog.errors import (
+    ConfigError,
     CorruptObjectError,
     FencedError,
     FormatVersionError,
@@ -43,6 +45,10 @@ from tidelog.storage.errors import no_conditional_put
 from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
+
+_NOT_OURS: Final = (FormatVersionError, ConfigError)
+"""Errors of entries that another job has written: of a newer format, or encrypted with a key that
+was made after we had opened the store."""
 
 
 class TakeOver(msgspec.Struct, frozen=True):
@@ -151,11 +157,13 @@ class SlotLog:
         checkpoint is appended to the same slot.
         """
         name = object_names.checkpoint(entry.slot)
-        try:
-            found = await self._create(entry)
-        except (FormatVersionError, ObjectNotFoundError) as newer:
-            # Ours it cannot be: we write no other format, and drop no slot that we do not know.
-            raise fenced(entry.author.generation, name) from newer
+        found: Entry | None = None
+        if not await self._wins(entry):
+            try:
+                found = await self._holder(name)
+            except (*_NOT_OURS, ObjectNotFoundError) as newer:
+                # Ours it cannot be: we drop no slot that we do not know.
+                raise fenced(entry.author.generation, name) from newer
         if found is None or found == entry:
             await self.prove_newest(entry.slot, entry.author.generation)
             return None
@@ -171,7 +179,10 @@ class SlotLog:
         above = await self._above(slot)
         if not above:
             return
-        _, newest = await self._counted(above)
+        try:
+            _, newest = await self._counted(above)
+        except _NOT_OURS as newer:
+            raise fenced(generation, object_names.checkpoint(above[-1])) from newer
         history = newest.history if newest is not None else UNSET
         if history is not UNSET and not in_ranges(slot, history):
             await self.remove_left_over([slot])
@@ -188,7 +199,7 @@ class SlotLog:
             return
         try:
             _, newest = await self._counted(above)
-        except FormatVersionError as newer:  # not ours: we write no other format
+        except _NOT_OURS as newer:
             raise fenced(author.generation, object_names.checkpoint(above[-1])) from newer
         if newest is not None and newest.author != author:
             raise fenced(author.generation, object_names.checkpoint(newest.slot))
@@ -200,7 +211,9 @@ class SlotLog:
         """Write a slot; the entry that holds it already, or None when we won it."""
         if await self._wins(entry):
             return None
-        name = object_names.checkpoint(entry.slot)
+        return await self._holder(object_names.checkpoint(entry.slot))
+
+    async def _holder(self, name: str) -> Entry:
         return decode_entry(await self._store.get(name), name)
 
     async def _wins(self, entry: Entry) -> bool:

@@ -9,12 +9,15 @@ from hypothesis import given
 from tests.property.profiles import looking
 from tests.support.clock import in_virtual_time
 from tests.support.faults import Failure, SteerableStore
+from tests.unit.storage.encryption.test_encrypted_store import EFFECTS, encrypted, keys
+from tests.unit.storage.encryption.test_sealed import FIRST, SECOND
 from tidelog.checkpoint.manifest import Author, Checkpoint, Start, encode_entry
 from tidelog.checkpoint.retention import slot_ranges
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.errors import CorruptObjectError, FencedError, ObjectExistsError, StorageError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage import object_names
+from tidelog.storage.encryption.ring import rotate
 from tidelog.storage.memory import MemoryStore
 
 
@@ -266,6 +269,26 @@ async def test_a_slot_that_is_dropped_before_it_is_read_back_was_another_s(
     await store.inner.put(object_names.checkpoint(Slot(1)), encode_entry(old.checkpoint(1)))
     with pytest.raises(FencedError):
         await late.append(9)
+
+
+async def test_a_writer_with_the_key_before_a_rotation_is_fenced_by_a_start_with_the_new_one() -> (
+    None
+):
+    inner = MemoryStore()
+    older = Writer(SteerableStore(encrypted(inner, FIRST)), 1)
+    await older.start()
+    await older.append(1)
+    await rotate(inner, keys(FIRST), keys(SECOND), EFFECTS)
+    await older.append(2)
+    await Writer(SteerableStore(encrypted(inner, SECOND)), 2).start()
+    late, known = older.checkpoint(3), older.written[-1]
+    for asked in (
+        older.log.append(late),
+        older.log.prove_not_fenced(known, late.author),
+        older.log.prove_newest(known, late.author.generation),
+    ):
+        with pytest.raises(FencedError):
+            await asked
 
 
 async def test_a_name_that_retention_freed_does_not_let_a_suspended_writer_go_on(
