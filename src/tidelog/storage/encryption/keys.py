@@ -23,6 +23,7 @@ from tidelog.credentials import hide
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, optional_library
 from tidelog.events import Event
+from tidelog.options.kinds import KeyPlace
 from tidelog.storage.encryption.sealed import KEY
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,15 @@ def key_source(text: str, effects: Effects) -> KeySource:
 
     Raises ConfigError for a source that cannot be read or holds no key.
     """
+    try:
+        text = KeyPlace().read(text)
+    except ValueError as error:
+        raise ConfigError(
+            "encryption key",
+            expected=KeyPlace().expected,
+            found=str(error),
+            action="say where the key is; the key itself belongs into a file of its owner alone",
+        ) from error
     kind, colon, rest = text.partition(":")
     if colon and kind == "aws-kms":
         with optional_library(f"encryption key {text}", "the library botocore", "s3"):

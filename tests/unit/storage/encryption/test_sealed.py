@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog import ConfigError, CorruptObjectError, Effects, FormatVersionError
+from tidelog import ConfigError, CorruptObjectError, Effects, FormatVersionError, open_store
 from tidelog.effects import InlineOffload
 from tidelog.storage.encryption.keys import key_id, key_line, key_source
 from tidelog.storage.encryption.sealed import (
@@ -143,3 +143,12 @@ def test_a_file_without_a_key_is_an_error_that_does_not_show_what_is_in_it(
     with pytest.raises(ConfigError, match=message) as caught:
         key_source(str(path), EFFECTS)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "key", [base64.b64encode(b"never read before".ljust(32)).decode(), "5e" * 32]
+)
+def test_a_key_in_place_of_where_it_is_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ConfigError, match="found a key itself") as caught:
+        open_store("memory://refused", EFFECTS, encryption_key=key)
+    assert key not in str(caught.value)
