@@ -20,9 +20,11 @@ def key(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path, key: str) -> Path:
+    objects = filled()
+
     async def write() -> None:
         opened = open_store(str(tmp_path / "store"), EFFECTS, encryption_key=key)
-        for name, data in filled().items():
+        for name, data in objects.items():
             await opened.put(name, data)
 
     asyncio.run(write())
