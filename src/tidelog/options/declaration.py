@@ -130,5 +130,14 @@ def check_options(config: Any, prefix: str = "") -> None:
     """Raises ConfigError unless every option of a configuration has a value that it takes;
     `prefix` goes before the options' names in the message.
     """
+    for each in fields(config):
+        kind, part = each.default_factory, getattr(config, each.name)
+        if isinstance(kind, type) and not isinstance(part, kind):
+            raise ConfigError(
+                f"option {prefix}{each.name}",
+                expected=f"a {kind.__name__}, which holds its options",
+                found=repr(part),
+                action="correct it",
+            )
     for declared in options_of(type(config)):
         declared.option.check(prefix + declared.name, declared.of(config))

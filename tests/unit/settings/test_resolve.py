@@ -163,6 +163,8 @@ def test_what_is_wrong_is_named_wherever_it_stands(given: dict[str, Any], says: 
         ({"allow_dropped_state": "old"}, "option allow_dropped_state"),
         ({"work_dir": "/tmp"}, "option work_dir; expected a path, or None"),
         ({"mode": None}, "option mode"),
+        ({"upload": {"linger": 0.02}}, "option upload; expected a UploadConfig, .*found {'linger'"),
+        ({"retry": None}, "option retry; expected a RetryPolicy"),
     ],
 )
 def test_objects_of_python_are_checked_by_the_same_declarations(
