@@ -60,6 +60,10 @@ def test_a_job_is_found_by_its_examples_name_or_in_a_module_here_or_in_a_file(he
     file.write_text(MODULE)
     for path in ("jobs/in_a_file.py", file):
         assert load_job(f"{path}:build_with", words).name == "words.txt"
+    (here / "jobs" / "v1.2.py").write_text(MODULE)
+    (here / "newest.py").symlink_to(here / "jobs" / "v1.2.py")
+    for path in ("jobs/v1.2.py", "newest.py"):
+        assert load_job(f"{path}:build_with", words).name == "words.txt"
     for example in ("wordcount", "sessions"):
         assert load_job(example, JobArguments(input=str(here))).name == example
 
@@ -81,6 +85,12 @@ def test_a_job_is_found_by_its_examples_name_or_in_a_module_here_or_in_a_file(he
 def test_what_is_no_job_is_refused_with_its_name(here: Path, name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         load_job(name, JobArguments())
+
+
+def test_a_file_that_is_called_as_another_module_is_refused_by_that(here: Path) -> None:
+    (here / "queue.py").write_text(MODULE)
+    with pytest.raises(ConfigError, match=r"found module 'queue', which .*Next: rename the file"):
+        load_job("queue.py:job", JobArguments())
 
 
 FEW = WORDS[:100]

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tidelog.cli.output import defect, print_traceback
@@ -219,22 +221,53 @@ class _importing(user_code):
 
 
 def _imported(path: str, module_name: str, attribute: str) -> Any:
-    # As `python -m` does: an installed script alone would not find the user's modules.
-    here, file = str(Path.cwd()), Path(module_name)
-    if file.suffix == ".py":  # as `python FILE` does
-        here, module_name = str(file.resolve().parent), file.stem
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    with _importing(f"module {module_name}"):
+    file = Path(module_name)
+    of_file = file.suffix == ".py"
+    name = file.stem if of_file else module_name
+    with _importing(f"module {name}"):
         try:
-            module = importlib.import_module(module_name)
+            module = _of_file(path, name, file) if of_file else _of_name(name)
         except ModuleNotFoundError as error:
-            if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # an import within the module
             raise _nowhere(path, f"no module {error.name!r}") from error
         if not hasattr(module, attribute):
             raise _nowhere(path, f"no {attribute!r} in it")
         return getattr(module, attribute)
+
+
+def _of_name(name: str) -> ModuleType:
+    # As `python -m` does: an installed script alone would not find the user's modules.
+    _search(Path.cwd())
+    return importlib.import_module(name)
+
+
+def _of_file(path: str, name: str, file: Path) -> ModuleType:
+    """The module that a file is, as `python FILE` finds it; state finds its classes by `name`."""
+    if not file.is_file():
+        raise _nowhere(path, f"no module {name!r}")
+    if name in sys.modules:
+        other = getattr(sys.modules[name], "__file__", None)
+        if other is None or Path(other).resolve() != file.resolve():
+            raise ConfigError(
+                f"job {path}",
+                expected="a file with a name that no other module has",
+                found=f"module {name!r}, which is imported already from {other or 'Python'}",
+                action="rename the file",
+            )
+        return sys.modules[name]
+    _search(file.resolve().parent)
+    spec = spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None, "it has the suffix of Python"
+    module = sys.modules[name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _search(directory: Path) -> None:
+    """Find modules there from now on, before any other place."""
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))
 
 
 def _nowhere(path: str, found: str) -> ConfigError:
