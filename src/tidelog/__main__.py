@@ -7,6 +7,7 @@ command begins, and commands see to what they do.
 import gc
 import os
 import signal
+import sys
 from types import FrameType
 from typing import Final
 
@@ -24,6 +25,9 @@ def start() -> None:
     """Run the command that the arguments name."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
         signal.signal(signal.SIGINT, end_at_once)
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed: what is opened next would get its number
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
     gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     from tidelog.cli import main  # noqa: PLC0415  # takes a while, in which interrupts may come
 

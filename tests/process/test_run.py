@@ -4,6 +4,7 @@ refuses is said with what to do."""
 import os
 import random
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -194,3 +195,13 @@ def test_an_interrupt_ends_a_command_with_130_at_any_moment(tenths: int, tmp_pat
     # Python may end itself by the signal, where it came within an import: 130 in a shell too.
     assert process.returncode in (130, -signal.SIGINT), errors
     assert "Traceback" not in errors and "Aborted" not in errors
+
+
+@pytest.mark.parametrize("options", ["--json >&-", "2>&-"])
+def test_a_job_runs_with_a_standard_stream_that_is_closed(options: str, tmp_path: Path) -> None:
+    run = Run(tmp_path, "wordcount")
+    lines = write_lines(run, 20)
+    command = f"exec {shlex.join(run.command)} {options}"
+    done = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0
+    assert {record["word"] for record in run.records()} == set(" ".join(lines).split())
