@@ -1,6 +1,7 @@
 """The file sink: what readers of a directory see, whenever they look and whatever crashed."""
 
 import errno
+import math
 import os
 from functools import partial
 from pathlib import Path
@@ -144,12 +145,16 @@ def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_pat
         ({}, Row(word="tide", n=1), '{"word":"tide","n":1}'),
         ({}, Row(a=[Row(b=1)], c={"d": Row(e=2)}), '{"a":[{"b":1}],"c":{"d":{"e":2}}}'),
         ({}, {"word": "tide"}, '{"word":"tide"}'),
+        ({}, Row(), "{}"),
+        ({}, Row(a=Row(), b=[Row()]), '{"a":{},"b":[{}]}'),
+        ({}, [0.5, math.nan, math.inf], "[0.5,null,null]"),
         ({}, ("tide", 1), '["tide",1]'),
         ({}, Row("tide", 1), '["tide",1]'),
         ({}, "tide", '"tide"'),
         ({"fields": ("word", "n")}, ("tide", 1), '{"word":"tide","n":1}'),
         ({"fields": ("word", "n")}, ("tide", Row(a=1)), '{"word":"tide","n":{"a":1}}'),
         ({"fields": ("word", "n")}, Row(x=1), '{"x":1}'),
+        ({"fields": ("word", "n")}, Row(), "{}"),
         ({"fields": ("word", "n")}, Row("tide", 1), '{"word":"tide","n":1}'),
         ({"fields": ("word", "n")}, Named("tide", 1), '{"word":"tide","n":1}'),
         ({"fields": ("class", "a b")}, (None, 0.5), '{"class":null,"a b":0.5}'),
