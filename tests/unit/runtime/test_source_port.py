@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import run
-from tidelog import Callback, Job, Source, SplitReader
+from tidelog import Callback, ConfigError, Job, Replayable, Source, SplitReader
 
 
 class Told(Source):
@@ -162,3 +162,11 @@ def test_a_split_whose_records_are_on_their_way_is_not_idle_and_keeps_others_in_
     run(job, tmp_path, looked_long)
     # The first record of a split is read before its time is known.
     assert found == [900_001, 1_001, 1_002, 900_002]
+
+
+def test_a_split_whose_name_is_no_text_is_refused_before_a_checkpoint_has_it(
+    tmp_path: Path,
+) -> None:
+    numbered: Any = {7: [1, 2, 3]}
+    with pytest.raises(ConfigError, match="a split of the source; expected a name, a str; found 7"):
+        run(reading(Replayable(numbered), []), tmp_path)

@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.changelog.change import prefix_end
 from tidelog.effects import Effects
+from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.watermarks import LeastWatermark
@@ -75,18 +76,26 @@ class SourceSplits:
     async def find(self, operator: str) -> list[str]:
         """All splits known now; discovers again at the interval that the source asks for.
 
-        Raises UserFunctionError, naming the operator, for what the source raises.
+        Raises UserFunctionError, naming the operator, for what the source raises, and ConfigError
+        for a split whose name is no text.
         """
         async with self._lock:
             now = self._effects.clock.monotonic()
             again = self._source.rediscover_s
             if self._found is None or (again is not None and now - self._found_at >= again):
-                discover = in_user_code(operator, lambda: list(self._source.discover()))
+                discover = in_user_code(operator, self._discovered)
                 self._found = await self._effects.offload.wait(discover)
                 self._found_at = now
                 if self._first is None:
                     self._first = frozenset(self._found)
             return self._found
+
+    def _discovered(self) -> list[str]:
+        found = list(self._source.discover())
+        for split in found:
+            # A restart could not read another type of name from the checkpoint.
+            require("a split of the source", repr(split), isinstance(split, str), "a name, a str")
+        return found
 
 
 class SplitAlignment:
