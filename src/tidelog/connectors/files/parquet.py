@@ -7,6 +7,7 @@ pages that hold it, for each file under way.
 """
 
 import logging
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,8 @@ BATCH_ROWS: Final = 4096
 _SPLIT_BYTES: Final = 256 << 20
 """Row groups of a file are dealt out in ranges of about so many bytes. It is no option: the names
 of splits, which checkpoints hold, depend on it."""
+_PART: Final = re.compile(r"(?P<file>.+)/groups-(?P<first>\d+)-(?P<last>\d+)", re.DOTALL)
+"""The name of a range of row groups."""
 _AT_ONCE: Final = 8
 _BUFFER_BYTES: Final = 256 << 10
 """Bytes that are read ahead of each column."""
@@ -73,16 +76,19 @@ class ParquetFiles(InputFiles):
         """Raises ObjectNotFoundError, StorageError and CorruptObjectError; ConfigError for a file
         whose columns do not fit.
         """
-        name, _, groups = split.partition("/groups-")
-        first, _, last = groups.partition("-")
-        file = _opened(self._locate(name))
+        path, part = self._locate(split), None
+        if not path.is_file() and (part := _PART.fullmatch(split)):
+            path = self._locate(part["file"])
+        file = _opened(path)
         try:
-            after = int(last) + 1 if groups else file.metadata.num_row_groups
+            groups = range(file.metadata.num_row_groups)
+            if part is not None:
+                groups = range(int(part["first"]), int(part["last"]) + 1)
             return ParquetReader(
-                self._locate(name),
+                path,
                 file,
-                range(int(first or 0), after),
-                self._columns.of(self._locate(name), file.schema_arrow),
+                groups,
+                self._columns.of(path, file.schema_arrow),
                 position,
                 self._batch_rows,
             )
@@ -263,7 +269,7 @@ def _ranges(name: str, metadata: Any) -> Iterator[str]:
     for group, size in enumerate(sizes):
         taken += size
         if taken >= _SPLIT_BYTES or group == len(sizes) - 1:
-            # No file is called so: there is nothing below a file.
+            # No file is called so, as there is nothing below a file: see `_PART`.
             yield f"{name}/groups-{first}-{group}"
             first, taken = group + 1, 0
 

@@ -163,6 +163,13 @@ def test_a_large_file_is_read_in_ranges_of_row_groups(
         check_every_restart(ParquetFiles(path, batch_rows=70), split, rows)
 
 
+def test_a_directory_may_be_called_as_ranges_are(tmp_path: Path) -> None:
+    names = ("groups-2026/x.parquet", "groups-0-1/y.parquet", "groups-0-0")
+    for n, name in enumerate(names):
+        written(tmp_path / "lake" / name, {"n": [n]})
+    assert read_all(ParquetFiles(tmp_path, "*")) == [Row(n=2), Row(n=1), Row(n=0)]
+
+
 def test_memory_is_that_of_batches_however_large_a_row_group_is(tmp_path: Path) -> None:
     text = ["x" * 1000 + str(n) for n in range(20_000)]
     written(tmp_path / "x.parquet", {"s": text}, use_dictionary=False, data_page_size=1 << 16)
