@@ -12,7 +12,8 @@ Invariants, for bytes that anybody may have written into a store:
 import dataclasses
 import enum
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from types import MemberDescriptorType, ModuleType
 from typing import Any, Final, Literal
@@ -214,7 +215,8 @@ def _is_data(default: Any) -> bool:
     return factory is None or factory in _BASIC
 
 
-_BASIC = (list, dict, set, tuple)
+_BASIC = (list, dict, set, tuple, frozenset, bytearray, deque, Counter, OrderedDict)
+"""Default factories that are called."""
 
 
 def _tuple_builder(kind: type, names: tuple[str, ...]) -> Builder:
@@ -232,12 +234,14 @@ def _tuple_builder(kind: type, names: tuple[str, ...]) -> Builder:
 
 def _attribute_builder(kind: type, names: tuple[str, ...]) -> Builder:
     slots = _slots(kind)
-    own = dataclasses.fields(kind)
+    own = {field.name: field for field in dataclasses.fields(kind)}
     has_dict = any("__dict__" in vars(base) for base in kind.__mro__)
-    added = [field for field in own if field.init and field.name not in names]
-    unknown = not has_dict and not set(names) <= slots.keys()
-    if unknown or not all(map(_has_default, added)):
-        raise _other_fields(kind, names, [field.name for field in own])
+    added = [field for name, field in own.items() if name not in names and _is_set(field, slots)]
+    other = [name for name in names if name not in own and name not in slots]
+    # Instances may have attributes that are no fields; one that became another field is not lost.
+    renamed = added and not set(other) <= {name for base in kind.__mro__ for name in vars(base)}
+    if (other and not has_dict) or renamed or not all(map(_has_default, added)):
+        raise _other_fields(kind, names, own)
 
     def build(values: Sequence[Any]) -> Any:
         record: Any = object.__new__(kind)
@@ -252,6 +256,13 @@ def _attribute_builder(kind: type, names: tuple[str, ...]) -> Builder:
         return record
 
     return build
+
+
+def _is_set(field: "dataclasses.Field[Any]", slots: Container[str]) -> bool:
+    """Whether every instance has the field, and not by the class alone."""
+    made = field.default_factory is not dataclasses.MISSING
+    kept = field.name in slots and field.default is not dataclasses.MISSING
+    return (field.init or made or kept) and not isinstance(field.default, property)
 
 
 def _has_default(field: "dataclasses.Field[Any]") -> bool:
@@ -298,11 +309,17 @@ def _unreadable(found: str, expected: str) -> UnstorableError:
 
 
 def _other_fields(kind: type, stored: Iterable[str], now: Iterable[str]) -> UnstorableError:
+    fields = f"with the fields {', '.join(stored)}, as the checkpoint has them, and others only"
+    return changed(kind, f"{fields} with defaults: a value or an empty collection", ", ".join(now))
+
+
+def changed(kind: type, stored: str, now: str) -> UnstorableError:
+    """The error for a class that is not what it was when an instance of it was stored."""
+    name = f"{kind.__module__}.{kind.__qualname__}"
     return UnstorableError(
-        f"records in flight of type {kind.__module__}.{kind.__qualname__}",
-        expected=f"the fields {', '.join(stored)}, as the checkpoint has them, and others only "
-        "with defaults",
-        found=", ".join(now),
-        action="give the type its fields back, stop the old job with a savepoint, or drop the "
+        f"records in flight of type {name}",
+        expected=f"{name} {stored}",
+        found=now,
+        action="give the type back what it had, stop the old job with a savepoint, or drop the "
         "records with --drop-in-flight if losing them is acceptable",
     )

@@ -27,6 +27,7 @@ from tidelog.state.objects.classes import (
     Kind,
     RecordTypes,
     builder,
+    changed,
     fields_of,
     module_of,
     unstorable,
@@ -191,7 +192,11 @@ def _members(value: Enum) -> list[str]:
 
 
 def _joined(kind: type, names: Sequence[str]) -> Any:
-    members = [cast(Any, kind)._member_map_[name] for name in names]
+    try:
+        members = [cast(Any, kind)._member_map_[name] for name in names]
+    except KeyError as gone:
+        stored = f"with the member {gone}, as the checkpoint has it"
+        raise changed(kind, stored, "none of that name") from None
     if len(members) == 1:
         return members[0]
     if not issubclass(kind, Flag):
@@ -314,8 +319,8 @@ def _builder(shape: Shape, types: RecordTypes) -> Builder:
     if shape.kind == "row":
         return row_maker(shape.fields)
     kind = types.find(shape.module, shape.name)
-    if types.kind_of(kind) != shape.kind:
-        raise ValueError(f"{kind} is no {shape.kind}")
+    if (now := types.kind_of(kind)) != shape.kind:
+        raise changed(kind, f"as a {shape.kind}, which the checkpoint has", f"a {now}")
     if shape.kind == "enum":
         return lambda values: _joined(kind, values)
     if shape.kind == "class":

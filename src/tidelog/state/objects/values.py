@@ -95,8 +95,8 @@ class ObjectEncoding:
                 f"stored {self._what}",
                 expected=error.expected,
                 found=error.found,
-                action="give the class its module, name and fields back, or import its module "
-                "where the job is defined, and start again",
+                action="give the class its module, name, fields and members back, or import its "
+                "module where the job is defined, and start again",
             ) from error
         except TidelogError:
             raise

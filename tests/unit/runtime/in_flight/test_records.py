@@ -5,7 +5,7 @@ import enum
 import functools
 import os
 import sys
-from collections import deque, namedtuple
+from collections import Counter, deque, namedtuple
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -270,6 +270,34 @@ def test_fields_with_defaults_may_be_added(monkeypatch: pytest.MonkeyPatch) -> N
     assert reread(monkeypatch, Event(1, 2), NewEvent) == NewEvent(1, 2, [])
 
 
+def test_a_field_that_init_does_not_take_is_added_with_its_default_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @dataclass(frozen=True, slots=True)
+    class NewPoint:
+        x: float
+        y: float
+        seen: int = field(init=False, default=0)
+        words: Counter[str] = field(init=False, default_factory=Counter)
+
+    assert reread(monkeypatch, Point(1.0, 2.0), NewPoint) == NewPoint(1.0, 2.0)
+
+
+def test_a_property_in_place_of_a_field_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    class NewBox:
+        held: Any = property(lambda self: self._held)
+
+        def __init__(self, held: Any) -> None:
+            self._held = held
+
+    now = dataclass(init=False)(NewBox)
+    stored = NewBox(3)
+    monkeypatch.setattr(sys.modules[__name__], "NewBox", now, raising=False)
+    now.__module__, now.__qualname__ = __name__, "NewBox"
+    (back,) = through([stored])
+    assert back.held == 3 and vars(back) == {"_held": 3}
+
+
 def test_fields_that_are_gone_or_have_no_value_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     @dataclass(frozen=True, slots=True)
     class NewPoint:
@@ -286,6 +314,37 @@ def test_fields_that_are_gone_or_have_no_value_are_refused(monkeypatch: pytest.M
     for record, now in ((Point(1.0), NewPoint), (Pair(1), NewPair), (Event(1), NewEvent)):
         with pytest.raises(UnstorableError, match=rf"{type(record).__qualname__}.*the fields"):
             reread(monkeypatch, record, now)
+
+
+def test_a_field_of_another_name_is_refused_and_an_attribute_that_is_none_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @dataclass
+    class NewBox(Generic[T]):
+        content: T | None = None
+
+    with pytest.raises(UnstorableError, match=r"Box with the fields held, .*; found content"):
+        reread(monkeypatch, Box(3), NewBox)
+    order = Order("tea")
+    order.__dict__["note"] = order.doubled
+    (back,) = through([order])
+    assert vars(back) == vars(order)
+
+
+def test_a_class_of_another_kind_or_without_a_member_is_refused_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class NewPoint(msgspec.Struct):
+        x: float
+        y: float
+
+    class NewColour(enum.Enum):
+        RED = "r"
+
+    with pytest.raises(UnstorableError, match=r"Point as a dataclass, .*; found a struct"):
+        reread(monkeypatch, Point(1.0), NewPoint)
+    with pytest.raises(UnstorableError, match="Colour with the member 'BLUE'"):
+        reread(monkeypatch, Colour.BLUE, NewColour)
 
 
 # --- what somebody forged
