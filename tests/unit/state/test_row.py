@@ -146,7 +146,7 @@ def test_equal_schemas_have_one_canonical_text(text: str, canonical: str) -> Non
 
 
 NO_SCHEMAS = "|  |a|a unknown|a int,|a int b int|a array<int|a map<int>|struct<a:int|a decimal(10|"
-NO_SCHEMAS += "a int)|a int; b int|a array|int<"
+NO_SCHEMAS += "a int)|a int; b int|a array|int<|m map<array<int>,int>|m map<map<int,int>,int>"
 
 
 @pytest.mark.parametrize("text", [*NO_SCHEMAS.split("|"), 5])
@@ -155,6 +155,11 @@ def test_a_text_that_is_no_schema_is_refused_as_such(text: Any) -> None:
         parse_schema(text)
 
 
+class Word(str):
+    """Not stored as what it is."""
+
+
+WEST = datetime.timezone(datetime.timedelta(hours=-1))
 NOON = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)
 
 
@@ -192,11 +197,22 @@ def test_values_come_back_as_they_were_written(schema: str, value: tuple[Any, ..
         ("s struct<x:int>", ((1, 2),)),
         ("n int", ()),
         ("n int", 7),
+        ("n int", b"a"),
+        ("s string", "x"),
+        ("s string", {"s": "x"}),
+        ("a int, b int", {1, 2}),
+        ("b binary", ("abcd",)),
+        ("m map<binary,int>", ({"abcd": 1},)),
+        ("d date", ("2024-02-29",)),
+        ("t timestamp", ("2024-02-29T12:00:00",)),
+        ("t timestamp", (datetime.datetime.max.replace(tzinfo=WEST),)),
+        ("a array<timestamp>", ([datetime.datetime.max.replace(tzinfo=WEST)],)),
+        ("a array<string>", ([Word("x")],)),
     ],
 )
 def test_values_of_another_type_are_refused(schema: str, value: Any) -> None:
-    with pytest.raises(StateSchemaError, match="a value for the schema"):
-        parse_schema(schema).check(value)
+    with pytest.raises(StateSchemaError, match=r"a value for the schema .* of state 'mine'"):
+        parse_schema(schema, "mine").store(value)
 
 
 @looking(80, deep=25)

@@ -72,7 +72,7 @@ class ValueState:
     def __init__(
         self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
     ) -> None:
-        values = parse_schema(schema)
+        values = parse_schema(schema, name)
         info = register(backend, name, "value", (values,), ttl_ms)
         self.keyed = KeyedRows(backend, info, value_codec(values, ttl_ms, backend.now_ms))
 

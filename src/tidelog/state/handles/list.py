@@ -53,7 +53,7 @@ class ListState:
     def __init__(
         self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
     ) -> None:
-        values = parse_schema(schema)
+        values = parse_schema(schema, name)
         self._backend = backend
         info = register(backend, name, "list", (values,), ttl_ms)
         self.element, rows = list_codec(values, ttl_ms, backend.now_ms)

@@ -24,8 +24,8 @@ class MapState:
         value_schema: Schema,
         ttl_ms: int | None = None,
     ) -> None:
-        self.user_key = parse_schema(key_schema)
-        values = parse_schema(value_schema)
+        self.user_key = parse_schema(key_schema, name)
+        values = parse_schema(value_schema, name)
         info = register(backend, name, "map", (self.user_key, values), ttl_ms)
         codec = value_codec(values, ttl_ms, backend.now_ms)
         self.keyed = KeyedRows(backend, info, codec, scanned=True)

@@ -139,7 +139,9 @@ class _Parser:
             return f"array<{name}>", list[python | None], False  # type: ignore[valid-type]
         if word == "map":
             self._take("<")
-            key_name, key, _ = self._type()
+            key_name, key, hashable = self._type()
+            if not hashable:
+                raise bad_schema(self._text, "maps whose keys have no arrays or maps in them")
             self._take(",")
             value_name, value, _ = self._type()
             self._take(">")

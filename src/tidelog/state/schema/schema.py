@@ -9,6 +9,7 @@ held encoded and decoded on every read. Nothing here imports pyspark: its `Struc
 its `simpleString`.
 """
 
+import datetime
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, runtime_checkable
@@ -27,6 +28,8 @@ _EXACT: Final = {
     "binary": bytes,
 }
 """Types whose values are stored as they are; others go through a conversion."""
+_NOT_OF_TEXT: Final = {"binary": bytes, "date": datetime.date, "timestamp": datetime.datetime}
+"""Types that msgspec would make of texts, bytes of any that happens to be base64."""
 
 
 @runtime_checkable
@@ -58,8 +61,10 @@ class TupleCodec:
     decode: Callable[[bytes], tuple[Any, ...]]
 
 
-def parse_schema(schema: Schema) -> TupleCodec:
-    """Compile a schema; raises StateSchemaError for a text that is not one."""
+def parse_schema(schema: Schema, state: str | None = None) -> TupleCodec:
+    """Compile a schema, of a state of that name; raises StateSchemaError for a text that is not
+    one.
+    """
     text = schema.simpleString() if isinstance(schema, _SparkType) else schema
     if not isinstance(text, str):
         raise bad_schema(str(schema), "a DDL string or a StructType")
@@ -67,16 +72,17 @@ def parse_schema(schema: Schema) -> TupleCodec:
     python = tuple_of(fields)
     canonical = ", ".join(f"{field.name} {field.type_name}" for field in fields)
 
+    what = f"a value for the schema '{canonical}'" + (f" of state {state!r}" if state else "")
     immutable = all(field.scalar for field in fields)
     decode = _decoder(fields, python)
-    check = _checker(fields, python, canonical, decode if immutable else None)
+    check = _checker(fields, python, what, decode if immutable else None)
     encode = msgspec.msgpack.encode
 
     def store(value: Any) -> bytes:
         try:
             return encode(check(value))
-        except UnicodeEncodeError as cause:
-            raise _refusal(canonical, value, cause) from cause
+        except (TypeError, OverflowError, UnicodeEncodeError) as cause:
+            raise _refusal(what, value, cause) from cause
 
     return TupleCodec(canonical, fields, immutable, check, store, encode, decode)
 
@@ -100,22 +106,22 @@ def _decoder(fields: tuple[Field, ...], python: Any) -> Callable[[bytes], tuple[
     return decode
 
 
-def _refusal(canonical: str, value: Any, cause: Exception) -> StateSchemaError:
+def _refusal(what: str, value: Any, cause: Exception) -> StateSchemaError:
     why = str(cause)
     if isinstance(cause, UnicodeEncodeError):
         why = f"text that is no Unicode: {cause.reason}"
     return StateSchemaError(
-        f"a value for the schema '{canonical}'",
-        expected="a tuple of that shape",
+        what,
+        expected="a value of its type for each field",
         found=f"{value!r} ({why})",
-        action="pass a tuple with one entry per field",
+        action="pass such values, in a tuple where the state has tuples",
     )
 
 
 def _checker(
     fields: tuple[Field, ...],
     python: Any,
-    canonical: str,
+    what: str,
     decode: Callable[[bytes], tuple[Any, ...]] | None,
 ) -> Callable[[Any], tuple[Any, ...]]:
     """A function that returns its argument as a tuple of the schema, or raises.
@@ -129,6 +135,8 @@ def _checker(
         if (bits := INTEGER_BITS.get(field.type_name))
     ]
     texts = [at for at, kind in enumerate(exact) if kind is str]
+    types = " ".join(field.type_name for field in fields)
+    not_of_text = [kind for name, kind in _NOT_OF_TEXT.items() if name in types] or None
 
     def check(value: Any) -> tuple[Any, ...]:
         # The usual value, a tuple of exactly these scalars, needs no conversion.
@@ -141,18 +149,23 @@ def _checker(
                     try:
                         value[at].encode()
                     except UnicodeEncodeError as cause:
-                        raise _refusal(canonical, value, cause) from cause
+                        raise _refusal(what, value, cause) from cause
             checked: tuple[Any, ...] = value
             return checked
         return convert(value)
 
     def convert(value: Any) -> tuple[Any, ...]:
         try:
-            converted: tuple[Any, ...] = msgspec.convert(tuple(value), python)
+            # Also a text has parts, and a dict has keys.
+            if value.__class__ is not tuple and not isinstance(value, tuple | list):
+                raise TypeError(f"{type(value).__name__} where a tuple is expected")
+            converted: tuple[Any, ...] = msgspec.convert(
+                tuple(value), python, builtin_types=not_of_text
+            )
             # A time zone becomes UTC, a member of an enum its value: now, not after a restart.
             return converted if decode is None else decode(msgspec.msgpack.encode(converted))
-        except (msgspec.ValidationError, TypeError, UnicodeEncodeError) as cause:
-            raise _refusal(canonical, value, cause) from cause
+        except (msgspec.ValidationError, TypeError, OverflowError, UnicodeEncodeError) as cause:
+            raise _refusal(what, value, cause) from cause
 
     if len(exact) > 1 or exact[0] is None:
         return check
