@@ -181,13 +181,16 @@ def test_a_migration_that_fails_leaves_everything_as_it_was_and_can_be_mended() 
     assert {tuple(k): n for k, n in sink.records} == Counter(map(in_tuple, source().records))
 
 
-def test_keys_do_not_move_to_where_event_time_is_further() -> None:
+@pytest.mark.parametrize("reached", ["watermark", "advancing"])
+def test_keys_do_not_move_to_where_event_time_is_further(reached: str) -> None:
     store, sink = MemoryStore(), Outside()
     stopped(windows(sink), store, parallelism=2)
     newest = checkpoints(store)[-1]
     # As after an unaligned checkpoint whose barriers overtook records of one subtask.
     apart = tuple(
-        replace(o, subtasks=tuple(replace(s, watermark=s.index) for s in o.subtasks))
+        replace(
+            o, subtasks=tuple(replace(s, **{"watermark": 0, reached: s.index}) for s in o.subtasks)
+        )
         for o in newest.operators
     )
     store._objects[object_names.checkpoint(newest.slot)] = encode_entry(

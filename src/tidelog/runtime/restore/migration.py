@@ -19,6 +19,7 @@ from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.node import Node
 from tidelog.runtime.user_code import map_all, user_code
+from tidelog.state.event_time import UNKNOWN
 from tidelog.state.key_groups import decode_key, first_value
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
@@ -68,7 +69,11 @@ def _check_one_event_time(operator: OperatorState) -> None:
     """
     if all(info.kind not in ("timers", KIND) for info in operator.states):
         return
-    reached = {subtask.watermark for subtask in operator.subtasks}
+    # Timers that are firing count as those that have fired, as in another shape.
+    reached = {
+        max((s.watermark, s.advancing), key=lambda time: UNKNOWN if time is None else time)
+        for s in operator.subtasks
+    }
     reached |= {part.watermark for subtask in operator.subtasks for part in subtask.ahead}
     if len(reached) > 1:
         raise RestoreError(
