@@ -263,7 +263,9 @@ class StreamTask(Task):
                 and self.gate.channels[channel].head is None
                 and self._origins.quiet_s(origin, now) * 1000 >= idle_after
             )
-            (idle if quiet or self._valve.is_idle(channel) else holding).append(origin)
+            # What is idle for an event time in front is not for this one: it has its own splits.
+            left = not self._inputs[channel].announces and self._valve.is_idle(channel)
+            (idle if quiet or left else holding).append(origin)
         made = combined(holding, idle, event_time.watermark_of)
         if made is not None:
             await self._advance_watermark(made)

@@ -118,6 +118,19 @@ def test_without_idleness_event_time_waits_for_the_silent_split() -> None:
     assert operator(status, "window").watermark_ms == -1
 
 
+def test_the_idleness_of_a_first_event_time_is_not_that_of_a_second() -> None:
+    def build(job: Job) -> Stream:
+        first = job.source(Quiet()).event_time(lambda n: n, idle_after_ms=5000)
+        first.sink(Callback(lambda _: None), name="copies")
+        return first.event_time(lambda n: n, name="second")
+
+    status = status_when(
+        build, lambda fired, status: operator(status, "copies").idle_subtasks == 2, parallelism=2
+    )
+    assert operator(status, "copies").watermark_ms == 9899
+    assert operator(status, "window").watermark_ms == -1
+
+
 class Returns(PushSource):
     """The quiet split comes back with what is late by then, and goes on from there."""
 
