@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError, require
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.event_time import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
@@ -141,15 +141,13 @@ class StatefulProcessorHandle:
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
         """Fire `handleExpiredTimer` for the current key at this time."""
-        timers = self._timers("registerTimer")
+        timers = self._timers("registerTimer", expiryTimestampMs)
         if self._initializing:
             raise ConfigError(
                 "registerTimer in init(handle)",
                 expected="a call in a handler, for its key",
                 action="register it in handleInputRows",
             )
-        is_time = isinstance(expiryTimestampMs, int)
-        require("registerTimer(...)", repr(expiryTimestampMs), is_time, "milliseconds as int")
         watermark = self._backend.event_time.of(self._backend.key_prefix)
         late = self._time_mode == "event" and expiryTimestampMs <= watermark
         if late and watermark != MAX_WATERMARK:
@@ -162,7 +160,7 @@ class StatefulProcessorHandle:
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         """Remove a timer of the current key."""
-        self._timers("deleteTimer").delete(expiryTimestampMs)
+        self._timers("deleteTimer", expiryTimestampMs).delete(expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:
         """Times of the current key's timers."""
@@ -185,7 +183,7 @@ class StatefulProcessorHandle:
                 action="rename it",
             )
 
-    def _timers(self, call: str) -> Timers:
+    def _timers(self, call: str, time: int = 0) -> Timers:
         if self.timers is None:
             raise ConfigError(
                 f"{call} in an operator without timers",
@@ -193,6 +191,8 @@ class StatefulProcessorHandle:
                 found="'none'",
                 action="pass time_mode= to transform_with_state",
             )
+        if not (isinstance(time, int) and UNKNOWN <= time <= MAX_WATERMARK):
+            require(f"{call}(...)", repr(time), False, "milliseconds as int, of 64 bits")
         return self.timers
 
 

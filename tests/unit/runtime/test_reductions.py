@@ -1,6 +1,7 @@
 """What reductions and windows refuse, and how their state lives on in a changed job."""
 
 import re
+import sys
 from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
@@ -125,15 +126,27 @@ def test_no_window_combines_none(windows: Any, lateness: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "times", [[1.0, 3], [3, 1.0], [None], ["4"], [1, None], [2**63], [1, 2**70, 2]], ids=str
+    "times",
+    [[1.0, 3], [3, 1.0], [None], ["4"], [1, None], [2**63 - 1], [2**63], [1, 2**70, 2]],
+    ids=str,
 )
-def test_a_time_that_is_no_int_of_64_bits_is_an_error_of_its_operator(times: list[Any]) -> None:
+def test_a_time_that_is_no_int_or_too_large_is_an_error_of_its_operator(times: list[Any]) -> None:
     made = Job("times")
     timed = made.source(Replayable(times)).event_time(lambda time: time, name="timed")
     timed.key_by(lambda _: 0).window(Session(10)).count().sink(Outside())
     wrong = next(time for time in times if not isinstance(time, int) or time > 10)
     with pytest.raises(UserFunctionError, match=re.escape(f"{wrong!r} of type")):
         run(made, MemoryStore())
+
+
+@pytest.mark.parametrize("windows", [Tumbling(10), Sliding(10, 5), Session(2**61 - 1)], ids=str)
+def test_windows_of_the_latest_time_fire(windows: Any) -> None:
+    sink, made = Outside(), Job("latest")
+    timed = made.source(Replayable([1, 2**62])).event_time(lambda time: time)
+    keyed = timed.key_by(lambda _: 0)
+    keyed.window(windows, allowed_lateness=2**61 - 1).records(lambda *w: w[-1]).sink(sink)
+    run(made, MemoryStore())
+    assert [2**62] in sink.records
 
 
 @pytest.mark.parametrize(
@@ -173,6 +186,11 @@ def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finis
         (lambda k: k.window(Tumbling(5), emit="often"), "final or updates"),
         (lambda k: k.window(5), "Tumbling"),
         (lambda k: k.top(0, by=value_of), "1 or more"),
+        (lambda k: k.top(2.5, by=value_of), "an int"),
+        (lambda k: k.window(Count(2.5)), "an int"),
+        (lambda k: k.window(Count("3")), "an int"),
+        (lambda k: k.window(Session(sys.maxsize)), "less than"),
+        (lambda k: k.window(Session(5), allowed_lateness=sys.maxsize), "less than"),
         (lambda k: k.deduplicate(ttl=1.5), "1.5"),
         (lambda k: k.count(emit_update=True), "emit_update"),
         (lambda k: k.window(Tumbling(5)).count(late=OutputTag("late")), "late"),

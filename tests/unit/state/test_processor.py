@@ -1,5 +1,6 @@
 """A `StatefulProcessor` behaves here as it does in Spark's `transformWithState`."""
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -173,7 +174,9 @@ def test_event_mode_needs_event_times() -> None:
         list(process.process(batch(("a", 1))))
 
 
-def test_a_timer_is_registered_for_milliseconds_as_int() -> None:
-    process = opened(Bench(), Recorder(lambda handle, at: handle.registerTimer(at)), "processing")
-    with pytest.raises(ConfigError, match=r"1\.5"):
-        list(process.process(batch(("a", 1.5))))
+@pytest.mark.parametrize("call", ["registerTimer", "deleteTimer"])
+@pytest.mark.parametrize("at", [1.5, "5", None, 1 << 63, -(1 << 63) - 1], ids=str)
+def test_a_timer_has_milliseconds_as_int(call: str, at: Any) -> None:
+    process = opened(Bench(), Recorder(lambda handle, at: getattr(handle, call)(at)), "processing")
+    with pytest.raises(ConfigError, match=re.escape(f"{call}(...); expected milliseconds")):
+        list(process.process(batch(("a", at))))

@@ -15,7 +15,7 @@ from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.user_code import map_all
-from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
+from tidelog.state.event_time import LATEST, UNKNOWN
 
 Origin = Hashable
 
@@ -87,15 +87,15 @@ class AssignEventTime(Operator):
 
 
 def _newest(times: list[Any]) -> int:
-    """The greatest of these; raises UserFunctionError where one is no int of 64 bits."""
+    """The greatest of these; raises UserFunctionError where one is no int, or too large."""
     with suppress(TypeError):
         # Nothing but ints adds up to an int.
-        if isinstance(sum(times), int) and (newest := max(times)) <= MAX_WATERMARK:
+        if isinstance(sum(times), int) and (newest := max(times)) <= LATEST:
             return int(newest)
-    wrong = next(time for time in times if not isinstance(time, int) or time > MAX_WATERMARK)
+    wrong = next(time for time in times if not isinstance(time, int) or time > LATEST)
     raise UserFunctionError(
         "the time function",
-        expected="event times in milliseconds as int, of 64 bits",
+        expected="event times in milliseconds as int, at most 2**62",
         found=f"{wrong!r} of type {type(wrong).__name__}",
-        action="return int(...) of it",
+        action="return int(...) of it, in milliseconds since 1970",
     )

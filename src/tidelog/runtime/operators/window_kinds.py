@@ -17,6 +17,7 @@ from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
 from tidelog.runtime.streams.reductions import Keyed
 from tidelog.runtime.user_code import map_all, user_code
+from tidelog.state.event_time import LONGEST_MS
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
@@ -100,7 +101,8 @@ class Session(Windows):
     gap: Length
 
     def __post_init__(self) -> None:
-        require("the gap of a session", self.gap, self.gap_ms > 0, "more than 0")
+        fits = 0 < self.gap_ms < LONGEST_MS
+        require("the gap of a session", self.gap, fits, "more than 0, and less than 2**61 ms")
 
     @property
     def gap_ms(self) -> int:
@@ -128,7 +130,8 @@ class Count(Windows):
     size: int
 
     def __post_init__(self) -> None:
-        require("the size of a count window", self.size, self.size >= 1, "1 or more")
+        fits = isinstance(self.size, int) and self.size >= 1
+        require("the size of a count window", repr(self.size), fits, "an int, 1 or more")
 
     def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
         if firing != ONCE:

@@ -104,7 +104,8 @@ class Reductions(ABC, Generic[S]):
 
         Of equal ones that which came first goes first. `value_type` is that of the list.
         """
-        require("the number of records in top(n)", n, n >= 1, "1 or more")
+        fits = isinstance(n, int) and n >= 1
+        require("the number of records in top(n)", repr(n), fits, "an int, 1 or more")
 
         def merged(left: list[Any], right: list[Any]) -> list[Any]:
             if len(left) == n and len(right) == 1 and not by(right[0]) > by(left[-1]):
