@@ -180,3 +180,25 @@ def test_a_timer_has_milliseconds_as_int(call: str, at: Any) -> None:
     process = opened(Bench(), Recorder(lambda handle, at: getattr(handle, call)(at)), "processing")
     with pytest.raises(ConfigError, match=re.escape(f"{call}(...); expected milliseconds")):
         list(process.process(batch(("a", at))))
+
+
+class Ticking(Recorder):
+    """Ticks every 10 ms until 50 ms are over."""
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, info: Any) -> Iterator[Any]:
+        time = info.getExpiryTimeInMs()
+        if 0 < time % 50 < 40:
+            self.handle.registerTimer(time + 10)
+        yield key, time
+
+
+def test_timers_of_a_key_fire_in_their_order_also_at_the_end_of_the_data(bench: Bench) -> None:
+    def act(handle: StatefulProcessorHandle, start: int) -> None:
+        for time in (start + 10, start + 50):
+            handle.registerTimer(time)
+
+    process = opened(bench, Ticking(act), "event")
+    list(process.process(batch(("a", 0), ("b", 100), times=[0, 100])))
+    fired = outputs(process.watermark(MAX_WATERMARK))
+    assert [time for key, time in fired if key == ("a",)] == [10, 20, 30, 40, 50]
+    assert [time for key, time in fired if key == ("b",)] == [110, 120, 130, 140, 150]

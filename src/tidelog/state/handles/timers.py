@@ -88,9 +88,12 @@ class Timers:
 
     def list(self) -> Iterator[int]:
         """Times of the current key's timers, ascending."""
+        return self._times_of(self._backend.key_prefix, self._backend.key)
+
+    def _times_of(self, group: bytes, key: bytes) -> Iterator[int]:
         assert self._by_key is not None, "these timers are not listed"
         rows, state = self._by_key
-        prefix = self._backend.key_prefix + state + self._backend.key
+        prefix = group + state + key
         for row, _ in rows.scan(prefix, prefix_end(prefix)):
             yield decode_time(row[len(prefix) :])
 
@@ -133,16 +136,22 @@ class Timers:
                 again = self._due[group] <= min(limit, _LATEST - 1)
 
     def drained(self) -> Iterator[tuple[int, bytes]]:
-        """Every timer there is, then those that handlers registered meanwhile, and so on.
+        """Every timer there is, then those that handlers registered meanwhile, and so on; those of
+        a key in the order of their times.
 
         For the end of the data: a handler may put its key off by a later timer, and what it would
         do then must not get lost. Raises UserFunctionError when that never ends.
         """
         for _ in range(_MAX_ROUNDS):
             last_round = True
-            for timer in self.expired(_LATEST):
-                last_round = False
-                yield timer
+            for rows in self.expired_rows(_LATEST):
+                for time, key in self._existing(rows):
+                    last_round = False
+                    group = rows[0][:2]
+                    added = self._due[int.from_bytes(group, "big")] < time
+                    # Where the key has an earlier one by now, this one waits for the next round.
+                    if not (added and next(self._times_of(group, key)) < time):
+                        yield time, key
             if last_round:
                 return
         raise UserFunctionError(
