@@ -102,7 +102,8 @@ class Reductions(ABC, Generic[S]):
     def top(self, n: int, *, by: Callable[[Any], Any], **options: Unpack[Options]) -> S:
         """The list of the `n` records that are greatest `by` a value, the greatest first.
 
-        Of equal ones that which came first goes first. `value_type` is that of the list.
+        Of equal ones that which came first goes first, where slices or sessions become one that of
+        the oldest. `value_type` is that of the list.
         """
         fits = isinstance(n, int) and n >= 1
         require("the number of records in top(n)", repr(n), fits, "an int, 1 or more")
