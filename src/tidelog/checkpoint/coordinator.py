@@ -7,7 +7,8 @@ Invariants:
 - a decline, a timeout or a storage error discards the whole checkpoint (Carbone et al., 2015);
 - the final checkpoint is the one under way when all tasks have ended if it contains the finish of
   all, else one triggered at once; nothing is triggered after it;
-- when nothing has changed since the last checkpoint, none is due before the next interval ends;
+- when nothing has changed since the last checkpoint and nobody waits for one, none is due before
+  the next interval ends;
 - every task that has not exited takes part, and gets the barrier either from the coordinator or
   from a predecessor that takes part (Flink's FLIP-147);
 - one savepoint at most is asked for at a time; it is the next checkpoint, and its failure is
@@ -183,7 +184,8 @@ class Coordinator(Generic[Task, State]):
     def tick(self, now: float, *, unchanged: bool = False) -> list[Decision[Task, State]]:
         """Time passed: a checkpoint may be due, or the one in progress late.
 
-        `unchanged`: one that is due now would hold what the last one does, and is not taken.
+        `unchanged`: one that is due now would hold what the last one does, and is not taken unless
+        somebody waits for it.
         """
         running = self._running
         if running is not None:
@@ -196,7 +198,7 @@ class Coordinator(Generic[Task, State]):
             return []
         if self._done or now < self._due:
             return []
-        if unchanged and not self._savepoint_due():
+        if unchanged and self._promised is None and not self._savepoint_due():
             self._due = now + self._schedule.interval
             return []
         return self._trigger(now)

@@ -247,3 +247,13 @@ def test_who_asks_while_a_checkpoint_is_under_way_that_fails_waits_no_interval_e
     assert c.hurry(3600.5) == (8, [])
     c.declined(CheckpointId(7), "no", 3601.0)
     assert c.tick(3602.0) == [trigger(8)]
+
+
+def test_a_checkpoint_that_somebody_waits_for_is_tried_again_though_nothing_has_changed() -> None:
+    c = coordinator()
+    assert c.hurry(0.5) == (7, [trigger(7)])
+    c.declined(CheckpointId(7), "no", 0.6)
+    assert c.tick(1.6, unchanged=True) == [trigger(8)]
+    acknowledge_all(c, 8)
+    c.stored(CheckpointId(8), 1.7)
+    assert c.tick(2.7, unchanged=True) == [], "nobody waits any more"
