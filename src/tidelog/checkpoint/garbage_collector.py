@@ -6,7 +6,7 @@ retained checkpoint nor a live subtask refers to it; a failed deletion is tried 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,6 +44,11 @@ class Collector:
     _retained: dict[Slot, frozenset[str]] = field(default_factory=dict)
     _savepoints: set[Slot] = field(default_factory=set)
     _due: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def retained(self) -> Set[Slot]:
+        """The slots of checkpoints that exist."""
+        return self._retained.keys()
 
     def retain(self, entry: Checkpoint) -> None:
         """Account for a checkpoint that exists."""

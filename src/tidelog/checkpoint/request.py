@@ -1,6 +1,7 @@
 """Requests to a running job for a savepoint.
 
-Invariants: a request never changes; its name is a label that no slot number can be taken for.
+Invariants: a request never changes, and is no other one, whatever both ask for; its name is a
+label that no slot number can be taken for.
 """
 
 import re
@@ -14,7 +15,7 @@ from tidelog.errors import ConfigError
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
-class SavepointRequest(msgspec.Struct, frozen=True):
+class SavepointRequest(msgspec.Struct, frozen=True, eq=False):
     """A savepoint to be taken.
 
     With `stop` the job ends with the savepoint: sources stop at its barrier, and nothing is emitted

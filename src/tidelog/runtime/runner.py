@@ -209,7 +209,8 @@ class JobRunner:
                 action="leave --drain out",
             )
         driver = self.incarnation.driver
-        free = driver.savepoints.name(name, self.effects.clock.now_ms())
+        retained = driver.collector.retained
+        free = driver.savepoints.name(name, self.effects.clock.now_ms(), retained)
         return await driver.savepoint(SavepointRequest(free, format, stop, drain, timeout_s))
 
     async def _run(

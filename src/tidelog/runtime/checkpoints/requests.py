@@ -8,7 +8,7 @@ the name of another one in the store.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -18,7 +18,7 @@ from tidelog.checkpoint.request import SavepointRequest, check_name
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import ConfigError, SavepointFailedError
 from tidelog.events import Event
-from tidelog.ids import CheckpointId, SubtaskId
+from tidelog.ids import CheckpointId, Slot, SubtaskId
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Savepoints:
     """The savepoint that the job has stopped with."""
     _waiting: dict[SavepointRequest, asyncio.Future[Savepoint]] = field(default_factory=dict)
     _stored: dict[str, Savepoint] = field(default_factory=dict)
-    """All savepoints in the store, by name."""
+    """The newest savepoint of each name that there is or was."""
 
     def known(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Account for checkpoints that exist."""
@@ -80,21 +80,24 @@ class Savepoints:
             if isinstance(entry, Savepoint):
                 self._stored[entry.name] = entry
 
-    def name(self, wanted: str | None, now_ms: int) -> str:
-        """The wanted name, or a new one; raises ConfigError for one that is taken or not valid."""
+    def name(self, wanted: str | None, now_ms: int, retained: Container[Slot]) -> str:
+        """The wanted name, or a new one; raises ConfigError for one that is not valid, or is that
+        of a savepoint in a slot that is `retained`.
+        """
+        taken = {name: each.slot for name, each in self._stored.items() if each.slot in retained}
         if wanted is None:
             now = datetime.fromtimestamp(now_ms / 1000, UTC)
             default = name = f"savepoint-{now:%Y%m%d-%H%M%S}"
             number = 1
-            while name in self._stored:
+            while name in taken:
                 number += 1
                 name = f"{default}-{number}"
             return name
-        if check_name(wanted) in self._stored:
+        if check_name(wanted) in taken:
             raise ConfigError(
                 f"savepoint name {wanted!r}",
                 expected="a name that no other savepoint of this store has",
-                found=f"it is that of slot {self._stored[wanted].slot}",
+                found=f"it is that of slot {taken[wanted]}",
                 action="choose another name",
             )
         return wanted

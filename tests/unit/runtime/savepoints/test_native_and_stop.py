@@ -154,6 +154,17 @@ def test_names_are_labels_and_free() -> None:
     run(word_count(words(length=200), Outside()), MemoryStore(), act)
 
 
+def test_two_who_ask_for_one_savepoint_at_once_are_both_answered() -> None:
+    async def act(runner: JobRunner) -> None:
+        asked = [asyncio.ensure_future(runner.savepoint("a")) for _ in range(2)]
+        await asyncio.wait(asked, timeout=50)
+        assert asked[0].result().name == "a"
+        with pytest.raises(SavepointFailedError, match="savepoint 'a' is under way"):
+            asked[1].result()
+
+    run(word_count(words(length=200), Outside()), MemoryStore(), act)
+
+
 INTERVAL = 2.5
 ROUNDS = 4
 ROWS = f"{object_names.SEGMENTS}00000000-sp-"
@@ -212,5 +223,6 @@ def test_what_a_dropped_savepoint_alone_needed_goes_while_the_job_runs() -> None
         runner.incarnation.collector.forget(savepoint.slot)
         await runner.effects.clock.sleep(0.1)
         assert not rows()
+        assert (await runner.savepoint("mine")).name == "mine", "its name is free again"
 
     run(word_count(words(length=200), Outside()), store, act)
