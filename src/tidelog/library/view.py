@@ -5,7 +5,6 @@ store no more, so it stays what it is whatever becomes of the checkpoint.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -170,18 +169,27 @@ class ViewOpening:
         Where the newest was dropped while it was read, the next one is tried.
         """
         tries = _TRIES if place is None else 1
+        before: Checkpoint | None = None
         try:
-            directory = open_work_dir(self.config.work_dir, self.store.url)
-            try:
-                while True:
-                    tries -= 1
-                    with suppress(*((RestoreError, ObjectNotFoundError) if tries else ())):
-                        return await self._view(directory, await find(self.store, place))
-            except BaseException:
-                remove_work_dir(directory)
-                raise
+            while True:
+                tries, found = tries - 1, None
+                try:
+                    found = await find(self.store, place)
+                    return await self._opened(found)
+                except (RestoreError, ObjectNotFoundError):
+                    if not tries or (found is not None and found == before):
+                        raise
+                    before = found
         finally:
             await self.store.close()
+
+    async def _opened(self, checkpoint: Checkpoint) -> View:
+        directory = open_work_dir(self.config.work_dir, self.store.url)
+        try:
+            return await self._view(directory, checkpoint)
+        except BaseException:
+            remove_work_dir(directory)
+            raise
 
     async def _view(self, directory: Path, checkpoint: Checkpoint) -> View:
         operator, effects = self._chosen(checkpoint), self.effects

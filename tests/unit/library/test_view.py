@@ -17,9 +17,13 @@ from tidelog import (
     ObjectNotFoundError,
     Schedule,
     StateSchemaError,
+    UploadConfig,
     Value,
     open_store,
 )
+from tidelog.storage import object_names
+from tidelog.storage.errors import object_not_found
+from tidelog.storage.local import LocalStore
 
 
 def objects(url: str) -> dict[str, bytes]:
@@ -110,6 +114,29 @@ def test_it_fences_nobody_and_stays_what_it_is(url: str) -> None:
             done.set()
             counting.join()
         db.key("x").total.set(1)
+
+
+def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(url, JobConfig(upload=UploadConfig(inline_bytes=0))) as db:
+        total = db.key("a").total
+        total.set(1)
+        db.checkpoint()
+        get = LocalStore.get
+
+        async def dropped(
+            store: LocalStore, name: str, start: int = 0, length: int | None = None
+        ) -> bytes:
+            if name.startswith(object_names.SEGMENTS) and total.get() == 1:
+                total.set(2)
+                db.checkpoint()
+                raise object_not_found(store.url, name)
+            return await get(store, name, start, length)
+
+        monkeypatch.setattr(LocalStore, "get", dropped)
+        with tidelog.open(url, at="latest") as view:
+            assert view.key("a").total.get() == 2
 
 
 def test_an_encrypted_store_with_its_log_elsewhere_is_opened_alike(
