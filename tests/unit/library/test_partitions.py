@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 import tidelog
 from tests.unit.library.conftest import NEVER
 from tidelog import ConfigError, FencedError, JobConfig, Partitions, Value
+from tidelog.runtime.memory import LEAST_MEMORY
+from tidelog.runtime.tasks import caller_task
 
 STATES = {"count": Value(int), "bytes": Value(bytes)}
 
@@ -145,6 +148,23 @@ def test_a_revocation_waits_for_the_steps_of_other_threads_and_not_for_ever(
         assert "found none after 0.01 s" in caplog.text
         app.assign([0])
         assert found(app, 0) == (1, 1)
+
+
+def test_rows_that_are_only_read_stay_within_the_budget(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(caller_task, "_RESTS_S", 0.01)
+    rows, value = range(4_000), b"v" * 4_096
+    small = replace(NEVER, memory=LEAST_MEMORY)
+    with opened(url, config=small) as app:
+        app.assign([0])
+        for number in rows:
+            app[0].key(number).bytes.set(value)
+    with opened(url, config=small) as app:
+        app.assign([0])
+        assert all(app[0].key(number).bytes.get() == value for number in rows)
+        while app[0]._program.backend.rows_bytes() > small.memory_parts.rows:
+            pass
 
 
 def test_steps_in_two_partitions_do_not_wait_for_each_other(url: str) -> None:
