@@ -29,10 +29,6 @@ class Locked(Protocol):
     def update(self) -> None:
         """See again whether callers are `busy`."""
 
-    def is_open(self, caller: Any) -> bool:
-        """Whether a caller has a step open."""
-        ...
-
 
 class LoopLock:
     """The lock that an event loop holds whenever it runs, for the states of its databases."""

@@ -4,7 +4,7 @@ Invariants: state is touched with the lock alone. Callers work in steps: a step 
 caller's first change and ends when it says so, within blocks (`with db.step()`) at the end of the
 outermost one; the step of a thread that ends before is never captured. While steps are blocked none
 is open and none begins, so that what is captured then is whole steps. All databases of one event
-loop share one `LoopLock`; each has steps of its own, which block no other's.
+loop share one `LoopLock`; each database of a program has steps of its own, which block no other's.
 """
 
 import asyncio
@@ -20,6 +20,10 @@ from tidelog.library.event_loop import LoopLock
 
 _LOOK_EVERY: Final = 1024
 """Changes after which the event loop is to see whether a flush is due."""
+
+
+_begun: Final[list["StateLock"]] = []
+"""Those of all databases that the program has open, of whichever event loop."""
 
 
 class StateLock:
@@ -93,7 +97,7 @@ class StateLock:
         caller = self._caller()
         return self._paused or (
             self._steps_ended is not None
-            and not any(state.is_open(caller) for state in self._shared.states)
+            and not any(state.is_open(caller) for state in tuple(_begun))
         )
 
     def changing(self) -> None:
@@ -170,6 +174,7 @@ class StateLock:
     def begin(self) -> None:
         """Callers may take the lock from now on."""
         self._shared.states.append(self)
+        _begun.append(self)
 
     def look_at_next(self) -> None:
         """Call `look` with the next change."""
@@ -209,6 +214,7 @@ class StateLock:
         self._updated()
         if self in self._shared.states:
             self._shared.states.remove(self)
+            _begun.remove(self)
 
     def update(self) -> None:
         """See again whether a caller may go on at once."""

@@ -10,7 +10,7 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER
-from tidelog import ConfigError, FencedError, JobConfig, Partitions, Value
+from tidelog import ConfigError, Database, FencedError, JobConfig, Partitions, Value
 from tidelog.runtime.memory import LEAST_MEMORY
 from tidelog.runtime.tasks import caller_task
 
@@ -168,32 +168,45 @@ def test_rows_that_are_only_read_stay_within_the_budget(
 
 
 def test_steps_in_two_partitions_do_not_wait_for_each_other(url: str) -> None:
-    """Each of two threads has a step open in one partition and goes on in the other, while both
-    partitions wait for the end of all steps.
+    with opened(url) as app:
+        app.assign([0, 1])
+        in_steps_of_both(app[0], app[1])
+
+
+def test_steps_in_two_databases_do_not_wait_for_each_other(url: str) -> None:
+    with (
+        tidelog.open(f"{url}-1", STATES, config=NEVER) as one,
+        tidelog.open(f"{url}-2", STATES, config=NEVER) as two,
+    ):
+        in_steps_of_both(one, two)
+
+
+def in_steps_of_both(one: Database, two: Database) -> None:
+    """Each of two threads has a step open in one database and goes on in the other, while both
+    databases wait for the end of all steps.
     """
     begun, go_on = threading.Barrier(3), threading.Event()
 
-    def both(app: Partitions, first: int, second: int) -> None:
-        app[first].key("k").count.set(1)
+    def both(first: Database, second: Database) -> None:
+        first.key("k").count.set(1)
         begun.wait()
         go_on.wait()
-        app[second].key("k").count.set(2)
-        app[first].advance("input", 1)
-        app[second].advance("input", 2)
+        second.key("k").count.set(2)
+        first.advance("input", 1)
+        second.advance("input", 2)
 
-    with opened(url) as app:
-        app.assign([0, 1])
-        threads = [threading.Thread(target=both, args=(app, *each)) for each in ((0, 1), (1, 0))]
-        for thread in threads:
-            thread.start()
-        begun.wait()
-        threads.append(threading.Thread(target=app.checkpoint))
-        threads[-1].start()
-        while any(not each._job.program.lock.blocks_steps for each in (app[0], app[1])):
-            pass
-        go_on.set()
-        for thread in threads:
-            thread.join()
+    threads = [threading.Thread(target=both, args=each) for each in ((one, two), (two, one))]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    threads += [threading.Thread(target=each.checkpoint) for each in (one, two)]
+    for thread in threads[2:]:
+        thread.start()
+    while any(not each._job.program.lock.blocks_steps for each in (one, two)):
+        pass
+    go_on.set()
+    for thread in threads:
+        thread.join()
 
 
 def test_a_partition_that_cannot_be_opened_opens_none(url: str) -> None:
