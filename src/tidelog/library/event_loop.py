@@ -7,12 +7,14 @@ again at once wins against a thread that has to be woken up first, again and aga
 
 import asyncio
 import concurrent.futures
+import os
 import selectors
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol, TypeVar
 
 from tidelog.effects import Effects, SystemClock, hold_thread, loop_thread
+from tidelog.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -112,9 +114,18 @@ class EventLoop:
         self.lock = LoopLock()
         self.effects = Effects(clock=_Clock(self.lock))
         self._loop = loop_thread(_Selector(self.lock), self.lock)
+        self._process = os.getpid()
+
+    @property
+    def forked(self) -> bool:
+        """Whether the caller is in a process that was forked from that of the loop."""
+        return os.getpid() != self._process
 
     def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Run in the loop; may be called in the loop as well."""
+        if self.forked:
+            work.close()
+            raise in_another_process("a database")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
@@ -140,3 +151,14 @@ class EventLoop:
         """End the thread; nothing may run in it any more."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self.effects.offload.close()
+
+
+def in_another_process(what: str) -> ConfigError:
+    """A fork takes no thread along: without the event loop nothing is durable, or ever answered."""
+    return ConfigError(
+        what,
+        expected="the process that has opened it",
+        found="one that was forked from that process",
+        action="open it after the fork, in one process; several share an application with "
+        "tidelog.open_partitions",
+    )

@@ -276,7 +276,7 @@ class Partitions:
 
     def _end(self, timeout_s: float | None) -> None:
         with self._changing:
-            if self._closed:
+            if self._closed or self._event_loop.forked:
                 return
             self._closed = True
             try:

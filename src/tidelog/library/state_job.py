@@ -15,7 +15,7 @@ from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.errors import CheckpointFailedError, ConfigError, TidelogError, UserFunctionError
 from tidelog.events import Event
-from tidelog.library.event_loop import EventLoop
+from tidelog.library.event_loop import EventLoop, in_another_process
 from tidelog.library.program import Program
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import State, check_states
@@ -80,13 +80,13 @@ class StateJob(Generic[L]):
 
     @property
     def closed(self) -> bool:
-        """Whether the job was not started, or everything is released."""
-        return self._running is None
+        """Whether the job was not started, or everything is released, in this process."""
+        return self._running is None or self.event_loop.forked
 
     @property
     def ended(self) -> bool:
         """Whether it is closed or was ended by an error, which `check` raises."""
-        return self._running is None or self._running.done()
+        return self._running is None or self.event_loop.forked or self._running.done()
 
     def check(self) -> None:
         """Raise what has ended the job."""
@@ -111,6 +111,8 @@ class StateJob(Generic[L]):
 
     def ending(self) -> Exception:
         """Why the job has ended, or is about to."""
+        if self.event_loop.forked:
+            return in_another_process(self.label)
         running = self._running
         if self._broken is not None:
             return self._broken
@@ -221,7 +223,9 @@ class StateJob(Generic[L]):
         await self._cancel()
 
     def _abandoned(self, thread: str) -> None:
-        """A thread has ended with its step open."""
+        """A thread has ended with its step open; in a fork all but one have."""
+        if self.event_loop.forked:
+            return
         self.event_loop.start(
             self.break_off(f"the end of thread {thread!r}, which has changed something in it")
         )

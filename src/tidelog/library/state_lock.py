@@ -8,6 +8,7 @@ loop share one `LoopLock`; each database of a program has steps of its own, whic
 """
 
 import asyncio
+import os
 import sys
 import threading
 import weakref
@@ -216,6 +217,12 @@ class StateLock:
             self._shared.states.remove(self)
             _begun.remove(self)
 
+    def forked(self) -> None:
+        """In a process that was forked from this one nobody touches the state, nor has the lock."""
+        self.closed = self.busy = True
+        if self.held.locked():
+            self.held.release()
+
     def update(self) -> None:
         """See again whether a caller may go on at once."""
         self.busy = self.closed or self._paused or self._steps_ended is not None
@@ -229,6 +236,14 @@ class StateLock:
             for turn in waiting:
                 with suppress(RuntimeError):  # the program's loop has ended
                     turn.get_loop().call_soon_threadsafe(_wake, turn)
+
+
+def _forked() -> None:
+    for state in _begun:
+        state.forked()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 class _EndOfThread:

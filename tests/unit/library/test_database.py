@@ -1,9 +1,12 @@
 """A program with a loop of its own keeps its state and its place through every end of it."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -184,6 +187,31 @@ def test_steps_of_several_threads_are_whole_in_every_checkpoint(url: str) -> Non
         for name in names:
             counts = {db.key(f"{name}-{side}").total.get() for side in ("left", "right")}
             assert len(counts) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_process_that_is_forked_has_no_part_in_it(url: str) -> None:
+    def uses(db: Database) -> list[Callable[[], object]]:
+        total = db.key("a").total
+        return [total.get, lambda: total.set(2), db.checkpoint, db.savepoint, db.step().__enter__]
+
+    with opened(url) as db:
+        db.key("a").total.set(1)
+        child = os.fork()
+        if not child:
+            try:
+                signal.alarm(20)
+                for use in uses(db):
+                    with pytest.raises(ConfigError, match="found one that was forked"):
+                        use()
+                db.close()
+                os._exit(17)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 17
+        db.advance("t", 1)
+    with opened(url) as db:
+        assert (db.key("a").total.get(), db.position) == (1, {"t": 1})
 
 
 def test_a_second_start_fences_the_first(url: str) -> None:
