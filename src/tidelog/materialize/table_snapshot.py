@@ -116,7 +116,11 @@ class TableSnapshots:
             async with self._turn:
                 return await self._upload(captured, finish_by)
         finally:
-            await self.effects.offload.run(shutil.rmtree, captured.directory, True)
+            await self.discard(captured)
+
+    async def discard(self, captured: Captured) -> None:
+        """Remove the files on local disk."""
+        await self.effects.offload.run(shutil.rmtree, captured.directory, True)
 
     async def _upload(self, captured: Captured, finish_by: float | None) -> MaterializationRef:
         started = self.effects.clock.monotonic()

@@ -3,13 +3,22 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.faults import SteerableStore
 from tests.support.harness import assert_nothing_is_left_over
-from tests.support.pipelines import Outside, Portions, config, effects, word_count, words
+from tests.support.pipelines import (
+    Outside,
+    Portions,
+    config,
+    effects,
+    running,
+    word_count,
+    words,
+)
 from tests.support.pressure import checkpoints
 from tidelog import (
     CheckpointFailedError,
@@ -21,6 +30,7 @@ from tidelog import (
     StoreUnreachableError,
 )
 from tidelog.ids import CheckpointId, Slot
+from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -127,6 +137,28 @@ def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
     assert len(late) == runner.incarnation.driver.metrics.failed
     assert sorted(sink.records) == sorted(Counter(source.records).items())
     assert_nothing_is_left_over(inner)
+
+
+async def test_nothing_stays_on_disk_of_a_snapshot_whose_checkpoint_was_given_up_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, prepare, prepared = effects(), TableSnapshots.prepare, set[str]()
+
+    async def slow_at_first(snapshots: TableSnapshots) -> None:
+        task = f"{snapshots.operator}-{snapshots.subtask}"
+        await world.clock.sleep(0.0 if task in prepared else 10.0)
+        prepared.add(task)
+        await prepare(snapshots)
+
+    monkeypatch.setattr(TableSnapshots, "prepare", slow_at_first)
+    late = Schedule(interval=1.0, timeout=5.0)
+    settings = config(changelog=False, table="rocksdb", work_dir=tmp_path, checkpoint=late)
+    runner = JobRunner(word_count(words(2, 60), Outside()), MemoryStore(), settings, world)
+    async with running(runner):
+        while runner.incarnation is None or not runner.incarnation.driver.metrics.completed:
+            await world.clock.sleep(0.05)
+        assert runner.incarnation.driver.metrics.failed
+        assert not list(tmp_path.rglob("snapshot-*"))
 
 
 def test_the_barrier_goes_on_before_the_snapshot_is_taken() -> None:

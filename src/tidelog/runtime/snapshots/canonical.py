@@ -120,7 +120,10 @@ class _PendingRows(msgspec.Struct, frozen=True):
             finally:
                 await offload.run(table.close)
         finally:
-            await offload.run(shutil.rmtree, self.directory, True)
+            await self.discard()
+
+    async def discard(self) -> None:
+        await self.owner.snapshots.effects.offload.run(shutil.rmtree, self.directory, True)
 
     def objects(self) -> set[str]:
         return self.chain.objects()

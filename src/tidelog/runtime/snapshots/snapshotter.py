@@ -48,6 +48,9 @@ class PendingSnapshot(Protocol):
     async def settle(self) -> SubtaskState:
         """Make it durable; raises the store's errors."""
 
+    async def discard(self) -> None:
+        """In place of `settle`: remove what lies on local disk."""
+
     def objects(self) -> set[str]:
         """Stored objects it refers to, as far as they are known."""
 
@@ -168,6 +171,9 @@ class _PendingLog(msgspec.Struct, frozen=True):
             inline=durable.inline,
         )
 
+    async def discard(self) -> None:
+        """Nothing is on disk."""
+
     def objects(self) -> set[str]:
         return self.chain.objects() | self.base.objects()
 
@@ -218,6 +224,10 @@ class _PendingTable:
             self.owner.uploaded(self.ref)
             snapshots.ledger.done([self.ref.descriptor])
         return msgspec.structs.replace(self.state, materialization=self.ref)
+
+    async def discard(self) -> None:
+        if self.captured is not None:
+            await self.owner.snapshots.discard(self.captured)
 
     def objects(self) -> set[str]:
         return {self.ref.descriptor} if self.ref is not None else set()

@@ -129,7 +129,10 @@ class TaskCheckpoints:
         except TidelogError as error:
             parts.listener.declined(checkpoint, f"{parts.id}: {error}")
             return None
-        return pending if checkpoint > self.given_up else None
+        if checkpoint > self.given_up:
+            return pending
+        await pending.discard()
+        return None
 
     def completed(self, checkpoint: CheckpointId) -> None:
         self._parts.snapshotter.completed(checkpoint)
