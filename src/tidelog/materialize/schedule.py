@@ -44,13 +44,12 @@ def first_due(rank: int, subtasks: int, interval: float, start: float) -> float:
 
 def next_due(due: float, interval: float, now: float) -> float:
     """The next time on the subtask's own phase after `now`."""
-    missed = int((now - due) // interval) + 1 if now >= due else 0
-    return due + missed * interval
+    return due if now < due else due + (missed(due, interval, now) + 1) * interval
 
 
 def missed(due: float, interval: float, now: float) -> int:
     """Whole intervals that passed since it was due: materializations that never took place."""
-    return max(0, int((now - due) // interval))
+    return 0 if now < due else int((now - due) // interval)
 
 
 def finish_by(due: float, interval: float, now: float) -> float:

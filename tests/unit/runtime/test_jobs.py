@@ -2,6 +2,7 @@
 arrives in its order."""
 
 import asyncio
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any
@@ -20,12 +21,15 @@ from tidelog import (
     Callback,
     Job,
     JobRunner,
+    MaterializeConfig,
+    Schedule,
     StatefulProcessor,
     StatefulProcessorHandle,
     Stream,
     TimerValues,
 )
 from tidelog.errors import UserFunctionError
+from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 
@@ -41,6 +45,14 @@ def test_a_keyed_job_counts_every_record_once(parallelism: int, changelog: bool,
     assert set(sink.commits.values()) == {1}
     assert sink.prepared == {}
     assert_nothing_is_left_over(objects)
+
+
+def test_with_infinite_intervals_the_end_of_the_job_is_its_only_checkpoint() -> None:
+    objects, never = MemoryStore(), math.inf
+    tables = MaterializeConfig(interval=never, replay_target=1e-6, replay_share=0.0)
+    settings = config(checkpoint=Schedule(interval=never), materialize=tables)
+    assert run(word_count(words(), Outside()), objects, settings).checkpoints == 1
+    assert any(name.startswith(object_names.MATERIALIZATIONS) for name in objects._objects)
 
 
 def test_a_restart_waits_for_its_store_ten_times_one_after_the_other() -> None:

@@ -6,6 +6,7 @@ Invariant: whatever ends it, nothing that was started is left running.
 import asyncio
 import contextlib
 import logging
+import math
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -203,7 +204,9 @@ def _coordinator(start: JobStart) -> Coordinator[Any, Any]:
     next_id = start.history.next_checkpoint_id
     if plan.checkpoint is not None:
         next_id = CheckpointId(max(next_id, plan.checkpoint.checkpoint_id + 1))
-    begun = start.effects.clock.monotonic() - start.resources.phase() * schedule.interval
+    begun = start.effects.clock.monotonic()
+    if math.isfinite(schedule.interval):
+        begun -= start.resources.phase() * schedule.interval
     return Coordinator(predecessors(plan.vertices), schedule, next_id, begun, plan.finished)
 
 
