@@ -50,7 +50,8 @@ def _json(fields: Sequence[str] | None) -> EncodeLines:
     line = _line_type(names)
 
     def plain(record: Any) -> Any:
-        if not isinstance(record, tuple) or _is_named(record):
+        named = isinstance(record, Row) and len(record._fields) == len(record)
+        if named or not isinstance(record, tuple):
             return jsonable(record)
         if len(record) != len(names):
             raise ValueError(f"{len(record)} values for the {len(names)} fields {names}")
@@ -84,18 +85,14 @@ def jsonable(value: Any) -> Any:
     """Rows as dicts, at any depth; msgspec would write them as arrays."""
     if value.__class__ in _SCALARS:
         return value
-    if _is_named(value):
+    # A row without values is what sources make of an object without fields: {}.
+    if isinstance(value, Row) and len(value._fields) == len(value):
         return dict(zip(value._fields, map(jsonable, value), strict=True))
     if isinstance(value, dict):
         return {key: jsonable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return list(map(jsonable, value))
     return value
-
-
-def _is_named(value: Any) -> bool:
-    # A row without values is what sources make of an object without fields.
-    return isinstance(value, Row) and len(value._fields) == len(value)
 
 
 def _translated(encode: EncodeLines, expected: str) -> EncodeLines:
