@@ -87,6 +87,14 @@ class StdoutWriter(SinkWriter):
             raise self._failed
         try:
             yield
+        except BrokenPipeError as error:
+            self._failed = StorageError(
+                "standard output",
+                expected="a reader until the job ends",
+                found="that it has gone",
+                action="start the job again: lines since its last checkpoint come again",
+            )
+            raise self._failed from error
         except OSError as error:
             self._failed = errors.from_os_error(error, "standard output")
             raise self._failed from error

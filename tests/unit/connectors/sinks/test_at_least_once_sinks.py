@@ -3,7 +3,9 @@
 import errno
 import io
 import os
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,18 @@ def test_no_line_is_missing_after_a_flush_that_failed(
             failures += 1
     assert failures > 0
     assert set(lines) <= set(disk.written.decode().splitlines())
+
+
+def test_a_reader_that_has_gone_is_named_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    monkeypatch.setattr("sys.stdout", os.fdopen(writing, "w"))
+    writer = Stdout().open(context())
+    writer.write(["line"])
+    with pytest.raises(StorageError, match="a reader until the job ends; found that it has gone"):
+        writer.pre_commit(CheckpointId(1))
+    with suppress(BrokenPipeError):
+        sys.stdout.close()
 
 
 def test_a_callback_sees_every_record_in_order_and_each_checkpoint() -> None:
