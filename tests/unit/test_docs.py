@@ -86,6 +86,13 @@ def test_the_pages_of_metrics_and_of_json_are_those_of_their_declarations() -> N
         assert page == made.with_generated(page), "run `just metrics`"
 
 
+def test_every_label_of_a_series_is_explained() -> None:
+    labels = {label for series in SERIES for label in series.labels}
+    assert {
+        each for each in labels if f"\n| `{each}` |" not in metrics_page.PAGE.read_text()
+    } == set()
+
+
 def test_the_file_in_the_docs_of_options_is_taken(tmp_path: Path) -> None:
     [example] = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.S)
     file = tmp_path / "job.toml"
