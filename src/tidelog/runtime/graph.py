@@ -211,8 +211,18 @@ class Stream:
         """End the stream in a sink; without a parallelism it has that of the stream.
 
         With fewer or more subtasks than the stream has, what one of those emits goes to one subtask
-        of the sink, in its order; `rebalance()` before it spreads the records instead.
+        of the sink, in its order; `rebalance()` before it spreads the records instead. Raises
+        ConfigError for a directory that another sink of the job writes to.
         """
+        for node in self._job.nodes:
+            if sink.place is not None and node.sink is not None and node.sink.place == sink.place:
+                raise ConfigError(
+                    f"output {sink.place} of sink {name!r}",
+                    expected="one that no other sink of the job has",
+                    found=f"that of sink {node.id!r}",
+                    action="give every sink an output of its own, or make one stream of several by "
+                    "`union`",
+                )
         self._job._add(name, self._edges, parallelism=parallelism, sink=sink)
 
     def _check_job(self, *others: "Stream") -> None:

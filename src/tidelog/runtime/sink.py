@@ -9,6 +9,7 @@ A sink without transactions (stdout, a callable) writes at once and is at least 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tidelog.ids import CheckpointId, Generation
@@ -83,6 +84,9 @@ class SinkWriter(ABC):
 
 class Sink(ABC):
     """Describes where records go; opens a writer per subtask."""
+
+    place: Path | None = None
+    """Where no other sink of the job may write, if there is such a place."""
 
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter: ...

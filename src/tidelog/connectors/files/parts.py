@@ -82,6 +82,19 @@ class OpenPart:
                 self._close()
         self._durable = True
 
+    def check_there(self) -> None:
+        """Raises ObjectNotFoundError when somebody has removed it: no checkpoint may name it."""
+        with failures(self._path):
+            if self._path.exists():
+                return
+        raise ObjectNotFoundError(
+            f"output file {self._path}",
+            expected="what was written to it since the last checkpoint",
+            found="nothing",
+            action="start the job again, which writes it again; remove nothing here while a job "
+            "runs, and give every job and every sink an output directory of its own",
+        )
+
     def named(self, final: str) -> Part:
         """What a transaction says of the file."""
         return Part(self._pending, final, self.size, self._crc)

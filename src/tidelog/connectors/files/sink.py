@@ -47,7 +47,7 @@ class Files(Sink):
     ) -> None:
         require("directory", directory, directory is not None, "a path, as `--output PATH` gives")
         require("max_part_bytes", max_part_bytes, max_part_bytes >= 1, "at least 1")
-        self.directory = Path(directory).absolute()
+        self.place = self.directory = Path(directory).absolute()
         self.encode = line_encoder(format, fields)
         self.extension = ".jsonl" if format == "json" else ".txt"
         self.max_part_bytes = max_part_bytes
@@ -89,7 +89,8 @@ class FilesWriter(SinkWriter):
         last.write(data)
 
     def pre_commit(self, checkpoint: CheckpointId) -> bytes | None:
-        """Sync the open parts; raises ConfigError when their final names are taken.
+        """Sync the open parts; raises ConfigError when their final names are taken, and
+        ObjectNotFoundError when one was removed.
 
         After a failure all of them stay open for the next checkpoint, those synced already, too.
         """
@@ -101,6 +102,7 @@ class FilesWriter(SinkWriter):
                 self._parts[at] = part.copied(self._next_name())
                 part.try_discard()
             self._parts[at].seal()
+            self._parts[at].check_there()
         with failures(self._directory):
             sync_directory(self._directory / STAGING)
         parts, self._parts = self._parts, []

@@ -3,6 +3,7 @@
 import errno
 import math
 import os
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -13,7 +14,14 @@ from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
 from tidelog import Files, Job, Row, TextFiles
-from tidelog.errors import CorruptObjectError, StorageError, StoreFullError, UserFunctionError
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    ObjectNotFoundError,
+    StorageError,
+    StoreFullError,
+    UserFunctionError,
+)
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
@@ -202,3 +210,21 @@ def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
         with pytest.raises(CorruptObjectError, match=r"1-a-0-0\.inprogress; expected 4 bytes"):
             writer.pre_commit(FIRST)
     assert hidden(tmp_path) == ["1-a-0-0.inprogress"]
+
+
+def test_no_checkpoint_names_a_file_that_somebody_has_removed(tmp_path: Path) -> None:
+    writer = Files(tmp_path, max_part_bytes=1).open(context())
+    writer.write(["a"])
+    shutil.rmtree(tmp_path / ".tidelog")
+    writer.write(["b"])
+    with pytest.raises(
+        ObjectNotFoundError, match=r"1-a-0-0\.inprogress; expected what was written"
+    ):
+        writer.pre_commit(FIRST)
+
+
+def test_two_sinks_of_a_job_have_directories_of_their_own(tmp_path: Path) -> None:
+    stream = Job("twice").source(Portions({}))
+    stream.sink(Files(tmp_path), name="first")
+    with pytest.raises(ConfigError, match=r"of sink 'second'; .* found that of sink 'first'"):
+        stream.sink(Files(tmp_path / "."), name="second")
