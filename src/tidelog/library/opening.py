@@ -13,7 +13,7 @@ from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.state_job import StateJob
 from tidelog.library.state_lock import StateLock
-from tidelog.library.states import State
+from tidelog.library.states import State, check_states
 from tidelog.library.view import View, ViewOpening
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.sink import Sink
@@ -84,6 +84,7 @@ def open(
     place = None if at is None else parse_place(str(at))
     event_loop, started = EventLoop(), False
     try:
+        check_states(state or {})
         store = store_at(url, event_loop.effects, config, options, log_url)
         if state is None or at is not None:
             return event_loop.ask(

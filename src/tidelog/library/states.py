@@ -122,14 +122,24 @@ class NamedState:
     """What it sees of the key of a map's entry."""
 
 
+_LONGEST_S: Final = 1e12
+"""The time of expiry is stored in milliseconds, and has 64 bits."""
+
+
 def check_states(declared: Mapping[str, State]) -> None:
     """Raises ConfigError for what declares no state."""
     for name, state in declared.items():
+        # Of `KeyStates`, whose attributes they become, these are its own.
+        free = isinstance(name, str) and not name.startswith(("$", "__"))
+        free = free and name not in ("_prefix", "_key")
+        expected = "a text that does not begin with $ or __, and is neither _key nor _prefix"
+        require(f"name of state {name!r}", repr(name), free, expected)
         expected = "Value(type), List(type) or Map(key type, type)"
         require(f"state {name!r}", repr(state), isinstance(state, Value | List | Map), expected)
         ttl_s = state.ttl_s
-        lives = ttl_s is None or (isinstance(ttl_s, int | float) and ttl_s > 0)
-        require(f"ttl_s= of state {name!r}", repr(ttl_s), lives, "seconds above 0, or None")
+        lives = ttl_s is None or (isinstance(ttl_s, int | float) and 0.001 <= ttl_s <= _LONGEST_S)
+        expected = f"seconds, 0.001 to {_LONGEST_S:.0e}, or None: it never expires"
+        require(f"ttl_s= of state {name!r}", repr(ttl_s), lives, expected)
         _type_name(name, state.type)
         if isinstance(state, Map):
             _type_name(name, state.key_type)

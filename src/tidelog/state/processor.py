@@ -7,7 +7,7 @@ class written against these names runs in `transformWithState` unchanged.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError, require
 from tidelog.state.backend import KeyedBackend
@@ -22,6 +22,8 @@ from tidelog.state.schema.schema import Schema
 In = TypeVar("In")
 Out = TypeVar("Out")
 TimeMode = Literal["none", "processing", "event"]
+_LONGEST_TTL_MS: Final = 10**15
+"""The time of expiry has 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class StatefulProcessorHandle:
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ValueState:
         """A value state; only within `init`."""
-        self._check_new(stateName)
+        self._check_new(stateName, ttlDurationMs)
         state = self._states[stateName] = ValueState(
             self._backend, stateName, schema, ttlDurationMs
         )
@@ -97,7 +99,7 @@ class StatefulProcessorHandle:
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ListState:
         """A list state; only within `init`."""
-        self._check_new(stateName)
+        self._check_new(stateName, ttlDurationMs)
         state = self._states[stateName] = ListState(self._backend, stateName, schema, ttlDurationMs)
         return state
 
@@ -109,7 +111,7 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> MapState:
         """A map state; only within `init`."""
-        self._check_new(stateName)
+        self._check_new(stateName, ttlDurationMs)
         state = self._states[stateName] = MapState(
             self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs
         )
@@ -172,7 +174,7 @@ class StatefulProcessorHandle:
         if state is not None and self._backend.key:
             state.clear()
 
-    def _check_new(self, name: str) -> None:
+    def _check_new(self, name: str, ttl_ms: int | None) -> None:
         if not self._initializing:
             raise created_late(name)
         if name in self._states or name.startswith("$"):
@@ -182,6 +184,9 @@ class StatefulProcessorHandle:
                 found="a name that is taken or reserved",
                 action="rename it",
             )
+        lives = ttl_ms is None or (type(ttl_ms) is int and 0 < ttl_ms <= _LONGEST_TTL_MS)
+        expected = f"milliseconds as int, 1 to {_LONGEST_TTL_MS}, or None: it never expires"
+        require(f"TTL of state {name!r}", repr(ttl_ms), lives, expected)
 
     def _timers(self, call: str, time: int = 0) -> Timers:
         if self.timers is None:

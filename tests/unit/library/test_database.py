@@ -1,7 +1,9 @@
 """A program with a loop of its own keeps its state and its place through every end of it."""
 
 import asyncio
+import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import tidelog
 from tests.support.cli import tidelog as command
 from tests.unit.library.conftest import OFTEN, Broken, in_threads, opened
 from tidelog import (
@@ -127,11 +130,22 @@ def test_a_position_is_stored_as_it_was_when_it_was_given(url: str) -> None:
         (Value(object), "list"),
         (Value(int, ttl_s=0), "ttl_s"),
         (Value(int, ttl_s="1h"), "ttl_s"),  # type: ignore[arg-type]
+        (Value(int, ttl_s=math.inf), "ttl_s"),
+        (Value(int, ttl_s=0.0004), "ttl_s"),
     ],
 )
-def test_what_declares_no_state_is_refused_by_its_name(url: str, state: Any, what: str) -> None:
+@pytest.mark.parametrize("at", [None, "latest"])
+def test_what_declares_no_state_is_refused_by_its_name(
+    url: str, state: Any, what: str, at: Any
+) -> None:
     with pytest.raises(ConfigError, match=f"(?s)(?=.*'wrong').*{what}"):
-        opened(url, wrong=state)
+        tidelog.open(url, {"wrong": state}, at=at)
+
+
+@pytest.mark.parametrize("name", [1, "$mine", "_key", "__init__"])
+def test_a_name_that_no_state_can_have_is_refused(url: str, name: Any) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"name of state {name!r}")):
+        tidelog.open(url, {name: Value(int)})
 
 
 def test_a_program_that_is_interrupted_at_any_place_ends(url: str) -> None:

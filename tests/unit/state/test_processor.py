@@ -150,6 +150,16 @@ def test_delete_if_exists_clears_the_key_and_tolerates_unknown_names(bench: Benc
     process.process(batch(("a", "no such state")))
 
 
+@pytest.mark.parametrize("ttl", [3.6e6, 0, -5, "1h", True, 2**64])
+def test_a_ttl_is_whole_milliseconds_above_none(bench: Bench, ttl: Any) -> None:
+    class Forgetful(Recorder):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            handle.getMapState("seen", "id int", "n int", ttl)
+
+    with pytest.raises(ConfigError, match="TTL of state 'seen'; expected milliseconds as int"):
+        opened(bench, Forgetful())
+
+
 class Hasty(Recorder):
     """Changes a state, or registers a timer, in `init`."""
 
