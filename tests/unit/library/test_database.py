@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -293,6 +294,22 @@ def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
     config = JobConfig(allow_dropped_state=("state/total",))
     with opened(url, config, other=Value(str), sum=Value(int)) as db:
         assert db.key("a").sum.get() is None
+
+
+def test_what_a_dead_process_of_the_same_number_left_goes_and_what_is_open_stays(
+    url: str, tmp_path: Path
+) -> None:
+    config = JobConfig(work_dir=tmp_path / "work")
+    with opened(url, config) as db:
+        db.key("a").total.set(1)
+        db.checkpoint()
+        (mine,) = (tmp_path / "work").glob("*/*")
+        left = mine.with_name(f"{os.getpid()}-left")
+        elsewhere = mine.rename(mine.with_name("99999999-of-another-container"))
+        left.mkdir()
+        tidelog.open(url, at="latest", config=config).close()
+        assert elsewhere.exists() and not left.exists()
+        elsewhere.rename(mine)
 
 
 def test_its_store_is_one_that_the_commands_know(url: str) -> None:

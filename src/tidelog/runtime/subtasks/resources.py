@@ -3,11 +3,14 @@
 Invariant: however many jobs there are, together they keep to the one budget of memory.
 """
 
+import fcntl
 import hashlib
 import logging
 import os
 import shutil
 import tempfile
+import threading
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -86,6 +89,10 @@ class Resources:
 
 logger = logging.getLogger(__name__)
 
+_locks: Final[dict[Path, int]] = {}
+"""Descriptors of the work directories that this process has, each locked as long as it is open."""
+_opening: Final = threading.Lock()
+
 
 def open_work_dir(base: Path | None, store_url: str) -> Path:
     """A fresh directory; leftovers of crashed incarnations of the same store go away.
@@ -96,18 +103,54 @@ def open_work_dir(base: Path | None, store_url: str) -> Path:
     digest = hashlib.blake2b(store_url.encode(), digest_size=8).hexdigest()
     parent = root / digest
     try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for leftover in parent.iterdir():
-            pid = leftover.name.partition("-")[0]
-            if pid.isdigit() and not is_running(int(pid)):
+        with _opening:
+            parent.mkdir(parents=True, exist_ok=True)
+            for leftover in filter(_is_left_over, parent.iterdir()):
                 remove_work_dir(leftover)
-        return Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
+            directory = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=parent))
+            with suppress(OSError):  # a file system without locks
+                _locks[directory] = _lock(directory)
+            return directory
     except OSError as error:
         raise errors.from_os_error(error, f"work directory {parent}") from error
 
 
+def _is_left_over(directory: Path) -> bool:
+    """Whether the process is dead that a directory is named after; unsure counts as no.
+
+    The number alone does not tell: processes of containers have the same one after each start, and
+    see no others.
+    """
+    pid = directory.name.partition("-")[0]
+    if not pid.isdigit():
+        return False
+    dead = not is_running(int(pid))
+    if not dead and int(pid) != os.getpid():
+        return False
+    try:
+        os.close(_lock(directory))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return dead
+    return True
+
+
+def _lock(directory: Path) -> int:
+    """A descriptor that has the directory's lock; raises BlockingIOError when another has it."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def remove_work_dir(directory: Path) -> None:
     """Remove an incarnation's directory as far as possible."""
+    if (descriptor := _locks.pop(directory, None)) is not None:
+        os.close(descriptor)
     try:
         shutil.rmtree(directory)
     except OSError as error:
