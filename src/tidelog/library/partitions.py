@@ -19,7 +19,7 @@ from tidelog.catalog.application import Application, begin_application, check_pa
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.concurrency import together
-from tidelog.errors import CheckpointFailedError, ConfigError
+from tidelog.errors import CheckpointFailedError, ConfigError, require
 from tidelog.events import Event
 from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
@@ -29,7 +29,7 @@ from tidelog.library.states import State
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.state.key_groups import checked_key, key_group
-from tidelog.storage.object_names import partition_path
+from tidelog.storage.object_names import MOST_PARTITIONS, partition_path
 from tidelog.storage.open import Connections, Url, open_store
 from tidelog.storage.port import ObjectStore
 
@@ -70,7 +70,8 @@ def open_partitions(
         local_recovery_bytes=chosen.local_recovery_bytes // _EXPECTED,
     )
     if partitions is not None:
-        check_partition(partitions - 1, Application(name, None))
+        some = isinstance(partitions, int) and 1 <= partitions <= MOST_PARTITIONS
+        require("partitions=", repr(partitions), some, f"a number from 1 to {MOST_PARTITIONS}")
     event_loop, connections = EventLoop(), Connections()
     opened = partial(
         open_store,
@@ -170,13 +171,13 @@ class Partitions:
         fenced. When one cannot be opened none is, and its error is raised: ConfigError,
         StateSchemaError, RestoreError, StorageError, FencedError when another process opens it now.
         """
-        wanted = sorted(set(partitions))
+        wanted = set(partitions)
         for each in wanted:
             check_partition(each, self._application)
         with self._changing:
             self._check_open()
             self._close([each for each in wanted if each in self and self[each].ended], None)
-            opened = {each: self._made(each) for each in wanted if each not in self}
+            opened = {each: self._made(each) for each in sorted(wanted) if each not in self}
             self._event_loop.ask(_started([each.job for each in opened.values()]))
             self._open |= opened
             return {number: each.database for number, each in opened.items()}

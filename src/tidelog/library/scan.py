@@ -54,12 +54,12 @@ class KeyPrefix:
     @classmethod
     def of(cls, prefix: Any) -> "KeyPrefix":
         """Raises ConfigError for what nothing begins with."""
-        kind = type(prefix)
-        if kind not in _FIXED:
+        kind = next((each for each in _FIXED if isinstance(prefix, each)), None)
+        if kind is None:
             raise ConfigError(
                 f"prefix {prefix!r} of a scan",
                 expected="a text, bytes or a tuple: the beginning of the keys",
-                found=kind.__name__,
+                found=type(prefix).__name__,
                 action="leave it out, and take what you want of the scan",
             )
         least = _length(prefix)

@@ -128,6 +128,8 @@ _LONGEST_S: Final = 1e12
 
 def check_states(declared: Mapping[str, State]) -> None:
     """Raises ConfigError for what declares no state."""
+    is_mapping = isinstance(declared, Mapping)
+    require("state=", repr(declared), is_mapping, "{name: Value(type), ...}")
     for name, state in declared.items():
         # Of `KeyStates`, whose attributes they become, these are its own.
         free = isinstance(name, str) and not name.startswith(("$", "__"))

@@ -89,7 +89,7 @@ def test_the_partitions_of_others_are_told_from_ours(url: str) -> None:
         assert app[2] is database and len(app) == 1
         with pytest.raises(ConfigError, match=r"partition 1 of .*store; expected one that .*: 2;"):
             app[1]
-        for wrong in ([4], [-1], ["0"]):
+        for wrong in ([4], [-1], ["0"], [1, "0"]):
             with pytest.raises(ConfigError, match="expected a number from 0 to 3"):
                 app.assign(wrong)  # type: ignore[arg-type]
         app.revoke([2, 3])
@@ -114,6 +114,9 @@ def test_the_number_of_partitions_is_said_once_and_for_ever(url: str) -> None:
             app.assign([100_000])
     with pytest.raises(ConfigError, match="expected a number that was never said"):
         opened(f"{url}-open", 3)
+    for wrong in (0, 100_001, "4", 4.0):
+        with pytest.raises(ConfigError, match="partitions=; expected a number from 1 to 100000"):
+            opened(f"{url}-new", wrong)  # type: ignore[arg-type]
 
 
 def test_the_partition_of_a_key_never_changes_and_all_have_as_many(url: str) -> None:

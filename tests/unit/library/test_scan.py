@@ -2,7 +2,7 @@
 
 import random
 import threading
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -13,6 +13,10 @@ from tidelog.state.key_groups import decode_key
 
 STORED_ORDER = msgspec.msgpack.encode
 PREFIXES: list[Any] = ["", "a", "ab", "abx", "x" * 32, b"", b"a", (), ("a",), ("a", 0), ("x",) * 16]
+
+
+class First(NamedTuple):
+    name: str
 
 
 def random_key(rng: random.Random) -> Any:
@@ -72,6 +76,7 @@ def test_lists_come_whole_and_maps_by_their_entries(url: str) -> None:
         entries = [(7, "x", 1), (7, "y", 2), (("a", 1), "x", 1), (("a", 1), "y", 2), ("a", "y", 2)]
         assert list(db.scan("seen")) == entries
         assert list(db.scan("seen", prefix=("a",))) == entries[2:4]
+        assert list(db.scan("seen", prefix=First("a"))) == entries[2:4], "a tuple with names"
         assert list(db.scan("seen", after=7)) == entries[2:]
 
 
