@@ -93,7 +93,8 @@ def copied(name: str) -> bool:
 def remove_unfinished(directory: Path) -> None:
     """Make the directory ready; what crashes left unfinished is removed."""
     shutil.rmtree(directory / _TEMP, ignore_errors=True)
-    (directory / _TEMP).mkdir(parents=True)
+    # An older job that has not noticed yet that it is fenced may have written again meanwhile.
+    (directory / _TEMP).mkdir(parents=True, exist_ok=True)
 
 
 def scan(directory: Path) -> dict[str, int]:

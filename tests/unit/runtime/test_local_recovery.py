@@ -218,6 +218,14 @@ def test_what_a_crash_left_unfinished_is_removed(machine: Machine) -> None:
     assert list((directory / "unfinished").iterdir()) == []
 
 
+async def test_an_older_job_that_makes_a_copy_meanwhile_stops_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "rmtree", lambda *_, **__: None)  # it is there again
+    for _ in range(2):
+        await LocalFirstStore.open(MemoryStore(), tmp_path, 10_000, effects())
+
+
 async def test_the_store_is_written_first(tmp_path: Path) -> None:
     """A copy of something that the store does not have would be worse than none."""
     name = object_names.segment(Generation(0), "p", 1)
