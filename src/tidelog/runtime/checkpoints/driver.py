@@ -89,6 +89,8 @@ class CheckpointDriver:
     savepoints: Savepoints = field(default_factory=Savepoints)
     metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+    _newest: Checkpoint | None = None
+    """The newest that is durable, also a canonical savepoint."""
     _exited: dict[SubtaskId, SubtaskState] = field(init=False)
     """Subtasks that finished, with their state in the checkpoint that contains their finish."""
     _unproven: list[Checkpoint] = field(default_factory=list)
@@ -260,8 +262,8 @@ class CheckpointDriver:
                 task.leave()
         if decision.savepoint is not None:
             self.savepoints.completed(decision.savepoint)
-        if self.previous is not None:
-            self._answer(decision.checkpoint, self.previous)
+        if self._newest is not None:
+            self._answer(decision.checkpoint, self._newest)
 
     async def _store(self, decision: Store[SubtaskId, SubtaskState]) -> None:
         checkpoint = decision.checkpoint
@@ -339,6 +341,7 @@ class CheckpointDriver:
 
     def _durable(self, entry: Checkpoint) -> None:
         """The checkpoint holds its slot, and no newer generation had started."""
+        self._newest = entry
         if not is_canonical(entry):
             self.previous = entry
         self.savepoints.known([entry])

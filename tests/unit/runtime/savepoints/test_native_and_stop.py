@@ -5,13 +5,22 @@ A savepoint under way, however long it takes, stops no materialization.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from tests.support.faults import SteerableStore
-from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
+from tests.support.pipelines import (
+    Outside,
+    Portions,
+    acted_on,
+    config,
+    effects,
+    running,
+    word_count,
+    words,
+)
 from tests.support.pressure import checkpoints
 from tidelog import (
     ConfigError,
@@ -163,6 +172,26 @@ def test_two_who_ask_for_one_savepoint_at_once_are_both_answered() -> None:
             asked[1].result()
 
     run(word_count(words(length=200), Outside()), MemoryStore(), act)
+
+
+async def test_who_waits_for_a_checkpoint_is_given_the_savepoint_that_holds_it() -> None:
+    store, world = SteerableStore(MemoryStore()), effects()
+    runner = JobRunner(word_count(words(length=150), Outside()), store, config(), world)
+
+    async def ask(what: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        asked = asyncio.ensure_future(what)
+        await world.clock.sleep(0.1)
+        return asked
+
+    async with running(runner):
+        await world.clock.sleep(9.2)
+        assert runner.incarnation is not None
+        store.hold(object_names.CHECKPOINTS)
+        under_way = await ask(runner.incarnation.driver.checkpoint())
+        savepoint = await ask(runner.savepoint("rows", "canonical"))
+        waiting = await ask(runner.incarnation.driver.checkpoint())
+        store.release()
+        assert await waiting == await savepoint != await under_way
 
 
 INTERVAL = 2.5
