@@ -147,13 +147,15 @@ class JobRunner:
             return result
         finally:
             self.running = False
-            if self.states is not None:
-                if self.states.start.uploader is not None:
-                    self.states.start.uploader.leave()
-                await self.states.close(quietly=not ended)
-            if self._workers is not None:
-                await self._workers.end()
-            await self.effects.offload.run_to_end(remove_work_dir, directory)
+            try:
+                if self.states is not None:
+                    if self.states.start.uploader is not None:
+                        self.states.start.uploader.leave()
+                    await self.states.close(quietly=not ended)
+            finally:
+                if self._workers is not None:
+                    await self._workers.end()
+                await self.effects.offload.run_to_end(remove_work_dir, directory)
 
     async def savepoint(
         self,

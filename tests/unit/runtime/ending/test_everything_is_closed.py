@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -187,6 +188,17 @@ def test_at_a_failure(place: str) -> None:
         asyncio.run(runner_of(ledger).run())
     ledger.check()
     assert len(ledger.opened) > (0 if place in STARTING else 2 + 2)
+
+
+def test_no_file_stays_where_a_job_with_nothing_left_to_do_cannot_close(tmp_path: Path) -> None:
+    store, ledger = MemoryStore(), Ledger("close sink")
+    asyncio.run(runner_of(Ledger(), store=store).run())
+    runner = runner_of(ledger, store=store)
+    runner.config = config(work_dir=tmp_path)
+    with pytest.raises(UserFunctionError, match="close sink"):
+        asyncio.run(runner.run())
+    ledger.check()
+    assert not list(tmp_path.glob("*/*"))
 
 
 @pytest.mark.parametrize("drain", [True, False], ids=["drain", "stop"])
