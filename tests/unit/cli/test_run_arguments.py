@@ -87,6 +87,15 @@ def test_what_is_no_job_is_refused_with_its_name(here: Path, name: str, says: st
         load_job(name, JobArguments())
 
 
+def test_a_job_is_found_from_a_directory_that_is_gone(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "gone").mkdir()
+    monkeypatch.chdir(here / "gone")
+    (here / "gone").rmdir()
+    assert load_job("wordcount", JobArguments(input=str(here))).name == "wordcount"
+
+
 def test_a_file_that_is_called_as_another_module_is_refused_by_that(here: Path) -> None:
     (here / "queue.py").write_text(MODULE)
     with pytest.raises(ConfigError, match=r"found module 'queue', which .*Next: rename the file"):

@@ -238,7 +238,8 @@ def _imported(path: str, module_name: str, attribute: str) -> Any:
 
 def _of_name(name: str) -> ModuleType:
     # As `python -m` does: an installed script alone would not find the user's modules.
-    _search(Path.cwd())
+    with suppress(FileNotFoundError):  # where the command runs was removed
+        _search(Path.cwd())
     return importlib.import_module(name)
 
 
