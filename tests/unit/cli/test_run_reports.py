@@ -12,6 +12,7 @@ from tests.support.cli import lay_out, tidelog
 from tests.support.jobs import contents, word_count
 from tests.support.jobs import run as job
 from tidelog import ConfigError, FencedError, JobStatus, TidelogError, UserFunctionError
+from tidelog.cli.run.live import LiveView
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
 from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.ids import Generation, Slot
@@ -66,6 +67,20 @@ def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[s
     assert (running["records_read"], result["records_read"]) == (1000, 1000)
     assert (result["outcome"], result["exit_code"], result["restored_slot"]) == ("failed", 1, 5)
     assert result["error"]["what"] == "parse"
+
+
+def test_a_second_signal_finds_the_cursor_of_the_terminal_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # takes what it writes to for a terminal
+    monkeypatch.setenv("TERM", "xterm")
+    hidden, shown = "\x1b[?25l", "\x1b[?25h"
+    view = LiveView()
+    view.stopping()
+    view.observe(RUNNING, ReadSpeed())
+    written = capsys.readouterr().err
+    view.end(Ending("interrupted", 130, RUNNING, None, 2.0))
+    assert -1 < written.rfind(hidden) < written.rfind(shown)
 
 
 def test_speed_is_measured_between_looks_and_since_the_first() -> None:

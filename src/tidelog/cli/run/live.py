@@ -41,6 +41,7 @@ class LiveView(Reporter):
         self._live.update(panel(status, speed), refresh=True)
 
     def stopping(self) -> None:
+        self._live.console.show_cursor()  # the second signal ends the process as it is
         self._live.console.print(STOPPING, highlight=False)
 
     def notice(self, text: str) -> None:
