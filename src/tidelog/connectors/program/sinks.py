@@ -9,10 +9,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import Any, TextIO
 
 from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
-from tidelog.errors import StorageError
+from tidelog.errors import StorageError, require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage import errors
@@ -22,12 +23,16 @@ class Callback(Sink):
     """Calls `function(record)` for every record and `flush()` at every checkpoint.
 
     Both run in the event loop's process and should be short; after a failure, records since the
-    last checkpoint come again. Their exceptions pass through and stop the job.
+    last checkpoint come again. Their exceptions pass through and stop the job. Raises ConfigError
+    for functions that are `async`: nobody would await them.
     """
 
     def __init__(
         self, function: Callable[[Any], object], flush: Callable[[], object] | None = None
     ) -> None:
+        for what, given in (("function", function), ("flush", flush)):
+            plain = not iscoroutinefunction(given)
+            require(f"{what} of a Callback", given, plain, "a function that is not `async`")
         self._function = function
         self._flush = flush
 

@@ -13,7 +13,16 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context
-from tidelog import Callback, Files, Job, SinkWriter, Stdout, StorageError, TidelogError
+from tidelog import (
+    Callback,
+    ConfigError,
+    Files,
+    Job,
+    SinkWriter,
+    Stdout,
+    StorageError,
+    TidelogError,
+)
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
@@ -101,6 +110,17 @@ def test_a_callback_sees_every_record_in_order_and_each_checkpoint() -> None:
     writer.write([3])
     assert writer.pre_commit(CheckpointId(1)) is None
     assert seen == [1, 2, 3, "flush"]
+
+
+def test_an_async_function_that_nobody_would_await_is_refused() -> None:
+    async def call(record: Any = None) -> None: ...
+
+    with pytest.raises(
+        ConfigError, match="function of a Callback; expected a function that is not"
+    ):
+        Callback(call)
+    with pytest.raises(ConfigError, match="flush of a Callback"):
+        Callback(print, flush=call)
 
 
 def test_calls_come_at_least_once_and_the_files_beside_them_exactly_once(tmp_path: Path) -> None:
