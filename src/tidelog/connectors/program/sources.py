@@ -196,12 +196,16 @@ class Emitter:
         self._offered: deque[tuple[list[Any], Any, asyncio.Future[None]]] = deque()
         self._listener: Callable[[], None] = lambda: None
         self._distinct = Distinct()
+        self._closed = False
 
     async def emit(self, records: Iterable[Any], position: Any) -> None:
         """Push records; returns when the task has taken them over, not before it had room.
 
-        `position` (of any type that state keeps) is where the split goes on after them.
+        `position` (of any type that state keeps) is where the split goes on after them. Raises
+        CancelledError when the job takes no more: threads do not wait for one that has stopped.
         """
+        if self._closed:
+            raise asyncio.CancelledError
         records = list(records)
         self._distinct.check(records)
         taken = asyncio.get_running_loop().create_future()
@@ -222,6 +226,12 @@ class Emitter:
         if not taken.done():
             taken.set_result(None)
         return records, position
+
+    def close(self) -> None:
+        """Nothing is taken any more."""
+        self._closed = True
+        for _, _, taken in self._offered:
+            taken.cancel()
 
 
 class PushSource(Source):
@@ -262,3 +272,4 @@ class _PushReader(SplitReader):
 
     def close(self) -> None:
         self._pushing.cancel()
+        self._emitter.close()

@@ -11,7 +11,16 @@ from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import pressed, run_pressed, slowly
 from tests.unit.runtime.ending.jobs import run_for
-from tidelog import Emitter, Job, PushSource, UnalignedConfig
+from tidelog import (
+    Callback,
+    Effects,
+    Emitter,
+    Job,
+    JobConfig,
+    JobRunner,
+    PushSource,
+    UnalignedConfig,
+)
 from tidelog.storage.memory import MemoryStore
 
 
@@ -97,3 +106,38 @@ def test_a_position_that_is_changed_in_place_is_stored_as_it_was_with_its_record
     for _ in range(3):
         run_for(job, objects, 2.5)
     assert sorted(sink.records) == [1, 2, 3, 4, 5, 6]
+
+
+class FromThread(PushSource):
+    """A client library whose thread hands records over, and does not hear that the job stops."""
+
+    def discover(self) -> list[str]:
+        return ["all"]
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        loop = asyncio.get_running_loop()
+        self.thread = asyncio.ensure_future(asyncio.to_thread(self._emit, emitter, loop))
+        await asyncio.shield(self.thread)
+
+    def _emit(self, emitter: Emitter, loop: asyncio.AbstractEventLoop) -> None:
+        while True:
+            asyncio.run_coroutine_threadsafe(emitter.emit(["record"], None), loop).result()
+
+
+def test_a_thread_that_emits_does_not_wait_for_a_job_that_has_stopped() -> None:
+    source, job, world = FromThread(), Job("stopped"), Effects()
+    taken: list[Any] = []
+    job.source(source).sink(Callback(taken.append))
+    runner = JobRunner(job, MemoryStore(), JobConfig(parallelism=1), world)
+
+    async def stop_and_go_on() -> None:
+        running = asyncio.ensure_future(runner.run())
+        while not taken:
+            await asyncio.sleep(0)
+        await runner.stop("halt")
+        await running
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(source.thread, 20)
+
+    asyncio.run(stop_and_go_on())
+    world.offload.close()
