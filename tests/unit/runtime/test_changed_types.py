@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import pytest
@@ -19,6 +19,10 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 Key = Callable[[Any], Any]
+
+
+class Counted(TypedDict):
+    n: int
 
 
 def counts(
@@ -132,6 +136,7 @@ def test_a_value_of_another_type_is_refused_with_both(
     [
         (lambda w: {"n": 2, "seen": [w]}, {}),
         (lambda w: {"n": 2, "seen": w}, {"value_type": dict}),
+        (lambda w: Counted(n=2), {"value_type": Counted}),
         (lambda w: {"n": None}, {}),
         (lambda w: {"n": 0.5}, {}),
         (lambda w: {}, {}),
@@ -154,6 +159,27 @@ def test_dicts_may_get_fields_and_declared_types(
     assert found.keys() == expected(source).keys()
     for word, value in found.items():
         assert value in ({"n": 1}, {"n": "1"}, after(word))
+
+
+def test_what_the_error_says_of_rows_may_be_declared() -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(records(source, sink, lambda w: tidelog.Row(word=w)), store)
+
+    def tagged(word: str) -> tidelog.Row:
+        return tidelog.Row(word=word, tags=[word])
+
+    with pytest.raises(StateSchemaError) as refused:
+        run(records(source, sink, tagged), store)
+    said = re.search(r"keep both with records\(..., record_type=(.*?)\);", str(refused.value))
+    assert said is not None and said[1] == "Row[list] | Row[str]"
+    run(records(source, sink, tagged, record_type=eval(said[1], vars(tidelog))), store)
+    assert sink.records == [("all", 0, len(source.records))]
+
+
+@pytest.mark.parametrize("kind", [Any, object, dict[str, Any], list[object]])
+def test_a_declared_type_that_no_value_is_of_is_refused_where_it_is_written(kind: Any) -> None:
+    with pytest.raises(tidelog.ConfigError, match=r"Any|object"):
+        counts(words(), Outside(), value_type=kind)
 
 
 @pytest.mark.parametrize(

@@ -148,15 +148,17 @@ def _alternatives(annotation: Any, *, keys: bool) -> Iterator[Type]:
 
 
 def _of_value(annotation: Any, kind: Any, parts: Sequence[Any]) -> Iterator[Type]:
-    if kind in _SEQUENCES:
+    if isinstance(kind, type) and issubclass(kind, _SEQUENCES):  # also rows and named tuples
         elements = [part for part in parts if part is not ...]
-        yield from ((kind.__name__, e) for p in elements for e in _alternatives(p, keys=False))
+        yield from ((_head(kind), e) for p in elements for e in _alternatives(p, keys=False))
         if not elements:
-            yield kind.__name__
+            yield _head(kind)
     elif kind is dict:
         fields = product(*(tuple(_alternatives(part, keys=False)) for part in parts))
         yield from (("dict", *pair) if pair else "dict" for pair in fields)
-    elif isinstance(annotation, type):
+    elif typing.is_typeddict(annotation):
+        yield "dict"
+    elif isinstance(annotation, type) and annotation not in (Any, object):  # no value is of these
         yield _head(annotation)
     else:
         raise TypeError(f"{annotation!r}")
