@@ -19,6 +19,7 @@ from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import decode_key, encode_key
 from tidelog.state.objects.values import ObjectEncoding
+from tidelog.state.schema.ddl import quoted
 from tidelog.state.schema.schema import ValueCodec, parse_schema
 
 K = TypeVar("K")
@@ -101,6 +102,8 @@ NO_KEY: Final = encode_key(None)
 
 _only: Final = itemgetter(0)
 _AGGREGATE: Final = "aggregate"
+_UNTYPED: Final = "msgpack"
+"""The schema of its values."""
 
 
 class AggregateState:
@@ -184,7 +187,8 @@ def is_readable(info: StateInfo) -> bool:
 
 
 def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
-    name, schema, ttl_ms = info.name, info.schema, info.ttl_ms
+    name, ttl_ms = info.name, info.ttl_ms
+    schema = [each if each == _UNTYPED else quoted(each) for each in info.schema]
     shown = [_shown(each) for each in schema]
     match info.kind:
         case "value":
@@ -199,7 +203,7 @@ def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
 
 def _shown(schema: str) -> Shown:
     """One column is a value by itself, several are a tuple."""
-    if schema == "msgpack" or len(parse_schema(schema).fields) == 1:
+    if schema == _UNTYPED or len(parse_schema(schema).fields) == 1:
         return _only
     return tuple
 

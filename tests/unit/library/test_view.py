@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +13,17 @@ from tests.support import jobs
 from tests.support.cli import tidelog as command
 from tests.unit.library.conftest import NEVER, STATES, opened
 from tidelog import (
+    Callback,
     ConfigError,
     Effects,
+    Job,
     JobConfig,
+    JobRunner,
     ObjectNotFoundError,
+    Replayable,
     Schedule,
+    StatefulProcessor,
+    StatefulProcessorHandle,
     StateSchemaError,
     UploadConfig,
     Value,
@@ -167,6 +175,24 @@ def test_states_of_a_job_are_read_by_their_names(url: str) -> None:
             assert set(view.key(word).letters.items()) == {(x, (count, 0.5)) for x in word}
         assert dict(view.scan("history")) == {w: [(len(w), w)] * n for w, n in counts.items()}
         assert ("word-1", "w", (counts["word-1"], 0.5)) in list(view.scan("letters"))
+
+
+class Quoting(StatefulProcessor):
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.sizes = handle.getMapState("sizes", "`user-id` string", "`größe` int, n int")
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        self.sizes.updateValue(("x",), (2, len(list(rows))))
+        yield key
+
+
+def test_columns_of_a_job_may_have_names_that_are_quoted(url: str) -> None:
+    job = Job("quoting")
+    keyed = job.source(Replayable(["a", "a"])).key_by(str)
+    keyed.transform_with_state(Quoting).sink(Callback(lambda _: None))
+    asyncio.run(JobRunner(job, open_store(url, Effects()), JobConfig(), Effects()).run())
+    with tidelog.open(url, at="latest") as view:
+        assert view.key("a").sizes.items() == [("x", (2, 2))]
 
 
 def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:

@@ -57,6 +57,13 @@ def test_a_value_has_its_fields_names_and_a_delete_none(bench: Bench) -> None:
     assert (found.key, found.value) == (["tide", 3], None)
 
 
+def test_columns_have_names_that_are_quoted_in_ddl(bench: Bench) -> None:
+    bench.backend.use_key("k")
+    bench.value("`user-id` string, `größe` int, `a``b c` map<string,int>").update(("x", 2, {}))
+    (found,) = flushed(bench)
+    assert found.value == {"user-id": "x", "größe": 2, "a`b c": {}}
+
+
 def test_a_ttl_shows_when_values_expire_and_a_list_row_its_position(bench: Bench) -> None:
     ValueState(bench.backend, "seen", "at long", ttl_ms=500).update((7,))
     ListState(bench.backend, "items", "n int", ttl_ms=500).appendList([(1,), (2,)])

@@ -65,6 +65,12 @@ def parse_fields(text: str) -> tuple[Field, ...]:
     return fields
 
 
+def quoted(canonical: str) -> str:
+    """A canonical text, whose names have no quotes, as one that can be parsed."""
+    columns = (column.rpartition(" ") for column in canonical.split(", "))
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, _, kind in columns)
+
+
 def tuple_of(fields: tuple[Field, ...]) -> Any:
     """The Python type of a tuple of these fields, for msgspec."""
     return tuple.__class_getitem__(tuple(field.python for field in fields))

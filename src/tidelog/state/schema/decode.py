@@ -23,6 +23,7 @@ from tidelog.state.objects.classes import Builder
 from tidelog.state.objects.encoding import Shape, decode_records
 from tidelog.state.objects.values import object_parts
 from tidelog.state.registry import POSITIONS
+from tidelog.state.schema.ddl import quoted
 from tidelog.state.schema.schema import EXPIRY_BYTES, TupleCodec, expiry_of, parse_schema
 
 _NUMBER_BYTES: Final = 8
@@ -135,7 +136,7 @@ def _reader(info: StateInfo) -> _Kind | None:
     if info.kind == "timed-marks":
         return _Kind(_timed_key, lambda _: (None, None))
     try:
-        schemas = [parse_schema(schema) for schema in info.schema if schema != _UNTYPED]
+        schemas = [parse_schema(quoted(each)) for each in info.schema if each != _UNTYPED]
     except StateSchemaError:
         return None
     reader = None
