@@ -25,6 +25,7 @@ from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import WindowSpan
 from tidelog.state import timed_records
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN, EventTime
+from tidelog.state.timed_rows import TimedRows
 
 GROUPS: Final = 2
 """Fewer than keys, so that some share one."""
@@ -321,6 +322,18 @@ def test_a_start_in_another_shape_amid_a_watermark_keeps_the_rows_that_records_w
         subject.advance(-50)
         subject.advance(20)
     assert Counter(subject.emitted) == Counter({((2, None), 4): 1, ((3, 0), 5): 1})
+
+
+def test_many_rows_of_a_key_are_read_once_for_all_records_that_wait_also_after_a_restart() -> None:
+    subject = Subject(lambda: EnrichAtTime(lambda r, row: [r, row]))
+    subject.add(1, [("a", time) for time in range(2000)])
+    subject.add(0, [("a", time) for time in range(300)])
+    subject.restart()
+    read = TimedRows.of_place
+    with mock.patch.object(TimedRows, "of_place", autospec=True, side_effect=read) as reads:
+        subject.advance(1000)
+    assert Counter(subject.emitted) == Counter({((2000 + n, n), n): 1 for n in range(300)})
+    assert reads.call_count < 10
 
 
 @looking(50, deep=25)

@@ -6,7 +6,6 @@ key, so each key keeps one for good.
 """
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, takewhile
 from math import inf
@@ -71,8 +70,10 @@ class EnrichAtTime(Operator):
         # Not up to what key groups are ahead: in a start with another parallelism, after a barrier
         # in the middle of a watermark, records up to there may still wait for older rows.
         for rows in self._timers.expired_rows(event_time.watermark):
-            for row in rows:
-                yield from self._drop_older(row[:2] + row[KEY], decode_time(row[TIME]))
+            # They are in the order of time: of each place the newest is the last.
+            newest = {row[:2] + row[KEY]: row[TIME] for row in rows}
+            for place, until in newest.items():
+                yield from self._drop_older(place, decode_time(until))
             self._timers.delete_many(rows)
             if rows:
                 yield PAUSE
@@ -97,7 +98,7 @@ class EnrichAtTime(Operator):
     def _emit(self, watermark: int) -> Iterator[Batch]:
         outputs = Outputs(self._turn, timed=True)
         for some in self._waiting.expire(watermark):
-            rows = copies_of([self._row_at(place, time) for _, place, (time, _, _) in some])
+            rows = copies_of(self._rows_at([(place, time) for _, place, (time, _, _) in some]))
             at = 0
             while at < len(some):
                 started, end = self._turn.now(), at + self._portion.size
@@ -113,13 +114,25 @@ class EnrichAtTime(Operator):
                 yield outputs.cut()
             yield PAUSE
 
-    def _row_at(self, place: bytes, time: int) -> Any:
-        versions = self._versions.find(_ALL_TIMES, place)
-        if isinstance(versions, Iterator):
-            last = deque(takewhile(lambda held: held[0] <= time, versions), maxlen=1)
-            return last[0][2] if last else None
-        until = bisect_right(versions, (time, inf))
-        return versions[until - 1][2] if until else None
+    def _rows_at(self, wanted: list[tuple[bytes, int]]) -> list[Any]:
+        """The row of each place at a time; many versions of one are read once for all times."""
+        of_place: dict[bytes, list[int]] = {}
+        for at, (place, _) in enumerate(wanted):
+            of_place.setdefault(place, []).append(at)
+        rows: list[Any] = [None] * len(wanted)
+        for place, positions in of_place.items():
+            versions = self._versions.find(_ALL_TIMES, place)
+            if not isinstance(versions, Iterator):
+                for at in positions:
+                    until = bisect_right(versions, (wanted[at][1], inf))
+                    rows[at] = versions[until - 1][2] if until else None
+                continue
+            row, following = None, next(versions, None)
+            for at in sorted(positions, key=lambda at: wanted[at][1]):
+                while following is not None and following[0] <= wanted[at][1]:
+                    row, following = following[2], next(versions, None)
+                rows[at] = row
+        return rows
 
     def _drop_older(self, place: bytes, time: int) -> Iterator[Batch]:
         """Let rows of a key go but for the newest at a time."""
