@@ -32,7 +32,7 @@ from tidelog.runtime.snapshots.snapshotter import (
 )
 from tidelog.state.backend import KeyedBackend
 from tidelog.table.frame import Row
-from tidelog.table.port import Table, TableFactory
+from tidelog.table.port import Freeze, Table, TableFactory
 
 BLOCK_BYTES: Final = 1 << 20
 """Raw bytes of rows after which a block ends."""
@@ -89,13 +89,14 @@ class CanonicalSnapshotter(Captures):
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
         await self.snapshots.prepare()
         directory = self.snapshots.directory / f"savepoint-{checkpoint}"
-        self.snapshots.table.freeze(directory)()
+        lay_out = self.snapshots.table.freeze(directory)
         pending = _PendingRows(
             checkpoint,
             state_at(self.backend, self.snapshots, position),
             seal_metadata(msgspec.json.encode(self.backend.registry.infos()), self.backend.seqno),
             SubtaskLogChain(self.snapshots.operator, self.snapshots.subtask),
             directory,
+            lay_out,
             self,
         )
         self.pending[checkpoint] = pending
@@ -108,11 +109,15 @@ class _PendingRows(msgspec.Struct, frozen=True):
     metadata: SealedBlock
     chain: SubtaskLogChain
     directory: Path
+    lay_out: Freeze
+    """Writes the files of the frozen table."""
     owner: CanonicalSnapshotter
 
     async def settle(self) -> SubtaskState:
         offload = self.owner.snapshots.effects.offload
         try:
+            # The table is closed soon after a cancellation, so not while it is worked on.
+            await offload.run_to_end(self.lay_out)
             table = await offload.run(self.owner.factory.restore, self.directory)
             try:
                 async with self.owner.uploads.of(self.checkpoint) as writing:

@@ -4,8 +4,10 @@ A savepoint under way, however long it takes, stops no materialization.
 """
 
 import asyncio
+import errno
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +41,7 @@ from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
+from tidelog.table import memory
 
 Act = Callable[[JobRunner], Awaitable[Any]]
 
@@ -235,6 +238,22 @@ async def test_every_changed_table_is_materialized_on_time_while_a_savepoint_han
     assert (await asked).savepoint_format == kind
     await running
     assert dict(sink.records) == Counter(source.records)
+
+
+def test_a_savepoint_of_rows_that_finds_the_disk_full_leaves_nothing_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def act(runner: JobRunner) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(memory, "_write_chunk", full)
+            with pytest.raises(SavepointFailedError, match="No space left"):
+                await runner.savepoint("rows", "canonical")
+        assert not list(tmp_path.rglob("savepoint-*"))
+
+    run(word_count(words(length=200), Outside()), MemoryStore(), act, work_dir=tmp_path)
 
 
 def test_what_a_dropped_savepoint_alone_needed_goes_while_the_job_runs() -> None:
