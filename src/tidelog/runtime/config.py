@@ -25,7 +25,7 @@ from tidelog.options.kinds import (
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.config import FlushConfig, RestoreConfig
 from tidelog.storage.retry_policy import RetryPolicy
-from tidelog.table.rocksdb_options import RocksOptions
+from tidelog.table.rocksdb_options import MOST_CACHE, RocksOptions
 
 if TYPE_CHECKING:
     from tidelog.runtime.channels.messages import BarrierOrder
@@ -166,7 +166,7 @@ class JobConfig:
     )
     memory: int = option(
         DEFAULT_MEMORY,
-        Size(Range(LEAST_MEMORY)),
+        Size(Range(LEAST_MEMORY, MOST_CACHE)),
         "What write buffers, caches, memtables, channels and uploads of the whole process may "
         'take. Python, what user functions keep and tables of kind "memory" come on top.',
         when="Raise it for large state, lower it for small machines.",

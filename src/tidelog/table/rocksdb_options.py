@@ -15,6 +15,8 @@ from tidelog.options.kinds import Choice, Flag, Integer, Number, PathKind, Range
 Compression = Literal["none", "lz4", "lz4hc", "zstd", "snappy", "zlib", "bz2"]
 
 _MIB: Final = 1 << 20
+MOST_CACHE: Final = 4 << 40
+"""RocksDB crashes with a cache of 16 TiB."""
 LARGEST_MEMTABLE: Final = 16 * _MIB
 
 MANIFEST_BYTES = 64 << 10
@@ -28,7 +30,7 @@ class RocksOptions:
 
     block_cache_bytes: int | None = option(
         None,
-        Size(Range(_MIB)),
+        Size(Range(_MIB, MOST_CACHE)),
         "Block cache of all tables together; memtables count in it.",
         when="Set it to give reads another share of `memory` than the 3/8 of `automatic`.",
         none="automatic",

@@ -48,7 +48,7 @@ def test_check_lists_everything_that_is_wrong(file: Path) -> None:
     wrong = tidelog("config", "check", file)
     assert wrong.exit_code == 1
     assert "did you mean retain?" in wrong.stdout
-    assert "option memory" in wrong.stdout and "at least 32 MiB; found 1 KiB" in wrong.stdout
+    assert "option memory" in wrong.stdout and "from 32 MiB to 4 TiB; found 1 KiB" in wrong.stdout
     document = json.loads(tidelog("config", "check", file, "--json").stdout)
     assert [problem["type"] for problem in document["problems"]] == ["ConfigError"] * 2
     assert {key for key in document if f"`{key}`" not in DOCUMENT} == set()

@@ -89,8 +89,8 @@ WRONG = [
     ('[upload]\nlinger = "2 weeks"', "from 0 s to 1 min", "found '2 weeks'"),
     ('[upload]\nlinger = "2 min"', "from 0 s to 1 min", "found 2 min"),
     ('[upload]\nlinger = "-1 s"', "upload.linger", "found '-1 s'"),
-    ('memory = "1 GB!"', "a size such as 64 MiB; at least 32 MiB", "found '1 GB!'"),
-    ('memory = "1 MiB"', "at least 32 MiB", "found 1 MiB"),
+    ('memory = "1 GB!"', "a size such as 64 MiB; from 32 MiB to 4 TiB", "found '1 GB!'"),
+    ('memory = "1 MiB"', "from 32 MiB to 4 TiB", "found 1 MiB"),
     ("memory = 1.5", "a size such as 64 MiB", "found 1.5"),
     ("memory = true", "a size such as 64 MiB", "found True"),
     ('memory = ["1 GiB"]', "a size such as 64 MiB", "found ['1 GiB']"),
@@ -155,6 +155,7 @@ def test_what_is_wrong_is_named_wherever_it_stands(given: dict[str, Any], says: 
         ({"retain": 0}, "option retain; expected a whole number; at least 1; found 0"),
         ({"retain": True}, "option retain"),
         ({"memory": "1 GiB"}, "option memory; .*found '1 GiB'"),
+        ({"memory": 64 << 40}, "option memory; .*to 4 TiB; found"),
         (
             {"upload": UploadConfig(linger=-1)},
             "option upload.linger; .*from 0 s to 1 min; found -1",
