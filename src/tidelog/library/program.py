@@ -22,11 +22,11 @@ from tidelog.library.state_lock import StateLock
 from tidelog.library.states import (
     NO_KEY,
     POSITION_SCHEMAS,
-    POSITION_VALUES,
     NamedState,
     State,
     declared_state,
     named_state,
+    position_values,
     stored_positions,
 )
 from tidelog.runtime.channels.messages import SideBatch
@@ -92,6 +92,7 @@ class Program(Generic[L]):
         """... and those in checkpoints that are not durable yet."""
         self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
         """Records for each sink that are not on their way to it yet."""
+        self._position_values = position_values()
         self._declared = declared
         self._operator = StatesOperator(declared)
         self._wake: Callable[[], None] = lambda: None
@@ -133,7 +134,8 @@ class Program(Generic[L]):
         """Note a position, and end the step of the caller unless it is in a block."""
         # Most positions are offsets; the program may change others, such as a dict of them.
         if position.__class__ is not int or not _LEAST <= position <= _MOST:
-            position = POSITION_VALUES.decode(POSITION_VALUES.encode(position))
+            values = self._position_values
+            position = values.decode(values.encode(position))
         if partition.__class__ not in AS_THEY_ARE or not (
             partition in self._positions or partition in self._moved
         ):
@@ -208,7 +210,7 @@ class Program(Generic[L]):
         # Positions become state here, not with every step.
         self.backend.use_encoded_key(NO_KEY)
         for partition, position in self._moved.items():
-            row = (checked_key("partition", partition),), (POSITION_VALUES.encode(position),)
+            row = (checked_key("partition", partition),), (self._position_values.encode(position),)
             self._operator.position.updateValue(*row)
         self._positions = self._captured[checkpoint] = self._positions | self._moved
         self._moved.clear()

@@ -96,8 +96,6 @@ Shown = Callable[[tuple[Any, ...]], Any]
 POSITION_SCHEMAS: Final = ("partition binary", "position binary")
 """Of the map of positions, which belongs to the key None."""
 
-POSITION_VALUES: Final = ObjectEncoding("position")
-
 NO_KEY: Final = encode_key(None)
 
 _only: Final = itemgetter(0)
@@ -208,8 +206,13 @@ def _shown(schema: str) -> Shown:
     return tuple
 
 
+def position_values() -> ObjectEncoding:
+    """A new encoding each time: a notebook may define the class of a position again."""
+    return ObjectEncoding("position")
+
+
 def stored_positions(backend: KeyedBackend, position: MapState) -> dict[Any, Any]:
     """The position of each partition that is stored."""
     backend.use_encoded_key(NO_KEY)
-    decode = POSITION_VALUES.decode
+    decode = position_values().decode
     return {decode_key(partition): decode(at) for (partition,), (at,) in position.iterator()}

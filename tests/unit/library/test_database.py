@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,31 @@ def test_a_position_is_stored_as_it_was_when_it_was_given(url: str) -> None:
         raise Broken
     with opened(url) as db:
         assert db.position == {"t": {"a": 1, "b": [2]}}
+
+
+@dataclass
+class Place:
+    offset: int
+
+
+def test_a_position_is_of_the_class_that_a_notebook_has_defined_last(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(url) as db:
+        db.advance("t", Place(1))
+
+    @dataclass
+    class Again:
+        offset: int
+        file: str = ""
+
+    Again.__qualname__ = "Place"
+    monkeypatch.setattr(sys.modules[__name__], "Place", Again)
+    with opened(url) as db:
+        assert db.position == {"t": Again(1, "")}
+        db.advance("t", Again(2, "b"))
+        db.checkpoint()
+        assert db.position == {"t": Again(2, "b")}
 
 
 @pytest.mark.parametrize(

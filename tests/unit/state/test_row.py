@@ -16,6 +16,7 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog import Row, StateSchemaError
+from tidelog.runtime.channels.copies import copies_of
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema import row as rows
 from tidelog.state.schema.schema import parse_schema
@@ -92,13 +93,17 @@ def test_field_names_without_end_make_no_classes_without_end(
     assert len(set(map(type, made))) == 4 and len(rows._makers) == 3
 
 
-def test_a_subclass_makes_rows_of_its_own_type() -> None:
-    class Order(Row):
-        def doubled(self) -> int:
-            return int(self.amount) * 2
+class Order(Row):
+    def doubled(self) -> int:
+        return int(self.amount) * 2
 
-    order = Order(amount=2)
-    assert type(order) is Order and order.doubled() == 4 and order.asDict() == {"amount": 2}
+
+def test_a_subclass_makes_rows_of_its_own_type_which_copies_have_too() -> None:
+    order = Order(amount=2, tags=["x"])
+    copied = [copy.deepcopy(order), pickle.loads(pickle.dumps(order)), *copies_of([order])]
+    for each in (order, *copied):
+        assert type(each) is Order and each.doubled() == 4
+        assert each.asDict() == {"amount": 2, "tags": ["x"]}
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def _copied(value: Any) -> Any:
     if kind is dict:
         return {key: _copied(held) for key, held in value.items()}
     if isinstance(value, Row):
-        return Row.of(value._fields, map(_copied, value))
+        return kind.of(value._fields, map(_copied, value))
     if isinstance(value, tuple) and not hasattr(value, "__dict__"):
         return tuple.__new__(kind, map(_copied, value))
     try:

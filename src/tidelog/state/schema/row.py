@@ -78,7 +78,9 @@ class Row(tuple[Any, ...]):
         return f"Row({', '.join(f'{k}={v!r}' for k, v in zip(self._fields, self, strict=False))})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Row.of, (self._fields, tuple(self))
+        # The classes of rows that share their names are found by these alone.
+        kind = Row if type(self).__module__ == __name__ else type(self)
+        return kind.of, (self._fields, tuple(self))
 
 
 class _OwnNames(Row):
