@@ -180,26 +180,37 @@ def _change(kind: Any) -> _Change | None:
     """What makes of a value one that Arrow takes for a type; None: nothing need be done."""
     types = import_module("pyarrow").types
     if types.is_struct(kind):
-        inner = {kind.field(at).name: _change(kind.field(at).type) for at in range(kind.num_fields)}
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        inner = {field.name: _nested(field) for field in fields}
         return lambda value: _struct(inner, value)
     if types.is_map(kind):
-        of_key, of_item = _change(kind.key_type), _change(kind.item_type)
+        of_key, of_item = _nested(kind.key_field), _nested(kind.item_field)
         return lambda value: list(
-            zip(
-                _changed(of_key, list(value)),
-                _changed(of_item, list(dict(value).values())),
-                strict=True,
-            )
+            zip(of_key(list(value)), of_item(list(dict(value).values())), strict=True)
         )
     if types.is_list(kind) or types.is_large_list(kind):
-        of = _change(kind.value_type)
-        return None if of is None else lambda value: _changed(of, list(value))
+        if kind.value_field.nullable and _change(kind.value_type) is None:
+            return None
+        of = _nested(kind.value_field)
+        return lambda value: of(list(value))
     return None
 
 
-def _struct(fields: dict[str, _Change | None], value: Any) -> dict[str, Any]:
+def _nested(field: Any) -> Callable[[list[Any]], list[Any]]:
+    """What makes of values within others those that Arrow takes, which it would let lack some."""
+    change, nullable = _change(field.type), field.nullable
+
+    def changed(values: list[Any]) -> list[Any]:
+        if not nullable and None in values:
+            raise TypeError(f"{field.name!r} is required")
+        return _changed(change, values)
+
+    return changed
+
+
+def _struct(fields: dict[str, Callable[[list[Any]], list[Any]]], value: Any) -> dict[str, Any]:
     if isinstance(value, Row):
         value = value.asDict()
     if not isinstance(value, dict) or not value.keys() <= fields.keys():
         raise TypeError(f"expected the fields {tuple(fields)}")
-    return {name: _changed(fields[name], [found])[0] for name, found in value.items()}
+    return {name: of([value.get(name)])[0] for name, of in fields.items()}

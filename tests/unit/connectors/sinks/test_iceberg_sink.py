@@ -247,6 +247,20 @@ def test_a_record_that_does_not_fit_is_an_error_with_its_column(
     assert lake.rows("lake.strict") == [{"n": 5, "s": "good"}]
 
 
+@pytest.mark.parametrize("value", [{"x": None}, {}, {"x": [None]}, {"x": [{"k": None}]}])
+def test_what_must_have_a_value_within_another_is_an_error_with_its_column(
+    value: Any, lake: Lake
+) -> None:
+    of_text = MapType(4, StringType(), 5, StringType(), value_required=True)
+    texts = ListType(3, of_text, element_required=True)
+    lake.create("lake.deep", s=StructType(NestedField(2, "x", texts, required=True)))
+    writer = sink(lake, "lake.deep").open(context())
+    with pytest.raises(UserFunctionError, match=r"column 's'; expected .* not null"):
+        writer.write([(value,)])
+    writer.commit(pre_committed(writer, 1, ({"x": [{"k": "v"}]},)))
+    assert lake.rows("lake.deep") == [{"s": {"x": [[("k", "v")]]}}]
+
+
 def changed(token: bytes, change: Callable[[list[Any]], object]) -> bytes:
     found = msgspec.msgpack.decode(token)
     change(found)
