@@ -145,6 +145,14 @@ class Rate(Source):
         return list(map(str, range(self._splits)))
 
     def open(self, split: str, position: Any) -> "RateReader":
+        """Raises RestoreError for a split that there is no more: others have its numbers now."""
+        if int(split) >= self._splits:
+            raise RestoreError(
+                f"split {split!r} of a Rate",
+                expected=f"at most {self._splits} splits",
+                found="one more in the checkpoint",
+                action="pass as many splits= as before, or start without this checkpoint",
+            )
         end = _ENDLESS if self._limit is None else self._start + self._limit
         numbers = range(self._start + int(split), end, self._splits)
         rate = None if self._records_per_s is None else self._records_per_s / self._splits

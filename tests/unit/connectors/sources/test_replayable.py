@@ -145,3 +145,8 @@ async def test_a_restored_split_goes_on_at_the_rate() -> None:
     await clock.advance(60)
     assert reader.read() == [102, 103, 104]
     assert reader.read() is None
+
+
+def test_numbers_of_a_split_that_is_no_more_are_not_made_twice() -> None:
+    with pytest.raises(RestoreError, match="split '2' of a Rate; expected at most 2 splits"):
+        Rate(None, splits=2, limit=9).open("2", 1)
