@@ -4,12 +4,13 @@ Invariants: every operation has the lock from its first look at the state to its
 opens the calling thread's step before it is made.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import new_class
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from tidelog.errors import StateSchemaError
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import NamedState, Shown
 from tidelog.state.backend import KeyedBackend
@@ -109,7 +110,14 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
             self._append(held)
 
     def set(self, elements: list[V]) -> None:
-        """Replace all elements."""
+        """Replace all elements; raises StateSchemaError as `append`."""
+        if not isinstance(elements, Iterable) or isinstance(elements, str | bytes | dict):
+            raise StateSchemaError(
+                "set(...) of a List",
+                expected="a list of its elements",
+                found=repr(elements),
+                action="pass a list, or append one element",
+            )
         hold = self._state.element.hold
         held = [hold((element,)) for element in elements]
         with self._lock.held:

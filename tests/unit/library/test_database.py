@@ -65,6 +65,15 @@ def test_every_kind_of_state_reads_what_was_written_last(url: str) -> None:
         assert (key.seen.items(), key.names.get()) == ([], [])
 
 
+@pytest.mark.parametrize("elements", ["text", {"a": 1}, None, 5])
+def test_a_list_is_not_set_to_the_letters_of_a_text(url: str, elements: Any) -> None:
+    with opened(url) as db:
+        db.key("k").names.append("x")
+        with pytest.raises(StateSchemaError, match="a list of its elements"):
+            db.key("k").names.set(elements)
+        assert db.key("k").names.get() == ["x"]
+
+
 def test_a_program_that_breaks_off_goes_on_from_its_last_checkpoint(url: str) -> None:
     with pytest.raises(Broken), opened(url) as db:
         db.key("a").total.set(1)
