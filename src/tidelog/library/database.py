@@ -3,6 +3,7 @@
 Invariant: a program that goes on from its `position` loses and doubles nothing.
 """
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,8 @@ class Database:
     def __init__(self, job: StateJob[StateLock], on_closed: Callable[[], None]) -> None:
         self._job, self._program, self._ask = job, job.program, job.event_loop.ask
         self._on_closed = on_closed
+        self._closing = threading.Lock()
+        """Held by the thread that takes the last checkpoint."""
 
     @property
     def ended(self) -> bool:
@@ -122,10 +125,14 @@ class Database:
         if self._job.closed:
             return
         self._job.check_between_blocks("close")
-        try:
-            self.checkpoint()
-        finally:
-            self._end()
+        self._job.program.lock.end_step()  # for which the checkpoint of another thread may wait
+        with self._closing:
+            if self._job.closed:
+                return
+            try:
+                self.checkpoint()
+            finally:
+                self._end()
 
     def _end(self) -> None:
         if self._job.closed:

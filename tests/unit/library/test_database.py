@@ -108,6 +108,22 @@ def test_threads_that_work_while_it_is_closed_are_told_so(url: str) -> None:
     assert len(ended) == 4 and all("open it again" in str(error) for error in ended)
 
 
+def test_threads_that_close_it_at_once_all_find_it_closed(url: str) -> None:
+    db = opened(url)
+    with db.step():
+        db.key("a").total.set(1)
+    closed = list[bool]()
+
+    def close() -> None:
+        db.close()
+        closed.append(db.ended)
+
+    in_threads(close, close, close)
+    assert closed == [True] * 3
+    with opened(url) as db:
+        assert db.key("a").total.get() == 1
+
+
 def test_an_error_after_the_close_is_raised_as_it_is(url: str) -> None:
     with pytest.raises(ConfigError, match="open it again"), opened(url) as db:
         db.key("a").total.set(1)
