@@ -13,6 +13,7 @@ ROW_SLOT_BYTES: Final = 140
 """A row's object and key without their content, its places in the dict of rows and in a list."""
 _KEPT: Final = 3 / 4
 """Share of the limit up to which every state keeps its rows."""
+_LOOK_BYTES: Final = 4 << 20
 _DEPTH: Final = 4
 _SAMPLED: Final = 4
 """How many elements of a container are measured; the others count as their average."""
@@ -57,6 +58,24 @@ class RowSize:
         self._samples = min(self._samples + 1, self._WINDOW)
         found = len(key) + ROW_SLOT_BYTES + object_bytes(value)
         self.bytes += (found - self.bytes) / self._samples
+
+
+class RowsRead:
+    """Memory of the rows that reads have brought from the table, until somebody looks at it."""
+
+    __slots__ = ("_bytes", "look")
+
+    def __init__(self) -> None:
+        self._bytes = 0.0
+        self.look: Callable[[], None] | None = None
+        """Called after much was read; None: who reads looks at the memory by itself."""
+
+    def add(self, size: float) -> None:
+        """Account for rows of `size` bytes."""
+        self._bytes += size
+        if self._bytes >= _LOOK_BYTES and self.look is not None:
+            self._bytes = 0.0
+            self.look()
 
 
 class RowAccount:

@@ -19,7 +19,7 @@ from itertools import chain, repeat
 from typing import Any, Final, cast
 
 from tidelog.changelog.buffered_rows import BufferedRow, DirtyRows, row_key
-from tidelog.changelog.row_memory import RowSize
+from tidelog.changelog.row_memory import RowSize, RowsRead
 from tidelog.table.port import Table
 
 _FEW: Final = 64
@@ -28,7 +28,7 @@ _FEW: Final = 64
 _IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
 
 SAMPLE_EVERY: Final = 64
-"""Rows put one by one, of which one is measured."""
+"""Rows put or read one by one, of which one is measured."""
 
 SLICE_BYTES: Final = 2 << 20
 """Most bytes of a state's rows that one step of a flush takes, for large rows."""
@@ -56,6 +56,7 @@ class StateRows:
         "_encode",
         "_encode_many",
         "_order",
+        "_read",
         "_rows",
         "_scanned",
         "_size",
@@ -74,8 +75,10 @@ class StateRows:
         scanned: bool,
         whole: bool = False,
         encode_many: EncodeMany | None = None,
+        read: RowsRead | None = None,
     ) -> None:
         self._table = table
+        self._read = read or RowsRead()
         self._encode = encode
         self._encode_many = encode_many or (lambda values: list(map(encode, values)))
         self._decode = decode
@@ -152,6 +155,7 @@ class StateRows:
         if self._cached:
             if len(self._rows) % SAMPLE_EVERY == 0:
                 self._size.sample(key, value)
+                self._read.add(SAMPLE_EVERY * self._size.bytes)
             self._rows[key] = BufferedRow(key, value)
         return value
 

@@ -5,7 +5,7 @@ Invariant: one flush takes a row at most once, with its newest value; a batch is
 
 from typing import Final, Protocol
 
-from tidelog.changelog.row_memory import RowSize
+from tidelog.changelog.row_memory import RowSize, RowsRead
 from tidelog.changelog.state_rows import (
     SAMPLE_EVERY,
     Columns,
@@ -64,6 +64,7 @@ class WriteBuffer:
         self.extra = 0
         """Elements appended to rows that were already changed (list states)."""
         self._element = RowSize()
+        self.read = RowsRead()
 
     def grew(self, elements: int, newest: object) -> None:
         """Account for elements appended to rows that were already changed."""
@@ -128,6 +129,7 @@ class WriteBuffer:
             scanned=scanned,
             whole=next(self._table.scan(b"", None), None) is None,
             encode_many=encode_many,
+            read=self.read,
         )
         self._states.append(rows)
         self._parts.append(rows)

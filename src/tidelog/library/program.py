@@ -161,6 +161,7 @@ class Program(Generic[L]):
         operator = self._operator
         self._wake = _setter(wake)
         self.backend = operator.backend
+        self.backend.look_after_reads(self._look)
         self._key_states = states_of_keys(self.lock, self.backend, operator.states)
         self.durable = stored_positions(self.backend, operator.position)
         self._positions = dict(self.durable)

@@ -155,6 +155,12 @@ class KeyedBackend:
         """Count elements that were appended to rows already in the buffer."""
         self._buffer.grew(elements, newest)
 
+    def look_after_reads(self, look: Callable[[], None]) -> None:
+        """Call `look` when reads have brought much into memory, for a task that does not ask
+        `flush_due` after them.
+        """
+        self._buffer.read.look = look
+
     def rows_bytes(self) -> int:
         """About how much memory the rows take that are buffered, dirty or cached."""
         return self._buffer.memory_bytes

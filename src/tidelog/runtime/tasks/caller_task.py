@@ -3,7 +3,7 @@
 Invariants: nobody but this task and the caller touches the backend, and never at the same time; the
 caller waits while a checkpoint captures what it wrote, so that a checkpoint holds whole steps of
 it, and sinks get what was emitted in these before the barrier and nothing else; it waits as well
-while memory is full or a sink has no room. A caller that changes nothing costs a look a second.
+while memory is full or a sink has no room. A caller that changes nothing costs nothing.
 """
 
 import asyncio
@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 
 _LOOKS_EVERY_S: Final = 0.05
 """So often it is seen to that buffered rows are flushed in time, while there are any."""
-_RESTS_S: Final = 1.0
-"""So often, while there are none, that the rows which were read leave memory when it is full."""
 
 _Mark = tuple[SeqNo, MaterializationRef | None]
 """How far the state of a checkpoint goes, and which table it builds on."""
@@ -41,7 +39,7 @@ class Caller(Protocol):
     def begin(self, wake: asyncio.Event) -> None:
         """The states of the newest operator are restored: the caller may work on them.
 
-        It sets `wake`, in the event loop, when it has written much.
+        It sets `wake`, in the event loop, when it has written or read much.
         """
 
     def held(self, given_up: asyncio.Event) -> AbstractAsyncContextManager[bool]:
@@ -126,7 +124,7 @@ class CallerTask(Task):
 
     @property
     def _resting(self) -> bool:
-        """Nothing is to be flushed before the caller or a checkpoint wakes the task."""
+        """Nothing is to be done before the caller or a checkpoint wakes the task."""
         backend = self.parts.backend
         return not (backend.buffered or backend.sweeps or self._caller.moved)
 
@@ -142,7 +140,7 @@ class CallerTask(Task):
             while not self._leaving:
                 if resting := self._resting:
                     self._caller.rest()
-                await wait_for(self._wake, clock, _RESTS_S if resting else _LOOKS_EVERY_S)
+                await wait_for(self._wake, clock, None if resting else _LOOKS_EVERY_S)
                 self._wake.clear()
                 while self._barriers:
                     await self._captured(self._barriers.popleft())
