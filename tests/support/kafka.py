@@ -31,6 +31,8 @@ class Topics:
         kind = library().admin.NewTopic
         topic = kind(name, num_partitions=partitions, replication_factor=1, config=settings)
         self.admin.create_topics([topic])[name].result(_GIVE_UP_S)
+        while name not in self.admin.list_topics(timeout=_GIVE_UP_S).topics:
+            pass  # made, and not known to the broker yet
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
