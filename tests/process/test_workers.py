@@ -117,7 +117,7 @@ def test_a_job_in_workers_is_stopped_by_a_signal_and_by_a_savepoint(tmp_path: Pa
         assert run.end(process).returncode == 130
         assert_gone(below)
     with killed_at_last(run.start()) as process:
-        wait_until(lambda: run.slots() >= 6, process)
+        wait_until(more_slots(run, 3), process)
         stopped = harness.tidelog("stop", run.store, "--savepoint", "halt")
         assert stopped.returncode == 0, stopped.stderr
         assert run.end(process).returncode == 0
