@@ -119,9 +119,7 @@ async def _read_slots(store: ObjectStore, *, every: bool, known: Slots | None) -
     """As `read_slots`; None: the newest one was dropped since the listing, so what newer ones
     need is not known.
     """
-    sizes = await list_slots(store)
-    if not sizes:
-        raise await no_slots(store)
+    sizes = await _some_slots(store)
 
     async def read(slot: Slot) -> Entry | TidelogError | None:
         if known is not None and slot in known.entries and known.sizes[slot] == sizes[slot]:
@@ -156,9 +154,7 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
     if slot is not None:
         return await _checkpoint_in(store, slot)
     for _ in range(_TRIES):
-        slots = await list_slots(store)
-        if not slots:
-            raise await no_slots(store)
+        slots = await _some_slots(store)
         with suppress(ObjectNotFoundError):  # a running job dropped it since the listing
             for candidate in reversed(slots):
                 entry = await read_slot(store, candidate)
@@ -175,9 +171,7 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
 
 
 async def _checkpoint_in(store: ObjectStore, slot: Slot) -> Checkpoint:
-    slots = await list_slots(store)
-    if not slots:
-        raise await no_slots(store)
+    slots = await _some_slots(store)
     if slot not in slots:
         raise ObjectNotFoundError(
             f"slot {slot} of store {store.url}",
@@ -194,6 +188,14 @@ async def _checkpoint_in(store: ObjectStore, slot: Slot) -> Checkpoint:
         found="the start of a generation",
         action="choose a checkpoint that `tidelog checkpoints list URL` shows",
     )
+
+
+async def _some_slots(store: ObjectStore) -> dict[Slot, int]:
+    """The slots with their sizes in bytes; raises as `no_slots` where there is none."""
+    slots = await list_slots(store)
+    if not slots:
+        raise await no_slots(store)
+    return slots
 
 
 def _dropped_each_time(store: ObjectStore) -> RestoreError:

@@ -14,6 +14,7 @@ ROW_SLOT_BYTES: Final = 140
 _KEPT: Final = 3 / 4
 """Share of the limit up to which every state keeps its rows."""
 _LOOK_BYTES: Final = 4 << 20
+"""Rows read, in bytes, after which the memory of all rows is looked at."""
 _DEPTH: Final = 4
 _SAMPLED: Final = 4
 """How many elements of a container are measured; the others count as their average."""

@@ -23,8 +23,8 @@ _LOOK_EVERY: Final = 1024
 """Changes after which the event loop is to see whether a flush is due."""
 
 
-_begun: Final[list["StateLock"]] = []
-"""Those of all databases that the program has open, of whichever event loop."""
+_open_locks: Final[list["StateLock"]] = []
+"""The locks of all databases that this process has open."""
 
 
 class StateLock:
@@ -98,7 +98,7 @@ class StateLock:
         caller = self._caller()
         return self._paused or (
             self._steps_ended is not None
-            and not any(state.is_open(caller) for state in tuple(_begun))
+            and not any(state.is_open(caller) for state in tuple(_open_locks))
         )
 
     def changing(self) -> None:
@@ -175,7 +175,7 @@ class StateLock:
     def begin(self) -> None:
         """Callers may take the lock from now on."""
         self._shared.states.append(self)
-        _begun.append(self)
+        _open_locks.append(self)
 
     def look_at_next(self) -> None:
         """Call `look` with the next change."""
@@ -215,7 +215,7 @@ class StateLock:
         self._updated()
         if self in self._shared.states:
             self._shared.states.remove(self)
-            _begun.remove(self)
+            _open_locks.remove(self)
 
     def forked(self) -> None:
         """In a process that was forked from this one nobody touches the state, nor has the lock."""
@@ -239,7 +239,7 @@ class StateLock:
 
 
 def _forked() -> None:
-    for state in _begun:
+    for state in _open_locks:
         state.forked()
 
 

@@ -19,7 +19,7 @@ from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import decode_key, encode_key
 from tidelog.state.objects.values import ObjectEncoding
-from tidelog.state.schema.ddl import quoted
+from tidelog.state.schema.ddl import UNTYPED, quoted
 from tidelog.state.schema.schema import ValueCodec, parse_schema
 
 K = TypeVar("K")
@@ -100,8 +100,6 @@ NO_KEY: Final = encode_key(None)
 
 _only: Final = itemgetter(0)
 _AGGREGATE: Final = "aggregate"
-_UNTYPED: Final = "msgpack"
-"""The schema of its values."""
 
 
 class AggregateState:
@@ -186,7 +184,7 @@ def is_readable(info: StateInfo) -> bool:
 
 def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
     name, ttl_ms = info.name, info.ttl_ms
-    schema = [each if each == _UNTYPED else quoted(each) for each in info.schema]
+    schema = [each if each == UNTYPED else quoted(each) for each in info.schema]
     shown = [_shown(each) for each in schema]
     match info.kind:
         case "value":
@@ -201,7 +199,7 @@ def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
 
 def _shown(schema: str) -> Shown:
     """One column is a value by itself, several are a tuple."""
-    if schema == _UNTYPED or len(parse_schema(schema).fields) == 1:
+    if schema == UNTYPED or len(parse_schema(schema).fields) == 1:
         return _only
     return tuple
 

@@ -71,14 +71,14 @@ async def command(
     effects = Effects()
     wanted = parse_origin(origin)
     key = None if options.origin_key == "none" else options.origin_key or encryption_key
-    # Where one of the stores is local, the endpoint is that of the other one.
-    both = is_remote(wanted.url) == is_remote(target)
-    source = StoreAccess(endpoint if both or is_remote(wanted.url) else None, key).open(
-        wanted.url, effects
-    )
-    destination = StoreAccess(endpoint if both or is_remote(target) else None, encryption_key).open(
-        target, effects, log_url=log_store
-    )
+    alike = is_remote(wanted.url) == is_remote(target)
+
+    def access(url: str, key: str | None) -> StoreAccess:
+        # Where one of the stores is local, the endpoint is that of the other one.
+        return StoreAccess(endpoint if alike or is_remote(url) else None, key)
+
+    source = access(wanted.url, key).open(wanted.url, effects)
+    destination = access(target, encryption_key).open(target, effects, log_url=log_store)
     fork = Fork(
         source,
         destination,

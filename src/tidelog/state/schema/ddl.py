@@ -54,6 +54,10 @@ class Field(msgspec.Struct, frozen=True):
     scalar: bool
 
 
+UNTYPED: Final = "msgpack"
+"""In place of a DDL text: values of any type, as msgpack."""
+
+
 def parse_fields(text: str) -> tuple[Field, ...]:
     """The fields of `a int, b string` or `struct<a:int,b:string>`; raises StateSchemaError."""
     try:

@@ -23,15 +23,13 @@ from tidelog.state.objects.classes import Builder
 from tidelog.state.objects.encoding import Shape, decode_records
 from tidelog.state.objects.values import object_parts
 from tidelog.state.registry import POSITIONS
-from tidelog.state.schema.ddl import quoted
+from tidelog.state.schema.ddl import UNTYPED, quoted
 from tidelog.state.schema.schema import EXPIRY_BYTES, TupleCodec, expiry_of, parse_schema
 
 _NUMBER_BYTES: Final = 8
 _POSITION_BYTES: Final = 12
 """The number of a record of a join."""
 _TIME_BIAS: Final = 1 << 63
-_UNTYPED: Final = "msgpack"
-"""The schema of states that hold any msgpack value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +134,7 @@ def _reader(info: StateInfo) -> _Kind | None:
     if info.kind == "timed-marks":
         return _Kind(_timed_key, lambda _: (None, None))
     try:
-        schemas = [parse_schema(quoted(each)) for each in info.schema if each != _UNTYPED]
+        schemas = [parse_schema(quoted(each)) for each in info.schema if each != UNTYPED]
     except StateSchemaError:
         return None
     reader = None
