@@ -123,7 +123,9 @@ def test_damage_to_a_query_of_spark_is_named_with_what_it_costs(
     spark: "SparkSession", totals: Place, tmp_path: Path
 ) -> None:
     objects = files(totals.checkpoint)
-    newest = max(name for name in objects if re.search(r"/segments/[^.].*\.seg$", name))
+    # A name begins with the random id of its run and ends with the batch.
+    segments = [name for name in objects if re.search(r"/segments/[^.].*\.seg$", name)]
+    newest = max(segments, key=lambda name: name.rsplit("-")[-1])
     for number, damage in enumerate((flipped, missing)):
         hurt = lay_out(tmp_path / str(number), damaged(objects, newest, damage))
         code, document = verify(spark, hurt, "--engine", "local")
