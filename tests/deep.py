@@ -36,6 +36,9 @@ OF_SPARK: Final = {
 APART: Final = {"unit": "tests/unit", "property": "tests/property", "process": "tests/process"}
 """Tests without Spark that are a part of their own; `tests` has all else."""
 
+WORKERS: Final = ("-n", "2", "--dist", "worksteal")
+"""A test of a quarter of an hour keeps no others waiting."""
+
 PARTS: Final = ("simulation", *APART, "tests", "spark", *OF_SPARK)
 SLICE: Final = 10_000
 """Seeds of a step, a quarter of an hour on two cores: no more is lost when it is interrupted."""
@@ -135,7 +138,7 @@ def all_steps(seeds: int, first_seed: int) -> list[Step]:
         steps.append(Step("simulation", name, ["-m", "tests.simulator", *arguments]))
 
     def tests(part: str, *arguments: str) -> None:
-        steps.append(Step(part, part, ["-m", "pytest", "-n", "2", *arguments]))
+        steps.append(Step(part, part, ["-m", "pytest", *WORKERS, *arguments]))
 
     # A test with ten times the examples takes longer than one of CI may.
     long = ("--timeout", "3600")
