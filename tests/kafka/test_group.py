@@ -96,7 +96,7 @@ class Group:
         self.members.pop(self.rng.randrange(len(self.members))).kill()
 
     def leave(self) -> None:
-        """Ctrl-C: it takes its last checkpoints and says so to the group."""
+        """Ctrl-C: it takes its last checkpoints and says so to the group, if it is still of it."""
         leaving = self.members.pop(self.rng.randrange(len(self.members)))
         # Interrupted before, while Python imports `site`, it would end with 1 instead.
         assert leaving.stdout is not None
@@ -104,7 +104,8 @@ class Group:
         leaving.send_signal(signal.SIGINT)
         ended = leaving.wait(harness.GIVE_UP_S)
         errors = (self.directory / "errors.txt").read_text()
-        assert ended in (0, -signal.SIGINT), errors
+        # A member that was suspended for too long may have found another in its place.
+        assert ended in (0, -signal.SIGINT) or "FencedError" in errors, errors
 
     def suspend(self) -> None:
         """The lid of the laptop: down for longer than the group waits."""
