@@ -35,10 +35,9 @@ class SegmentUnit:
         """Read and check it; raises errors that are no finding."""
         try:
             data = await workspace.store.get(self.segment)
+            found = await workspace.effects.offload.run(self.check, self.segment, data)
         except ObjectNotFoundError:
             return UnitResult()  # The partitions that need it say so.
-        try:
-            found = await workspace.effects.offload.run(self.check, self.segment, data)
         except UNREADABLE as error:
             found = [finding_of(error, [self.segment])]
         return UnitResult(findings=tuple(found))

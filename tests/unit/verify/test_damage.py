@@ -1,5 +1,6 @@
 """Damage of every kind to every object is found, named, and costs what needs the object."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
@@ -7,20 +8,24 @@ import msgspec
 import pytest
 
 from tests.support.damage import damaged, flipped, missing, truncated
-from tests.support.jobs import filled
+from tests.support.jobs import contents, filled
+from tests.unit.storage.encryption.test_encrypted_store import encrypted
 from tests.unit.verify.stores import (
     Objects,
     needed_by,
+    report_on,
     small,
     tiny,
     verdicts,
     verified,
     with_manifest,
+    with_objects,
     with_subtask,
 )
 from tidelog.changelog.segment import HEADER_BYTES
 from tidelog.checkpoint.manifest import decode_entry
 from tidelog.storage import object_names
+from tidelog.storage.memory import MemoryStore
 
 ALL = {5, 6, 7, 8}
 """The checkpoints of `small`."""
@@ -83,6 +88,22 @@ def test_a_damaged_object_is_named_and_costs_the_checkpoints_that_need_it(kind: 
         )
         if whole or damage in (missing, emptied):
             assert costs == needs, f"all of {name} is needed"
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, lengthened])
+def test_damage_in_an_encrypted_store_is_named_and_costs_what_needs_it(
+    damage: Callable[[bytes], bytes],
+) -> None:
+    inner = MemoryStore()
+    store = with_objects(encrypted(inner), small())
+    for name in (name for name in small() if needed_by(small(), name)):
+        sealed = contents(inner)[name]
+        asyncio.run(inner.put(name, damage(sealed)))
+        report = report_on(store)
+        assert {problem.where for problem in report.problems} == {name}
+        costs = {number for number, verdict in verdicts(report).items() if verdict == "unusable"}
+        assert costs and costs <= needed_by(small(), name)
+        asyncio.run(inner.put(name, sealed))
 
 
 @pytest.mark.parametrize("damage", [flipped, truncated, missing])
