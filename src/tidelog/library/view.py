@@ -218,9 +218,11 @@ class ViewOpening:
             raise
 
     def _chosen(self, checkpoint: Checkpoint) -> OperatorState:
-        """The operator that was asked for, or the only one with states."""
+        """The operator that was asked for, or the only one with states or positions."""
         readable = {
-            each.id: each for each in checkpoint.operators if any(map(is_readable, each.states))
+            each.id: each
+            for each in checkpoint.operators
+            if any(is_readable(info) or info.name == POSITIONS for info in each.states)
         }
         wanted = [self.operator] if self.operator else list(readable)
         if len(wanted) != 1 or wanted[0] not in readable:

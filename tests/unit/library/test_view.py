@@ -64,6 +64,13 @@ def test_it_shows_a_savepoint_a_slot_or_the_newest_checkpoint(url: str) -> None:
             assert view.key("a").total.get() == total
 
 
+def test_the_positions_of_a_program_without_states_are_shown(url: str) -> None:
+    with tidelog.open(url, {}) as db:
+        db.advance("t", 7)
+    with tidelog.open(url, at="latest") as view:
+        assert (view.position, view.states) == ({"t": 7}, [])
+
+
 def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
     write(url, 1)
     before, here = objects(url), JobConfig(work_dir=tmp_path / "work")
