@@ -22,9 +22,10 @@ from tests.support.jobs import (
     store_of,
     word_count,
 )
-from tests.unit.spark.source.reading import Row, bag, planned, read, request
+from tests.unit.spark.source.reading import Row, bag, batches, planned, read, request
 from tests.unit.verify.stores import needed_by
-from tidelog import CorruptObjectError, ObjectNotFoundError, RestoreError, UploadConfig
+from tidelog import CorruptObjectError, ObjectNotFoundError, RestoreError, UploadConfig, Value
+from tidelog import open as open_state
 from tidelog.catalog.sweep import plan_sweep
 from tidelog.changelog.segment import read_footer
 from tidelog.checkpoint.manifest import encode_entry
@@ -204,6 +205,17 @@ def test_state_is_what_a_restore_writes(store: Path, inline_store: Path, tmp_pat
         lines = [json.loads(line) for text in files for line in text.splitlines()]
         rows = read(location, view="state", slot=slot, decode="true")
         assert rows and bag(map(decoded, rows)) == without(lines, "encoding")
+
+
+def test_large_values_are_read_a_few_at_a_time(tmp_path: Path) -> None:
+    with open_state(str(tmp_path / "store"), {"text": Value(str)}) as db:
+        for number in range(9):
+            db.key(number).text.set("x" * (1 << 20))
+        db.advance("t", 0)
+    asked = request(tmp_path / "store", view="state")
+    found = batches(asked, planned(asked))
+    assert sum(batch.num_rows for batch in found) == 9 + 1  # and the position
+    assert max(batch.nbytes for batch in found) < 3 << 20
 
 
 def test_small_objects_can_share_a_part(store: Path) -> None:

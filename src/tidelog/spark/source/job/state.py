@@ -5,9 +5,8 @@ table is removed when its part has been read, or given up.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +22,15 @@ from tidelog.state.config import RestoreConfig
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.storage.port import ObjectStore
+from tidelog.table.frame import Row
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table
 
 _MIB: Final = 1 << 20
 _BOUNDS: Final = RestoreConfig(read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
 """Less memory than a job takes: a table is scanned once, while an executor runs other tasks."""
+_BATCH_BYTES: Final = 2 << 20
+"""Bytes of values that become one batch, or one value if it is larger."""
 
 
 async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
@@ -84,8 +86,7 @@ class StatePart:
     def _rows(
         self, request: ReadRequest, table: Table, start: int, end: int
     ) -> Iterator[pa.RecordBatch]:
-        rows = table.scan(_lower(start), _lower(end) if end <= 0xFFFF else None)
-        while chunk := list(islice(rows, frames.ROWS)):
+        for chunk in _chunks(table.scan(_lower(start), _lower(end) if end <= 0xFFFF else None)):
             keys, values = zip(*chunk, strict=True)
             stored = StoredRows(
                 pa.array(keys, pa.binary()), pa.array(values, pa.binary()), self.operator.states
@@ -95,6 +96,20 @@ class StatePart:
             )
             arrays = {**owner, **stored.arrays(*stored.numbers())}
             yield frames.from_arrays(request.columns, len(chunk), arrays)
+
+
+def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
+    """Rows as batches have them: as many as memory is meant for."""
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row[1])
+        if size >= _BATCH_BYTES or len(chunk) == frames.ROWS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _lower(key_group: int) -> bytes:
