@@ -107,6 +107,24 @@ def test_damage_in_an_encrypted_store_is_named_and_costs_what_needs_it(
 
 
 @pytest.mark.parametrize("damage", [flipped, truncated, missing])
+def test_damage_that_costs_others_alone_is_none_of_a_chosen_checkpoint(
+    damage: Callable[[bytes], bytes | None],
+) -> None:
+    objects = small()
+    others = [
+        name for name in objects if needed_by(objects, name) and 8 not in needed_by(objects, name)
+    ]
+    assert {name.partition("/")[0] for name in others} >= {
+        "checkpoints",
+        "segments",
+        "materializations",
+    }
+    for name in others:
+        report = verified(damaged(objects, name, damage), "latest")
+        assert report.passed and verdicts(report) == {8: "sound"}
+
+
+@pytest.mark.parametrize("damage", [flipped, truncated, missing])
 def test_damaged_files_of_rocksdb_tables_are_named_with_their_partition(
     damage: Callable[[bytes], bytes | None],
 ) -> None:

@@ -49,7 +49,8 @@ async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: P
     return Work(
         checkpoints={number: ids[number] for number in numbers},
         listed=slots.sizes,
-        findings=findings,
+        # What costs others alone is not known of all kinds of damage: those are not read.
+        findings=[f for f in findings if not f.checkpoints or f.checkpoints & {*numbers}],
         units=units,
         settle=partial(_settle, store, partitions),
     )
