@@ -1,6 +1,7 @@
 """`tidelog inspect`, `doctor` and `sweep`: what is damaged, unsafe or garbage, and what to do."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import Damage, damaged, flipped, truncated
 from tests.support.jobs import filled
-from tidelog import Value, open_partitions
+from tidelog import JobConfig, UploadConfig, Value, open_partitions
 from tidelog.storage import open as opening
 from tidelog.storage.memory import MemoryStore
 
@@ -53,6 +54,19 @@ def test_the_stores_of_all_partitions_are_checked(tmp_path: Path) -> None:
     assert hurt.exit_code == 1
     assert [(s["partition"], s["problems"]) for s in document["stores"]] == [(2, 0), (10, 1)]
     assert (document["partitions"], document["job"]) == (12, "database")
+
+
+def test_a_partition_that_has_lost_its_slots_hides_no_other(tmp_path: Path) -> None:
+    url, config = str(tmp_path / "store"), JobConfig(upload=UploadConfig(inline_bytes=0))
+    with open_partitions(url, {"n": Value(int)}, config=config) as app:
+        for partition in app.assign([2, 10]):
+            app[partition].key("k").n.set(partition)
+    shutil.rmtree(tmp_path / "store/partitions/00002/checkpoints")
+    found = tidelog("inspect", url, "--json")
+    stores = json.loads(found.stdout)["stores"]
+    assert found.exit_code == 1
+    assert [(s["partition"], s["newest_restorable"]) for s in stores] == [(2, None), (10, 1)]
+    assert [s["problems"] for s in stores] == [1, 0]
 
 
 def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,13 @@ import click
 from tidelog.catalog.application import Application, read_application, stored_partitions
 from tidelog.catalog.audit import AuditReport, audit, next_step
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
+from tidelog.checkpoint.invariants import unreadable
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, fields_of, finding_lines
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
+from tidelog.errors import ObjectNotFoundError
 from tidelog.storage.object_names import partition_path
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectInfo
@@ -121,6 +123,8 @@ async def _inspect_partitions(
         store = invocation.access.open(path, invocation.effects)
         try:
             return await audit(store, deep=deep)
+        except ObjectNotFoundError as error:  # it has lost all of its slots
+            return AuditReport((), (unreadable(path, error),), 0, 0)
         finally:
             await store.close()
 
