@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from http.client import HTTP_PORT
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -95,7 +96,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _from_here(self) -> bool:
         """Refuse what came under another name."""
-        own = {f"{name}:{self.server.server_port}" for name in _NAMES}
+        port = self.server.server_port
+        own = {f"{name}:{port}" for name in _NAMES}
+        if port == HTTP_PORT:  # which a browser leaves out
+            own.update(_NAMES)
         if self.headers.get("Host") in own:
             return True
         text = f"This page is at {self.server.url} only."

@@ -96,6 +96,14 @@ def test_it_is_there_under_its_own_name_alone(server: PageServer, path: str, hos
     assert asked(server, "/", Host=f"localhost:{server.server_port}")[0] == 200
 
 
+def test_a_browser_leaves_the_port_of_http_out(server: PageServer) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port)
+    server.server_port = 80
+    connection.request("GET", "/", headers={"Host": "127.0.0.1"})
+    assert connection.getresponse().status == 200
+    connection.close()
+
+
 @given(
     first=st.one_of(
         st.binary(max_size=80),
