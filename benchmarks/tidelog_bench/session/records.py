@@ -115,11 +115,19 @@ _DECODER = msgspec.json.Decoder(Record | _Summary)
 
 
 def append(path: Path, record: Record) -> None:
-    """Append one line; what an interruption left of a line goes, for it is no record."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as lines:
-        lines.truncate(_whole(path))
-        lines.write(msgspec.json.encode(record, order="deterministic") + b"\n")
+    """Append one line; what an interruption left of a line goes, for it is no record.
+
+    Raises ConfigError where nothing can be written.
+    """
+    with usable_path(
+        f"results {path}",
+        expected="a file that can be written, on a disk with room",
+        action="choose another directory with --results",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as lines:
+            lines.truncate(_whole(path))
+            lines.write(msgspec.json.encode(record, order="deterministic") + b"\n")
 
 
 def _whole(path: Path) -> int:

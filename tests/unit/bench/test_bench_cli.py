@@ -116,6 +116,12 @@ def test_a_cell_that_counts_has_one_pair() -> None:
     assert planned == [("on", 0), ("off", 0)]
 
 
+def test_results_that_cannot_be_written_are_named_with_the_option(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    result = tidelog("bench", "run", "toy-value", "--quick", "--results", tmp_path / "file" / "x")
+    assert result.exit_code == 2 and "another directory with --results" in result.stderr
+
+
 def test_the_trials_of_a_cell_and_variant_share_a_directory(tmp_path: Path, broken: Path) -> None:
     broken.write_text("on")
     bench(tmp_path, "run", "toy-value", "--pairs", "3")
