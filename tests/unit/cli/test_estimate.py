@@ -57,6 +57,13 @@ def test_every_field_is_documented(command: str) -> None:
     assert undocumented(document, text) == set()
 
 
+@pytest.mark.parametrize("command", ["estimate", "plan"])
+def test_a_job_is_a_join_or_has_sessions(command: str) -> None:
+    both = ("--join=-1m,5m", "--session", "30s")
+    result = tidelog(command, "--writes-per-second", "1k", "--keys", "1M", *both)
+    assert result.exit_code == 2 and "one of them" in result.stderr
+
+
 def test_a_price_book_of_ones_own_is_used_alone(tmp_path: Path) -> None:
     path = tmp_path / "cellar.toml"
     path.write_text(OWN + 'notes = ["The cellar is damp."]\n')

@@ -163,6 +163,13 @@ def _described(options: dict[str, Any]) -> DescribedJob:
     """Takes its options out of all of a command."""
     prices = Prices.chosen(options.pop("providers"), options.pop("price_files"))
     join, gap, delay_s = (options.pop(name) for name in ("join", "session", "delay"))
+    if join is not None and gap is not None:
+        raise ConfigError(
+            "--join and --session",
+            expected="one of them: the writes are records of a join, or of session windows",
+            found="both",
+            action="estimate the two operators one after the other, and add up",
+        )
     if options["keys"] is None:
         options["keys"] = 1 if join is not None else _keys(options)
     workload = _filled(Workload, options | {"keys": int(options["keys"])})
