@@ -10,13 +10,22 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.clock import VirtualClock
 from tests.support.damage import Damage, checkpoint_in, damaged, flipped, missing, truncated
-from tests.support.jobs import filled, store_of
-from tidelog import Effects
+from tests.support.jobs import (
+    config,
+    contents,
+    filled,
+    run,
+    run_until_break,
+    store_of,
+    word_count,
+)
+from tidelog import Effects, MaterializeConfig
 from tidelog.cli.output import Output
 from tidelog.cli.store.log import Change, MissingRange, Tail
 from tidelog.cli.store.options import StoreCommand
 from tidelog.effects import InlineOffload
 from tidelog.ids import Slot
+from tidelog.state.key_groups import encode_key, key_group
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -66,7 +75,12 @@ def followed(first: int, then: list[int]) -> list[Change | MissingRange]:
     """What --follow prints from slot `first` on, while the slots `then` appear."""
     later = {object_names.checkpoint(Slot(slot)) for slot in (7, 8, 9) if slot > first}
     store = store_of({name: data for name, data in filled().items() if name not in later})
-    effects = Effects(clock=_Growing(store, then), offload=InlineOffload())
+    return printed(store, _Growing(store, then))
+
+
+def printed(store: MemoryStore, clock: VirtualClock) -> list[Change | MissingRange]:
+    """What --follow prints of a store that changes while it sleeps."""
+    effects = Effects(clock=clock, offload=InlineOffload())
     tail = Tail(StoreCommand("", None, effects, store, Output(as_json=False)))
 
     async def read() -> list[Change | MissingRange]:
@@ -94,6 +108,31 @@ def test_follow_prints_every_change_once_and_names_gaps(then: list[int]) -> None
             assert reached in (None, first) and first < end
             reached = end
         assert reached == state.seqno
+
+
+def test_follow_prints_every_change_of_subtasks_that_are_others_after_a_rescale() -> None:
+    """Key groups 4 to 7 go from a subtask with few changes to the number of one with many."""
+    groups = [key_group(encode_key(str(number)), 16) for number in range(400)]
+    hot, cold = (
+        [str(number) for number, group in enumerate(groups) if group in chosen]
+        for chosen in (range(8, 16), range(4, 8))
+    )
+    store, log_alone = MemoryStore(), MaterializeConfig(enabled=False)
+    first = word_count(hot + cold, breaks_at=len(hot))
+    run_until_break(store, first, config(parallelism=2, materialize=log_alone))
+
+    class Rescaling(VirtualClock):
+        async def sleep(self, seconds: float) -> None:
+            for name, data in rescaled.items():
+                await store.put(name, data)
+
+    after = store_of(contents(store))
+    run(after, word_count(hot + cold), config(parallelism=4, materialize=log_alone))
+    rescaled = contents(after)
+    found = printed(store, Rescaling())
+    assert not [line for line in found if isinstance(line, MissingRange)]
+    rows = [line.row for line in found if isinstance(line, Change) and line.operator == "count"]
+    assert {row.key for row in rows if row.state == "aggregate"} == {*hot, *cold}
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, missing])

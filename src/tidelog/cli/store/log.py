@@ -90,7 +90,8 @@ class Tail:
     operator: str | None = None
     subtask: int | None = None
     _reader: SegmentReader = field(init=False)
-    _next: dict[tuple[str, int], SeqNo] = field(default_factory=dict)
+    _next: dict[tuple[str, int, int, int], SeqNo] = field(default_factory=dict)
+    """By operator, subtask and key groups: subtasks of another parallelism number changes anew."""
 
     def __post_init__(self) -> None:
         self._reader = SegmentReader(self.invocation.store)
@@ -119,11 +120,19 @@ class Tail:
                 checkpoint = await find(store, None)
 
     async def _changes(self, checkpoint: Checkpoint) -> AsyncIterator[Change | MissingRange]:
-        for operator, state in selected(checkpoint, self.operator, self.subtask):
+        chosen = {
+            (operator.id, state.index, state.first_key_group, state.last_key_group): (
+                operator,
+                state,
+            )
+            for operator, state in selected(checkpoint, self.operator, self.subtask)
+        }
+        self._next = {which: seqno for which, seqno in self._next.items() if which in chosen}
+        for which, (operator, state) in chosen.items():
             decoder = RowDecoder(operator.states)
             where = operator.id, state.index
             start = state.upto
-            reached = self._next.get(where, start)
+            reached = self._next.get(which, start)
             if reached < start:
                 yield MissingRange(*where, reached, start)
             async for batch in self._batches(operator.id, state, max(reached, start)):
@@ -132,8 +141,8 @@ class Tail:
                     op: Literal["put", "delete"] = "delete" if value is None else "put"
                     row = decoder.decode(key, value)
                     yield Change(checkpoint.slot, *where, SeqNo(seqno), op, row)
-                self._next[where] = batch.end
-            self._next[where] = max(reached, state.seqno)
+                self._next[which] = batch.end
+            self._next[which] = max(reached, state.seqno)
 
     async def _batches(
         self, operator: str, state: SubtaskState, start: SeqNo
