@@ -40,10 +40,11 @@ OPTIONS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
 def test_a_record_that_its_topic_would_refuse_is_refused_when_it_is_written(
-    topics: Topics, cleanup: Any
+    topics: Topics, cleanup: Any, policy: str
 ) -> None:
-    job = Job(topics, topics.new(2, cleanup_policy="compact", max_message_bytes="2000"))
+    job = Job(topics, topics.new(2, cleanup_policy=policy, max_message_bytes="2000"))
     cleanup(job)
     writer = job.start(0, **OPTIONS)
     writer.write([(1, "k", "fine")])

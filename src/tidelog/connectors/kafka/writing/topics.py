@@ -104,7 +104,7 @@ class Target:
 
     partitions: int
     compacted: bool = False
-    """cleanup.policy is compact: the topic refuses messages without a key."""
+    """cleanup.policy has compact: the topic refuses messages without a key."""
     largest: int | None = None
     """Bytes of a batch; None: not known."""
 
@@ -185,7 +185,8 @@ class Targets:
         largest = settings.get(LARGEST)
         return Target(
             partitions,
-            settings.get("cleanup.policy") == "compact",
+            # Also one that is "compact,delete".
+            "compact" in settings.get("cleanup.policy", ""),
             None if largest is None or self._compressed else int(largest),
         )
 
