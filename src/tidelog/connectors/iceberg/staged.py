@@ -94,39 +94,39 @@ def data_file(staged: StagedFile, spec: Any, schema: Any) -> Any:
 
 
 class SinkDirectory:
-    """Where a sink's files lie: below `tidelog-…` of the table's directories."""
+    """Where a sink's files lie: below `tidelog-…` of the table's directories, by the name that the
+    sink had when it wrote them.
+    """
 
     def __init__(self, sink: str, table: Any) -> None:
         self._sink = sink
         provider = table.location_provider()
-        own = f"tidelog-{hashlib.sha256(sink.encode()).hexdigest()[:16]}"
-        self._data = f"{provider.data_path}/{own}"
-        self._announced = f"{provider.metadata_path}/{own}"
+        self._data, self._metadata = provider.data_path, provider.metadata_path
         self.credentials = dict(table.io.properties)
         """How the table's files are reached."""
         self._io = import_module("pyiceberg.io.pyarrow").PyArrowFileIO(self.credentials)
 
     def data(self, tx: TransactionId) -> str:
         """The directory of a transaction's files."""
-        return f"{self._data}/{name_of(tx)}"
+        return f"{self._data}/{_folder(tx.sink)}/{name_of(tx)}"
 
     def announce(self, tx: TransactionId) -> None:
         """Say that there will be files of a transaction."""
-        system, path = self._at(self._announced)
+        system, path = self._at(f"{self._metadata}/{_folder(self._sink)}")
         system.create_dir(path, recursive=True)
         with system.open_output_stream(f"{path}/{name_of(tx)}") as file:
             file.write(self._sink.encode())
 
     def announced(self) -> list[TransactionId]:
         """The transactions that may have files which are not in the table."""
-        system, path = self._at(self._announced)
+        system, path = self._at(f"{self._metadata}/{_folder(self._sink)}")
         selector = import_module("pyarrow.fs").FileSelector(path, allow_not_found=True)
         names = (info.base_name for info in system.get_file_info(selector))
         return [tx for name in names if (tx := self._parsed(name)) is not None]
 
     def settled(self, tx: TransactionId) -> None:
         """The files of a transaction are in the table, or gone."""
-        system, path = self._at(f"{self._announced}/{name_of(tx)}")
+        system, path = self._at(f"{self._metadata}/{_folder(tx.sink)}/{name_of(tx)}")
         if _exists(system, path):
             system.delete_file(path)
 
@@ -144,17 +144,18 @@ class SinkDirectory:
         return size
 
     def decode(self, transaction: bytes) -> Staged:
-        """Raises RestoreError for a transaction that this sink did not write."""
+        """Raises RestoreError for a transaction that no sink of this kind wrote for this table."""
         staged = transactions.decode(self._sink, Staged, transaction)
         own = self.data(staged.tx) + "/"
         odd = [file.path for file in staged.files if not _is_below(file.path, own)]
-        if "/" in name_of(staged.tx) or odd or staged.tx.sink != self._sink:
+        if "/" in name_of(staged.tx) or odd:
             raise RestoreError(
                 f"a transaction of sink {self._sink!r}",
-                expected=f"files of sink {self._sink!r} in {self._data}",
+                expected=f"files of sink {staged.tx.sink!r} in {self._data}",
                 found=f"{odd or staged.tx}",
-                action="restore with the job, the sink's name and the table's location as before "
-                "and drain the job, then change them",
+                action="bring back the table and its location as they were; to write to another "
+                "table, stop the job with a savepoint, `tidelog fork` its store, and start it on "
+                "the fork",
             )
         return staged
 
@@ -173,6 +174,10 @@ class SinkDirectory:
 def ids(kept: Iterable[bytes]) -> set[TransactionId]:
     """The transactions among those that checkpoints keep which this kind of sink wrote."""
     return {staged.tx for staged in transactions.those_of(Staged, kept)}
+
+
+def _folder(sink: str) -> str:
+    return f"tidelog-{hashlib.sha256(sink.encode()).hexdigest()[:16]}"
 
 
 def name_of(tx: TransactionId) -> str:

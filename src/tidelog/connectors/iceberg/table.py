@@ -267,7 +267,9 @@ class LakeTable:
             )
 
     def _committed_by(self, start: WriterStart) -> str:
-        return f"{self._properties}committed.{start.subtask}.{start.generation}.{start.attempt}"
+        # By the name that the sink had then.
+        of_start = f"{start.subtask}.{start.generation}.{start.attempt}"
+        return f"tidelog.{start.sink}.committed.{of_start}"
 
     @contextmanager
     def _failures(self) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import partial
@@ -104,6 +105,16 @@ def test_a_commit_that_meets_another_writers_is_made_again(
     # What the attempts wrote that failed is gone: a manifest list of each snapshot, no more.
     lists = list((lake.location(TABLE) / "metadata").glob("snap-*"))
     assert len(lists) == len(lake.table(TABLE).snapshots()) == 5
+
+
+def test_a_renamed_sink_commits_once_what_was_written_under_its_old_name(lake: Lake) -> None:
+    writer = sink(lake).open(context())
+    first, second = pre_committed(writer), pre_committed(writer, 2, (3,))
+    writer.commit(first)
+    renamed = replace(context(generation=2), name="other", retained=(first, second))
+    for _ in range(2):
+        sink(lake).open(renamed).recover([first, second])
+    assert (shown(lake), lake.announced(TABLE)) == ([1, 2, 3], [])
 
 
 def test_an_older_start_commits_nothing_once_a_newer_one_has_begun(
