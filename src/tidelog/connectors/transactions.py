@@ -61,7 +61,8 @@ def decode(sink: str, kind: type[T], transaction: bytes) -> T:
             f"a transaction of sink {sink!r}",
             expected="one that this kind of sink wrote",
             found=str(error),
-            action="restore with the sink that wrote it and drain the job, then change sinks",
+            action="start the job with the sink that wrote it and stop it with a savepoint, then "
+            "change sinks",
         ) from error
 
 
@@ -74,10 +75,11 @@ def those_of(kind: type[T], transactions: Iterable[bytes]) -> Iterator[T]:
 
 
 def moved(transaction: str, expected: str, found: str) -> RestoreError:
-    """The error of a transaction that was written for another table or other columns."""
+    """The error of a transaction that the sink wrote when it still was another one."""
     return RestoreError(
         transaction,
         expected=expected,
         found=found,
-        action="restore with the table and columns as before and drain the job, then change them",
+        action="start the job with the sink as before (its name, table, columns, prefix) and stop "
+        "it with a savepoint, which commits this; then change it",
     )

@@ -155,7 +155,8 @@ def publish(directory: Path, part: Part, *, verify: bool) -> None:
                 expected=f"it, or its pre-committed data in {pending}",
                 found="neither",
                 action="bring one of them back: its records are in no other file; files of "
-                "the newest checkpoint have to stay",
+                "the newest checkpoint have to stay; to write to another directory, stop the job "
+                "with a savepoint, `tidelog fork` its store, and start it on the fork",
                 retry_safe=False,
             ) from None
 

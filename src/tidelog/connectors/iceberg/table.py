@@ -198,8 +198,8 @@ class LakeTable:
                     str(staged.tx),
                     expected=f"table {self._name!r} with the partition spec {spec.spec_id}",
                     found=f"{staged.table!r} with the partition spec {staged.spec}",
-                    action="go back to the table and spec as they were and drain the job, then "
-                    "change them",
+                    action="go back to the table and spec as they were, start the job, stop it "
+                    "with a savepoint, which commits this, and then change them",
                 )
         files = [data_file(file, spec, schema) for staged in group for file in staged.files]
         committed = {

@@ -106,8 +106,8 @@ class TableNames:
                 f"staging table {self.pending} in {server.where}",
                 expected=f"the columns {wanted}",
                 found=str(pending),
-                action="drain the job with the columns as before, drop this table, and start it "
-                "with the new ones",
+                action="stop the job with the columns as before by a savepoint, drop this table, "
+                "and start it with the new ones",
             )
 
     def _create(self) -> tuple[str, ...]:

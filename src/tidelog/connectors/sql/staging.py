@@ -214,7 +214,9 @@ class SqlStagingWriter(SinkWriter):
                     expected=f"{staged.rows} rows in staging, or its checkpoint in "
                     "_tidelog_committed",
                     found=f"{rows} rows and no such checkpoint",
-                    action="bring back the database that this job wrote to",
+                    action="bring back the database that this job wrote to; to write to another "
+                    "one, stop the job with a savepoint, `tidelog fork` its store, and start it on "
+                    "the fork",
                     retry_safe=False,
                 )
             for tx in earlier:

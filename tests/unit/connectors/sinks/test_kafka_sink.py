@@ -79,12 +79,16 @@ def test_records_of_a_running_job_whose_commits_are_gone_are_not_moved_twice(
 
 def test_records_are_not_moved_by_a_sink_with_another_prefix(kafka: FakeKafka) -> None:
     token = pre_committed(started(sink(), context(1)), 1, "a")
-    with pytest.raises(RestoreError, match="drain the job"):
+    with pytest.raises(RestoreError, match="stop it with a savepoint, which commits this"):
         started(sink(prefix="other"), context(2), token)
     with pytest.raises(RestoreError, match="a transaction of sink 'sink'"):
         started(sink(), context(2), b"\x01")
     started(sink(), context(3), token)
     assert shown(kafka) == ["a"]
+    # Nothing waits under the old prefix any more.
+    writer = started(sink(prefix="other"), context(1), token)
+    writer.commit(pre_committed(writer, 2, "b"))
+    assert shown(kafka) == ["a", "b"]
 
 
 def test_a_sink_that_is_at_least_once_from_now_on_commits_what_was_pre_committed(

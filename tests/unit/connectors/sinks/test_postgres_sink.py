@@ -162,7 +162,7 @@ def test_other_columns_than_those_in_staging_are_refused(sink: Postgres, conninf
     transaction = pre_committed(sink.open(context()))
     query(conninfo, "ALTER TABLE words ADD COLUMN more text")
     changed = Postgres(conninfo, "words", {**COLUMNS, "more": "text"})
-    with pytest.raises(ConfigError, match=r"staging table .*drain the job with the columns as"):
+    with pytest.raises(ConfigError, match=r"staging table .*stop the job with the columns as"):
         changed.open(context(generation=2))
     query(conninfo, "ALTER TABLE words DROP COLUMN more")
     sink.open(context(generation=3)).recover([transaction])

@@ -148,7 +148,7 @@ def test_staged_rows_go_nowhere_but_where_they_were_written_for(
     database = Database(kind, at if kind == "sqlite" else request.getfixturevalue("conninfo"))
     transaction = pre_committed(database.sink().open(context()))
     changed = database.sink(table, columns).open(context(generation=2))
-    with pytest.raises(RestoreError, match=r"INTO \"words\" .* with the table and columns as befo"):
+    with pytest.raises(RestoreError, match=r"INTO \"words\" .* with the sink as before"):
         changed.recover([transaction])
     assert database.staged() == 2
     database.sink().open(context(generation=3)).commit(transaction)

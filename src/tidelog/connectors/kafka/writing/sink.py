@@ -152,8 +152,13 @@ class KafkaStagingWriter(_OutboxWriter):
 
     def recover(self, transactions: Sequence[bytes]) -> None:
         """Fence older starts, commit these, delete what no retained checkpoint names."""
-        pending = [self._decoded(transaction) for transaction in transactions]
-        numbers = {staged.partition for staged in pending if staged.topic == self._topics.staging}
+        pending = []
+        for staged in map(self._decoded, transactions):
+            if staged.topic == self._topics.staging:
+                pending.append(staged)
+            elif not self._topics.was_moved(staged):
+                self._mover(self._context.subtask).move(staged)  # raises what is to be done
+        numbers = {staged.partition for staged in pending}
         answered = set(filter(self._context.answers_for, range(self._partitions)))
         for partition in sorted(numbers | answered):
             # What is staged after this was staged by a successor.
@@ -165,9 +170,6 @@ class KafkaStagingWriter(_OutboxWriter):
             self._remove_left_over(partition, end, transactions)
             if partition != self._context.subtask:
                 self._movers.pop(partition).close()
-        for staged in pending:
-            if staged.topic != self._topics.staging:
-                self._mover(self._context.subtask).move(staged)  # raises what is to be done
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records to the staging topic; raises UserFunctionError for one that does not fit."""

@@ -24,12 +24,14 @@ from tidelog.connectors.kafka.writing.staging import (
     unwrapped,
 )
 from tidelog.connectors.kafka.writing.topics import LARGEST, TopicAdmin
-from tidelog.errors import StoreUnreachableError
+from tidelog.errors import ObjectNotFoundError, StoreUnreachableError
 from tidelog.events import Event
 from tidelog.runtime.sink import SinkContext
 
 logger = logging.getLogger(__name__)
 
+_STAGING_TOPIC: Final = ".staging"
+_COMMITS_TOPIC: Final = ".commits"
 _STAGING: Final = {
     "cleanup.policy": "delete",
     # Records leave by `cut` alone; by age they would leave while the job is stopped.
@@ -60,8 +62,8 @@ class StagingTopics:
         self._cluster = cluster
         self._largest = max(_KAFKAS_LARGEST, largest_message + _ENVELOPE)
         self._stem = _legal(f"{prefix}.{context.job}.{context.name}")
-        self.staging = f"{self._stem}.staging"
-        self.commits = f"{self._stem}.commits"
+        self.staging = self._stem + _STAGING_TOPIC
+        self.commits = self._stem + _COMMITS_TOPIC
         self._consumer: Any = None
         self._admin = TopicAdmin(cluster)
         self._cuts: list[Future[Any]] = []
@@ -90,13 +92,24 @@ class StagingTopics:
 
         Exact only when no transaction can be open that writes there.
         """
-        end = self._end(self.commits, partition)
+        return self._last_commits(self.commits, partition)
+
+    def was_moved(self, staged: StagedRange) -> bool:
+        """Whether a range was moved that waited under another name or prefix of the sink."""
+        commits = staged.topic.removesuffix(_STAGING_TOPIC) + _COMMITS_TOPIC
+        try:
+            found = self._last_commits(commits, staged.partition)
+        except ObjectNotFoundError:
+            return False
+        return found is not None and found.moved.get(str(staged.start), 0) >= staged.stop
+
+    def _last_commits(self, topic: str, partition: int) -> Commits | None:
+        end = self._end(topic, partition)
         last = None
         beginning = client.library().OFFSET_BEGINNING
-        for message in self._read(self.commits, partition, beginning, end):
+        for message in self._read(topic, partition, beginning, end):
             last = message
-        where = _name_of(self.commits, partition)
-        return None if last is None else decode_commits(last.value(), where)
+        return None if last is None else decode_commits(last.value(), _name_of(topic, partition))
 
     def staged(self, staged: StagedRange, first: int) -> Generator[tuple[int, Message], None, None]:
         """The records of a range from number `first` on, each with its offset in staging.
