@@ -91,6 +91,9 @@ class TableNames:
         with server.transaction() as connection:
             connection.execute("SET LOCAL client_min_messages = warning")
             connection.execute("SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,))
+            if not columns_of(connection, self.target):
+                # Only then: it would be made in the first schema of the search path.
+                connection.execute(f"CREATE TABLE IF NOT EXISTS {self.target} ({self.declared})")
             for statement in self._create():
                 connection.execute(statement)
             # What PostgreSQL makes of the declaration: "int" and "integer" are one type.
@@ -112,7 +115,6 @@ class TableNames:
 
     def _create(self) -> tuple[str, ...]:
         return (
-            f"CREATE TABLE IF NOT EXISTS {self.target} ({self.declared})",
             f"""CREATE TABLE IF NOT EXISTS {self.pending} (
                 _tidelog_sink text, _tidelog_subtask int, _tidelog_generation bigint,
                 _tidelog_attempt text, _tidelog_checkpoint bigint, _tidelog_seq bigint,
@@ -150,6 +152,9 @@ class _PostgresTables(StagingTables):
         self._writers = names.writers
         self._shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
         self._generation = context.generation
+        self._count = (
+            f"SELECT count(*) FROM {names.pending} WHERE {self.where(self.pending_columns)}"
+        )
         self._copy = (
             f"COPY {names.pending} ({', '.join(self.pending_columns)}, _tidelog_seq, {columns}) "
             "FROM STDIN"
@@ -185,7 +190,10 @@ class _PostgresTables(StagingTables):
                 copy.write_row((*tx, seq, *row))
 
     def move(self, connection: Any, tx: TransactionId) -> int:
-        return int(connection.execute(self.into, tx).rowcount)
+        # Those that leave staging: a trigger of the target may take fewer, or put them elsewhere.
+        (rows,) = connection.execute(self._count, tx).fetchone()
+        connection.execute(self.into, tx)
+        return int(rows)
 
     def _fenced(self) -> FencedError:
         sink = self.sink.replace("'", "''")

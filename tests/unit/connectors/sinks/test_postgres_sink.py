@@ -158,6 +158,31 @@ def test_a_schema_of_its_own_holds_all_tables(conninfo: str) -> None:
     assert query(conninfo, f"{tables} {ours}") == [("tide",)]
 
 
+def test_a_table_is_used_wherever_the_search_path_finds_it(conninfo: str) -> None:
+    query(conninfo, "CREATE SCHEMA tide")
+    query(conninfo, "CREATE TABLE tide.words (word text, n bigint)")
+    found = f"{conninfo} options='-c search_path=public,tide'"
+    writer = Postgres(found, "words", COLUMNS).open(context())
+    writer.commit(pre_committed(writer))
+    assert query(conninfo, "SELECT count(*) FROM tide.words") == [(2,)]
+    assert query(conninfo, "SELECT to_regclass('public.words')") == [(None,)]
+
+
+def test_a_trigger_of_the_table_may_leave_rows_out(sink: Postgres, conninfo: str) -> None:
+    writer = sink.open(context())
+    query(
+        conninfo,
+        "CREATE FUNCTION only_a() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN IF NEW.word = 'a' THEN RETURN NEW; END IF; RETURN NULL; END $$",
+    )
+    query(
+        conninfo,
+        "CREATE TRIGGER t BEFORE INSERT ON words FOR EACH ROW EXECUTE FUNCTION only_a()",
+    )
+    writer.commit(pre_committed(writer))
+    assert (shown(conninfo), staged(conninfo)) == ([("a", 1)], 0)
+
+
 def test_other_columns_than_those_in_staging_are_refused(sink: Postgres, conninfo: str) -> None:
     transaction = pre_committed(sink.open(context()))
     query(conninfo, "ALTER TABLE words ADD COLUMN more text")
