@@ -204,6 +204,7 @@ def test_an_index_of_other_batches_is_damage() -> None:
         ("s3a://bucket/a", "s3://bucket/a"),
         ("s3n://bucket/a", "s3://bucket/a"),
         ("file:/a/b", "file:///a/b"),
+        ("file:/a#b/50%25?", "file:///a%23b/50%2525%3F"),
         ("file:///a/b", "file:///a/b"),
         ("/a/b", "/a/b"),
         ("hdfs://name/a", "hdfs://name/a"),

@@ -1,6 +1,7 @@
 """What a location holds, a job's store or a query's checkpoint, and its URL as tidelog opens it."""
 
 from typing import Final, Literal
+from urllib.parse import quote
 
 from tidelog.catalog.application import refuse_application
 from tidelog.errors import ObjectNotFoundError
@@ -44,11 +45,12 @@ async def find_layout(store: ObjectStore) -> Layout:
 def store_url(location: str) -> str:
     """The URL under which `tidelog.storage` opens a Spark checkpoint location.
 
-    Hadoop's s3a:// is s3://, and its file:/path is file:///path; others stay as they are.
+    Hadoop's s3a:// is s3://, and its file:/path is file:///path, in which nothing is encoded; others
+    stay as they are.
     """
     for scheme in _S3:
         if location.startswith(scheme):
             return "s3://" + location.removeprefix(scheme)
     if location.startswith("file:/") and not location.startswith("file://"):
-        return "file://" + location.removeprefix("file:")
+        return "file://" + quote(location.removeprefix("file:"))
     return location
