@@ -45,8 +45,8 @@ async def find_layout(store: ObjectStore) -> Layout:
 def store_url(location: str) -> str:
     """The URL under which `tidelog.storage` opens a Spark checkpoint location.
 
-    Hadoop's s3a:// is s3://, and its file:/path is file:///path, in which nothing is encoded; others
-    stay as they are.
+    Hadoop's s3a:// is s3://, and its file:/path, in which nothing is encoded, is file:///path;
+    others stay as they are.
     """
     for scheme in _S3:
         if location.startswith(scheme):

@@ -109,12 +109,16 @@ def configure(
     """Turn the plug-in on for the session that `builder`, a SparkSession.builder, will make.
 
     Compiles the plug-in on first use unless `jar` is given. Other arguments are those of
-    `settings`. Values of spark.plugins and spark.jars that stand in the builder, or else in
-    spark-defaults.conf, stay; those in PYSPARK_SUBMIT_ARGS are not seen. Raises ConfigError: a
-    wrong option, no supported Spark or Java, a builder of Spark Connect, or a SparkContext or
-    driver that already runs without the plug-in.
+    `settings`. Values of spark.plugins and spark.jars that stand in the builder, else in what
+    spark-submit was given, or else in spark-defaults.conf, stay; those in PYSPARK_SUBMIT_ARGS are
+    not seen. Raises ConfigError: a wrong option, no supported Spark or Java, a builder of Spark
+    Connect, or a SparkContext or driver that already runs without the plug-in.
     """
-    before: Mapping[str, Any] = {**_defaults(spark_home), **getattr(builder, "_options", {})}
+    before: Mapping[str, Any] = {
+        **_defaults(spark_home),
+        **_submitted(),
+        **getattr(builder, "_options", {}),
+    }
     _refuse_connect(before)
     _refuse_running_context()
     end_jvm_without(PLUGIN_CLASS)
@@ -136,6 +140,16 @@ def _defaults(spark_home: Path | str | None) -> Mapping[str, str]:
         return {}  # what needs a Spark says so
     path = conf / "spark-defaults.conf"
     return read_properties(path) if path.is_file() else {}
+
+
+def _submitted() -> Mapping[str, str]:
+    """The settings of the driver that spark-submit has started, which the builder's replace."""
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415
+
+    SparkContext._ensure_initialized()  # connects to that driver
+    return dict(SparkConf().getAll())
 
 
 def appended(before: object, value: str) -> str:
