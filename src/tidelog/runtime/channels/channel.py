@@ -5,18 +5,22 @@ Invariants:
   room for (the backlog, which counts against the producer's pool); together they keep the order;
 - events need no room; only buffers of records do;
 - a barrier that overtakes moves to the end of the input: what is before it there is in-flight data
-  of the consumer, what it passed in the backlog is in-flight data of the producer.
+  of the consumer, what it passed in the backlog is in-flight data of the producer;
+- in-flight data stays as it was when the barrier passed, whatever the consumer does to its records.
 """
 
 import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from tidelog.errors import UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import bytes_of
+from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message, Watermark
 
 
@@ -178,6 +182,9 @@ class Channel:
         if isinstance(message, Batch):
             self._room += 1
             self._move()
+            if message.in_flight:
+                with suppress(UserFunctionError):  # what has no copy is not stored either
+                    return copy_of(message)
         return message
 
     def recover(self, messages: Iterable[InFlightData]) -> None:
@@ -235,8 +242,7 @@ class Channel:
                 recording.recorded(recording.data)
             if barrier:
                 return
-            if isinstance(message, InFlightData):
-                recording.data.append(message)
+            recording.data.extend(_data([message]))
         self._input.append(message)
         self._consumer.arrived(message)
 
@@ -253,4 +259,9 @@ def _is_barrier(message: Message, checkpoint: CheckpointId) -> bool:
 
 
 def _data(messages: Iterable[Message]) -> list[InFlightData]:
-    return [message for message in messages if isinstance(message, InFlightData)]
+    """The in-flight data among messages that an unaligned checkpoint is to store."""
+    data = [message for message in messages if isinstance(message, InFlightData)]
+    for message in data:
+        if isinstance(message, Batch):
+            message.in_flight = True
+    return data

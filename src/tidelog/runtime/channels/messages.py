@@ -21,6 +21,8 @@ class Batch:
     times: list[int] | None = None
     size_bytes: int = field(default=0, kw_only=True, compare=False)
     """What the records take in memory; 0: not measured yet."""
+    in_flight: bool = field(default=False, kw_only=True, compare=False)
+    """A checkpoint is about to store the records, as they are: who takes them gets copies."""
 
     def __len__(self) -> int:
         return len(self.records)

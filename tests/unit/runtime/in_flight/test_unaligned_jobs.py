@@ -65,6 +65,26 @@ def test_every_checkpoint_resumes_with_all_records_once_and_in_order(
         assert_in_order(again.records)
 
 
+def test_records_in_flight_are_stored_as_they_were_when_the_barrier_passed_them() -> None:
+    source = numbered(4, 28)
+
+    def counted(record: list[Any]) -> list[Any]:
+        record[-1] += 1
+        return record
+
+    def job(sink: Outside, clock: VirtualClock) -> Job:
+        job = Job("counted")
+        lists = job.source(source, parallelism=4).map(lambda r: [*r, 0])
+        slowly(lists.key_by(lambda r: r[0]).map(counted), clock, 0.2).map(tuple).sink(sink)
+        return job
+
+    expected = sorted((*record, 1) for record in source.records)
+    sink, objects = under_pressure(job, pressed())
+    assert sorted(sink.records) == expected
+    for checkpoint in checkpoints(objects)[:-1]:
+        assert sorted(resumed(job, objects, sink, checkpoint, pressed()).records) == expected
+
+
 def test_an_aligned_checkpoint_under_pressure_waits_and_an_unaligned_one_does_not() -> None:
     def completed(mode: Any) -> int:
         source, sink, clock = numbered(4, 80), Outside(), VirtualClock()
