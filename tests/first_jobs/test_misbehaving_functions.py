@@ -32,6 +32,9 @@ from tidelog import (
 )
 
 
+Function = Callable[..., Any]
+
+
 def rows(count: int = 3000) -> list[dict[str, Any]]:
     return [{"n": n, "tags": [n]} for n in range(count)]
 
@@ -83,6 +86,34 @@ def test_every_subtask_has_a_rule_of_its_own(tmp_path: Path) -> None:
     found.sink(Callback(counted.append))
     run(job, tmp_path / "store", parallelism=4)
     assert set(counted) == {1}
+
+
+def emptied(records: list[Any]) -> list[Any]:
+    return [records.pop() for _ in range(len(records))]
+
+
+LIST: list[Any] = []
+
+
+def in_one_list(records: list[Any]) -> list[Any]:
+    LIST[:] = records
+    return LIST
+
+
+@pytest.mark.parametrize("function", [emptied, in_one_list])
+@pytest.mark.parametrize("spread", [Stream.rebalance, Stream.broadcast])
+def test_the_list_of_a_function_of_whole_buffers_is_its_own(
+    tmp_path: Path, spread: Callable[[Stream], Stream], function: Function
+) -> None:
+    made: list[int] = []
+    seen: list[int] = []
+    job = Job("whole-buffers")
+    numbers = job.source(Replayable(range(20_000)), parallelism=1)
+    spread(numbers).map_batches(function).rebalance().sink(Callback(made.append), name="made")
+    numbers.map(int).sink(Callback(seen.append), name="seen")
+    run(job, tmp_path / "store", parallelism=2)
+    copies = 2 if spread is Stream.broadcast else 1
+    assert sorted(made) == sorted([*range(20_000)] * copies) and seen == [*range(20_000)]
 
 
 def reused(records: Iterable[Any]) -> Iterator[dict[str, int]]:
@@ -184,7 +215,6 @@ def keyed(job: Job) -> KeyedStream:
     return job.source(NUMBERS).event_time(lambda n: n).key_by(lambda n: n % 3)
 
 
-Function = Callable[..., Any]
 CALLS: dict[str, Callable[[Job, Function], Stream]] = {
     "map": lambda job, f: job.source(NUMBERS).map(f),
     "filter": lambda job, f: job.source(NUMBERS).filter(f),

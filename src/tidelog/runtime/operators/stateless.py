@@ -62,8 +62,8 @@ class MapBatches(Operator):
         self._function = function
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        made = self._function(batch.records)
-        return (Batch(made if isinstance(made, list) else list(made)),)
+        # The function may change its list, which others may have too, and give one again and again.
+        return (Batch(list(self._function(list(batch.records)))),)
 
 
 OnRule = Callable[[Any, MutableMapping[Any, Any]], None]
