@@ -55,6 +55,18 @@ def test_with_infinite_intervals_the_end_of_the_job_is_its_only_checkpoint() -> 
     assert any(name.startswith(object_names.MATERIALIZATIONS) for name in objects._objects)
 
 
+def test_a_stream_may_branch_and_meet_again_many_times() -> None:
+    """Once for each path through the job would be 2 ** 30 times."""
+    source, sink, job = words(1), Outside(), Job("steps")
+    stream = job.source(source)
+    for _ in range(30):
+        some = stream.filter(lambda word: word < "w3").map(str)
+        stream = some.union(stream.filter(lambda word: word >= "w3"))
+    stream.sink(sink)
+    run(job, MemoryStore(), config(parallelism=1))
+    assert Counter(sink.records) == Counter(source.records)
+
+
 def test_a_restart_waits_for_its_store_ten_times_one_after_the_other() -> None:
     """Two to see what is there, three to take over, one for checkpoints, one for what they name,
     one for tables and log, one to see that nobody was faster, one to remove what does not count.

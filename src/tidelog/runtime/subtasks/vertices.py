@@ -22,6 +22,12 @@ class Vertex(msgspec.Struct, eq=False):
     nodes: list[Node]
     parallelism: int
     inputs: list[tuple["Vertex", Edge]] = msgspec.field(default_factory=list)
+    knows_splits: bool = False
+    """Whether the split of each output buffer is known: no operator so far keeps records."""
+
+    def __post_init__(self) -> None:
+        known = any(upstream.knows_splits for upstream, _ in self.inputs)
+        self.knows_splits = self.head.source is not None or (known and not self.head.keyed)
 
     @property
     def head(self) -> Node:
@@ -36,13 +42,6 @@ class Vertex(msgspec.Struct, eq=False):
     def makes_watermarks(self) -> bool:
         """Whether an operator of the vertex makes watermarks, so that none before it matter."""
         return any(node.makes_watermarks for node in self.nodes)
-
-    @property
-    def knows_splits(self) -> bool:
-        """Whether the split of each output buffer is known: no operator so far keeps records."""
-        if self.head.source is not None:
-            return True
-        return not self.head.keyed and any(upstream.knows_splits for upstream, _ in self.inputs)
 
 
 def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list[Vertex]:

@@ -4,7 +4,7 @@ Invariant: every subtask of a consumer has one channel per subtask of each of it
 order of the inputs; events travel on all of them, records on those the partitioner chooses.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ class Wiring:
         exchange: "Exchange | None" = None,
     ) -> None:
         self._vertices = vertices
+        self._wanting_splits = wanting_splits(vertices)
         self._share = share
         self._exchange = exchange
         self._key_types = key_types or {}
@@ -81,7 +82,7 @@ class Wiring:
 
     def inputs(self, vertex: Vertex, subtask: int) -> tuple[InputChannel, ...]:
         """The channels of a subtask's gate, in the gate's order."""
-        announced = self._wants_splits(vertex)
+        announced = vertex.id in self._wanting_splits
         return tuple(
             InputChannel(
                 ChannelId(vertex.id, at, producer, subtask, at_producer=False),
@@ -93,13 +94,6 @@ class Wiring:
             for at, (upstream, edge) in enumerate(vertex.inputs)
             for producer in range(upstream.parallelism)
         )
-
-    def _wants_splits(self, vertex: Vertex) -> bool:
-        """Whether the vertex or one after it makes watermarks of records with known splits."""
-        if vertex.makes_watermarks:
-            return True
-        followers = (v for v in self._vertices if any(up is vertex for up, _ in v.inputs))
-        return vertex.knows_splits and any(map(self._wants_splits, followers))
 
     def partitioner(self, edge: Edge, subtask: int, consumer: Vertex) -> Partitioner:
         """Chooses the targets of the records that a subtask sends over an edge."""
@@ -135,7 +129,8 @@ class Wiring:
                         pool=pool,
                         stays_aligned=stays_aligned(vertex, edge, consumer),
                         tag=edge.tag,
-                        announces_splits=vertex.knows_splits and self._wants_splits(consumer),
+                        announces_splits=vertex.knows_splits
+                        and consumer.id in self._wanting_splits,
                     )
                 first += upstream.parallelism
 
@@ -172,6 +167,17 @@ class Wiring:
             for target in range(targets)
             if self._share.has(target)
         }
+
+
+def wanting_splits(vertices: Sequence[Vertex]) -> set[str]:
+    """The vertices that make watermarks, and those before one whose records have known splits."""
+    wanting: set[str] = set()
+    before: set[str] = set()
+    for vertex in reversed(vertices):  # consumers first: each vertex is looked at once
+        if vertex.makes_watermarks or (vertex.knows_splits and vertex.id in before):
+            wanting.add(vertex.id)
+            before |= {upstream.id for upstream, _ in vertex.inputs}
+    return wanting
 
 
 def stays_aligned(producer: Vertex, edge: Edge, consumer: Vertex) -> bool:
