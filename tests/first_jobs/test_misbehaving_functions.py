@@ -31,7 +31,6 @@ from tidelog import (
     UserFunctionError,
 )
 
-
 Function = Callable[..., Any]
 
 

@@ -285,6 +285,8 @@ class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStr
         from tidelog.runtime.operators.process import Process  # noqa: PLC0415
         from tidelog.state.processor import TimeMode  # noqa: PLC0415
 
+        made = "a class, or a function that makes an object of it"
+        require(f"the processor of {name}", repr(processor), callable(processor), made)
         modes = get_args(TimeMode)
         require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
         return self._then(

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.pipelines import Outside, config, effects, words
+from tests.support.pipelines import Outside, config, effects, run, words
 from tidelog import Job, JobRunner, RestoreError, StatefulProcessor
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, StateInfo, SubtaskState
-from tidelog.errors import StateSchemaError, TidelogError, UserFunctionError
+from tidelog.errors import ConfigError, StateSchemaError, TidelogError, UserFunctionError
 from tidelog.ids import SeqNo
 from tidelog.runtime.restore.shares import rechain
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
@@ -104,6 +104,19 @@ async def test_the_running_job_goes_on_when_a_changed_one_is_refused(
     assert result.checkpoints > 2
     assert sorted(sink.records) == EXPECTED
     assert changed.closes == changed.inits, "what was opened on trial is closed again"
+
+
+def test_one_processor_for_several_subtasks_is_refused_and_so_is_one_in_place_of_a_class() -> None:
+    one, sink = Count(), Outside()
+    job = Job("counts")
+    keyed = job.source(words()).key_by(lambda w: w)
+    keyed.transform_with_state(lambda: one).sink(sink)
+    with pytest.raises(ConfigError, match="found one object for several subtasks"):
+        run(job, MemoryStore(), config(parallelism=2))
+    run(job, MemoryStore(), config(parallelism=1))
+    assert sorted(sink.records) == EXPECTED
+    with pytest.raises(ConfigError, match=r"processor of process; expected a class"):
+        keyed.transform_with_state(one)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

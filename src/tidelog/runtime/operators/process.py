@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Final, cast
+from weakref import WeakValueDictionary
 
+from tidelog.errors import require
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.operators.late_records import event_times, has_passed, on_time
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
@@ -21,6 +23,9 @@ from tidelog.state.processor import (
     TimeMode,
     TimerValues,
 )
+
+_OPEN: Final[WeakValueDictionary[int, StatefulProcessor]] = WeakValueDictionary()
+"""The processors that are open, by their ids: each has the states of one subtask."""
 
 
 class Process(Operator):
@@ -41,9 +46,13 @@ class Process(Operator):
         self._backend: KeyedBackend = context.backend
         self._handle = StatefulProcessorHandle(context.backend, self._time_mode)
         self._name = type(self._processor).__name__
+        own = id(self._processor) not in _OPEN
+        expected = "a class, or a function that makes a new object each time"
+        require(f"the processor {self._name}", "one object for several subtasks", own, expected)
         with user_code(f"{self._name}.init"):
             self._processor.init(self._handle)
         self._handle.initialized()
+        _OPEN[id(self._processor)] = self._processor
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed, late = self._divided(cast(KeyedBatch, batch))
@@ -89,6 +98,7 @@ class Process(Operator):
         return self._fire(now_ms) if self._time_mode == "processing" else ()
 
     def close(self) -> None:
+        _OPEN.pop(id(self._processor), None)
         self._processor.close()
 
     def _fire(self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD) -> Iterator[Batch]:
