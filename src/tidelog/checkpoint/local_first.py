@@ -66,8 +66,7 @@ class LocalFirstStore:
         Each of several `workers` opens it after their parent has. Raises StorageError and its kinds
         when the directory cannot be used at all.
         """
-        digest = hashlib.blake2b(inner.url.encode(), digest_size=8).hexdigest()
-        directory = base / digest
+        directory = _of_store(base, inner.url)
         try:
             if workers == 1:
                 await effects.offload.run(local_copies.remove_unfinished, directory)
@@ -240,3 +239,8 @@ class LocalFirstStore:
             Event.LOCAL_COPY_FAILED.log(logger, object=name, error=error)
             self._metrics.last_problem = f"the copy of {name}: {error.strerror or error}"
             return None
+
+
+def _of_store(base: Path, url: str) -> Path:
+    """Where the copies of a store are, also when the program changes its directory."""
+    return base.absolute() / hashlib.blake2b(url.encode(), digest_size=8).hexdigest()

@@ -10,6 +10,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,7 +18,7 @@ import msgspec
 
 from tidelog import errors
 from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
-from tidelog.errors import ConfigError, TidelogError, error_fields
+from tidelog.errors import ConfigError, StorageError, TidelogError, error_fields
 from tidelog.ids import CheckpointId, Slot
 
 DIRECTORY_VARIABLE: Final = "TIDELOG_CONTROL_DIR"
@@ -26,9 +27,21 @@ _PREFIX: Final = "tidelog-control-"
 
 
 def directory() -> Path:
-    """Where this user's control sockets are."""
+    """Where this user's control sockets are; raises StorageError where nobody can write."""
     chosen = os.environ.get(DIRECTORY_VARIABLE)
-    return Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"
+    return Path(chosen) if chosen else _temporary() / f"{_PREFIX}{os.getuid()}"
+
+
+def _temporary() -> Path:
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError as error:
+        raise StorageError(
+            "control socket",
+            expected="a directory for temporary files",
+            found=error.strerror,
+            action=f"set {DIRECTORY_VARIABLE}, or TMPDIR, to a directory that can be written to",
+        ) from error
 
 
 def socket_of(url: str) -> Path:
@@ -39,9 +52,10 @@ def socket_of(url: str) -> Path:
 def sockets_of_others(url: str) -> Iterator[Path]:
     """Sockets of other users' jobs on this store; they refuse us, but say that a job runs."""
     own = socket_of(url)
-    for found in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_name(url)}"):
-        if found != own:
-            yield found
+    with suppress(StorageError):
+        for found in _temporary().glob(f"{_PREFIX}*/{_name(url)}"):
+            if found != own:
+                yield found
 
 
 def _name(url: str) -> str:

@@ -18,6 +18,7 @@ from typing import Final
 from tidelog.changelog.row_memory import RowMemory
 from tidelog.changelog.uploader import UploadRoom
 from tidelog.effects import Clock
+from tidelog.errors import usable_path
 from tidelog.events import Event
 from tidelog.materialize.materializer import Turns
 from tidelog.materialize.pacing import HELD_BYTES, Link
@@ -97,9 +98,16 @@ _opening: Final = threading.Lock()
 def open_work_dir(base: Path | None, store_url: str) -> Path:
     """A fresh directory; leftovers of crashed incarnations of the same store go away.
 
-    Raises StorageError and its kinds when the disk refuses.
+    Raises StorageError and its kinds when the disk refuses, ConfigError where there is no disk.
     """
-    root = base or Path(tempfile.gettempdir()) / "tidelog"
+    with usable_path(
+        "option work_dir",
+        expected="a directory that can be written to, or one of the system for temporary files",
+        action="set it (--work-dir, JobConfig.work_dir), or TMPDIR",
+    ):
+        # Of one user: another one could not write to it.
+        chosen = Path(tempfile.gettempdir()) / f"tidelog-{os.geteuid()}" if base is None else base
+        root = chosen.absolute()  # the program may change its directory
     digest = hashlib.blake2b(store_url.encode(), digest_size=8).hexdigest()
     parent = root / digest
     try:
