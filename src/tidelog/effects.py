@@ -175,8 +175,9 @@ def _without_stop_iteration(function: Callable[[], T]) -> Callable[[], T]:
 def loop_thread(
     selector: selectors.BaseSelector | None = None,
     around: AbstractContextManager[object] | None = None,
-) -> asyncio.AbstractEventLoop:
-    """An event loop that runs on a thread of its own, until it is stopped or the process ends.
+) -> tuple[asyncio.AbstractEventLoop, threading.Thread]:
+    """An event loop, and the thread of its own that it runs on until it is stopped or the process
+    ends.
 
     It waits with `selector`, and the whole of it runs within `around`.
     """
@@ -193,8 +194,9 @@ def loop_thread(
                 loop.run_until_complete(asyncio.wait(left))
             loop.close()
 
-    threading.Thread(target=run, name="tidelog-loop", daemon=True).start()
-    return loop
+    thread = threading.Thread(target=run, name="tidelog-loop", daemon=True)
+    thread.start()
+    return loop, thread
 
 
 def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:

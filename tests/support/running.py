@@ -19,7 +19,7 @@ def running_job(store: ObjectStore, work_dir: Path) -> Iterator[None]:
     numbers = job.source(Rate(2000)).key_by(lambda n: n % 100)
     numbers.aggregate(lambda n: 1, add, name="count").sink(Callback(lambda _: None))
     config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.05))
-    loop = loop_thread()
+    loop, _ = loop_thread()
     runner = JobRunner(job, store, config, Effects())
 
     async def run() -> None:

@@ -113,7 +113,7 @@ class EventLoop:
     def __init__(self) -> None:
         self.lock = LoopLock()
         self.effects = Effects(clock=_Clock(self.lock))
-        self._loop = loop_thread(_Selector(self.lock), self.lock)
+        self._loop, self._thread = loop_thread(_Selector(self.lock), self.lock)
         self._process = os.getpid()
 
     @property
@@ -148,9 +148,12 @@ class EventLoop:
             raise
 
     def close(self) -> None:
-        """End the thread; nothing may run in it any more."""
+        """End the thread; what an interrupted caller has left in it releases everything first."""
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self.effects.offload.close()
+        try:
+            self._thread.join()
+        finally:
+            self.effects.offload.close()
 
 
 def in_another_process(what: str) -> ConfigError:

@@ -30,6 +30,7 @@ from tidelog import (
     UserFunctionError,
     Value,
 )
+from tidelog.storage.local import LocalStore
 
 
 def test_what_was_changed_is_there_again_with_the_position(url: str) -> None:
@@ -345,6 +346,20 @@ def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
     config = JobConfig(allow_dropped_state=("state/total",))
     with opened(url, config, other=Value(str), sum=Value(int)) as db:
         assert db.key("a").sum.get() is None
+
+
+def test_an_interrupted_start_leaves_nothing_on_local_disk(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(store: LocalStore, name: str, data: bytes) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(LocalStore, "create", interrupted)
+    for _ in range(5):
+        with pytest.raises(KeyboardInterrupt):
+            opened(url, JobConfig(work_dir=tmp_path / "work"))
+        assert list((tmp_path / "work").glob("*/*")) == []
 
 
 def test_what_a_dead_process_of_the_same_number_left_goes_and_what_is_open_stays(
