@@ -29,7 +29,7 @@ class ThreadedStore:
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
         self._inner = inner
-        self._loop = loop_thread()
+        self._loop, _ = loop_thread()
 
     async def _call(self, request: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(request, self._loop))
