@@ -12,7 +12,6 @@ import msgspec
 from tidelog.checkpoint.slots import list_slots
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document
-from tidelog.storage.errors import object_at
 from tidelog.storage.object_names import (
     APPLICATION,
     MOST_PARTITIONS,
@@ -40,7 +39,7 @@ async def read_application(store: ObjectStore) -> Application | None:
         data = await store.get(APPLICATION)
     except ObjectNotFoundError:
         return None
-    return open_document(data, object_at(store.url, APPLICATION), Application)
+    return open_document(data, f"{store.url}/{APPLICATION}", Application)
 
 
 async def begin_application(store: ObjectStore, wanted: Application) -> Application:

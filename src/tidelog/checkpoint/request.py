@@ -32,7 +32,12 @@ class SavepointRequest(msgspec.Struct, frozen=True, eq=False):
 
 def check_name(name: str) -> str:
     """The name itself; raises ConfigError when no savepoint can have it."""
-    if _NAME.fullmatch(name) and not name.isdecimal() and name != "latest":
+    if (
+        isinstance(name, str)
+        and _NAME.fullmatch(name)
+        and not name.isdecimal()
+        and name != "latest"
+    ):
         return name
     raise ConfigError(
         f"savepoint name {name!r}",

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from tidelog.catalog.locate import parse_place
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, require
 from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.state_job import StateJob
@@ -107,6 +107,7 @@ def store_at(
     log_url: Url | None,
 ) -> ObjectStore:
     """The store that a configuration is for; nothing is contacted."""
+    require("config=", repr(config), isinstance(config, JobConfig), "a JobConfig")
     return open_store(
         url,
         effects,

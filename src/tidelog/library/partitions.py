@@ -70,8 +70,9 @@ def open_partitions(
         local_recovery_bytes=chosen.local_recovery_bytes // _EXPECTED,
     )
     if partitions is not None:
-        some = isinstance(partitions, int) and 1 <= partitions <= MOST_PARTITIONS
+        some = type(partitions) is int and 1 <= partitions <= MOST_PARTITIONS
         require("partitions=", repr(partitions), some, f"a number from 1 to {MOST_PARTITIONS}")
+    require("name=", repr(name), isinstance(name, str), "a text")
     event_loop, connections = EventLoop(), Connections()
     opened = partial(
         open_store,

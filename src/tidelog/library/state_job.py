@@ -13,7 +13,13 @@ from typing import Final, Generic, TypeVar
 
 from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
-from tidelog.errors import CheckpointFailedError, ConfigError, TidelogError, UserFunctionError
+from tidelog.errors import (
+    CheckpointFailedError,
+    ConfigError,
+    TidelogError,
+    UserFunctionError,
+    require,
+)
 from tidelog.events import Event
 from tidelog.library.event_loop import EventLoop, in_another_process
 from tidelog.library.program import Program
@@ -58,7 +64,8 @@ class StateJob(Generic[L]):
         """What errors call it."""
         self.event_loop = event_loop
         check_states(state)
-        sinks = dict(sinks or {})
+        sinks = sinks or {}
+        require("sinks=", repr(sinks), isinstance(sinks, Mapping), "{name: Sink}")
         self.program = Program(
             dict(state),
             sinks,

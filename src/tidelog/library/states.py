@@ -75,7 +75,7 @@ def schema_of(name: str, column: str, kind: Any) -> str:
 
 
 def _type_name(name: str, kind: Any) -> str:
-    if kind in _DDL:
+    if isinstance(kind, type) and kind in _DDL:  # a list of types cannot be looked for
         return _DDL[kind]
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is list and len(arguments) == 1:
@@ -131,9 +131,9 @@ def check_states(declared: Mapping[str, State]) -> None:
     require("state=", repr(declared), is_mapping, "{name: Value(type), ...}")
     for name, state in declared.items():
         # Of `KeyStates`, whose attributes they become, these are its own.
-        free = isinstance(name, str) and not name.startswith(("$", "__"))
+        free = isinstance(name, str) and name.isprintable() and not name.startswith(("$", "__"))
         free = free and name not in ("_prefix", "_key")
-        expected = "a text that does not begin with $ or __, and is neither _key nor _prefix"
+        expected = "a printable text that begins with neither $ nor __, and no _key or _prefix"
         require(f"name of state {name!r}", repr(name), free, expected)
         expected = "Value(type), List(type) or Map(key type, type)"
         require(f"state {name!r}", repr(state), isinstance(state, Value | List | Map), expected)

@@ -64,7 +64,7 @@ class Option(NamedTuple):
                 f"option {name}",
                 expected=self.expected if self.none is None else f"{self.kind.expected}, or None",
                 found=repr(value),
-                action="correct it",
+                action=f"pass {self.kind.in_python}" if self.kind.in_python else "correct it",
             )
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, Protocol, TypeVar
 
 from tidelog.options.units import parse_duration, parse_size, show_duration, show_size
 
@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 class Kind(Protocol):
     """What values an option takes; sizes are bytes and times seconds in Python."""
+
+    in_python: ClassVar[str] = ""
+    """How a value is written in Python, where texts are of no use."""
 
     @property
     def expected(self) -> str:
@@ -66,6 +69,8 @@ ABOVE_ZERO: Final = Range(0, above=True)
 class Duration(Kind):
     """A length of time, in seconds."""
 
+    in_python = "seconds, such as 0.25 for 250 ms"
+
     range: Range = Range(0.0)
 
     @property
@@ -90,6 +95,8 @@ class Duration(Kind):
 @dataclass(frozen=True, slots=True)
 class Size(Kind):
     """A number of bytes, or of bytes a second."""
+
+    in_python = "bytes, such as 64 << 20 for 64 MiB"
 
     range: Range = Range(1)
     per_second: bool = False
@@ -137,6 +144,8 @@ class Integer(_Whole):
 
 class Processes(_Whole):
     """A number of processes, or as many as there are cores for this one."""
+
+    in_python = "a number; `auto` is a word of files and commands"
 
     @property
     def expected(self) -> str:
@@ -206,6 +215,7 @@ class Flag(Kind):
 class PathKind(Kind):
     """A path on this machine."""
 
+    in_python = "a pathlib.Path"
     expected = "a path"
 
     def read(self, raw: object) -> Path:
@@ -224,6 +234,7 @@ _KEY_TEXT: Final = re.compile(r"[A-Za-z0-9+/]{43}=|[0-9a-fA-F]{64}")
 class KeyPlace(Kind):
     """Where an encryption key is found; never the key itself."""
 
+    in_python = "a text"
     expected = "the path of a key file, env:NAME or aws-kms:KEY"
 
     def read(self, raw: object) -> str:
@@ -241,6 +252,7 @@ class KeyPlace(Kind):
 class Names(Kind):
     """Several names, in one text with commas between them."""
 
+    in_python = "a tuple of names"
     expected = "names: a list in TOML, elsewhere with commas between them"
 
     def read(self, raw: object) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ class Job:
     """
 
     def __init__(self, name: str, *, record_types: Iterable[type] = ()) -> None:
+        require("the name of a job", repr(name), isinstance(name, str), "a text")
         self.name = name
         self.record_types = tuple(record_types)
         self.nodes: list[Node] = []
@@ -49,6 +50,8 @@ class Job:
     def source(
         self, source: Source, *, name: str = "source", parallelism: int | None = None
     ) -> "Stream":
+        fits = isinstance(source, Source)
+        require(f"the source {name!r}", repr(source), fits, "a Source, such as TextFiles(path)")
         node = self._add(name, [], parallelism=parallelism, source=source)
         return Stream(self, [Edge(node, "forward")])
 
@@ -214,6 +217,8 @@ class Stream:
         of the sink, in its order; `rebalance()` before it spreads the records instead. Raises
         ConfigError for a directory that another sink of the job writes to.
         """
+        fits = isinstance(sink, Sink)
+        require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as Files(directory)")
         for node in self._job.nodes:
             if sink.place is not None and node.sink is not None and node.sink.place == sink.place:
                 raise ConfigError(

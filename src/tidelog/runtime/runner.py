@@ -6,6 +6,7 @@ the next start resumes from the last slot.
 """
 
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.checkpoint.startup import History, read_history
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, SavepointFailedError, TidelogError
+from tidelog.errors import ConfigError, SavepointFailedError, TidelogError, require
 from tidelog.events import Event
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.config import JobConfig
@@ -89,6 +90,19 @@ class JobRunner:
         `resources` are those of the process, when other jobs of it share them; `workers` are
         other processes, which have all subtasks then.
         """
+        opened = not isinstance(store, str | os.PathLike | None)
+        for what, given, fits, expected in (
+            ("job", job, isinstance(job, Job), "a Job"),
+            ("store", store, opened, "what open_store(url, effects) gives"),
+            ("config", config, isinstance(config, JobConfig | None), "a JobConfig"),
+            (
+                "restore_from",
+                restore_from,
+                isinstance(restore_from, RestoreFrom | None),
+                "a RestoreFrom",
+            ),
+        ):
+            require(f"{what} of a JobRunner", repr(given), fits, expected)
         self.job = job
         self.store = store
         self.config = config or JobConfig()

@@ -17,7 +17,6 @@ import msgspec
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document, without_key
-from tidelog.storage.errors import object_at
 from tidelog.storage.object_names import (
     CHECKPOINTS,
     KEYS,
@@ -214,7 +213,7 @@ async def _partner(store: ObjectStore, name: str) -> Partner | None:
         data = await store.get(name)
     except ObjectNotFoundError:
         return None
-    return open_document(data, object_at(store.url, name), Partner)
+    return open_document(data, f"{store.url}/{name}", Partner)
 
 
 def _taken(url: str, owner: Partner | None) -> ConfigError:

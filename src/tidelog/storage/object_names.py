@@ -167,7 +167,7 @@ def check_operator(name: str) -> None:
 
 
 def _label(what: str, label: str) -> str:
-    if _IS_LABEL.fullmatch(label):
+    if isinstance(label, str) and _IS_LABEL.fullmatch(label):
         return label
     raise ConfigError(
         f"{what} {label!r}",

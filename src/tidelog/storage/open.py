@@ -19,7 +19,7 @@ import msgspec
 
 from tidelog.credentials import hide
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, optional_library
+from tidelog.errors import ConfigError, optional_library, require
 from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
@@ -67,6 +67,8 @@ def open_store(
     that other paths share and that stay open. Raises ConfigError for an unknown scheme, a missing
     library, a malformed URL or one with credentials in it, or a key that cannot be read.
     """
+    for place in (url, url if log_url is None else log_url):
+        require("store URL", repr(place), isinstance(place, str | os.PathLike), "a path or a URL")
     url, log_url = os.fspath(url), None if log_url is None else os.fspath(log_url)
     counted = metrics or RequestMetrics()
     hide(options or {})

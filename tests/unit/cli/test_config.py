@@ -42,6 +42,12 @@ def test_show_has_the_parallelism_that_workers_bring_about() -> None:
     assert {each["name"]: each["value"] for each in json.loads(shown.stdout)}["parallelism"] == 4
 
 
+def test_a_flag_of_names_takes_them_with_commas_and_again() -> None:
+    flags = ["--allow-dropped-state", "a, b", "--allow-dropped-state", "c"]
+    shown = tidelog("config", "show", "--changed", *flags, "--json")
+    assert [each["value"] for each in json.loads(shown.stdout)] == [["a", "b", "c"]]
+
+
 def test_check_lists_everything_that_is_wrong(file: Path) -> None:
     assert "3 options, nothing wrong" in tidelog("config", "check", file).stdout
     file.write_text('retian = 7\nmemory = "1 KiB"\n')

@@ -195,7 +195,7 @@ def test_what_declares_no_state_is_refused_by_its_name(
         tidelog.open(url, {"wrong": state}, at=at)
 
 
-@pytest.mark.parametrize("name", [1, "$mine", "_key", "__init__"])
+@pytest.mark.parametrize("name", [1, "$mine", "_key", "__init__", "a\0b", "\ud800"])
 def test_a_name_that_no_state_can_have_is_refused(url: str, name: Any) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"name of state {name!r}")):
         tidelog.open(url, {name: Value(int)})

@@ -173,3 +173,19 @@ def test_objects_of_python_are_checked_by_the_same_declarations(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         JobConfig(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("written_as_in_a_file", "action"),
+    [
+        ({"memory": "1 GiB"}, "pass bytes, such as 64 << 20"),
+        ({"upload": UploadConfig(linger="20 ms")}, "pass seconds, such as 0.25"),  # type: ignore[arg-type]
+        ({"work_dir": "/tmp"}, "pass a pathlib.Path"),
+        ({"workers": "auto"}, "pass a number"),
+    ],
+)
+def test_a_text_in_python_is_refused_with_what_python_takes(
+    written_as_in_a_file: dict[str, Any], action: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"Next: {action}"):
+        JobConfig(**written_as_in_a_file)

@@ -197,7 +197,9 @@ def config_options(function: Callable[..., R]) -> Callable[..., R]:
         flags = []
         for each in OPTIONS.values():
             raw = others.pop(_parameter(each))
-            if raw is not None and raw != ():
+            if isinstance(raw, tuple):  # of a flag that may be repeated
+                raw = ",".join(raw) or None
+            if raw is not None:
                 flags.append(Setting(each.name, raw, f"option {flag(each)}"))
 
         def config() -> Resolved:

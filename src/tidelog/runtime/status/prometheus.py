@@ -21,7 +21,7 @@ def serve_metrics(port: int, host: str = "127.0.0.1") -> Iterator[Callable[[JobS
     newest one. Needs `pip install 'tidelog[metrics]'`. Raises ConfigError.
     """
     library = _library()
-    if not 0 <= port <= 65535:
+    if not (isinstance(port, int) and 0 <= port <= 65535):
         raise ConfigError(
             f"metrics port {port}",
             expected="a number from 0 to 65535",
