@@ -87,6 +87,11 @@ def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
         assert f"`{verdict}`" in section("verify")
 
 
+def test_a_number_of_processes_is_for_the_local_engine_alone(store: Path) -> None:
+    result = tidelog("verify", store, "--engine", "spark", "--jobs", "2")
+    assert result.exit_code == 2 and "add --engine local" in result.stderr
+
+
 def test_without_pyspark_the_error_says_what_else_works(
     store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

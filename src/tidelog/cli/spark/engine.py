@@ -68,6 +68,13 @@ def open_engine(
         jobs = 1 if in_memory else jobs
         yield LocalEngine(invocation.store, invocation.effects, config, jobs)
         return
+    if jobs is not None:
+        raise ConfigError(
+            "--jobs",
+            expected="--engine local with it",
+            found="the engine of Spark",
+            action="add --engine local, or leave it out",
+        )
     with session(command, options.master, options.conf) as spark:
         yield SparkEngine(spark, invocation.effects, config, command)
 
