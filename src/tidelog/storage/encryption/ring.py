@@ -154,8 +154,9 @@ async def _write(store: ObjectStore, ring: KeyRing, source: KeySource) -> None:
 
 
 async def _opened(store: ObjectStore, number: int, source: KeySource) -> KeyRing:
-    what = object_at(store.url, key_document(number))
-    document = open_document(await store.get(key_document(number)), what, StoredKeys)
+    name = key_document(number)
+    what = object_at(store.url, name)
+    document = open_document(await store.get(name), f"{store.url}/{name}", StoredKeys)
     try:
         identity = bytes.fromhex(document.store)
         wrapped = [
