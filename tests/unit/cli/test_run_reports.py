@@ -1,5 +1,6 @@
 """What `tidelog run` prints and logs: progress, results, and JSON lines."""
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from rich.console import Console
 
 from tests.support.cli import lay_out, tidelog
 from tests.support.jobs import contents, word_count
 from tests.support.jobs import run as job
 from tidelog import ConfigError, FencedError, JobStatus, TidelogError, UserFunctionError
-from tidelog.cli.run.live import LiveView
+from tidelog.cli.run.live import LiveView, panel
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
 from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.ids import Generation, Slot
@@ -81,6 +83,13 @@ def test_a_second_signal_finds_the_cursor_of_the_terminal_shown(
     written = capsys.readouterr().err
     view.end(Ending("interrupted", 130, RUNNING, None, 2.0))
     assert -1 < written.rfind(hidden) < written.rfind(shown)
+
+
+def test_names_in_the_panel_are_no_markup() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    dropped = replace(RUNNING, dropped_state=("state 'hits[today][/b]' of operator 'count'",))
+    console.print(panel(dropped, ReadSpeed()))
+    assert "state 'hits[today][/b]' of operator 'count'" in console.export_text()
 
 
 def test_speed_is_measured_between_looks_and_since_the_first() -> None:

@@ -65,4 +65,4 @@ def panel(status: JobStatus, speed: ReadSpeed) -> Panel:
         grid.add_row("", ProgressBar(total=1.0, completed=status.restore.fraction, width=40))
     for name, text in figures(status, speed):
         grid.add_row(name, escape(text))
-    return Panel(grid, title=f"{escape(status.job)}: {phase_line(status)}", title_align="left")
+    return Panel(grid, title=escape(f"{status.job}: {phase_line(status)}"), title_align="left")
