@@ -65,9 +65,17 @@ class CloudOptions:
 def bucket_and_prefix(url: str, kind: str = "bucket") -> tuple[str, str]:
     """The host part of a cloud's URL, and the path below it without slashes around it.
 
-    Raises ConfigError for a URL without the bucket, which the cloud calls `kind`.
+    Raises ConfigError for a URL without the bucket, which the cloud calls `kind`, or with something
+    after the path, which would be left out.
     """
     parts = urlsplit(url)
+    if parts.query or parts.fragment:
+        raise ConfigError(
+            f"store URL {url!r}",
+            expected=f"{parts.scheme}://{kind}/prefix and nothing after it",
+            found="a ? or #, which ends the path of a URL",
+            action="choose a prefix without it",
+        )
     if not parts.netloc.partition("@")[0]:
         raise ConfigError(
             f"store URL {url!r}",

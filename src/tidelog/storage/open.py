@@ -189,11 +189,12 @@ def _encryption(key: str, effects: Effects) -> Callable[[ObjectStore], ObjectSto
 
 def _path_of(url: str) -> str:
     parts = urlsplit(url)
-    if parts.netloc not in {"", "localhost"} or parts.path in {"", "/"}:
+    more = parts.query or parts.fragment
+    if parts.netloc not in {"", "localhost"} or parts.path in {"", "/"} or more:
         raise ConfigError(
             f"store URL {url!r}",
-            expected="file:///absolute/path on this machine",
-            action="write three slashes before the path",
+            expected="file:///absolute/path on this machine, and no ? or # in it",
+            action="write three slashes before the path, and %3F and %23 for those",
         )
     return unquote(parts.path)
 

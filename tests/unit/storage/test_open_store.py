@@ -75,6 +75,9 @@ def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
         ("s3:///prefix", "no bucket"),
         ("gs:///prefix", "no bucket"),
         ("az:///prefix", "no container"),
+        ("s3://bucket/jobs#1", "which ends the path"),
+        ("gs://bucket/jobs?1", "which ends the path"),
+        ("file:///jobs#1", "no \\? or #"),
     ],
 )
 def test_a_url_that_cannot_work_is_refused(url: str, message: str) -> None:
