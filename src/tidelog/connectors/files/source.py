@@ -177,12 +177,14 @@ def failures(path: Path) -> Iterator[None]:
     """Turns what the system reports about a file into errors that name it."""
     try:
         yield
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise ObjectNotFoundError(
             f"input file {path}",
             expected="the file that was discovered",
             found="nothing",
-            action="put it back; input must stay until the job has read it",
+            action="put it back, or its path in the job: input must stay until the job has read "
+            "it; to read something else from now on, give the source another name and drop the "
+            "positions of this one with --allow-dropped-state",
         ) from error
     except OSError as error:
         raise errors.from_os_error(error, f"input file {path}") from error

@@ -14,6 +14,7 @@ from tests.support.pipelines import Outside
 from tests.support.pressure import checkpoints, outside_as_of, pressed, run_pressed, slowly
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
 from tidelog import ConfigError, Files, Job, JobConfig, JobRunner, StorageError, TextFiles
+from tidelog.errors import ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.storage.memory import MemoryStore
 
@@ -182,6 +183,16 @@ def test_lines_that_are_no_utf_8_are_counted_and_logged(
         "1",
         "2",
     ]
+
+
+def test_a_file_that_is_no_more_the_input_is_missed_and_a_way_to_leave_it_named(
+    tmp_path: Path,
+) -> None:
+    for name in ("one", "two"):
+        written(tmp_path / name, b"a\n")
+    changed = TextFiles(tmp_path / "two")  # it was "one", and the checkpoint says how far
+    with pytest.raises(ObjectNotFoundError, match="one; .*found nothing.*give the source another"):
+        changed.open("one", [0, 2])
 
 
 def test_a_followed_file_must_stay_the_same_file(tmp_path: Path) -> None:
