@@ -2,6 +2,7 @@
 end.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from tests.first_jobs.programs import run
 from tidelog import Callback, ConfigError, Job, Replayable, Source, SplitReader
+from tidelog.runtime.tasks.splits import SplitPositions
 
 
 class Told(Source):
@@ -114,6 +116,25 @@ def test_a_split_that_appears_later_begins_at_the_position_for_new_ones(
 
     run(reading(again, []), tmp_path, all_opened, parallelism=parallelism)
     assert again.opened == {"a": 0, "b": 1, "c": "new"}
+
+
+def test_whose_a_split_is_is_looked_up_once_however_often_it_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owns, asked, source, looks = SplitPositions.owns, Counter[str](), Told("a", "b"), [0]
+
+    def counted(positions: SplitPositions, split: str) -> bool:
+        asked[split] += 1
+        return owns(positions, split)
+
+    def discover() -> list[str]:
+        looks[0] += 1
+        return ["a", "b"]
+
+    monkeypatch.setattr(SplitPositions, "owns", counted)
+    monkeypatch.setattr(source, "discover", discover)
+    run(reading(source, []), tmp_path, lambda: looks[0] > 3, parallelism=2)
+    assert asked == {"a": 2, "b": 2}
 
 
 class Behind(Told):

@@ -44,6 +44,7 @@ class SourceTask(Task):
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
         self._seen: set[str] = set()
+        """Splits that were found, also those of other subtasks: whose one is is asked once."""
         self._finding: asyncio.Future[list[str]] | None = None
         self._find_at = -math.inf
         self._found = False
@@ -170,8 +171,10 @@ class SourceTask(Task):
         begun = {} if self._found else dict.fromkeys(self._positions.started())
         known = set(splits)
         for split in itertools.chain(splits, begun):
-            if split not in self._seen and self._positions.owns(split):
-                self._seen.add(split)
+            if split in self._seen:
+                continue
+            self._seen.add(split)
+            if self._positions.owns(split):
                 stored = self._positions.get(split) if split in begun else StoredSplit()
                 self._add(split, stored, found=split in known)
         if not self._found:

@@ -191,7 +191,7 @@ def test_a_file_that_is_no_more_the_input_is_missed_and_a_way_to_leave_it_named(
     for name in ("one", "two"):
         written(tmp_path / name, b"a\n")
     changed = TextFiles(tmp_path / "two")  # it was "one", and the checkpoint says how far
-    with pytest.raises(ObjectNotFoundError, match="one; .*found nothing.*give the source another"):
+    with pytest.raises(ObjectNotFoundError, match=r"one; .*found nothing.*give the source another"):
         changed.open("one", [0, 2])
 
 
