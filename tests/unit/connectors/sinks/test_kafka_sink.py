@@ -139,6 +139,26 @@ def test_a_function_may_choose_topic_and_partition(kafka: FakeKafka, exactly_onc
     assert len(kafka.visible("out")) == 1
 
 
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_topic_that_a_function_chooses_is_made_on_request_alone(
+    kafka: FakeKafka, exactly_once: bool
+) -> None:
+    def written(**options: Any) -> None:
+        writer = started(sink(lambda r: r, exactly_once=exactly_once, **options), context())
+        writer.write(["made", "out", "made"])
+        if writer.full():
+            writer.make_room()
+        token = writer.pre_commit(CheckpointId(1))
+        if token is not None:
+            writer.commit(token)
+
+    with pytest.raises(ObjectNotFoundError, match=r"topic 'made'.*pass create="):
+        written()
+    written(create=2)
+    assert sorted(len(kafka.visible("made", n)) for n in range(2)) == [0, 2]
+    assert shown(kafka) == ["out"]
+
+
 @pytest.mark.parametrize(
     ("options", "record", "found"),
     [

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from tidelog.connectors import transactions as tokens
 from tidelog.connectors.kafka.client import Cluster, DeadLetterTopic, OnError, check_policy
-from tidelog.connectors.kafka.writing.messages import Format, Headers, Messages
+from tidelog.connectors.kafka.writing.messages import Format, Headers, Message, Messages
 from tidelog.connectors.kafka.writing.mover import Mover
 from tidelog.connectors.kafka.writing.producing import Outbox
 from tidelog.connectors.kafka.writing.staging import StagedRange, StagingStart, own_ranges, wrapped
@@ -88,7 +88,7 @@ class KafkaSink(Sink):
             targets.add(self.on_refused.topic)
         targets.check()
         staging = partial(KafkaStagingWriter, self, targets, context)
-        return staging() if self._exactly_once else DirectWriter(self, staging)
+        return staging() if self._exactly_once else DirectWriter(self, targets, staging)
 
 
 class _OutboxWriter(SinkWriter):
@@ -111,9 +111,16 @@ class _OutboxWriter(SinkWriter):
 class DirectWriter(_OutboxWriter):
     """Sends records to their topics at once; a checkpoint waits until they were delivered."""
 
-    def __init__(self, sink: KafkaSink, staging: Callable[[], "KafkaStagingWriter"]) -> None:
+    def __init__(
+        self, sink: KafkaSink, targets: Targets, staging: Callable[[], "KafkaStagingWriter"]
+    ) -> None:
         super().__init__(sink)
+        self._targets = targets
         self._staging = staging
+        self._chosen = sink.messages.fixed_topic is None
+        """A function chooses the topic."""
+        self._waiting: list[Message] = []
+        """Messages that wait until their topics are known, or made."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
         """Commit what the sink pre-committed when it still was exactly once."""
@@ -126,11 +133,32 @@ class DirectWriter(_OutboxWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records; raises UserFunctionError for one that does not fit."""
-        for message in each(self._sink.messages.of, records):
+        messages = each(self._sink.messages.of, records)
+        if self._chosen:
+            self._waiting += messages
+            if not self._targets.know([message.topic for message in self._waiting]):
+                return
+            messages, self._waiting = iter(self._waiting), []
+        for message in messages:
             self._outbox.add(message)
 
+    def full(self) -> bool:
+        return bool(self._waiting) or super().full()
+
+    def make_room(self) -> None:
+        """As `Outbox.make_room`; raises ObjectNotFoundError without a topic."""
+        self._send_waiting()
+        super().make_room()
+
     def pre_commit(self, checkpoint: CheckpointId) -> None:
+        self._send_waiting()
         self._outbox.flush()
+
+    def _send_waiting(self) -> None:
+        self._targets.check()
+        messages, self._waiting = self._waiting, []
+        for message in messages:
+            self._outbox.add(message)
 
 
 class KafkaStagingWriter(_OutboxWriter):

@@ -4,7 +4,7 @@ Invariant: the topics that records are for exist before anything is promised to 
 that they would refuse is refused before a checkpoint names it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -140,6 +140,13 @@ class Targets:
         """Records go to this topic."""
         if topic not in self._known:
             self._new.setdefault(topic, [])
+
+    def know(self, topics: Iterable[str]) -> bool:
+        """Records go to these topics: whether all of them were looked at."""
+        new = set(topics) - self._known.keys()
+        for topic in new:
+            self.add(topic)
+        return not new
 
     def admit(self, message: Message) -> None:
         """A record goes there; raises UserFunctionError for one that a known topic would refuse."""
