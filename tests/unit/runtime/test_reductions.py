@@ -83,6 +83,27 @@ def test_windows_of_one_span_go_on_with_what_is_stored(before: Build, after: Bui
     assert sorted(changed(before, after)) == TOTALS
 
 
+@pytest.mark.parametrize("lateness", [0, 1])
+def test_a_session_that_was_kept_for_a_longer_lateness_takes_no_late_record(lateness: int) -> None:
+    times = [("k", 0), ("k", 5), ("z", 1_000), *[("z", 1_001)] * 20, ("k", 6), ("z", 5_000)]
+    source = Portions({"only": times}, portion=1)
+    store, sink, late, tag = MemoryStore(), Outside(), Outside(), OutputTag("late")
+
+    def counted(allowed: int) -> Job:
+        made = Job("made")
+        keyed = made.source(source).event_time(itemgetter(1)).key_by(itemgetter(0))
+        counts = keyed.window(Session(100), allowed_lateness=allowed, late=tag).count()
+        counts.sink(sink)
+        counts.side_output(tag).sink(late, name="late")
+        return made
+
+    halt = lambda runner: runner.stop("halt")  # noqa: E731
+    acted_on(counted(10_000), store, halt, at=8.2, settings=config(parallelism=1))
+    assert (sink.records, late.records) == ([("k", 0, 105, 2)], [])
+    run(counted(lateness), store, config(parallelism=1))
+    assert (len(sink.records), late.records) == (3, [("k", 6)])
+
+
 @pytest.mark.parametrize(
     ("after", "reason"),
     [

@@ -110,14 +110,17 @@ class SessionWindow(Operator):
         passed = self._backend.event_time.of(row[:2])
         held = heads[row]
         joined = sessions.take(row, held, time) if held and time <= held[_LAST] + gap else []
-        if not joined and time + gap - 1 + lateness <= passed:
+        start = last = time
+        if joined:
+            start, last = min(time, joined[0].start), max(time, joined[-1].last)
+        if last + gap - 1 + lateness <= passed:
+            for session in joined:  # stored for a lateness that was longer then
+                sessions.insert(row, cast(Held, held), session)
             return False
         if not held:
             held = heads[row] = [passed, None]
-        start = last = time
         combined = value
         if joined:
-            start, last = min(time, joined[0].start), max(time, joined[-1].last)
             combined = None
             for part in (*[session.value for session in joined], value):
                 combined = self._combined(combined, part)
