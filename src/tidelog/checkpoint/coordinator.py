@@ -318,9 +318,11 @@ class Coordinator(Generic[Task, State]):
         savepoint = running.savepoint
         if savepoint is not None and savepoint.drain:
             self._wanted, savepoint = savepoint, None
-        # Who waits is not left waiting for a long interval.
         pause = self._schedule.interval
-        pause = pause if self._promised is None else min(pause, RETRY_S)
+        if self._promised is not None or self._all_ended():
+            pause = min(
+                pause, RETRY_S
+            )  # who waits, for this or for the end, waits no long interval
         self._due = now + max(pause, self._schedule.min_pause)
         decisions: list[Decision[Task, State]] = [Abort(running.checkpoint, reason, savepoint)]
         if savepoint is None:

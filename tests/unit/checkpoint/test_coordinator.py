@@ -1,8 +1,10 @@
 """The coordinator keeps its promises under every order of events."""
 
+import math
 from collections.abc import Collection
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
@@ -239,6 +241,17 @@ def test_a_checkpoint_that_somebody_waits_for_is_tried_again_soon() -> None:
     c.tick(3603.0)
     c.declined(CheckpointId(9), "no", 3604.0)  # nobody waits
     assert c.next_event_at() == 7204.0
+
+
+@pytest.mark.parametrize("interval", [3600, math.inf])
+def test_the_end_of_a_job_waits_no_interval_for_a_checkpoint_that_failed(interval: float) -> None:
+    c = coordinator(Schedule(interval=interval, timeout=5.0, min_pause=0.5, tolerable_failures=9))
+    for task in TASKS:
+        started = c.ended(task, 1.0)
+    assert started == [trigger(7, final=True)]
+    c.declined(CheckpointId(7), "no", 2.0)
+    assert c.next_event_at() == 3.0
+    assert c.tick(3.0) == [trigger(8, final=True)]
 
 
 def test_who_asks_while_a_checkpoint_is_under_way_that_fails_waits_no_interval_either() -> None:
