@@ -15,6 +15,7 @@ import pytest
 from tests.first_jobs.programs import run
 from tidelog import (
     Callback,
+    ConfigError,
     Count,
     Files,
     Job,
@@ -257,3 +258,12 @@ def test_a_function_of_a_sink_that_stops_exits_or_cancels_has_failed(
     job.source(NUMBERS).sink(sinks[sink])
     with pytest.raises(TidelogError, match=r"StopIteration|SystemExit|CancelledError"):
         run(job, tmp_path / "store")
+
+
+@pytest.mark.parametrize("operator", [Stream.map, Stream.filter])
+def test_a_function_that_nobody_would_await_is_refused(operator: Any) -> None:
+    async def odd(n: int) -> bool:
+        return n % 2 == 1
+
+    with pytest.raises(ConfigError, match="not `async`"):
+        operator(Job("awaiting").source(NUMBERS), odd)

@@ -6,6 +6,7 @@ names of the calls that built it, so the same program finds its state again.
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
@@ -87,11 +88,13 @@ class Stream:
         self._edges = edges
 
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
-        """Apply a function to every record."""
+        """Apply a function to every record; raises ConfigError for one that is `async`."""
+        _check_plain(function, name)
         return self._then(name, lambda: MapRecords(function))
 
     def filter(self, predicate: Callable[[Any], bool], *, name: str = "filter") -> "Stream":
-        """Keep the records a predicate holds for."""
+        """Keep the records a predicate holds for; raises ConfigError for one that is `async`."""
+        _check_plain(predicate, name)
         return self._then(name, lambda: FilterRecords(predicate))
 
     def flat_map(
@@ -252,6 +255,12 @@ class Stream:
             name, self._edges, operator=operator, side_output=name_of(late), **fields
         )
         return Stream(self._job, [Edge(node, "forward")])
+
+
+def _check_plain(function: Callable[[Any], Any], name: str) -> None:
+    """Raises ConfigError for a function that gives a coroutine, which counts as true."""
+    plain = not iscoroutinefunction(function)
+    require(f"the function of {name}", function, plain, "one that is not `async`: nobody awaits it")
 
 
 class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStream", Stream]):
