@@ -147,6 +147,28 @@ def test_no_window_combines_none(windows: Any, lateness: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("windows", "options"),
+    [
+        (Tumbling(10), {}),
+        (Tumbling(10), {"allowed_lateness": 5}),
+        (Sliding(10, 5), {}),
+        (Session(10), {}),
+        (Count(1), {}),
+    ],
+    ids=str,
+)
+def test_a_window_whose_value_is_none_does_not_come_out(
+    windows: Any, options: dict[str, Any]
+) -> None:
+    sink, made = Outside(), Job("none")
+    records = [("a", 1, None), ("b", 2, 3)]
+    keyed = made.source(Replayable(records)).event_time(itemgetter(1)).key_by(itemgetter(0))
+    keyed.window(windows, **options).max(value_of).sink(sink)
+    run(made, MemoryStore())
+    assert {(key, value) for key, *_, value in sink.records} == {("b", 3)}
+
+
+@pytest.mark.parametrize(
     "times",
     [[1.0, 3], [3, 1.0], [None], ["4"], [1, None], [2**63 - 1], [2**63], [1, 2**70, 2]],
     ids=str,

@@ -307,6 +307,8 @@ class AggregateSessions(SessionWindow):
     def _emit(
         self, row: bytes, session: Session, outputs: Outputs, *, stays: bool
     ) -> Iterator[Batch]:
+        if session.value is None:
+            return iter(())
         values = [session.value]
         # What follows may change a value, and state stays as it is; one that goes may never have
         # been written.

@@ -97,7 +97,11 @@ class TumblingWindow(AggregateWindow):
             # A flush in one of the pauses makes rows of what is left.
             while windows := opened.take(start, TIMERS_PER_STEP):
                 self._values.check_new([value for _, value in windows])
-                outputs.records += [(decode_key(key[2:]), start, value) for key, value in windows]
+                outputs.records += [
+                    (decode_key(key[2:]), start, value)
+                    for key, value in windows
+                    if value is not None
+                ]
                 yield from outputs.step(TIMERS_PER_STEP)
             del opened.windows[start]
             opened.flushed.discard(start)
@@ -125,8 +129,7 @@ class TumblingWindow(AggregateWindow):
         return [
             (decode_key(key[2:]), start, value)
             for key, start, value in zip(keys, starts, values, strict=True)
-            # Without a row its value was None at a flush; a newer one is yet to come from memory.
-            if value is not None or key not in self._open.windows.get(start, ())
+            if value is not None  # without a row it was None at a flush
         ]
 
 

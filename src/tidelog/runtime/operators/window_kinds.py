@@ -188,7 +188,8 @@ class _CountWindow(Operator):
                 held[0] = self._combined(held[0], value)
                 held[1] += 1
             if held[1] >= self._size:
-                full.append((decode_key(key), held[0]))
+                if held[0] is not None:
+                    full.append((decode_key(key), held[0]))
                 counted[row] = None
         self._rows.put_many(counted)
         self._values.check_new([value for _, value in full])
