@@ -320,9 +320,8 @@ class Coordinator(Generic[Task, State]):
             self._wanted, savepoint = savepoint, None
         pause = self._schedule.interval
         if self._promised is not None or self._all_ended():
-            pause = min(
-                pause, RETRY_S
-            )  # who waits, for this or for the end, waits no long interval
+            # Who waits, for this or for the end, is not left waiting for a long interval.
+            pause = min(pause, RETRY_S)
         self._due = now + max(pause, self._schedule.min_pause)
         decisions: list[Decision[Task, State]] = [Abort(running.checkpoint, reason, savepoint)]
         if savepoint is None:

@@ -129,7 +129,8 @@ class TumblingWindow(AggregateWindow):
         return [
             (decode_key(key[2:]), start, value)
             for key, start, value in zip(keys, starts, values, strict=True)
-            if value is not None  # without a row it was None at a flush
+            # Without a row it was None at a flush.
+            if value is not None
         ]
 
 
