@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import zstandard
 
-from tidelog.connectors.files.source import InputFile
+from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, checksum
 from tidelog.errors import CorruptObjectError, RestoreError
 
 _PIECE: Final = 64 << 10
@@ -64,20 +64,22 @@ class CompressedText:
     """The text of a compressed file, read from front to back.
 
     A file is complete when it appears: its end is an end also where files are followed. A position
-    is [offset, None, size, end], with the size of the file once the offset is the end of its text,
-    and zeros before. Older releases stored a byte of the file and its offset in the text there.
+    is [offset, None, size, end, [length, checksum]], with the size of the file once the offset is
+    the end of its text, and zeros before; the checksum is that of the text's beginning, as far as
+    it was read. Older releases stored the first four, and before that a byte of the file and its
+    offset in the text as size and end.
     """
 
-    def __init__(self, file: InputFile, position: Any, begin: Callable[[], Member]) -> None:
+    def __init__(self, file: InputFile, position: Any, new_member: Callable[[], Member]) -> None:
         position = position or (0, None, 0, 0)
-        if len(position) != 4:
+        if len(position) < 4:
             raise RestoreError(
                 f"input file {file.path}",
                 expected="a position in compressed text",
                 found="one in the bytes of the file, which an older version read as text",
                 action="start without this checkpoint, or read the file under another name",
             )
-        self.begins_at, _, least, end = position
+        self.begins_at, _, least, end, *begin = position
         size = file.identity.st_size
         if size < least:
             raise file.changed(f"at least {least} bytes", f"{size} bytes")
@@ -85,7 +87,10 @@ class CompressedText:
         self.ends_at: int | None = end if ended else None
         """The end of the text, once it is known."""
         self._file = file
-        self._begin = begin
+        self._stored: tuple[int, int | None] = begin[0] if begin else (0, None)
+        """Of the text's beginning when the position was stored: length and checksum."""
+        self._beginning = b""
+        self._new_member = new_member
         self._member: Member | None = None
         self._data = memoryview(b"")
         """What was read of the file and is not decompressed."""
@@ -106,12 +111,18 @@ class CompressedText:
                 break
         if self._at < offset:
             raise self._file.changed(f"at least {offset} bytes of text", f"{self._at} bytes")
+        length, expected = self._stored
+        if expected is not None and checksum(self._beginning[:length]) != expected:
+            raise self._file.written_anew()
         return bytes(self._text[:size])
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
-        ended = offset == self.ends_at
-        return [offset, None, *((self._file.identity.st_size, offset) if ended else (0, 0))]
+        end = (self._file.identity.st_size, offset) if offset == self.ends_at else (0, 0)
+        if self._beginning:
+            begin = self._beginning[:offset]
+            self._stored = len(begin), checksum(begin)
+        return [offset, None, *end, self._stored]
 
     def _decompress(self) -> bool:
         """Add a piece; False at the end."""
@@ -130,7 +141,7 @@ class CompressedText:
             self.ends_at = self._at + len(self._text)
             return False
         if self._member is None:
-            self._member = self._begin()
+            self._member = self._new_member()
         try:
             text, taken = self._member.decompress(self._data)
         except (zlib.error, zstandard.ZstdError) as error:
@@ -147,6 +158,8 @@ class CompressedText:
         if self._member.ended:
             self._member = None
         self._text += text
+        if len(self._beginning) < BEGIN_BYTES:
+            self._beginning = (self._beginning + text)[:BEGIN_BYTES]
         return True
 
     def _skip_padding(self) -> None:

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import google_crc32c
-
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
-from tidelog.connectors.files.source import InputFile
-from tidelog.errors import ConfigError, StorageError, require
+from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, checksum
+from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
 
@@ -25,8 +23,6 @@ CHUNK_BYTES: Final = 128 << 10
 MAX_LINE_BYTES: Final = 64 << 20
 
 _POLL_S: Final = 0.1
-_BEGIN_BYTES: Final = 1024
-"""Bytes at the start of a file that are compared at each read."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """With which some programs begin files of UTF-8; it belongs to no line."""
 
@@ -61,10 +57,10 @@ class PlainText:
         self.ends_at = None if follow else max(now, offset) if limit is None else limit
         if now < offset:
             raise file.changed(f"at least {offset} bytes", f"{now} bytes")
-        size, checksum = begin[0] if begin else (0, None)
+        size, expected = begin[0] if begin else (0, None)
         self._begin = file.read(0, size) if size else b""
-        if checksum is not None and _checksum(self._begin) != checksum:
-            raise self._written_anew()
+        if expected is not None and checksum(self._begin) != expected:
+            raise self._file.written_anew()
 
     def read(self, offset: int, size: int) -> bytes:
         """Bytes from the offset on; fewer only at the end, of a followed file as it is now."""
@@ -78,22 +74,15 @@ class PlainText:
                 raise self._file.changed(f"at least {least} bytes", f"{now} bytes")
         known = self._begin[:offset]
         if data and known and self._file.read(0, len(known)) != known:
-            raise self._written_anew()
-        if offset <= len(known) < _BEGIN_BYTES:
-            self._begin = (known + data)[:_BEGIN_BYTES]
+            raise self._file.written_anew()
+        if offset <= len(known) < BEGIN_BYTES:
+            self._begin = (known + data)[:BEGIN_BYTES]
         return data
-
-    def _written_anew(self) -> StorageError:
-        return self._file.changed("the beginning that was read", "another one: it was written anew")
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
         begin = self._begin[:offset]
-        return [offset, self.ends_at, [len(begin), _checksum(begin)]]
-
-
-def _checksum(data: bytes) -> int:
-    return int(google_crc32c.value(data))
+        return [offset, self.ends_at, [len(begin), checksum(begin)]]
 
 
 class LineReader(SplitReader):

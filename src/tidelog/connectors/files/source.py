@@ -15,10 +15,14 @@ from fnmatch import translate
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+import google_crc32c
+
 from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError, require
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
+BEGIN_BYTES: Final = 1024
+"""Bytes at the start of a text that are compared with those that were read before."""
 _REDISCOVER_S: Final = 1.0
 
 
@@ -119,6 +123,11 @@ def _storable(split: str) -> str:
     return split
 
 
+def checksum(beginning: bytes) -> int:
+    """By which a text that was written anew is told from one that has grown."""
+    return int(google_crc32c.value(beginning))
+
+
 class InputFile:
     """One file; raises ObjectNotFoundError when it is gone, StorageError when it was replaced."""
 
@@ -156,6 +165,10 @@ class InputFile:
             action="put the whole file back; input may only grow while a job reads it",
             retry_safe=False,
         )
+
+    def written_anew(self) -> StorageError:
+        """The error of a file whose text does not begin as it did."""
+        return self.changed("the beginning that was read", "another one: it was written anew")
 
     def close(self) -> None:
         """Close it; the next `read` opens it again."""

@@ -99,6 +99,26 @@ def test_a_file_that_is_not_complete_is_an_error_and_goes_on_when_it_is(
         reader.close()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_whose_text_was_written_anew_between_two_starts_is_an_error(
+    kind: str, tmp_path: Path
+) -> None:
+    lines = [b"%d\n" % n for n in range(2000)]
+    path = compressed(kind, tmp_path / "input", b"".join(lines))
+    source = source_of(path, chunk_bytes=100)
+    first = source.open(path.name, None)
+    seen = len(first.read() or []) + len(first.read() or [])
+    first.close()
+    compressed(kind, tmp_path / "input", *lines)  # the same text again is no other
+    again = source.open(path.name, stored(first.position))
+    assert seen + len(drain(again)) == 2000
+    compressed(kind, tmp_path / "input", b"".join(lines[::-1]))
+    other = source.open(path.name, stored(first.position))
+    with pytest.raises(StorageError, match=rf"{path}; .*written anew"):
+        other.read()
+    other.close()
+
+
 @given(st.sampled_from(["gzip", "zstd"]), st.data())
 def test_damage_is_an_error_or_changes_nothing(kind: str, data: st.DataObject) -> None:
     text = b"".join(b"%d %x\n" % (n, n * 7919) for n in range(40))
