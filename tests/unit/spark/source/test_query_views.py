@@ -120,6 +120,16 @@ def test_a_damaged_commit_is_an_error_where_its_batch_is_wanted(tmp_path: Path) 
     assert bag(found, COLUMNS) == bag(r for r in expected(checkpoint) if r["slot"] in (0, 3))
 
 
+def test_a_lost_commit_is_an_error_where_its_batch_is_wanted(tmp_path: Path) -> None:
+    query = lay_out(tmp_path, damaged(made().objects, "commits/5", missing))
+    for options in ({}, {"slot": "5-7"}):
+        with pytest.raises(RestoreError, match="commits/5"):
+            read(query, view="changes", **options)
+    assert read(query, view="changes", slot="6-")
+    newest = lay_out(tmp_path / "newest", damaged(made().objects, "commits/11", missing))
+    assert {row["slot"] for row in read(newest, view="changes")} == set(range(11))
+
+
 @pytest.mark.parametrize("damage", [flipped, missing])
 def test_a_damaged_segment_is_an_error_that_names_it(damage: Damage, tmp_path: Path) -> None:
     checkpoint = Synthetic(executors=1).virtual(5)

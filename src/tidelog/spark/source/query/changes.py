@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
+    COMMITS,
     SEGMENTS,
     STATE,
     QueryCheckpoint,
@@ -124,12 +125,22 @@ def _check_complete(
     checkpoint: QueryCheckpoint, assessment: Assessment, request: ReadRequest
 ) -> None:
     """Raise the error of a damaged commit of a batch that is wanted, and RestoreError for a
-    changelog of one that is lost.
+    commit or a changelog of one that is lost.
     """
     wanted, oldest = request.options.filter.of("slot"), min(checkpoint.offsets, default=0)
     for batch, error in damaged_commits(checkpoint).items():
         if batch >= oldest and batch in wanted:
             raise error
+    # Spark cleans up from the oldest batch on: what is missing in between is lost.
+    for batch in range(min(checkpoint.retained, default=0), checkpoint.newest or 0):
+        if batch in wanted and batch not in checkpoint.commits:
+            raise RestoreError(
+                f"object {COMMITS}{batch} of {checkpoint.url}",
+                expected="the commit of a batch between others, which says what of it counts",
+                found="no such object",
+                action="load again, as the query may clean up just now; if it stays, bring it back "
+                "from a backup, or read other batches (option slot)",
+            )
     for lost in assessment.lost:
         if lost.batch in checkpoint.retained and lost.batch in wanted:
             raise RestoreError(
