@@ -40,5 +40,5 @@ object TidelogBatchListener {
     * a thousand batches ago. Python asks for it by this name.
     */
   def report(query: String, batch: Long): String =
-    DriverSide.current.flatMap(_.reports.find(query, batch)).map(_.json).orNull
+    DriverSide.current.flatMap(_.reports.find(query, batch)).orNull
 }

@@ -61,10 +61,13 @@ object BatchReport {
   private val mapper = new ObjectMapper
 }
 
-/** The newest reports of this driver, by query and batch; thread-safe. */
+/** The newest reports of this driver as JSON, by query and batch; thread-safe.
+  *
+  * Invariant: no index of a batch is kept, which has an entry for each state store.
+  */
 final class BatchReports {
-  private val newest = new java.util.LinkedHashMap[(String, Long), BatchReport] {
-    override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Long), BatchReport]) =
+  private val newest = new java.util.LinkedHashMap[(String, Long), String] {
+    override def removeEldestEntry(eldest: java.util.Map.Entry[(String, Long), String]) =
       size > BatchReports.Kept
   }
 
@@ -72,11 +75,11 @@ final class BatchReports {
     report.query.foreach { query =>
       // A batch that has run again is the newest one.
       newest.remove((query, report.batch))
-      newest.put((query, report.batch), report)
+      newest.put((query, report.batch), report.json)
     }
   }
 
-  def find(query: String, batch: Long): Option[BatchReport] = synchronized {
+  def find(query: String, batch: Long): Option[String] = synchronized {
     Option(newest.get((query, batch)))
   }
 }

@@ -1,5 +1,7 @@
 package tidelog.spark.core
 
+import java.lang.ref.WeakReference
+
 import scala.jdk.CollectionConverters._
 
 import com.codahale.metrics.MetricRegistry
@@ -68,7 +70,7 @@ final class MetricsChecks(checks: Checks) {
     checks.check("the report of a batch adds up its segments and the house-keeping") {
       val uploads = Vector(stored(9000000, 3), stored(2500000, 1), stored(4000000, 1))
       val states = Vector(SnapshotStatus(Taken, uploaded = 3), SnapshotStatus(PutOff))
-      val found = read(report(7, uploads, HouseKept(1, 2, 3, 4, 500), states))
+      val found = read(report(7, uploads, HouseKept(1, 2, 3, 4, 500), states).json)
       equal(found.path("query").asText, "q")
       equal(found.path("snapshot_lags").toString, """{"0/1":8,"0/0":5}""")
       equal(found.path("batch").asLong, 7L)
@@ -80,7 +82,7 @@ final class MetricsChecks(checks: Checks) {
         "house_keeping_failures" -> 3.0, "live_segments" -> 4.0, "live_bytes" -> 500.0))
     }
     checks.check("a batch without uploads has no times of uploads") {
-      val found = read(report(7, Vector.empty, HouseKept()))
+      val found = read(report(7, Vector.empty, HouseKept()).json)
       equal(Seq("upload_ms_p50", "upload_ms_max").map(found.path(_).isNull), Seq(true, true))
     }
     checks.check("the newest thousand reports are kept, a batch that ran again among them") {
@@ -88,9 +90,15 @@ final class MetricsChecks(checks: Checks) {
       (0L until 1000L).foreach(batch => kept.add(report(batch, Vector.empty, HouseKept())))
       kept.add(report(0, Vector(stored(1, 1)), HouseKept()))
       kept.add(report(1000, Vector.empty, HouseKept()))
-      equal(kept.find("q", 0).map(_.gathered.segments.length), Some(1))
+      equal(kept.find("q", 0).map(read(_).path("upload_attempts").asInt), Some(1))
       equal(Seq(1L, 2L, 1000L).map(kept.find("q", _).isDefined), Seq(false, true, true))
       equal(kept.find("other", 2), None)
+    }
+    checks.check("a kept report holds no index of its batch") {
+      val kept = new BatchReports
+      val index = added(kept)
+      System.gc()
+      equal((kept.find("q", 0).isDefined, Option(index.get)), (true, None))
     }
     checks.check("house-keeping is reported once, what is stored every time") {
       val keeping = new HouseKeeping(new DriverMetrics(new MetricRegistry))
@@ -102,6 +110,12 @@ final class MetricsChecks(checks: Checks) {
       equal(keeping.take(), HouseKept(1, 3, 1, 8, 900))
       equal(keeping.take(), HouseKept(0, 0, 0, 8, 900))
     }
+  }
+
+  private def added(kept: BatchReports): WeakReference[IndexDocument] = {
+    val made = report(0, Vector.empty, HouseKept())
+    kept.add(made)
+    new WeakReference(made.gathered.index)
   }
 
   private def stored(elapsedNs: Long, attempts: Int) = StoredSegment("a", 200, elapsedNs, attempts)
@@ -121,7 +135,7 @@ final class MetricsChecks(checks: Checks) {
     BatchReport(Some("q"), CheckpointRoot("file:/c"), gathered, 77, kept)
   }
 
-  private def read(report: BatchReport): JsonNode = new ObjectMapper().readTree(report.json)
+  private def read(report: String): JsonNode = new ObjectMapper().readTree(report)
 
   private def figures(document: JsonNode): Map[String, Double] =
     document.properties.asScala
