@@ -26,5 +26,5 @@ final case class CheckpointRoot(uri: String) {
 
 object CheckpointRoot {
   def of(path: Path, conf: Configuration): CheckpointRoot =
-    CheckpointRoot(path.getFileSystem(conf).makeQualified(path).toString.stripSuffix("/"))
+    CheckpointRoot(path.getFileSystem(conf).makeQualified(path).toString)
 }

@@ -64,6 +64,10 @@ final class PathKindChecks(checks: Checks) {
         equal(isNext(file), false)
       }
     }
+    checks.check("a checkpoint may lie at the root of a bucket") {
+      val bucket = new Path("file:///")
+      equal(CheckpointRoot.of(bucket, new Configuration).commit(17), new Path(bucket, "commits/17"))
+    }
     checks.check("two spellings of a directory are one checkpoint") {
       val conf = new Configuration
       equal(
