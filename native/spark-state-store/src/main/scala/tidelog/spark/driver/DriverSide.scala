@@ -83,7 +83,8 @@ final class DriverSide(
       override def gather(ids: Vector[NamedId]): Gathered =
         try log.gather(batch, ids, new StoredElsewhere(root, files))
         catch {
-          case error: Throwable =>
+          // A query that is stopped meanwhile has not failed.
+          case error: Throwable if !error.isInstanceOf[InterruptedException] =>
             metrics.barrierFailures.inc()
             throw error
         }
@@ -162,7 +163,8 @@ final class DriverSide(
       if (state.files.isDefined) state.restarted(files)
       state.files = Some(files)
     }
-    calling().run.foreach(run => state.runs += run)
+    // Changelogs name their run; in the query's thread its user may have set another job group.
+    if (state.runs.isEmpty) calling().run.foreach(run => state.runs += run)
     state
   }
 

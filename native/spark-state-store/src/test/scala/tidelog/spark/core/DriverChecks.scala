@@ -44,6 +44,22 @@ final class DriverChecks(checks: Checks) {
       driver.side.runEnded("second")
       equal(driver.side.known, Set.empty[CheckpointRoot])
     }
+    checks.check("a job group that the user has set in the query's thread keeps nothing") {
+      val driver = new Driver
+      driver.commit("run", batch = 0, group = "00000000-0000-0000-0000-000000000001")
+      driver.side.runEnded("run")
+      equal(driver.side.known, Set.empty[CheckpointRoot])
+    }
+    checks.check("a query that is stopped while its barrier waits is no failure of a barrier") {
+      val driver = new Driver
+      Thread.currentThread().interrupt()
+      val ended =
+        try {
+          driver.commit("run", batch = 0)
+          "committed"
+        } catch { case _: InterruptedException => "stopped" }
+      equal((ended, driver.counter("barrier.failures")), ("stopped", 0L))
+    }
     checks.check("parts that no commit of their run will name give their room back") {
       val driver = new Driver
       driver.part("run", version = 1, "of an attempt that has lost")
@@ -72,9 +88,9 @@ private final class Driver {
   }
 
   /** A batch whose only part arrives and is committed. */
-  def commit(run: String, batch: Long, directory: String = ""): Unit = {
+  def commit(run: String, batch: Long, directory: String = "", group: String = ""): Unit = {
     val at = root(if (directory.isEmpty) run else directory)
-    calling = QueryRun(Some("query"), Some(run))
+    calling = QueryRun(Some("query"), Some(if (group.isEmpty) run else group))
     val manager = files.getOrElse(run, {
       val opened = AtomicFiles.open(new Path(at.uri), LightLocalFs.configuration())
       opened.prepare(at.commits)
@@ -88,6 +104,8 @@ private final class Driver {
     equal(gathered.index.entries.map(_.name.id), Vector(id))
     barrier.published(gathered, indexBytes = 1)
   }
+
+  def counter(name: String): Long = registry.counter(name).getCount
 
   def gauge(name: String): Any = registry.getGauges.get(name).getValue
 }
