@@ -32,7 +32,7 @@ object Settings {
   def of(conf: SparkConf): Settings = {
     def bytes(key: String, default: String): Long = positive(key, conf.getSizeAsBytes(key, default))
     def ms(key: String, default: String): Long = positive(key, conf.getTimeAsMs(key, default))
-    Settings(
+    val settings = Settings(
       segmentBytes = bytes("spark.tidelog.segment.bytes", "8m"),
       partBytes = bytes("spark.tidelog.part.bytes", "1m"),
       inFlightBytes = bytes("spark.tidelog.inFlight.bytes", "64m"),
@@ -43,7 +43,19 @@ object Settings {
       stagger = conf.getBoolean("spark.tidelog.snapshot.stagger", defaultValue = true),
       snapshotIntervalMs = conf.getTimeAsMs("spark.tidelog.snapshot.interval", "4min"),
       cacheBytes = bytes("spark.tidelog.cache.bytes", "64m"))
+    atLeast("inFlight.bytes", settings.inFlightBytes, "segment.bytes", settings.segmentBytes)
+    atLeast("segment.bytes", settings.segmentBytes, "part.bytes", settings.partBytes)
+    atLeast(
+      "barrier.timeout", settings.barrierTimeoutMs, "upload.deadline", settings.uploadDeadlineMs)
+    settings
   }
+
+  private def atLeast(larger: String, found: Long, smaller: String, least: Long): Unit =
+    if (found < least) {
+      throw new IllegalArgumentException(
+        s"spark.tidelog.$larger; expected at least spark.tidelog.$smaller, $least; found $found. " +
+          "Next: raise the first or lower the second (a retry is safe).")
+    }
 
   private def positive(key: String, value: Long): Long = {
     if (value <= 0) {

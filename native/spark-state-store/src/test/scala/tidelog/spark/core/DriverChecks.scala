@@ -2,6 +2,8 @@ package tidelog.spark.core
 
 import java.nio.file.{Files, Path => LocalPath}
 
+import scala.util.Try
+
 import org.apache.hadoop.fs.Path
 
 import com.codahale.metrics.MetricRegistry
@@ -59,6 +61,17 @@ final class DriverChecks(checks: Checks) {
           "committed"
         } catch { case _: InterruptedException => "stopped" }
       equal((ended, driver.counter("barrier.failures")), ("stopped", 0L))
+    }
+    checks.check("options that exclude each other are refused, wherever they were set") {
+      Seq(
+        Seq("inFlight.bytes" -> "1m"),
+        Seq("segment.bytes" -> "100k", "part.bytes" -> "200k"),
+        Seq("barrier.timeout" -> "1s")).foreach { options =>
+        val conf = new SparkConf(false)
+        options.foreach { case (name, value) => conf.set(s"spark.tidelog.$name", value) }
+        val refused = Try(Settings.of(conf)).failed.map(_.getMessage).getOrElse("accepted")
+        equal(refused.takeWhile(_ != ';'), s"spark.tidelog.${options.head._1}")
+      }
     }
     checks.check("parts that no commit of their run will name give their room back") {
       val driver = new Driver
