@@ -219,6 +219,21 @@ def test_the_function_is_named_with_its_cause_and_mended_the_job_is_exact(place:
     assert numbered_right(outside)
 
 
+class Unsaid(Oops):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_the_function_is_named_also_where_the_text_of_its_error_fails() -> None:
+    def fail(word: str) -> str:
+        raise Unsaid
+
+    job = Job("unsaid")
+    job.source(FragileSource(Mistake())).map(fail, name="fail").sink(Outside())
+    with pytest.raises(UserFunctionError, match=r"fail; .* found Unsaid, whose text fails"):
+        start(job, MemoryStore())
+
+
 @pytest.mark.parametrize("place", ["value_of", "combine", "callback", "flush"])
 def test_a_failing_aggregate_or_callback_is_named_and_mended_the_job_is_exact(place: str) -> None:
     store = MemoryStore()

@@ -42,9 +42,17 @@ class user_code:
             raise UserFunctionError(
                 self._what,
                 expected=self.expected,
-                found=f"{type(cause).__name__}: {cause}",
+                found=_said_by(cause),
                 action=self.action,
             ) from cause
+
+
+def _said_by(cause: BaseException | None) -> str:
+    kind = type(cause).__name__
+    try:
+        return f"{kind}: {cause}"
+    except Exception as error:  # the user's own text of it
+        return f"{kind}, whose text fails with {type(error).__name__}: {error}"
 
 
 def in_user_code(what: str, function: Callable[P, T]) -> Callable[P, T]:
