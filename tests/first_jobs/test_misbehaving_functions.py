@@ -4,6 +4,7 @@ reaches no other, and none ends a job as if its data were over."""
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -67,6 +68,24 @@ def test_a_branch_sees_nothing_of_what_another_does_to_its_records(
     assert sorted(seen) == [(n, (n,)) for n in range(3000)]
     assert sorted(r["tags"][0] for r in marked) == list(range(3000))
     assert {(r["n"], r["tags"][1]) for r in marked} == {(-1, "changed")}
+
+
+def test_the_records_of_a_list_are_those_of_every_run(tmp_path: Path) -> None:
+    listed = rows()
+
+    def failing(record: dict[str, Any]) -> dict[str, Any]:
+        if record["n"] == 2000:
+            raise ValueError("not yet")
+        return mark(record)
+
+    for function in (failing, mark):
+        seen: list[Any] = []
+        job = Job("list")
+        job.source(Replayable(listed)).map(function).sink(Callback(seen.append))
+        with nullcontext() if function is mark else pytest.raises(UserFunctionError):
+            run(job, tmp_path / "store")
+    assert listed == rows()
+    assert {len(record["tags"]) for record in seen} == {2}
 
 
 def test_every_subtask_has_a_rule_of_its_own(tmp_path: Path) -> None:

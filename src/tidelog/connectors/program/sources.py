@@ -10,13 +10,15 @@ import asyncio
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
 
 from tidelog.effects import Clock, SystemClock
-from tidelog.errors import ConfigError, RestoreError, require
+from tidelog.errors import ConfigError, RestoreError, UserFunctionError, require
 from tidelog.runtime.channels.buffers import next_values
+from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.operators.outputs import Distinct
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.runtime.user_code import each
@@ -102,6 +104,9 @@ class IterableReader(SplitReader):
         records = next_values(self._iterator, 1 if self.trickles else _MADE_RECORDS)
         if self._distinct is not None:
             self._distinct.check(records)
+        else:
+            with suppress(UserFunctionError):  # without copies a function changes the user's own
+                records = copies_of(records)
         self.position += len(records)
         return records or None
 
