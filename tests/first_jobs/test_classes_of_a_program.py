@@ -5,7 +5,9 @@ import sys
 from pathlib import Path
 
 PROGRAM = """
+import sys
 from dataclasses import dataclass
+from multiprocessing import get_context
 
 import tidelog
 from tidelog import Value
@@ -28,13 +30,20 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["spawn"]:
+        process = get_context("spawn").Process(target=main)
+        process.start()
+        process.join()
+    else:
+        main()
 """
 
 WAYS = {
     "as a file": ["reading.py"],
     "as a module": ["-m", "reading"],
     "imported": ["-c", "import reading; reading.main()"],
+    "in a process that the file spawns": ["reading.py", "spawn"],
+    "in a process that the module spawns": ["-m", "reading", "spawn"],
 }
 
 

@@ -8,11 +8,14 @@ import signal
 import subprocess
 import sys
 import threading
+import zoneinfo
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -25,6 +28,7 @@ from tidelog import (
     Database,
     FencedError,
     JobConfig,
+    RestoreError,
     Schedule,
     StateSchemaError,
     UserFunctionError,
@@ -47,6 +51,22 @@ def test_what_was_changed_is_there_again_with_the_position(url: str) -> None:
         assert db.key("a").seen.items() == [("x", 5)]
         assert db.key(("b", 1)).names.get() == ["first"]
         assert db.key("b").total.get() is None
+
+
+def test_a_time_zone_that_this_machine_does_not_know_is_named(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(url) as db:
+        db.advance("t", datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Vienna")))
+    ZoneInfo.clear_cache()
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    zoneinfo.reset_tzpath(to=[str(tmp_path)])
+    try:
+        with pytest.raises(RestoreError, match=r"time zone 'Europe/Vienna'.*pip install tzdata"):
+            opened(url)
+        assert command("log", url).exit_code == 0, "other rows are shown, and this one's bytes"
+    finally:
+        zoneinfo.reset_tzpath()
 
 
 def test_every_kind_of_state_reads_what_was_written_last(url: str) -> None:

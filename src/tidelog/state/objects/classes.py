@@ -100,7 +100,14 @@ class RecordTypes:
 
 def module_of(kind: type) -> str:
     """The module that a class is stored as one of: `job` also where `job.py` is the program."""
-    return _name_of_program() if kind.__module__ == _PROGRAM else kind.__module__
+    return _name_of_program() if kind.__module__ == _program() else kind.__module__
+
+
+def _program() -> str:
+    """What classes of the program have as their module: `__mp_main__` in a process that
+    multiprocessing has spawned.
+    """
+    return sys.modules[_PROGRAM].__name__
 
 
 def _name_of_program() -> str:
@@ -113,8 +120,8 @@ def _name_of_program() -> str:
 
 def _imported(module: str, name: str) -> type | None:
     """A class of an imported module, by what the module holds and no hook of it."""
-    if module not in sys.modules and module == _name_of_program():
-        module = _PROGRAM
+    if module == _PROGRAM or (module not in sys.modules and module == _name_of_program()):
+        module = _program()
     found: Any = sys.modules.get(module)
     for part in name.split("."):
         if not isinstance(found, ModuleType | type):

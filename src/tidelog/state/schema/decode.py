@@ -16,7 +16,7 @@ import msgspec
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.errors import StateSchemaError
+from tidelog.errors import RestoreError, StateSchemaError
 from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import first_value
 from tidelog.state.objects.classes import Builder
@@ -120,6 +120,8 @@ class RowDecoder:
             key, entry = reader.split(own)
             read, expires = (None, None) if value is None else reader.value(value)
         except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
+            return raw
+        except RestoreError:  # of a time zone that this machine does not know
             return raw
         return replace(
             raw, key=key, entry=entry, value=read, expires_ms=expires, encoding="decoded"
