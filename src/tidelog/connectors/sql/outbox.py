@@ -98,6 +98,7 @@ class OutboxReader(SplitReader):
             "a PostgreSQL outbox",
             "grant the user SELECT on the table, and DELETE where rows are deleted",
             ["SET TimeZone = 'UTC'", *listen],
+            "leave the column out with columns=, or change the value in the table",
         )
         self._away = False
         self.position = _START if position is None else tuple(position)

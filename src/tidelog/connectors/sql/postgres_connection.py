@@ -6,7 +6,7 @@ errors of `tidelog.errors` leave, and none of them shows a password.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
@@ -31,16 +31,24 @@ _CONNECT_TIMEOUT_S: Final = 10
 class PostgresConnection:
     """Used by one thread at a time; connects when it is used first.
 
-    `what` is connected, as messages say; `grants` is what to do when a right is missing. Each new
-    connection begins with the statements `first`. Raises ConfigError when the driver is missing.
+    `what` is connected, as messages say; `grants` is what to do when a right is missing, `values`
+    when a value is none of PostgreSQL or of Python. Each new connection begins with the statements
+    `first`. Raises ConfigError when the driver is missing.
     """
 
-    def __init__(self, conninfo: str, what: str, grants: str, first: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        conninfo: str,
+        what: str,
+        grants: str,
+        first: Sequence[str] = (),
+        values: str = "change the record before the sink, or the type of its column",
+    ) -> None:
         with optional_library(what, "the library psycopg", "postgres"):
             self._driver: Any = import_module("psycopg")
         self._conninfo = conninfo
         self._first = first
-        self._grants = grants
+        self._actions = {_NO_RIGHT: grants, _NO_VALUE: values}
         self.where = _described(self._driver, conninfo, what)
         """The database as messages name it."""
         self._connection: Any = None
@@ -103,7 +111,7 @@ class PostgresConnection:
         try:
             yield
         except self._driver.Error as error:
-            raise _translated(error, self.where, self._grants, self._driver) from error
+            raise _translated(error, self.where, self._actions, self._driver) from error
 
 
 def columns_of(connection: Any, table: str) -> dict[str, str]:
@@ -133,27 +141,30 @@ def _described(driver: Any, conninfo: str, what: str) -> str:
     return f"database {parts.get('dbname') or '(default)'} at {host}{port}"
 
 
-def _translated(error: Any, where: str, grants: str, driver: Any) -> TidelogError:
+def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any) -> TidelogError:
     state = error.sqlstate or ""
     found = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
     if state == _NO_RIGHT:
-        return AccessDeniedError(where, found=found, action=grants)
+        return AccessDeniedError(where, found=found, action=actions[_NO_RIGHT])
     if not state:
         # The driver itself: it could not turn a value into one of PostgreSQL's, or had no answer.
         of_value = isinstance(error, driver.DataError | driver.ProgrammingError)
-        state = "22" if of_value else "08" if isinstance(error, driver.OperationalError) else ""
+        state = (
+            _NO_VALUE if of_value else "08" if isinstance(error, driver.OperationalError) else ""
+        )
     for prefix, (kind, action) in _KINDS.items():
         if state.startswith(prefix):
-            return kind(where, found=found, action=action)
+            return kind(where, found=found, action=actions.get(prefix, action))
     action = "see the cause; it is not one tidelog knows"
     return StorageError(where, found=found, action=action)
 
 
 _NO_RIGHT: Final = "42501"
+_NO_VALUE: Final = "22"
 _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
     "08": (StoreUnreachableError, "check that the server runs and can be reached from here"),
     "57P": (StoreUnreachableError, "wait until the server is back"),
-    "22": (UserFunctionError, "change the record before the sink, or the type of its column"),
+    _NO_VALUE: (UserFunctionError, ""),
     "23": (
         StorageError,
         "relax the constraint or remove the rows in its way; the new ones wait in staging",

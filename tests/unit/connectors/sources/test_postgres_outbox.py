@@ -15,7 +15,13 @@ import pytest
 from tests.support.depth import more_in_depth
 from tests.support.postgres import query
 from tests.unit.connectors.sources.reading import stored
-from tidelog import ConfigError, PostgresOutbox, Row, StoreUnreachableError
+from tidelog import (
+    ConfigError,
+    PostgresOutbox,
+    Row,
+    StoreUnreachableError,
+    UserFunctionError,
+)
 
 CREATE = """CREATE TABLE outbox (
     id bigint GENERATED ALWAYS AS IDENTITY,
@@ -149,6 +155,15 @@ def test_rows_have_the_columns_of_the_table_and_values_of_python(conninfo: str) 
         "tags": ["a", "b"],
     }
     assert isinstance(row, Row)
+
+
+def test_a_value_that_python_has_none_for_is_an_error_with_a_way_out(conninfo: str) -> None:
+    query(conninfo, "CREATE TABLE odd (id int, xid xid8 DEFAULT pg_current_xact_id(), at date)")
+    query(conninfo, "INSERT INTO odd VALUES (1, DEFAULT, 'infinity')")
+    reader = PostgresOutbox(conninfo, "odd").open("odd", None)
+    with pytest.raises(UserFunctionError, match=r"date too large.*leave the column out with col"):
+        reader.read()
+    reader.close()
 
 
 def test_rows_behind_a_completed_checkpoint_are_deleted_and_no_others(outbox: str) -> None:
