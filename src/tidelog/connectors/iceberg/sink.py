@@ -33,8 +33,9 @@ class Iceberg(Sink):
     """
 
     def __init__(self, catalog: str | Mapping[str, str], table: str) -> None:
+        require("catalog", catalog, bool(catalog), "the name of a catalogue, or its properties")
         expected = "a namespace and a name, as in 'lake.counts'"
-        require("table", repr(table), "." in table, expected)
+        require("table", repr(table), "." in (table or ""), expected)
         self._catalog = catalog if isinstance(catalog, str) else dict(catalog)
         self._table = table
         self._commits = _GroupCommit()

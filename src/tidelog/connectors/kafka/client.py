@@ -194,8 +194,9 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
 
 def _bootstrap(given: str | Sequence[str]) -> str:
     """The addresses as librdkafka takes them."""
-    servers = given.split(",") if isinstance(given, str) else list(given)
-    stripped = [server.strip() for server in servers]
+    # None: an option that was not given.
+    servers = given.split(",") if isinstance(given, str) else list(given or ())
+    stripped = [str(server).strip() for server in servers]
     if stripped and all(_SERVER.fullmatch(server) for server in stripped):
         return ",".join(stripped)
     raise ConfigError(

@@ -128,7 +128,7 @@ def _described(driver: Any, conninfo: str, what: str) -> str:
     """The database as messages name it; raises ConfigError."""
     try:
         parts = driver.conninfo.conninfo_to_dict(conninfo)
-    except driver.Error:
+    except (driver.Error, AttributeError):  # None, of an option that was not given
         raise ConfigError(
             f"the connection string of {what}",
             expected="postgresql://user@host:port/database or keywords such as host=... dbname=...",

@@ -34,6 +34,7 @@ from tidelog.errors import (
     StorageError,
     StoreFullError,
     TidelogError,
+    require,
 )
 from tidelog.events import Event
 from tidelog.runtime.sink import Sink, SinkContext
@@ -71,6 +72,7 @@ class Sqlite(Sink):
     """
 
     def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
+        require("path of the database", path, path is not None, "a path")
         check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")
         self._path = Path(path).absolute()
         self._table = table

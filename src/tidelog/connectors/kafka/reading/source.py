@@ -93,9 +93,10 @@ class KafkaSource(Source):
         outage_s: float | None = 600.0,
         rediscover_s: float = 30.0,
     ) -> None:
-        self._topics = sorted({topics} if isinstance(topics, str) else set(topics))
-        named = bool(self._topics) and all(map(_TOPIC.fullmatch, self._topics))
+        given = {topics} if isinstance(topics, str) else set(topics or ())
+        named = bool(given) and all(isinstance(t, str) and _TOPIC.fullmatch(t) for t in given)
         require("topics of a KafkaSource", topics, named, "a topic's name, or several")
+        self._topics = sorted(given)
         check_start(start)
         require("stop of a KafkaSource", stop, stop in (None, "latest"), "None or 'latest'")
         ways = ("fail", "earliest", "latest")

@@ -70,7 +70,9 @@ class KafkaSink(Sink):
         self.messages = Messages(topic, key, value, headers, partition, timestamp)
         self.cluster = Cluster(bootstrap, client, _FIXED)
         settings = client or {}
-        self.largest_message = int(settings.get("message.max.bytes", 0))
+        largest = str(settings.get("message.max.bytes", 0))
+        require("message.max.bytes in client=", largest, largest.isdecimal(), "a number of bytes")
+        self.largest_message = int(largest)
         self._exactly_once = exactly_once
         self.prefix = prefix
         self._create = create
