@@ -208,7 +208,11 @@ def test_conf_prints_arguments_for_spark_submit_and_json() -> None:
 
 @pytest.mark.parametrize(
     ("line", "found"),
-    [("a.b c d", {"a.b": "c d"}), ("a.b=c", {"a.b": "c"}), ("a.b : c=d", {"a.b": "c=d"})],
+    [
+        *(("a.b c d", {"a.b": "c d"}), ("a.b=c", {"a.b": "c"}), ("a.b : c=d", {"a.b": "c=d"})),
+        ("a.b c,\\\n   d,\\\ne", {"a.b": "c,d,e"}),
+        ("a.b c\\\\\na.c d", {"a.b": "c\\\\", "a.c": "d"}),
+    ],
 )
 def test_properties_are_read_in_all_their_notations(
     line: str, found: dict[str, str], tmp_path: Path
@@ -217,5 +221,5 @@ def test_properties_are_read_in_all_their_notations(
     path.write_text(f"{line}\n")
     assert read_properties(path) == found
     path.write_text(f"{line}\na\n")
-    with pytest.raises(ConfigError, match="line 2"):
+    with pytest.raises(ConfigError, match=f"line {line.count(chr(10)) + 2}"):
         read_properties(path)

@@ -56,6 +56,8 @@ LISTS: Final = (PLUGINS, JARS)
 """Settings that other software shares: values joined by commas."""
 
 _LINE: Final = re.compile(r"([^\s=:]+)\s*[\s=:]\s*(.*)")
+_GOES_ON: Final = re.compile(r"(?<!\\)(?:\\\\)*\\$")
+"""At the end of a line whose value goes on in the next one."""
 
 Builder = TypeVar("Builder")
 
@@ -211,10 +213,14 @@ def read_properties(path: Path) -> dict[str, str]:
             action="correct --properties-file",
         ) from cause
     found = {}
-    for number, line in enumerate(map(str.strip, lines), start=1):
+    numbered = enumerate(map(str.strip, lines), start=1)
+    for number, line in numbered:
         if not line or line.startswith(("#", "!")):
             continue
-        match = _LINE.fullmatch(line)
+        setting = line
+        while _GOES_ON.search(setting):
+            setting = setting[:-1] + next(numbered, (0, ""))[1]
+        match = _LINE.fullmatch(setting)
         if match is None:
             raise ConfigError(
                 f"properties file {path}, line {number}",
