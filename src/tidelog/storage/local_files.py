@@ -26,16 +26,21 @@ _PUBLISH_ATTEMPTS: Final = 3
 Publish = Callable[[Path, Path], object]
 """Gives a finished temp file its name, atomically."""
 
+_written: Final[set[Path]] = set()
+"""The temp files that this process is writing."""
+
 
 def remove_stale_temps(root: Path, host: str) -> None:
     """Remove, as far as possible, temp files `<host>-<pid>-<token>` of processes of this host that
     no longer run.
 
-    Files of other hosts that share the directory stay: whether their owners live is unknown.
+    Files of other hosts that share the directory stay: whether their owners live is unknown. One
+    with our number that we do not write is of a process before us: in a container all have it.
     """
     for temp in (root / TEMP_DIRECTORY).iterdir():
         owner, _, pid = temp.name.rpartition("-")[0].rpartition("-")
-        if owner == host and pid.isdecimal() and not is_running(int(pid)):
+        earlier = pid == str(os.getpid()) and temp not in _written
+        if owner == host and pid.isdecimal() and (earlier or not is_running(int(pid))):
             try:
                 temp.unlink(missing_ok=True)
             except OSError as error:
@@ -44,6 +49,7 @@ def remove_stale_temps(root: Path, host: str) -> None:
 
 def write(temp: Path, path: Path, data: bytes, publish: Publish, *, durable: bool) -> None:
     """Write `data` under the name `path`, all or nothing; raises OSError."""
+    _written.add(temp)
     try:
         with temp.open("xb") as file:
             file.write(data)
@@ -53,6 +59,7 @@ def write(temp: Path, path: Path, data: bytes, publish: Publish, *, durable: boo
         _publish(temp, path, publish, durable=durable)
     finally:
         temp.unlink(missing_ok=True)
+        _written.discard(temp)
     if durable:
         with suppress(FileNotFoundError):  # the object was deleted again, its directory too
             sync_directory(path.parent)

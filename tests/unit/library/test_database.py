@@ -58,7 +58,7 @@ def test_a_time_zone_that_this_machine_does_not_know_is_named(
 ) -> None:
     with opened(url) as db:
         db.advance("t", datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Vienna")))
-    ZoneInfo.clear_cache()
+    ZoneInfo.clear_cache(only_keys=["Europe/Vienna"])
     monkeypatch.setitem(sys.modules, "tzdata", None)
     zoneinfo.reset_tzpath(to=[str(tmp_path)])
     try:

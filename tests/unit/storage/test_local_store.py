@@ -182,10 +182,11 @@ def test_leftovers_of_dead_writers_are_never_listed_and_are_removed_by_the_next_
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
     dead = f"{host}-{ended.pid}-0000000000000001"
-    running = f"{host}-{os.getpid()}-0000000000000002"
+    before_us = f"{host}-{os.getpid()}-0000000000000004"  # in a container all have one number
+    running = f"{host}-{os.getppid()}-0000000000000002"
     elsewhere = f"another-host-{ended.pid}-0000000000000003"
     (tmp_path / TEMP_DIRECTORY).mkdir()
-    for leftover in (dead, running, elsewhere):
+    for leftover in (dead, before_us, running, elsewhere):
         (tmp_path / TEMP_DIRECTORY / leftover).write_text("half an obj")
     store = LocalStore(tmp_path, INLINE)
     assert run(names(store)) == []
