@@ -41,9 +41,13 @@ def parse_duration(text: str) -> float | None:
     return None if match is None else float(match[1]) * _SECONDS[match[2]]
 
 
+LONGEST_MS: Final = 1 << 61
+"""A length of time is shorter, so that what ends so long after a time has a time as its end."""
+
+
 def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
     """Whole milliseconds of a length of time, below zero if `signed`; raises ConfigError for `what`
-    that is none.
+    that is none, or as long as `LONGEST_MS`.
     """
     found: float | None = None
     if isinstance(length, timedelta):
@@ -54,10 +58,12 @@ def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
         found = None if seconds is None else round(seconds * (-1000 if text[0] == "-" else 1000), 6)
     elif isinstance(length, int) and not isinstance(length, bool):
         found = length
-    if found is None or (found < 0 and not signed) or found != int(found):
+    fits = found is not None and abs(found) < LONGEST_MS and found == int(found)
+    if found is None or not fits or (found < 0 and not signed):
         raise ConfigError(
             what,
-            expected="whole milliseconds: an int, a timedelta, or a text such as 30s or 1m",
+            expected="whole milliseconds, less than 2**61: an int, a timedelta, or a text such as "
+            "30s or 1m",
             found=repr(length),
             action="correct it",
         )

@@ -19,8 +19,6 @@ MAX_WATERMARK: Final = (1 << 63) - 1
 """The watermark at the end of a bounded input."""
 LATEST: Final = 1 << 62
 """The latest time of a record, so that the end of each window and session is a time, too."""
-LONGEST_MS: Final = 1 << 61
-"""The gap of a session, and the time that its windows stay after their end, are shorter."""
 
 
 @dataclass(slots=True)

@@ -235,6 +235,7 @@ def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finis
         (lambda k: k.window(Session(sys.maxsize)), "less than"),
         (lambda k: k.window(Session(5), allowed_lateness=sys.maxsize), "less than"),
         (lambda k: k.deduplicate(ttl=1.5), "1.5"),
+        (lambda k: k.deduplicate(ttl=2**64), "less than"),
         (lambda k: k.count(emit_update=True), "emit_update"),
         (lambda k: k.window(Tumbling(5)).count(late=OutputTag("late")), "late"),
         (lambda k: k.window(Tumbling(5), 1), r"aggregate\(...\) after it"),

@@ -13,7 +13,6 @@ from tidelog.errors import require
 from tidelog.options.units import milliseconds
 from tidelog.runtime.operators.late_records import has_passed
 from tidelog.runtime.operators.spans import WindowSpan
-from tidelog.state.event_time import LONGEST_MS
 
 LEFT, RIGHT = 0, 1
 
@@ -110,7 +109,4 @@ def join_span(within: Any, window: Any) -> JoinSpan:
     two = isinstance(within, tuple | list) and len(within) == 2
     require("join(..., within=...)", within, two, "two bounds, such as ('-5m', '5m')")
     what = "a bound of join(..., within=...)"
-    lower, upper = (milliseconds(what, bound, signed=True) for bound in within)
-    fits = lower > -LONGEST_MS and upper < LONGEST_MS
-    require(what, within, fits, "less than 2**61 ms")  # so that each bucket has an end in time
-    return Interval(lower, upper)
+    return Interval(*[milliseconds(what, bound, signed=True) for bound in within])

@@ -11,7 +11,6 @@ from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.node import OutputTag, name_of
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.streams.reductions import Keyed, Reductions
-from tidelog.state.event_time import LONGEST_MS
 from tidelog.state.schema.types import declared
 
 if TYPE_CHECKING:
@@ -166,8 +165,6 @@ class Windowing(ABC, Generic[S]):
         require("window(...)", repr(windows), isinstance(windows, Windows), kinds)
         require("emit= of a window", emit, emit in ("final", "updates"), "final or updates")
         lateness_ms = milliseconds("allowed_lateness= of a window", lateness)
-        fits = lateness_ms < LONGEST_MS
-        require("allowed_lateness= of a window", lateness, fits, "less than 2**61 ms")
         firing = Firing(name_of(late), lateness_ms, emit == "updates")
         return WindowedStream(partial(self._then, late=late), windows, firing, name)
 
