@@ -17,10 +17,11 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from types import MemberDescriptorType, ModuleType
 from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from tidelog.errors import UnstorableError
+from tidelog.errors import RestoreError, UnstorableError
 from tidelog.state.schema.row import Row
 
 Kind = Literal["row", "named-tuple", "dataclass", "struct", "enum", "class"]
@@ -101,6 +102,19 @@ class RecordTypes:
 def module_of(kind: type) -> str:
     """The module that a class is stored as one of: `job` also where `job.py` is the program."""
     return _name_of_program() if kind.__module__ == _program() else kind.__module__
+
+
+def zone_of(key: str) -> ZoneInfo:
+    """A stored time zone; raises RestoreError for one that this machine does not know."""
+    try:
+        return ZoneInfo(key)
+    except ZoneInfoNotFoundError as error:
+        raise RestoreError(
+            f"time zone {key!r} of a stored time",
+            expected="it among the time zones of this machine",
+            found="none of that name",
+            action="install them (`pip install tzdata`, or the system's package) and start again",
+        ) from error
 
 
 def _program() -> str:

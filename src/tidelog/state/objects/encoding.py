@@ -17,11 +17,11 @@ from fractions import Fraction
 from itertools import chain
 from typing import Any, Final, Protocol, cast
 from uuid import UUID
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 import msgspec
 
-from tidelog.errors import RestoreError, TidelogError
+from tidelog.errors import TidelogError
 from tidelog.state.objects.classes import (
     Builder,
     Kind,
@@ -31,6 +31,7 @@ from tidelog.state.objects.classes import (
     fields_of,
     module_of,
     unstorable,
+    zone_of,
 )
 from tidelog.state.schema.row import Row, row_maker
 
@@ -274,18 +275,6 @@ def _zone(encoder: _Encoder, value: ZoneInfo) -> list[Any]:
 _APART[ZoneInfo] = _zone
 
 
-def _zone_here(key: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(key)
-    except ZoneInfoNotFoundError as error:
-        raise RestoreError(
-            f"time zone {key!r} of a stored time",
-            expected="it among the time zones of this machine",
-            found="none of that name",
-            action="install them (`pip install tzdata`, or the system's package) and start again",
-        ) from error
-
-
 def _default_dict(encoder: _Encoder, value: defaultdict[Any, Any]) -> list[Any]:
     factory = value.default_factory
     name = None if factory is None else getattr(factory, "__name__", "")
@@ -404,7 +393,7 @@ _TOGETHER: Final[dict[int, Callable[[list[Any]], Any]]] = {
     TIME: lambda parts: time(*parts[:4]).replace(fold=parts[4], tzinfo=parts[5]),
     TIME_DELTA: lambda parts: timedelta(*parts),
     OFFSET: lambda parts: timezone(*parts),
-    ZONE: lambda parts: _zone_here(*parts),
+    ZONE: lambda parts: zone_of(*parts),
     DECIMAL: lambda parts: Decimal(*parts),
     FRACTION: lambda parts: Fraction(*parts),
     UUID_: lambda parts: UUID(bytes=parts[0]),
