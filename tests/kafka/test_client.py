@@ -2,9 +2,12 @@
 
 import logging
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from tidelog import KafkaSource
 from tidelog.connectors.kafka.client import Cluster, failures, library, translated
 from tidelog.errors import (
     AccessDeniedError,
@@ -80,3 +83,16 @@ def test_an_error_names_what_failed_and_what_to_do(name: str, kind: type[Storage
     assert type(error) is kind
     assert "topic 'a', partition 3, offset 17 in Kafka at b:9092; found as it says" in str(error)
     assert f"({name})" in str(error) and error.action
+
+
+def test_a_topic_that_the_user_may_not_see_is_not_said_to_be_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kinds = library().KafkaError
+    refused = kinds(kinds.TOPIC_AUTHORIZATION_FAILED, "not for you")
+    seen = SimpleNamespace(topics={"a": SimpleNamespace(error=refused, partitions={})})
+    client: Any = SimpleNamespace(list_topics=lambda *_, **__: seen, poll=lambda _: None)
+    monkeypatch.setattr(Cluster, "consumer", lambda *_: client)
+    monkeypatch.setattr("tidelog.connectors.kafka.reading.source._SETTLE_S", 0.0)
+    with pytest.raises(AccessDeniedError, match="let the user have the permission"):
+        KafkaSource("a", bootstrap="b:9092").discover()

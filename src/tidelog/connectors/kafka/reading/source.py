@@ -25,7 +25,7 @@ from tidelog.connectors.kafka.reading.offsets import (
 from tidelog.connectors.kafka.reading.partition import PartitionReader
 from tidelog.connectors.kafka.reading.records import Decode, Decoder
 from tidelog.effects import Clock, SystemClock, hold_thread
-from tidelog.errors import StoreUnreachableError, TidelogError, require
+from tidelog.errors import ObjectNotFoundError, StoreUnreachableError, TidelogError, require
 from tidelog.runtime.source import Source
 
 _TOPIC: Final = re.compile(r"[\w.-]{1,249}", re.ASCII)
@@ -235,6 +235,9 @@ class KafkaSource(Source):
 
     def _missing(self, topic: str, error: Any) -> TidelogError:
         """The error of a topic that is not there: a topic that was read must not be made again."""
+        refused = translated(error, f"topic {topic!r}", self._cluster)
+        if not isinstance(refused, ObjectNotFoundError):  # no right to see it, or no leader
+            return refused
         partition = next((each for each in self._partitions if each.topic == topic), None)
         if partition is not None:
             return gone(
