@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.first_jobs.programs import run
 from tests.kafka.jobs import read, values
 from tests.support.kafka import Topics
-from tidelog import KafkaRecord, KafkaSource
+from tidelog import Callback, ConfigError, Job, KafkaRecord, KafkaSource
 from tidelog.connectors.kafka.client import library
 
 
@@ -68,6 +69,15 @@ def test_a_stopped_job_goes_on_behind_its_checkpoint_whatever_the_group_says(
     places = [library().TopicPartition(topic, each) for each in (0, 1)]
     assert [each.offset for each in group.committed(places)] == [3, 1]
     group.close()
+
+
+def test_a_source_object_that_two_operators_read_is_named(topics: Topics, tmp_path: Path) -> None:
+    topic, job = topics.new(), Job("twice")
+    shared = source(topics, topic, stop="latest")
+    job.source(shared, name="a").union(job.source(shared, name="b")).sink(Callback(print))
+    topics.write(topic, ["x"])
+    with pytest.raises(ConfigError, match=r"make a KafkaSource for each job"):
+        run(job, tmp_path)
 
 
 def test_the_first_start_is_at_an_offset_a_time_or_the_end(topics: Topics, tmp_path: Path) -> None:

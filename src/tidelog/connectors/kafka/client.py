@@ -184,6 +184,11 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
     **dict.fromkeys(("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"), _TOO_LARGE),
     **dict.fromkeys(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"), _REPLICAS),
     "TOPIC_ALREADY_EXISTS": (ObjectExistsError, "choose another name, or delete the topic"),
+    "_CONFLICT": (
+        ConfigError,
+        "make a KafkaSource for each job.source(...), or use the stream of one twice: an object "
+        "reads a partition once",
+    ),
     "INVALID_TRANSACTION_TIMEOUT": (
         ConfigError,
         "lower the transaction timeout, or raise transaction.max.timeout.ms of the brokers",
