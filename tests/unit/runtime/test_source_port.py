@@ -2,6 +2,7 @@
 end.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tests.first_jobs.programs import run
 from tidelog import Callback, ConfigError, Job, Replayable, Source, SplitReader
+from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.runtime.tasks.splits import SplitPositions
 
 
@@ -135,6 +137,27 @@ def test_whose_a_split_is_is_looked_up_once_however_often_it_is_found(
     monkeypatch.setattr(source, "discover", discover)
     run(reading(source, []), tmp_path, lambda: looks[0] > 3, parallelism=2)
     assert asked == {"a": 2, "b": 2}
+
+
+def test_other_tasks_have_their_turn_while_many_splits_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn, begun, add = [0], Counter[int](), SourceTask._add
+
+    def next_turn() -> None:
+        turn[0] += 1
+        asyncio.get_running_loop().call_soon(next_turn)
+
+    def counted(task: SourceTask, *args: Any, **kwargs: Any) -> None:
+        if not begun:
+            next_turn()
+        begun[turn[0]] += 1
+        add(task, *args, **kwargs)
+
+    monkeypatch.setattr(SourceTask, "_add", counted)
+    splits = Replayable({f"{n}": [] for n in range(2_500)})
+    run(reading(splits, []), tmp_path)
+    assert begun.total() == 2_500 and max(begun.values()) <= 1_000
 
 
 class Behind(Told):

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import math
 from collections import deque
+from typing import Final
 
 from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
@@ -22,6 +23,9 @@ from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import LeastWatermark, combined
 from tidelog.runtime.user_code import close_all, user_code
+
+_SPLITS_IN_A_TURN: Final = 1000
+"""Splits that are begun before other tasks have their turn: a directory may have a million."""
 
 
 class SourceTask(Task):
@@ -173,6 +177,8 @@ class SourceTask(Task):
         for split in itertools.chain(splits, begun):
             if split in self._seen:
                 continue
+            if len(self._seen) % _SPLITS_IN_A_TURN == _SPLITS_IN_A_TURN - 1:
+                await self._rest()
             self._seen.add(split)
             if self._positions.owns(split):
                 stored = self._positions.get(split) if split in begun else StoredSplit()
