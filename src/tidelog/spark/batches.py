@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tidelog.errors import ConfigError
-from tidelog.spark.plugin.settings import PLUGIN_CLASS, PLUGINS
+from tidelog.spark.plugin.settings import PLUGIN_CLASS, PLUGINS, has_plugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -117,7 +117,7 @@ def _driver(spark: "SparkSession") -> Any:
             "tidelog.spark.TidelogBatchListener at the server, which logs the same",
         )
     plugins = spark.sparkContext.getConf().get(PLUGINS, "")
-    if PLUGIN_CLASS not in str(plugins).split(","):
+    if not has_plugin(str(plugins)):
         raise ConfigError(
             "session for reports of batches",
             expected=f"{PLUGIN_CLASS} in {PLUGINS}",

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.cli import tidelog
 from tidelog.errors import ConfigError
-from tidelog.spark import configure
+from tidelog.spark import batch_report, configure
 from tidelog.spark.plugin.options import OPTIONS, bytes_of, milliseconds_of
 from tidelog.spark.plugin.settings import appended, read_properties, settings
 
@@ -189,6 +189,17 @@ def test_a_context_that_runs_without_the_plugin_is_refused(
             configure(Builder(), jar="/t.jar")
     else:
         configure(Builder(), jar="/t.jar")
+
+
+@pytest.mark.parametrize("plugins", [OURS, f"a.B, {OURS}"])
+def test_reports_come_of_a_session_that_has_the_plugin_among_others(plugins: str) -> None:
+    listener = SimpleNamespace(report=lambda query, batch: None)
+    jvm = SimpleNamespace(
+        tidelog=SimpleNamespace(spark=SimpleNamespace(TidelogBatchListener=listener))
+    )
+    context = SimpleNamespace(getConf=lambda: {"spark.plugins": plugins})
+    session: Any = SimpleNamespace(_jvm=jvm, sparkContext=context)
+    assert batch_report(session, "query", 0) is None
 
 
 def test_conf_prints_lines_for_spark_defaults_that_read_back(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tidelog.spark.plugin.settings import (
     PLUGINS,
     PROVIDER,
     PROVIDER_CLASS,
+    has_plugin,
 )
 from tidelog.spark.plugin.toolchain import OLDEST_JAVA, Spark, find_java, find_spark, java_version
 
@@ -129,8 +130,7 @@ def _is_true(conf: Conf, key: str, default: bool = False) -> bool:
 
 
 def _plugin(conf: Conf) -> CheckResult:
-    plugins = [part.strip() for part in conf.get(PLUGINS, "").split(",")]
-    if PLUGIN_CLASS in plugins:
+    if has_plugin(conf.get(PLUGINS, "")):
         return ok("plugin", f"{PLUGINS} has {PLUGIN_CLASS}")
     return fail("plugin", f"{PLUGINS} lacks it", f"add {PLUGIN_CLASS} to {PLUGINS}")
 

@@ -160,6 +160,11 @@ def appended(before: object, value: str) -> str:
     return ",".join(parts if value in parts else [*parts, value])
 
 
+def has_plugin(plugins: str) -> bool:
+    """Whether the plug-in is among these, the value of spark.plugins."""
+    return PLUGIN_CLASS in map(str.strip, plugins.split(","))
+
+
 def _jar_entry(jar: Path | str) -> str:
     text = str(jar)
     if "," in text or not text:
@@ -236,7 +241,7 @@ def _refuse_running_context() -> None:
     """Plug-ins are started with the SparkContext: later it is too late."""
     context = getattr(_pyspark_context(), "_active_spark_context", None)
     plugins = PLUGIN_CLASS if context is None else context.getConf().get(PLUGINS, "")
-    if PLUGIN_CLASS not in map(str.strip, plugins.split(",")):
+    if not has_plugin(plugins):
         raise ConfigError(
             "the SparkContext that runs in this process",
             expected=f"{PLUGIN_CLASS} among its {PLUGINS}",
