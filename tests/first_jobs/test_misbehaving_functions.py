@@ -24,6 +24,7 @@ from tidelog import (
     Rate,
     Replayable,
     Row,
+    Session,
     Sliding,
     StatefulProcessor,
     StatefulProcessorHandle,
@@ -286,3 +287,13 @@ def test_a_function_that_nobody_would_await_is_refused(operator: Any) -> None:
 
     with pytest.raises(ConfigError, match="not `async`"):
         operator(Job("awaiting").source(NUMBERS), odd)
+
+
+@pytest.mark.parametrize("windows", [Tumbling(10), Sliding(10, 5), Session(3), Count(5)], ids=str)
+def test_a_window_function_that_fails_is_named_by_its_operator(
+    tmp_path: Path, windows: Any
+) -> None:
+    job = Job("windows")
+    keyed(job).window(windows, name="visits").records(lambda *window: 1 / 0).sink(Callback(print))
+    with pytest.raises(UserFunctionError, match=r"^visits; .*ZeroDivisionError"):
+        run(job, tmp_path / "store")

@@ -15,7 +15,6 @@ from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.session_window import SessionWindow
 from tidelog.runtime.operators.spans import Firing
 from tidelog.runtime.operators.turn import REST
-from tidelog.runtime.user_code import user_code
 from tidelog.state.handles.list import append
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.key_groups import decode_key
@@ -73,8 +72,7 @@ class RecordsSessions(SessionWindow):
             if self._turn.ended():
                 yield REST
         key, end = decode_key(row[ROW_PREFIX_BYTES:]), session.last + self._gap_ms
-        with user_code("window function"):
-            outputs.records.append(self._function(key, session.start, end, records))
+        outputs.records.append(self._function(key, session.start, end, records))
 
     def _forget(self, row: bytes, session: Session) -> Iterator[Batch]:
         for kept, _ in self._rows.scan(*self._range(row, session)):

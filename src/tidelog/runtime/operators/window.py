@@ -32,7 +32,7 @@ from tidelog.runtime.operators.operator import (
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.turn import PAUSE, REST
-from tidelog.runtime.user_code import map_all, user_code
+from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.list import append
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time, encode_time
@@ -313,8 +313,7 @@ class RecordsWindow(_Window):
 
     def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:
         records = [record for part in held for record in part]
-        with user_code("window function"):
-            outputs.records.append(self._function(key, start, records))
+        outputs.records.append(self._function(key, start, records))
         return iter(())
 
     def _only_in(self, prefix: bytes, start: int) -> Iterable[bytes]:

@@ -16,7 +16,7 @@ from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
 from tidelog.runtime.streams.reductions import Keyed
-from tidelog.runtime.user_code import map_all, user_code
+from tidelog.runtime.user_code import map_all
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
@@ -143,12 +143,7 @@ class Count(Windows):
 
     def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
         operator, state = self.aggregate(lambda record: [record], iadd, firing)
-
-        def emitted(window: tuple[Any, list[Any]]) -> Any:
-            with user_code("window function"):
-                return function(*window)
-
-        return lambda: Finished(operator(), emitted), state
+        return lambda: Finished(operator(), lambda window: function(*window)), state
 
 
 class _CountWindow(Operator):
