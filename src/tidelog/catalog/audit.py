@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tidelog.catalog.inventory import Inventory, Slots, read_inventory
+from tidelog.catalog.inventory import Inventory, Slots, read_inventory, read_slots
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.finding import UNREADABLE, Finding, Findings, without_changes
@@ -29,7 +29,6 @@ from tidelog.checkpoint.manifest import (
     TableObject,
 )
 from tidelog.checkpoint.retention import subtask_objects
-from tidelog.checkpoint.slots import list_slots
 from tidelog.checkpoint.table_file import check_table_file
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.ids import CheckpointId, Slot, SubtaskId
@@ -86,8 +85,10 @@ async def audit(
     findings = inventory_findings(inventory)
     if deep:
         await _check_bytes(store, inventory, findings, progress)
-    present = await list_slots(store) if findings.all() else inventory.slots.sizes
-    return _report(inventory, findings, present)
+    slots = inventory.slots
+    if findings.all():  # a running job may have dropped some of them
+        slots = await read_slots(store, known=slots)
+    return _report(inventory, findings, slots.sizes)
 
 
 def inventory_findings(inventory: Inventory) -> Findings:

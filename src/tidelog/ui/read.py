@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from tidelog.catalog.audit import inventory_findings
 from tidelog.catalog.inventory import Inventory, Slots, data_sizes, described, read_slots
 from tidelog.checkpoint.finding import Finding, without_changes
-from tidelog.checkpoint.slots import list_slots
 from tidelog.effects import Clock
 from tidelog.storage.port import ObjectStore
 
@@ -54,7 +53,7 @@ class StoreReader:
         if objects or last is None:
             inventory = replace(inventory, sizes=await data_sizes(self.store))
             found, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
-            present = await list_slots(self.store) if found else slots.sizes
+            present = (await read_slots(self.store, known=slots)).sizes if found else slots.sizes
         else:
             inventory = replace(inventory, sizes=last.inventory.sizes)
             found, objects_ms = last.findings, last.objects_ms

@@ -71,6 +71,29 @@ def test_checkpoints_that_are_dropped_meanwhile_are_gone_and_no_problem(
     assert not {n for _, _, at in report.unchecked for n in at} & set(dropped)
 
 
+class Sweeping(MemoryStore):
+    """A new start counts the oldest checkpoint no more; a sweep takes its objects, not its slot."""
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        if name == f"checkpoints/{NEWEST:08d}.json":
+            author, counted = Author(Generation(9), "attempt"), ((Slot(OLDEST + 1), Slot(NEWEST)),)
+            begun = Start(Slot(9), author, 0, "", history=counted)
+            await self.put("checkpoints/00000009.json", encode_entry(begun))
+            for gone in small():
+                if needed_by(small(), gone) == {OLDEST} and object_names.slot_of(gone) is None:
+                    await self.delete(gone)
+        return data
+
+
+def test_a_checkpoint_that_counts_no_more_may_lose_its_objects_before_its_slot() -> None:
+    store = with_objects(Sweeping(), small())
+    report = report_on(store)
+    assert report.problems == () and report.passed
+    assert verdicts(report) == {5: "gone", 6: "sound", 7: "sound", 8: "sound"}
+    assert asyncio.run(audit(with_objects(Sweeping(), small()))).problems == ()
+
+
 class Restarting(MemoryStore):
     """A new start of the job writes its slot, and a segment, while the store is listed."""
 

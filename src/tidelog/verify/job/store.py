@@ -10,11 +10,10 @@ from functools import partial
 from itertools import pairwise
 
 from tidelog.catalog.audit import checkpoint_findings
-from tidelog.catalog.inventory import Inventory, read_inventory
+from tidelog.catalog.inventory import Inventory, Slots, read_inventory, read_slots
 from tidelog.checkpoint.finding import Finding, Findings
 from tidelog.checkpoint.invariants import slot_violations, unreadable
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
-from tidelog.checkpoint.slots import list_slots
 from tidelog.concurrency import Progress
 from tidelog.errors import RestoreError
 from tidelog.ids import CheckpointId, SeqNo, Slot, SubtaskId
@@ -52,14 +51,14 @@ async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: P
         # What costs others alone is not known of all kinds of damage: those are not read.
         findings=[f for f in findings if not f.checkpoints or f.checkpoints & {*numbers}],
         units=units,
-        settle=partial(_settle, store, partitions),
+        settle=partial(_settle, store, slots, partitions),
     )
 
 
 async def _settle(
-    store: ObjectStore, partitions: Sequence[Partition], found: Sequence[UnitResult]
+    store: ObjectStore, slots: Slots, partitions: Sequence[Partition], found: Sequence[UnitResult]
 ) -> Settled:
-    """Compare the paths to each partition's state, and list the slots again."""
+    """Compare the paths to each partition's state, and look again which of the slots count."""
     paths = {(path.partition, path.alternate): path for each in found for path in each.paths}
     judged = [
         partition.judged(paths[number, False], paths.get((number, True)))
@@ -76,7 +75,7 @@ async def _settle(
         replace(result, findings=tuple(_without_confirmed(f, confirmed) for f in result.findings))
         for result in judged
     ]
-    return [*judged, *found], await list_slots(store)
+    return [*judged, *found], (await read_slots(store, known=slots)).sizes
 
 
 def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) -> Finding:
