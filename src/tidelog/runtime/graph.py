@@ -69,6 +69,9 @@ class Job:
 
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
+        parallelism = fields.get("parallelism")
+        whole = isinstance(parallelism, int | None)
+        require(f"parallelism= of {name}", repr(parallelism), whole, "an int")
         count = self._counts[name] = self._counts.get(name, 0) + 1
         node = Node(name if count == 1 else f"{name}-{count}", inputs, **fields)
         if any(other.id == node.id for other in self.nodes):
@@ -281,6 +284,7 @@ class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStr
         from tidelog.runtime.operators.deduplicate import Deduplicate  # noqa: PLC0415
 
         ttl_ms = milliseconds("ttl= of deduplicate", ttl)
+        require("ttl= of deduplicate", repr(ttl), ttl_ms > 0, "more than 0")
         return self._then(name, lambda: Deduplicate(id_of, ttl_ms), keyed=True)
 
     def transform_with_state(

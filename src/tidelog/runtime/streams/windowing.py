@@ -125,11 +125,12 @@ class Windowing(ABC, Generic[S]):
         order in which records came. A slice whose value is None counts as empty.
         """
         if not isinstance(size_ms, int):
+            windowed = self._windowed(size_ms, allowed_lateness, emit, late, name)
             others = (slide_ms, value_of, combine, value_type, migrate)
             found = "value_of=, combine= and others go to .aggregate(...) after it"
             alone = all(each is None for each in others)
             require(f"window({size_ms!r}, ...)", found, alone, "no more")
-            return self._windowed(size_ms, allowed_lateness, emit, late, name)
+            return windowed
         if value_of is None or combine is None:
             raise ConfigError(
                 f"window({size_ms})",
