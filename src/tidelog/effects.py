@@ -190,8 +190,9 @@ def loop_thread(
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
-            if left:
+            while left:  # also what they begin to release what they have
                 loop.run_until_complete(asyncio.wait(left))
+                left = asyncio.all_tasks(loop)
             loop.close()
 
     thread = threading.Thread(target=run, name="tidelog-loop", daemon=True)

@@ -32,12 +32,39 @@ class Locked(Protocol):
         """See again whether callers are `busy`."""
 
 
+class _Turn(threading.Condition):
+    """A condition of the lock. A caller that is interrupted, as by Ctrl-C, while it takes the lock
+    again has the lock when that is raised: else it would release that of the loop.
+    """
+
+    def __init__(self, lock: threading.Lock) -> None:
+        super().__init__(lock)
+        # Nothing comes between taking a lock in a `with` and its block.
+        kept = {"__enter__": lock.acquire, "__exit__": lambda *_: None}
+        self._taken = type("Taken", (), kept)
+
+    def take(self) -> None:
+        """Take the lock, and raise what has interrupted that when it is taken."""
+        taken, interruption = False, None
+        while not taken:
+            try:
+                with self._taken():
+                    taken = True
+            except BaseException as error:
+                interruption = error
+        if interruption is not None:
+            raise interruption
+
+    def _acquire_restore(self, _: object) -> None:
+        self.take()
+
+
 class LoopLock:
     """The lock that an event loop holds whenever it runs, for the states of its databases."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.turn = threading.Condition(self.lock)
+        self.turn = _Turn(self.lock)
         self.loop_waits = False
         self.states: list[Locked] = []
         """Those of all open databases."""
@@ -67,7 +94,7 @@ class LoopLock:
             self.lock.release()
             hold_thread(_MOMENT_S)
         finally:
-            self.lock.acquire()
+            self.turn.take()
 
     def take_for_loop(self) -> None:
         """The loop takes the lock, before any caller that asks from now on."""

@@ -83,7 +83,7 @@ class StateLock:
                 self.held.release()
                 error = self._ending()
             finally:
-                self.held.acquire()
+                self._shared.turn.take()
             raise error
 
     def _wait(self) -> None:

@@ -17,6 +17,7 @@ import pytest
 import tidelog
 from tests.unit.library.conftest import OFTEN, STATES, in_threads, opened
 from tidelog import AsyncDatabase, ConfigError, Database, StateSchemaError, UserFunctionError
+from tidelog.library.event_loop import LoopLock
 
 
 def add(db: Database | AsyncDatabase, key: str, amount: int) -> None:
@@ -216,3 +217,30 @@ def test_an_interrupted_program_complains_of_nothing_but_that(which: str, tmp_pa
     _, errors = process.communicate(timeout=20)
     assert "KeyboardInterrupt" in errors
     assert "pending" not in errors and "never awaited" not in errors
+
+
+@pytest.mark.parametrize("waits", [LoopLock.give_way, lambda shared: shared.turn.wait(0.001)])
+def test_an_interrupted_caller_leaves_the_lock_to_the_loop_until_it_has_it(
+    waits: Callable[[LoopLock], object],
+) -> None:
+    shared, kept = LoopLock(), list[bool]()
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def loop() -> None:
+        shared.take_for_loop()
+        for _ in range(20):  # the caller waits for the lock meanwhile
+            if shared.lock.locked():
+                signal.pthread_kill(main, signal.SIGINT)
+            time.sleep(0.005)
+        kept.append(shared.lock.locked())
+        if kept[0]:
+            shared.lock.release()
+
+    thread = threading.Thread(target=loop)
+    with pytest.raises(KeyboardInterrupt), shared.lock:
+        thread.start()
+        while True:
+            waits(shared)
+    thread.join()
+    assert kept == [True] and not shared.lock.locked()
