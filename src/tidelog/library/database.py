@@ -24,8 +24,8 @@ class Database:
     def __init__(self, job: StateJob[StateLock], on_closed: Callable[[], None]) -> None:
         self._job, self._program, self._ask = job, job.program, job.event_loop.ask
         self._on_closed = on_closed
-        self._closing = threading.Lock()
-        """Held by the thread that takes the last checkpoint."""
+        self._closing = threading.RLock()
+        """Held by the thread that takes the last checkpoint; a signal handler may do so as well."""
 
     @property
     def ended(self) -> bool:

@@ -7,6 +7,7 @@ raises the reason; what is durable is what the last checkpoint holds.
 import asyncio
 import concurrent.futures
 import logging
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final, Generic, TypeVar
@@ -39,6 +40,10 @@ L = TypeVar("L", bound=StateLock)
 logger = logging.getLogger(__name__)
 
 _OPERATOR: Final = "state"
+_OF_OPERATIONS: Final = frozenset(
+    f"tidelog.library.{module}" for module in ("handles", "program", "scan", "state_lock")
+)
+"""Modules whose functions have the lock."""
 
 
 class StateJob(Generic[L]):
@@ -101,7 +106,14 @@ class StateJob(Generic[L]):
             raise self.ending()
 
     def check_between_blocks(self, what: str) -> None:
-        """Raise ConfigError within a block of a step of the caller."""
+        """Raise ConfigError within a block of a step of the caller, and amid its operation."""
+        if _interrupts_an_operation():
+            raise ConfigError(
+                f"{what} of {self.label}",
+                expected="it between two operations",
+                found="a call amid one, as of a signal handler: it would wait for it for ever",
+                action="raise an exception in the handler, or set a flag that the loop looks at",
+            )
         if self.program.lock.in_block:
             raise ConfigError(
                 f"{what} of {self.label}",
@@ -247,3 +259,13 @@ class StateJob(Generic[L]):
         await self._cancel()
         self._running = None
         await self._runner.store.close()
+
+
+def _interrupts_an_operation() -> bool:
+    """Whether the caller was called amid an operation of its own thread."""
+    frame = sys._getframe().f_back
+    while frame is not None:
+        if frame.f_globals.get("__name__") in _OF_OPERATIONS:
+            return True
+        frame = frame.f_back
+    return False

@@ -18,6 +18,7 @@ import tidelog
 from tests.unit.library.conftest import OFTEN, STATES, in_threads, opened
 from tidelog import AsyncDatabase, ConfigError, Database, StateSchemaError, UserFunctionError
 from tidelog.library.event_loop import LoopLock
+from tidelog.library.state_lock import StateLock
 
 
 def add(db: Database | AsyncDatabase, key: str, amount: int) -> None:
@@ -244,3 +245,18 @@ def test_an_interrupted_caller_leaves_the_lock_to_the_loop_until_it_has_it(
             waits(shared)
     thread.join()
     assert kept == [True] and not shared.lock.locked()
+
+
+def test_a_signal_handler_that_closes_the_database_amid_an_operation_is_refused(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StateLock, "changing", lambda _: signal.raise_signal(signal.SIGUSR1))
+    db = opened(url)
+    before = signal.signal(signal.SIGUSR1, lambda *_: db.close())
+    try:
+        with pytest.raises(ConfigError, match=r"a call amid one.*set a flag"):
+            db.key("a").total.set(1)
+        signal.raise_signal(signal.SIGUSR1)  # between two operations it may
+        assert db.ended
+    finally:
+        signal.signal(signal.SIGUSR1, before)
