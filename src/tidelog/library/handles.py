@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from tidelog.errors import StateSchemaError
 from tidelog.library.state_lock import StateLock
-from tidelog.library.states import NamedState, Shown
+from tidelog.library.states import NamedState, Shown, is_attribute
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.list import ListState, append
 from tidelog.state.handles.map import MapState
@@ -193,8 +193,12 @@ def states_of_keys(
 
     An error of Python about a name that is not declared names the class, and so those that are.
     """
-    attributes = {name: property(_handle(lock, backend, each)) for name, each in states.items()}
-    name = f"KeyStates({', '.join(states)})"
+    attributes = {
+        name: property(_handle(lock, backend, each))
+        for name, each in states.items()
+        if is_attribute(name)  # a job's processor may have others, which can be scanned
+    }
+    name = f"KeyStates({', '.join(attributes)})"
     return new_class(name, (KeyStates,), exec_body=lambda body: body.update(attributes))
 
 

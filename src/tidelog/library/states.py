@@ -130,9 +130,7 @@ def check_states(declared: Mapping[str, State]) -> None:
     is_mapping = isinstance(declared, Mapping)
     require("state=", repr(declared), is_mapping, "{name: Value(type), ...}")
     for name, state in declared.items():
-        # Of `KeyStates`, whose attributes they become, these are its own.
-        free = isinstance(name, str) and name.isprintable() and not name.startswith(("$", "__"))
-        free = free and name not in ("_prefix", "_key")
+        free = isinstance(name, str) and is_attribute(name)
         expected = "a printable text that begins with neither $ nor __, and no _key or _prefix"
         require(f"name of state {name!r}", repr(name), free, expected)
         expected = "Value(type), List(type) or Map(key type, type)"
@@ -144,6 +142,13 @@ def check_states(declared: Mapping[str, State]) -> None:
         _type_name(name, state.type)
         if isinstance(state, Map):
             _type_name(name, state.key_type)
+
+
+def is_attribute(name: str) -> bool:
+    """Whether a state can be an attribute of `KeyStates`, which has some of its own."""
+    return (
+        name.isprintable() and not name.startswith(("$", "__")) and name not in ("_prefix", "_key")
+    )
 
 
 def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState:

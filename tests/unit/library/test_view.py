@@ -202,6 +202,28 @@ def test_columns_of_a_job_may_have_names_that_are_quoted(url: str) -> None:
         assert view.key("a").sizes.items() == [("x", (2, 2))]
 
 
+class Named(StatefulProcessor):
+    names = ("good", "_key", "__init__", "a\0b")
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.states = [handle.getValueState(name, "n int") for name in self.names]
+
+    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
+        for state in self.states:
+            state.update((1,))
+        yield key
+
+
+def test_a_state_of_a_job_whose_name_is_no_attribute_is_scanned(url: str) -> None:
+    job = Job("named")
+    keyed = job.source(Replayable(["a"])).key_by(str)
+    keyed.transform_with_state(Named).sink(Callback(lambda _: None))
+    asyncio.run(JobRunner(job, open_store(url, Effects()), JobConfig(), Effects()).run())
+    with tidelog.open(url, at="latest") as view:
+        assert view.key("a").good.get() == 1
+        assert [list(view.scan(name)) for name in Named.names] == [[("a", 1)]] * 4
+
+
 def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
     write(url, 1)
     with tidelog.open(url, {"total": Value(int), "new": Value(str)}, at="latest") as view:
