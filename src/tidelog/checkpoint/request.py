@@ -32,12 +32,8 @@ class SavepointRequest(msgspec.Struct, frozen=True, eq=False):
 
 def check_name(name: str) -> str:
     """The name itself; raises ConfigError when no savepoint can have it."""
-    if (
-        isinstance(name, str)
-        and _NAME.fullmatch(name)
-        and not name.isdecimal()
-        and name != "latest"
-    ):
+    legal = isinstance(name, str) and _NAME.fullmatch(name)
+    if legal and not name.isdecimal() and name != "latest":
         return name
     raise ConfigError(
         f"savepoint name {name!r}",

@@ -16,6 +16,9 @@ T = TypeVar("T")
 
 _DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+FORK: Final = "stop the job with a savepoint, `tidelog fork` its store, and start it on the fork"
+"""How a job goes on with a sink that writes to another place: a fork leaves transactions out."""
+
 encode = msgspec.msgpack.encode
 
 

@@ -28,6 +28,8 @@ _SHOWN_FACTORS: Final = ("Ti", "Gi", "Mi", "Ki", "G", "M", "k")
 NUMBER: Final = r"(\d+(?:\.\d*)?|\.\d+)"
 """A number with decimals, as a group of a regular expression."""
 
+_LONGEST_MS: Final = 1 << 61
+"""A length of time is shorter, so that what ends so long after a time has a time as its end."""
 _DURATION: Final = re.compile(rf"{NUMBER} ?({'|'.join(_SECONDS)})")
 _COUNT: Final = re.compile(rf"{NUMBER}([kMGT]?)")
 _SIZE: Final = re.compile(rf"{NUMBER} ?((?:[kMGT]|[KMGT]i)?)B?")
@@ -41,13 +43,9 @@ def parse_duration(text: str) -> float | None:
     return None if match is None else float(match[1]) * _SECONDS[match[2]]
 
 
-LONGEST_MS: Final = 1 << 61
-"""A length of time is shorter, so that what ends so long after a time has a time as its end."""
-
-
 def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
     """Whole milliseconds of a length of time, below zero if `signed`; raises ConfigError for `what`
-    that is none, or as long as `LONGEST_MS`.
+    that is none, or 2**61 ms or longer.
     """
     found: float | None = None
     if isinstance(length, timedelta):
@@ -58,8 +56,8 @@ def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
         found = None if seconds is None else round(seconds * (-1000 if text[0] == "-" else 1000), 6)
     elif isinstance(length, int) and not isinstance(length, bool):
         found = length
-    fits = found is not None and abs(found) < LONGEST_MS and found == int(found)
-    if found is None or not fits or (found < 0 and not signed):
+    least = 1 - _LONGEST_MS if signed else 0
+    if found is None or not least <= found < _LONGEST_MS or found != int(found):
         raise ConfigError(
             what,
             expected="whole milliseconds, less than 2**61: an int, a timedelta, or a text such as "

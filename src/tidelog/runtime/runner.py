@@ -90,19 +90,13 @@ class JobRunner:
         `resources` are those of the process, when other jobs of it share them; `workers` are
         other processes, which have all subtasks then.
         """
-        opened = not isinstance(store, str | os.PathLike | None)
-        for what, given, fits, expected in (
-            ("job", job, isinstance(job, Job), "a Job"),
-            ("store", store, opened, "what open_store(url, effects) gives"),
-            ("config", config, isinstance(config, JobConfig | None), "a JobConfig"),
-            (
-                "restore_from",
-                restore_from,
-                isinstance(restore_from, RestoreFrom | None),
-                "a RestoreFrom",
-            ),
-        ):
-            require(f"{what} of a JobRunner", repr(given), fits, expected)
+        require("job of a JobRunner", repr(job), isinstance(job, Job), "a Job")
+        fits = not isinstance(store, str | os.PathLike | None)
+        require("store of a JobRunner", repr(store), fits, "what open_store(url, effects) gives")
+        fits = isinstance(config, JobConfig | None)
+        require("config of a JobRunner", repr(config), fits, "a JobConfig")
+        fits = isinstance(restore_from, RestoreFrom | None)
+        require("restore_from of a JobRunner", repr(restore_from), fits, "a RestoreFrom")
         self.job = job
         self.store = store
         self.config = config or JobConfig()

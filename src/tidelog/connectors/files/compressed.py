@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import zstandard
 
-from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, checksum
+from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, mark_of
 from tidelog.errors import CorruptObjectError, RestoreError
 
 _PIECE: Final = 64 << 10
@@ -64,10 +64,10 @@ class CompressedText:
     """The text of a compressed file, read from front to back.
 
     A file is complete when it appears: its end is an end also where files are followed. A position
-    is [offset, None, size, end, [length, checksum]], with the size of the file once the offset is
-    the end of its text, and zeros before; the checksum is that of the text's beginning, as far as
-    it was read. Older releases stored the first four, and before that a byte of the file and its
-    offset in the text as size and end.
+    is [offset, None, size, end, mark], with the size of the file once the offset is the end of its
+    text, and zeros before; the mark is `mark_of` the text's beginning, as far as it was read. Older
+    releases stored the first four, and before that a byte of the file and its offset in the text as
+    size and end.
     """
 
     def __init__(self, file: InputFile, position: Any, new_member: Callable[[], Member]) -> None:
@@ -87,8 +87,8 @@ class CompressedText:
         self.ends_at: int | None = end if ended else None
         """The end of the text, once it is known."""
         self._file = file
-        self._stored: tuple[int, int | None] = begin[0] if begin else (0, None)
-        """Of the text's beginning when the position was stored: length and checksum."""
+        self._mark: list[int] = begin[0] if begin else mark_of(b"")
+        """The mark in the position at which reading goes on."""
         self._beginning = b""
         self._new_member = new_member
         self._member: Member | None = None
@@ -111,18 +111,15 @@ class CompressedText:
                 break
         if self._at < offset:
             raise self._file.changed(f"at least {offset} bytes of text", f"{self._at} bytes")
-        length, expected = self._stored
-        if expected is not None and checksum(self._beginning[:length]) != expected:
+        if mark_of(self._beginning[: self._mark[0]]) != self._mark:
             raise self._file.written_anew()
         return bytes(self._text[:size])
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
         end = (self._file.identity.st_size, offset) if offset == self.ends_at else (0, 0)
-        if self._beginning:
-            begin = self._beginning[:offset]
-            self._stored = len(begin), checksum(begin)
-        return [offset, None, *end, self._stored]
+        mark = mark_of(self._beginning[:offset]) if self._beginning else self._mark
+        return [offset, None, *end, mark]
 
     def _decompress(self) -> bool:
         """Add a piece; False at the end."""

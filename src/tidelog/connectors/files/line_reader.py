@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
-from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, checksum
+from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, mark_of
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
@@ -43,10 +43,9 @@ class LineLimits:
 class PlainText:
     """The bytes of a file as they are.
 
-    A position is [offset, limit, [size, checksum]]: the limit is None for a file that is followed,
-    bytes at or behind it are never read; the checksum is that of the file's beginning, as far as it
-    was read, by which a file that was written anew is told from one that has grown. Older releases
-    stored the first two.
+    A position is [offset, limit, mark]: the limit is None for a file that is followed, bytes at or
+    behind it are never read; the mark is `mark_of` the file's beginning, as far as it was read.
+    Older releases stored the first two.
     """
 
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
@@ -57,9 +56,9 @@ class PlainText:
         self.ends_at = None if follow else max(now, offset) if limit is None else limit
         if now < offset:
             raise file.changed(f"at least {offset} bytes", f"{now} bytes")
-        size, expected = begin[0] if begin else (0, None)
-        self._begin = file.read(0, size) if size else b""
-        if expected is not None and checksum(self._begin) != expected:
+        stored = begin[0] if begin else mark_of(b"")
+        self._begin = file.read(0, stored[0]) if stored[0] else b""
+        if mark_of(self._begin) != stored:
             raise self._file.written_anew()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -81,8 +80,7 @@ class PlainText:
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
-        begin = self._begin[:offset]
-        return [offset, self.ends_at, [len(begin), checksum(begin)]]
+        return [offset, self.ends_at, mark_of(self._begin[:offset])]
 
 
 class LineReader(SplitReader):

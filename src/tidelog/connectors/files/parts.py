@@ -17,6 +17,7 @@ from typing import Final
 import google_crc32c
 import msgspec
 
+from tidelog.connectors.transactions import FORK
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, TidelogError
 from tidelog.events import Event
 from tidelog.storage import errors
@@ -155,8 +156,7 @@ def publish(directory: Path, part: Part, *, verify: bool) -> None:
                 expected=f"it, or its pre-committed data in {pending}",
                 found="neither",
                 action="bring one of them back: its records are in no other file; files of "
-                "the newest checkpoint have to stay; to write to another directory, stop the job "
-                "with a savepoint, `tidelog fork` its store, and start it on the fork",
+                f"the newest checkpoint have to stay; to write to another directory, {FORK}",
                 retry_safe=False,
             ) from None
 

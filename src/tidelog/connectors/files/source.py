@@ -123,9 +123,11 @@ def _storable(split: str) -> str:
     return split
 
 
-def checksum(beginning: bytes) -> int:
-    """By which a text that was written anew is told from one that has grown."""
-    return int(google_crc32c.value(beginning))
+def mark_of(beginning: bytes) -> list[int]:
+    """Length and CRC32C of the first bytes of a text. A position has them, so that a restart tells
+    a text that was written anew from one that has grown.
+    """
+    return [len(beginning), int(google_crc32c.value(beginning))]
 
 
 class InputFile:

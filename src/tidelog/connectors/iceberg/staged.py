@@ -154,8 +154,7 @@ class SinkDirectory:
                 expected=f"files of sink {staged.tx.sink!r} in {self._data}",
                 found=f"{odd or staged.tx}",
                 action="bring back the table and its location as they were; to write to another "
-                "table, stop the job with a savepoint, `tidelog fork` its store, and start it on "
-                "the fork",
+                f"table, {transactions.FORK}",
             )
         return staged
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.transactions import TransactionId, WriterStart
+from tidelog.connectors.transactions import FORK, TransactionId, WriterStart
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
@@ -215,8 +215,7 @@ class SqlStagingWriter(SinkWriter):
                     "_tidelog_committed",
                     found=f"{rows} rows and no such checkpoint",
                     action="bring back the database that this job wrote to; to write to another "
-                    "one, stop the job with a savepoint, `tidelog fork` its store, and start it on "
-                    "the fork",
+                    f"one, {FORK}",
                     retry_safe=False,
                 )
             for tx in earlier:

@@ -104,19 +104,6 @@ def module_of(kind: type) -> str:
     return _name_of_program() if kind.__module__ == _program() else kind.__module__
 
 
-def zone_of(key: str) -> ZoneInfo:
-    """A stored time zone; raises RestoreError for one that this machine does not know."""
-    try:
-        return ZoneInfo(key)
-    except ZoneInfoNotFoundError as error:
-        raise RestoreError(
-            f"time zone {key!r} of a stored time",
-            expected="it among the time zones of this machine",
-            found="none of that name",
-            action="install them (`pip install tzdata`, or the system's package) and start again",
-        ) from error
-
-
 def _program() -> str:
     """What classes of the program have as their module: `__mp_main__` in a process that
     multiprocessing has spawned.
@@ -144,6 +131,19 @@ def _imported(module: str, name: str) -> type | None:
     if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name):
         return found
     return None
+
+
+def zone_of(key: str) -> ZoneInfo:
+    """A stored time zone; raises RestoreError for one that this machine does not know."""
+    try:
+        return ZoneInfo(key)
+    except ZoneInfoNotFoundError as error:
+        raise RestoreError(
+            f"time zone {key!r} of a stored time",
+            expected="it among the time zones of this machine",
+            found="none of that name",
+            action="install them (`pip install tzdata`, or the system's package) and start again",
+        ) from error
 
 
 def _of_the_standard_library(kind: type) -> bool:

@@ -30,6 +30,11 @@ _NUMBER_BYTES: Final = 8
 _POSITION_BYTES: Final = 12
 """The number of a record of a join."""
 _TIME_BIAS: Final = 1 << 63
+_UNDECODED: Final = (
+    *(msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError),
+    RestoreError,  # of a time zone that this machine does not know
+)
+"""What a row that cannot be decoded raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +124,7 @@ class RowDecoder:
         try:
             key, entry = reader.split(own)
             read, expires = (None, None) if value is None else reader.value(value)
-        except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError):
-            return raw
-        except RestoreError:  # of a time zone that this machine does not know
+        except _UNDECODED:
             return raw
         return replace(
             raw, key=key, entry=entry, value=read, expires_ms=expires, encoding="decoded"

@@ -119,8 +119,6 @@ class DirectWriter(_OutboxWriter):
         super().__init__(sink)
         self._targets = targets
         self._staging = staging
-        self._chosen = sink.messages.fixed_topic is None
-        """A function chooses the topic."""
         self._waiting: list[Message] = []
         """Messages that wait until their topics are known, or made."""
 
@@ -136,13 +134,13 @@ class DirectWriter(_OutboxWriter):
     def write(self, records: Sequence[Any]) -> None:
         """Send records; raises UserFunctionError for one that does not fit."""
         messages = each(self._sink.messages.of, records)
-        if self._chosen:
-            self._waiting += messages
-            if not self._targets.know([message.topic for message in self._waiting]):
-                return
-            messages, self._waiting = iter(self._waiting), []
-        for message in messages:
-            self._outbox.add(message)
+        if self._sink.messages.fixed_topic is not None:
+            for message in messages:
+                self._outbox.add(message)
+            return
+        self._waiting += messages
+        if self._targets.know([message.topic for message in self._waiting]):
+            self._send_waiting()
 
     def full(self) -> bool:
         return bool(self._waiting) or super().full()
