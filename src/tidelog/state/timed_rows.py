@@ -4,7 +4,7 @@ Invariant: behind the state's id a row's key is `bucket | key | time | number`, 
 in a bucket are one range in the order of time, and so are those of several buckets.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -41,11 +41,12 @@ class TimedRows:
         self._state = state.to_bytes(2, "big")
         self._table = table
 
-    def put(self, entries: Iterable[Entry]) -> None:
-        self._rows.put_many({self._key(entry): entry[2][2] for entry in entries})
+    def put(self, entries: Sequence[Entry]) -> None:
+        records = [record for _, _, (_, _, record) in entries]
+        self._rows.put_many(dict(zip(self._keys(entries), records, strict=True)))
 
-    def delete(self, entries: Iterable[Entry]) -> None:
-        self._rows.delete_many([self._key(entry) for entry in entries])
+    def delete(self, entries: Sequence[Entry]) -> None:
+        self._rows.delete_many(self._keys(entries))
 
     def of_place(self, bucket: int, place: bytes) -> Iterator[Held]:
         """What the rows of a place hold, in order."""
@@ -84,10 +85,15 @@ class TimedRows:
             end, step = min(bucket + step, MAX_WATERMARK), 2 * step
         return end
 
-    def _key(self, entry: Entry) -> bytes:
-        bucket, place, (time, number, _) = entry
-        after = encode_time(time) + number.to_bytes(NUMBER_BYTES, "big")
-        return place[:2] + self._state + encode_time(bucket) + place[2:] + after
+    def _keys(self, entries: Sequence[Entry]) -> list[bytes]:
+        keys: list[bytes] = []
+        last: int | None = None
+        for bucket, place, (time, number, _) in entries:
+            if bucket != last:  # most have the bucket of the one before
+                last, before = bucket, self._state + encode_time(bucket)
+            after = encode_time(time) + number.to_bytes(NUMBER_BYTES, "big")
+            keys.append(place[:2] + before + place[2:] + after)
+        return keys
 
 
 def first_of(rows: Iterator[T], most: int) -> list[T]:
