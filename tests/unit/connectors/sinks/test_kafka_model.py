@@ -254,6 +254,7 @@ def test_every_record_is_shown_once_whatever_happens(
         # Every record in a transaction of its own, or all of a range in one.
         part_s = -1 if seed % 3 == 0 else 15
         monkeypatch.setattr("tidelog.connectors.kafka.writing.mover._PART_S", part_s)
+        monkeypatch.setattr("tidelog.connectors.kafka.writing.producing._PAUSE_S", 0.0)
         monkeypatch.setattr("tidelog.connectors.kafka.client.library", lambda k=kafka: k.library)
         try:
             world.run(25, fresh=True)
