@@ -49,8 +49,8 @@ def cells(size: Size) -> Sequence[Cell]:
             _cell("join", 64, warm=10, batches=2),
             _cell("long_keys", 2, warm=8, batches=4),
             # Each store has then had a second snapshot, and an old one was removed: from here on
-            # every period of snapshots, about three maintenances, asks for as much.
-            _bill("aggregation", 340, 180, 300),
+            # every period of snapshots, 160 batches, asks for as much, and every maintenance.
+            _bill("aggregation", 340, 480, 300),
         ]
     return [
         *(
@@ -60,8 +60,8 @@ def cells(size: Size) -> Sequence[Cell]:
             for query in ("aggregation", "join")
         ),
         _cell("long_keys", 2, warm=15, batches=20),
-        _bill("aggregation", 340, 180, 400),
-        _bill("join", 340, 180, 1000),
+        _bill("aggregation", 340, 480, 400),
+        _bill("join", 340, 480, 1000),
     ]
 
 

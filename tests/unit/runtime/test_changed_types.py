@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 import pytest
@@ -161,18 +161,40 @@ def test_dicts_may_get_fields_and_declared_types(
         assert value in ({"n": 1}, {"n": "1"}, after(word))
 
 
+class Tagged(NamedTuple):
+    word: str
+    tags: list[str] | dict[str, str] | None = None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda w: tidelog.Row(word=w), lambda w: tidelog.Row(word=w, tags=[w])),
+        (lambda w: tidelog.Row(word=w, tags=[w]), lambda w: tidelog.Row(word=w, tags={"of": w})),
+        (Tagged, lambda w: Tagged(w, [w])),
+        (lambda w: Tagged(w, [w]), lambda w: Tagged(w, {"of": w})),
+        (lambda w: (w, 1), lambda w: (w, 1, [w])),
+    ],
+)
+def test_rows_and_tuples_may_get_fields_of_new_types(before: Key, after: Key) -> None:
+    store, sink, source = MemoryStore(), Outside(), words()
+    stopped(records(source, sink, before), store)
+    run(records(source, sink, after), store)
+    assert sink.records == [("all", 0, len(source.records))]
+
+
 def test_what_the_error_says_of_rows_may_be_declared() -> None:
     store, sink, source = MemoryStore(), Outside(), words()
     stopped(records(source, sink, lambda w: tidelog.Row(word=w)), store)
 
-    def tagged(word: str) -> tidelog.Row:
-        return tidelog.Row(word=word, tags=[word])
+    def changed(word: str) -> tidelog.Row:
+        return tidelog.Row(word=[word])
 
     with pytest.raises(StateSchemaError) as refused:
-        run(records(source, sink, tagged), store)
+        run(records(source, sink, changed), store)
     said = re.search(r"keep both with records\(..., record_type=(.*?)\);", str(refused.value))
     assert said is not None and said[1] == "Row[list] | Row[str]"
-    run(records(source, sink, tagged, record_type=eval(said[1], vars(tidelog))), store)
+    run(records(source, sink, changed, record_type=eval(said[1], vars(tidelog))), store)
     assert sink.records == [("all", 0, len(source.records))]
 
 

@@ -198,7 +198,7 @@ class KnownTypes(msgspec.Struct):
                 raise self._refusal(kind)
 
     def admit_fields(self, found: Collection[Type]) -> None:
-        """Like `admit` for the fields of one dict: it may have new ones besides."""
+        """Like `admit` for the fields of one dict, row or tuple: it may have new ones besides."""
         if self.declared is None and any(map(self.allows, found)):
             self._seen.update(found)
         else:
@@ -341,7 +341,8 @@ class ValueTypes:
             parts.update(map(type, chain.from_iterable(map(dict.values, values))))
         new = {(kind, part) for part in parts} - self._parts
         if new or not parts:
-            admit = self.known.admit_fields if kind is dict else self.known.admit
+            fields = kind is dict or issubclass(kind, tuple)
+            admit = self.known.admit_fields if fields else self.known.admit
             for value in values if parts else values[:1]:
                 admit(set(types_of_value(value)))
             self._parts |= new
