@@ -3,7 +3,7 @@
 python := ".venv/bin/python"
 
 # Simulated runs of `just deep`; `just seeds=100000 deep` does more.
-seeds := "20000"
+seeds := "10000"
 
 _default:
     @just --list

@@ -19,7 +19,7 @@ from tests.support.fake_kafka import FakeKafka, failure
 from tidelog import FencedError, KafkaSink, SinkContext, TidelogError
 from tidelog.ids import CheckpointId, Generation
 
-SEEDS = more_in_depth(25, 10_000)
+SEEDS = more_in_depth(25, 2_500)
 TOGETHER = 25
 KEYS = 6
 RETAINED = 3
