@@ -8,6 +8,7 @@ edge, never leaked.
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from tidelog.credentials import masked
@@ -38,27 +39,17 @@ class TidelogError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The message alone would not do: errors cross process borders whole.
-        return _rebuild, (
-            type(self),
-            self.what,
-            self.expected,
-            self.found,
-            self.action,
-            self.retry_safe,
-        )
+        return partial(type(self), **self._fields()), ()
 
     def within(self, whole: str) -> "TidelogError":
         """The same error, of a part of `whole`; the original is its cause."""
-        error = _rebuild(
-            type(self),
-            f"{whole}: {self.what}",
-            self.expected,
-            self.found,
-            self.action,
-            self.retry_safe,
-        )
+        error = type(self)(**{**self._fields(), "what": f"{whole}: {self.what}"})
         error.__cause__ = self
         return error
+
+    def _fields(self) -> dict[str, Any]:
+        names = ("what", "expected", "found", "action", "retry_safe")
+        return {name: getattr(self, name) for name in names}
 
     def _render(self) -> str:
         parts = [self.what]
@@ -73,25 +64,7 @@ class TidelogError(Exception):
 
 def error_fields(error: TidelogError) -> dict[str, Any]:
     """An error as JSON."""
-    return {
-        "type": type(error).__name__,
-        "what": error.what,
-        "expected": error.expected,
-        "found": error.found,
-        "action": error.action,
-        "retry_safe": error.retry_safe,
-    }
-
-
-def _rebuild(
-    kind: type[TidelogError],
-    what: str,
-    expected: str | None,
-    found: str | None,
-    action: str,
-    retry_safe: bool,
-) -> TidelogError:
-    return kind(what, expected=expected, found=found, action=action, retry_safe=retry_safe)
+    return {"type": type(error).__name__, **error._fields()}
 
 
 class ConfigError(TidelogError):

@@ -1,8 +1,9 @@
-"""Types for the integers that could be swapped, and the names of subtasks.
+"""Types for the integers that could be swapped, and short names for subtasks and long texts.
 
 Invariant: an integer that crosses a module border and counts something has its own type here.
 """
 
+import hashlib
 from typing import NamedTuple, NewType
 
 SeqNo = NewType("SeqNo", int)
@@ -33,3 +34,8 @@ class SubtaskId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.operator}-{self.subtask}"
+
+
+def digest(text: str) -> str:
+    """16 digits that stand for a text, such as the URL of a store, in a name that must be short."""
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

@@ -7,7 +7,6 @@ directory: what was there at their start counts for all of them, each makes copi
 the room that is left, and their parent removes copies.
 """
 
-import hashlib
 import logging
 from collections.abc import AsyncIterator, Callable, Set
 from dataclasses import replace
@@ -18,6 +17,7 @@ from tidelog.checkpoint import local_copies
 from tidelog.effects import Effects
 from tidelog.errors import CorruptObjectError
 from tidelog.events import Event
+from tidelog.ids import digest
 from tidelog.storage import errors, object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
@@ -243,4 +243,4 @@ class LocalFirstStore:
 
 def _of_store(base: Path, url: str) -> Path:
     """Where the copies of a store are, also when the program changes its directory."""
-    return base.absolute() / hashlib.blake2b(url.encode(), digest_size=8).hexdigest()
+    return base.absolute() / digest(url)

@@ -6,7 +6,6 @@ columns of the target, so a value that does not fit is refused when it is staged
 is moved; all names are quoted.
 """
 
-import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from tidelog.connectors.sql.staging import (
 )
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import ConfigError, FencedError
+from tidelog.ids import digest
 from tidelog.runtime.sink import Sink, SinkContext
 
 _TYPE: Final = re.compile(
@@ -81,8 +81,7 @@ class TableNames:
         prefix = "" if schema is None else quoted(schema) + "."
         self.target = prefix + quoted(table)
         # A name of our own, and short: PostgreSQL cuts names at 63 bytes without a word.
-        digest = hashlib.blake2b(table.encode(), digest_size=8).hexdigest()
-        self.pending = prefix + quoted(f"_tidelog_pending_{digest}")
+        self.pending = prefix + quoted(f"_tidelog_pending_{digest(table)}")
         self.committed = prefix + quoted("_tidelog_committed")
         self.writers = prefix + quoted("_tidelog_writers")
 

@@ -6,7 +6,6 @@ fields it does not know are ignored. The socket is found from the URL of the job
 directory of one user, who alone may write to it; one that another user made is never trusted.
 """
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ import msgspec
 from tidelog import errors
 from tidelog.checkpoint.manifest import Savepoint, SavepointFormat
 from tidelog.errors import ConfigError, StorageError, TidelogError, error_fields
-from tidelog.ids import CheckpointId, Slot
+from tidelog.ids import CheckpointId, Slot, digest
 
 DIRECTORY_VARIABLE: Final = "TIDELOG_CONTROL_DIR"
 """Environment variable with the directory of control sockets, for jobs and their clients."""
@@ -59,7 +58,7 @@ def sockets_of_others(url: str) -> Iterator[Path]:
 
 
 def _name(url: str) -> str:
-    return hashlib.blake2b(url.encode(), digest_size=8).hexdigest() + ".sock"
+    return f"{digest(url)}.sock"
 
 
 def prepare_directory() -> None:
@@ -156,13 +155,9 @@ class Failed(msgspec.Struct, frozen=True, tag_field="event", tag="error"):
         kind = getattr(errors, self.type, TidelogError)
         if not (isinstance(kind, type) and issubclass(kind, TidelogError)):
             kind = TidelogError
-        return kind(
-            self.what,
-            expected=self.expected,
-            found=self.found,
-            action=self.action,
-            retry_safe=self.retry_safe,
-        )
+        fields = msgspec.structs.asdict(self)
+        del fields["type"]
+        return kind(**fields)
 
 
 Line = Progress | Done | Failed

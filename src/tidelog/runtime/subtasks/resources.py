@@ -4,7 +4,6 @@ Invariant: however many jobs there are, together they keep to the one budget of 
 """
 
 import fcntl
-import hashlib
 import logging
 import os
 import shutil
@@ -20,6 +19,7 @@ from tidelog.changelog.uploader import UploadRoom
 from tidelog.effects import Clock
 from tidelog.errors import usable_path
 from tidelog.events import Event
+from tidelog.ids import digest
 from tidelog.materialize.materializer import Turns
 from tidelog.materialize.pacing import HELD_BYTES, Link
 from tidelog.runtime.config import JobConfig, TableKind
@@ -108,8 +108,7 @@ def open_work_dir(base: Path | None, store_url: str) -> Path:
         # Of one user: another one could not write to it.
         chosen = Path(tempfile.gettempdir()) / f"tidelog-{os.geteuid()}" if base is None else base
         root = chosen.absolute()  # the program may change its directory
-    digest = hashlib.blake2b(store_url.encode(), digest_size=8).hexdigest()
-    parent = root / digest
+    parent = root / digest(store_url)
     try:
         with _opening:
             parent.mkdir(parents=True, exist_ok=True)

@@ -34,21 +34,18 @@ class SourceSplits:
         self._lock = asyncio.Lock()
         self._first: frozenset[str] | None = None
         """What the first discovery of this run has found."""
-        self._begun = False
+        self.begun = False
+        """An earlier run has begun some of the splits of the subtasks that have joined, or of
+        those in other processes."""
         self._readers = 0
         self._looking = 0
         self.alignment = SplitAlignment()
-
-    @property
-    def begun(self) -> bool:
-        """An earlier run has begun some of the splits of the subtasks that have joined."""
-        return self._begun
 
     def join(self, *, begun: bool) -> None:
         """One more subtask reads splits; `begun`: an earlier run has begun some of its."""
         self._readers += 1
         self._looking += 1
-        self.begin(begun)
+        self.begun = self.begun or begun
 
     def looked(self) -> None:
         """A subtask that has joined has added the splits that were found first."""
@@ -59,10 +56,6 @@ class SourceSplits:
         """The least watermark of the splits of this process, those not found yet included."""
         return -math.inf if self._looking else self.alignment.here
 
-    def begin(self, begun: bool) -> None:
-        """Note whether an earlier run has begun splits of other subtasks, of any process."""
-        self._begun = self._begun or begun
-
     async def leave(self) -> None:
         """A subtask reads no more; after the last one the source is closed."""
         self._readers -= 1
@@ -71,7 +64,7 @@ class SourceSplits:
 
     def is_new(self, split: str) -> bool:
         """Whether a split has appeared after the source began, in this run or an earlier one."""
-        return self._begun or (self._first is not None and split not in self._first)
+        return self.begun or (self._first is not None and split not in self._first)
 
     async def find(self, operator: str) -> list[str]:
         """All splits known now; discovers again at the interval that the source asks for.

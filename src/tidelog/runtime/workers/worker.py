@@ -145,7 +145,7 @@ class Worker:
         self._parent.send(m.Alive(self._status()))  # what was restored, before the job says it runs
         self._parent.send(m.Built({each: self._declared(each) for each in vertices}, begun))
         for source in (await self._next(m.Run)).begun & subtasks.splits.keys():
-            subtasks.splits[source].begin(True)
+            subtasks.splits[source].begun = True
         for splits in subtasks.splits.values():
             splits.alignment.elsewhere(-math.inf)  # until the others have said
         services = [self._obey(start, subtasks), self._say_ahead(subtasks), *subtasks.services()]
