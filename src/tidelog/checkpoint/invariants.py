@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import msgspec
 
-from tidelog.changelog.block import open_block
-from tidelog.changelog.segment import HEADER_BYTES
+from tidelog.changelog.block import Block, open_block
+from tidelog.changelog.segment import HEADER_BYTES, LogRange
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import (
     Checkpoint,
@@ -24,7 +24,7 @@ from tidelog.checkpoint.manifest import (
     SubtaskState,
 )
 from tidelog.errors import FormatVersionError, InvariantError, TidelogError
-from tidelog.ids import Generation, SeqNo, Slot
+from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 
 
@@ -143,18 +143,9 @@ def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Finding]:
             yield Finding(Invariant.INHERITED, where, above, f"up to {layer.seqno}")
 
 
-class _Piece(msgspec.Struct, frozen=True):
-    """A log range or an inline block, as changes [first, end)."""
-
-    first: SeqNo
-    end: SeqNo
-    durable: bool
-
-
 def _log_violations(where: str, state: InheritedState) -> Iterator[Finding]:
-    pieces = []
+    pieces: list[LogRange | Block] = list(state.log)
     for part in state.log:
-        pieces.append(_Piece(part.first, part.end, True))
         if part.offset < HEADER_BYTES or part.length <= 0 or part.end < part.first:
             yield Finding(
                 Invariant.RANGES,
@@ -168,11 +159,13 @@ def _log_violations(where: str, state: InheritedState) -> Iterator[Finding]:
         except TidelogError as error:
             yield unreadable(f"{where}, inline block {number}", error)
             return
-        pieces.append(_Piece(block.first, block.end, False))
+        pieces.append(block)
     yield from _contiguous(where, state, sorted(pieces, key=lambda p: (p.first, p.end)))
 
 
-def _contiguous(where: str, state: InheritedState, pieces: Sequence[_Piece]) -> Iterator[Finding]:
+def _contiguous(
+    where: str, state: InheritedState, pieces: Sequence[LogRange | Block]
+) -> Iterator[Finding]:
     """The first piece may begin before the materialization's end, the last range reach further
     than `seqno`: ranges are whole blocks of what was uploaded together.
     """
@@ -185,7 +178,7 @@ def _contiguous(where: str, state: InheritedState, pieces: Sequence[_Piece]) -> 
             yield Finding(Invariant.LOG, where, wanted, f"from {piece.first} on")
         expected = piece.end
     end = max(expected, start)
-    may_exceed = bool(pieces) and pieces[-1].durable
+    may_exceed = bool(pieces) and isinstance(pieces[-1], LogRange)
     if end < state.seqno or (end > state.seqno and not may_exceed):
         yield Finding(Invariant.LOG, where, f"changes up to {state.seqno}", f"up to {end}")
 

@@ -110,8 +110,10 @@ class SlotLog:
             author = Author(Generation(slot), attempt)
             now_ms = self._effects.clock.now_ms()
             start = Start(slot, author, now_ms, job, history=slot_ranges(earlier))
+            found: Entry | None = None
             try:
-                found = await self._create(start)
+                if not await self._wins(start):
+                    found = await self._holder(object_names.checkpoint(slot))
             except ObjectNotFoundError:  # taken, and dropped before we could read by whom
                 continue
             # Our own entry: an earlier attempt got through and only its answer was lost.
@@ -179,10 +181,7 @@ class SlotLog:
         above = await self._above(slot)
         if not above:
             return
-        try:
-            _, newest = await self._counted(above)
-        except _NOT_OURS as newer:
-            raise fenced(generation, object_names.checkpoint(above[-1])) from newer
+        newest = await self._newest(above, generation)
         history = newest.history if newest is not None else UNSET
         if history is not UNSET and not in_ranges(slot, history):
             await self.remove_left_over([slot])
@@ -195,23 +194,19 @@ class SlotLog:
         go on for ever. Raises StorageError when nobody knows.
         """
         above = await self._above(last)
-        if not above:
-            return
-        try:
-            _, newest = await self._counted(above)
-        except _NOT_OURS as newer:
-            raise fenced(author.generation, object_names.checkpoint(above[-1])) from newer
+        newest = await self._newest(above, author.generation) if above else None
         if newest is not None and newest.author != author:
             raise fenced(author.generation, object_names.checkpoint(newest.slot))
 
+    async def _newest(self, above: list[Slot], generation: Generation) -> Entry | None:
+        """The newest of these entries that can be read; one of a newer release is not ours."""
+        try:
+            return (await self._counted(above))[1]
+        except _NOT_OURS as newer:
+            raise fenced(generation, object_names.checkpoint(above[-1])) from newer
+
     async def _above(self, slot: Slot) -> list[Slot]:
         return list(await list_slots(self._store, above=slot))
-
-    async def _create(self, entry: Entry) -> Entry | None:
-        """Write a slot; the entry that holds it already, or None when we won it."""
-        if await self._wins(entry):
-            return None
-        return await self._holder(object_names.checkpoint(entry.slot))
 
     async def _holder(self, name: str) -> Entry:
         return decode_entry(await self._store.get(name), name)

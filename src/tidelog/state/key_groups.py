@@ -82,16 +82,16 @@ def checked_key(what: str, key: Hashable) -> bytes:
 
 def decode_key(data: bytes) -> Hashable:
     """The key as it was encoded; sequences come back as tuples."""
-    return _as_tuple(_decode(data))
+    return as_tuple(_decode(data))
 
 
 def decode_keys(encoded: Iterable[bytes]) -> list[Hashable]:
     keys = list(map(_decode, encoded))
-    return list(map(_as_tuple, keys)) if list in set(map(type, keys)) else keys
+    return list(map(as_tuple, keys)) if list in set(map(type, keys)) else keys
 
 
-def _as_tuple(key: Any) -> Hashable:
-    return key if key.__class__ is not list else tuple(map(_as_tuple, key))
+def as_tuple(key: Any) -> Hashable:
+    return key if key.__class__ is not list else tuple(map(as_tuple, key))
 
 
 def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:

@@ -13,6 +13,7 @@ import msgspec
 from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState
 from tidelog.errors import CorruptObjectError, StateSchemaError
+from tidelog.state.key_groups import as_tuple
 from tidelog.state.objects.values import ObjectEncoding
 
 OperatorStateKind = Literal["list", "union", "broadcast"]
@@ -52,7 +53,8 @@ class BroadcastState(MutableMapping[Any, Any]):
         self._encoding = ObjectEncoding(what)
         with _restoring(what):
             pairs = list(map(self._encoding.decode, entries))
-            self._values = {_hashable(key): value for key, value in pairs}
+            # Tuples came back as lists from what older releases stored.
+            self._values = {as_tuple(key): value for key, value in pairs}
 
     def __getitem__(self, key: Any) -> Any:
         return self._values[key]
@@ -161,8 +163,3 @@ def _restoring(what: str) -> Iterator[None]:
             found=str(cause),
             action="restore an older slot (`tidelog checkpoints list URL` shows them)",
         ) from cause
-
-
-def _hashable(key: Any) -> Any:
-    """Tuples came back as lists from what older releases stored."""
-    return tuple(map(_hashable, key)) if isinstance(key, list) else key

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -14,7 +13,7 @@ from tidelog.cli.spark.options import CONF
 from tidelog.cli.store.options import StoreCommand
 from tidelog.engines import Engine, LocalEngine, SparkEngine, WorkerConfig
 from tidelog.errors import ConfigError
-from tidelog.spark.plugin.toolchain import find_java, find_spark
+from tidelog.spark.plugin.toolchain import require_pyspark
 from tidelog.spark.session import session
 
 _MEMORY: Final = "memory://"
@@ -82,8 +81,7 @@ def open_engine(
 def has_spark() -> bool:
     """Whether Spark, Java and pyspark are installed."""
     try:
-        find_spark()
-        find_java()
+        require_pyspark()
     except ConfigError:
         return False
-    return find_spec("pyspark") is not None
+    return True

@@ -126,9 +126,7 @@ class CompressedText:
         if self.ends_at is not None:
             return False
         if not self._data:
-            data = self._file.read(self._data_end, _PIECE)
-            self._data = memoryview(data)
-            self._data_end += len(data)
+            self._read_data()
         if self._member is None and self._data_end > len(self._data):
             self._skip_padding()
         if not self._data:
@@ -164,9 +162,12 @@ class CompressedText:
         while self._data and not self._data[0]:
             self._data = memoryview(bytes(self._data).lstrip(b"\0"))
             if not self._data:
-                data = self._file.read(self._data_end, _PIECE)
-                self._data = memoryview(data)
-                self._data_end += len(data)
+                self._read_data()
+
+    def _read_data(self) -> None:
+        data = self._file.read(self._data_end, _PIECE)
+        self._data = memoryview(data)
+        self._data_end += len(data)
 
     def _truncated(self) -> CorruptObjectError:
         return CorruptObjectError(

@@ -66,9 +66,9 @@ async def read_log(
         _LogUnit(ranges) for ranges in _bundled(tuple(each.items()) for each in by_segment.values())
     ]
     blocks: dict[LogRange, Sequence[MeasuredBlock]] = {}
-    for found in await engine.run(units, progress):
-        blocks |= found.blocks
-        for error in found.missing:
+    for found, missing in await engine.run(units, progress):
+        blocks |= found
+        for error in missing:
             Event.SEGMENT_SKIPPED.log(logger, error=error)
     return {
         log: [
@@ -99,11 +99,8 @@ def block_facts(logs: Logs) -> BlockFacts:
     )
 
 
-class _Read(NamedTuple):
-    """What a unit has read, and why segments could not be."""
-
-    blocks: dict[LogRange, Sequence[MeasuredBlock]]
-    missing: list[RestoreError]
+_Read = tuple[dict[LogRange, Sequence[MeasuredBlock]], list[RestoreError]]
+"""What a unit has read, and why segments could not be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +116,20 @@ class _LogUnit:
     async def run(self, workspace: Workspace) -> _Read:
         """The blocks of all ranges; raises what the store raises."""
         reader = SegmentReader(workspace.store)
-        found = _Read({}, [])
+        found: dict[LogRange, Sequence[MeasuredBlock]] = {}
+        missing: list[RestoreError] = []
 
         async def read(ranges: _Ranges) -> None:
             try:
                 blocks = await reader.read_ranges([part for part, _ in ranges])
             except RestoreError as error:  # The segment is gone: dropped meanwhile, or missing.
-                found.missing.append(error)
+                missing.append(error)
                 return
             for (part, counted), own in zip(ranges, blocks, strict=True):
-                found.blocks[part] = [_logged(block, counted) for block in own]
+                found[part] = [_logged(block, counted) for block in own]
 
         await gather_bounded(self.segments, read, at_once=_AT_ONCE)
-        return found
+        return found, missing
 
 
 def _bundled(segments: Iterable[_Ranges]) -> Iterator[tuple[_Ranges, ...]]:

@@ -110,8 +110,7 @@ class EnrichAtTime(Operator):
                 at = end
                 if outputs.due:
                     yield outputs.cut()
-            if outputs.records:
-                yield outputs.cut()
+            yield from outputs.rest()
             yield PAUSE
 
     def _rows_at(self, wanted: list[tuple[bytes, int]]) -> list[Any]:

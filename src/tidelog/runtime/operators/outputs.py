@@ -113,6 +113,11 @@ class Outputs:
         self._look_at = self._look
         return batch
 
+    def rest(self) -> Iterator[Batch]:
+        """What is left at the end of an operation."""
+        if self.records:
+            yield self.cut()
+
     def step(self, most: int) -> Iterator[Batch]:
         """A buffer and a `PAUSE`, where `most` records or more were gathered or it is due."""
         if len(self.records) >= most or self.due:
@@ -160,5 +165,4 @@ def flattened(
     times: Iterable[int | None] = repeat(None) if batch.times is None else batch.times
     for record, time in zip(batch.records, times, strict=False):
         yield from outputs.take(function(record), time)
-    if outputs.records:
-        yield outputs.cut()
+    yield from outputs.rest()

@@ -84,8 +84,7 @@ class Process(Operator):
                     times = self._times()
                 made = handle(_as_tuple(decode_key(key)), iter(rows), times)
                 yield from outputs.take(() if made is None else made)
-        if outputs.records:
-            yield outputs.cut()
+        yield from outputs.rest()
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
@@ -120,8 +119,7 @@ class Process(Operator):
                 yield outputs.cut()
                 yield PAUSE
                 fired = 0
-        if outputs.records:
-            yield outputs.cut()
+        yield from outputs.rest()
 
     def _expire(self, time: int, key: bytes) -> Iterable[Any]:
         user_key = _as_tuple(decode_key(key))

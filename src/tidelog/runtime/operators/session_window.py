@@ -154,8 +154,7 @@ class SessionWindow(Operator):
             yield from self._emit(row, session, outputs, stays=True)
             if outputs.due:
                 yield outputs.cut()
-        if outputs.records:
-            yield outputs.cut()
+        yield from outputs.rest()
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
@@ -181,8 +180,7 @@ class SessionWindow(Operator):
                 self._sessions.by_key.put(row, held if len(held) > _EMPTY else None)
             self._timers.delete_many(some)
             yield from outputs.step(TIMERS_PER_STEP)
-        if outputs.records:
-            yield outputs.cut()
+        yield from outputs.rest()
 
     def _fire_rows(
         self, rows: list[bytes], outputs: Outputs

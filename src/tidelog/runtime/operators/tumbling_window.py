@@ -106,8 +106,7 @@ class TumblingWindow(AggregateWindow):
             del opened.windows[start]
             opened.flushed.discard(start)
         yield from self._fire_rows(outputs, event_time.watermark, event_time.ahead)
-        if outputs.records:
-            yield outputs.cut()
+        yield from outputs.rest()
 
     def _fire_rows(
         self, outputs: Outputs, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD

@@ -138,8 +138,7 @@ class _Window(Operator):
             yield from self._emit(decode_key(key), start, held, outputs)
             if outputs.due:
                 yield outputs.cut()
-        if outputs.records:
-            yield outputs.cut()
+        yield from outputs.rest()
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
@@ -169,8 +168,7 @@ class _Window(Operator):
                 yield outputs.cut()
                 yield PAUSE
                 fired = 0
-        if outputs.records:
-            yield outputs.cut()
+        yield from outputs.rest()
 
     def _drop(self, fired: Timers, event_time: EventTime) -> Iterator[Batch]:
         """Delete slices of which the allowed lateness of the last window is over."""

@@ -102,16 +102,26 @@ class SingleValue(Protocol):
     def clear(self) -> None: ...
 
 
-class ReducingState:
-    """The reduction of all tuples added for the current key."""
+class _Combined:
+    """What all that was added for the current key is combined to."""
 
-    def __init__(self, value: SingleValue, reduce: Callable[[Row, Row], Row]) -> None:
+    def __init__(self, value: SingleValue) -> None:
         self._value = value
-        self._reduce = reduce
 
     def exists(self) -> bool:
         """Whether something was added."""
         return self._value.get() is not None
+
+    def clear(self) -> None:
+        self._value.clear()
+
+
+class ReducingState(_Combined):
+    """The reduction of all tuples added for the current key."""
+
+    def __init__(self, value: SingleValue, reduce: Callable[[Row, Row], Row]) -> None:
+        super().__init__(value)
+        self._reduce = reduce
 
     def get(self) -> Row | None:
         """The reduction so far, or None."""
@@ -122,11 +132,8 @@ class ReducingState:
         before = self._value.get()
         self._value.update(value if before is None else self._reduce(before, value))
 
-    def clear(self) -> None:
-        self._value.clear()
 
-
-class AggregatingState(Generic[In, Out]):
+class AggregatingState(_Combined, Generic[In, Out]):
     """An accumulator; elements and result may be of other types."""
 
     def __init__(
@@ -137,14 +144,10 @@ class AggregatingState(Generic[In, Out]):
         add: Callable[[Row, In], Row],
         result: Callable[[Row], Out],
     ) -> None:
-        self._value = value
+        super().__init__(value)
         self._create = create
         self._add = add
         self._result = result
-
-    def exists(self) -> bool:
-        """Whether something was added."""
-        return self._value.get() is not None
 
     def get(self) -> Out | None:
         """The result over all elements, or None when nothing was added."""
@@ -155,6 +158,3 @@ class AggregatingState(Generic[In, Out]):
         """Add one element to the accumulator."""
         before = self._value.get()
         self._value.update(self._add(self._create() if before is None else before, element))
-
-    def clear(self) -> None:
-        self._value.clear()

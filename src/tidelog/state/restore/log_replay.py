@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from tidelog.changelog.block import Block, BlockKind
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.replay import LastWriterWins
@@ -198,12 +200,5 @@ def _trim(log_range: LogRange, blocks: Iterable[Block], upto: SeqNo) -> LogRange
     kept = [block for block in blocks if block.end <= upto]
     if not kept:
         return log_range
-    return LogRange(
-        log_range.segment,
-        log_range.offset,
-        sum(block.size for block in kept),
-        log_range.first,
-        kept[-1].end,
-        log_range.key_group_min,
-        log_range.key_group_max,
-    )
+    length = sum(block.size for block in kept)
+    return msgspec.structs.replace(log_range, length=length, end=kept[-1].end)

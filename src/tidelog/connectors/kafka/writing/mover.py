@@ -231,7 +231,7 @@ class Mover:
         self._producer = producer(self._cluster, settings)
         # Ends what another process has open under this id, and fences it.
         self._producer.init_transactions(PATIENCE_S)
-        found = self._topics.last_commits(self._partition)
+        found = self._topics.last_commits(self._topics.commits, self._partition)
         if self._began:
             # A process that took the id in between may have stopped: what counts is who owns it.
             if found is None:

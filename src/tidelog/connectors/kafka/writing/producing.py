@@ -106,7 +106,7 @@ class Outbox:
         self._bytes = 0
         self._failed: TidelogError | None = None
         self.first_offset: int | None = None
-        """Offsets of the messages delivered since `forget_offsets`, for one partition's outbox."""
+        """Of one partition's outbox: offsets of what was delivered since this was set to None."""
         self.next_offset = 0
 
     def add(self, message: Message) -> None:
@@ -136,10 +136,6 @@ class Outbox:
         goes on. Any other error lasts: this outbox delivers nothing more.
         """
         self._wait(lambda: not self._overflow and len(self._producer) == 0)
-
-    def forget_offsets(self) -> None:
-        """Begin a new range of offsets."""
-        self.first_offset = None
 
     def close(self) -> None:
         """Give up what was not delivered."""

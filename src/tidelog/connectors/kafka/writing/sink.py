@@ -190,7 +190,7 @@ class KafkaStagingWriter(_OutboxWriter):
         answered = set(filter(self._context.answers_for, range(self._partitions)))
         for partition in sorted(numbers | answered):
             # What is staged after this was staged by a successor.
-            end = self._topics.end_of_staging(partition)
+            end = self._topics.end(self._topics.staging, partition)
             self._mover(partition).begin()
             for staged in pending:
                 if staged.partition == partition:
@@ -224,7 +224,7 @@ class KafkaStagingWriter(_OutboxWriter):
             self._outbox.next_offset,
         )
         self._pre_committed = self._staged
-        self._outbox.forget_offsets()
+        self._outbox.first_offset = None
         return tokens.encode(staged)
 
     def commit(self, transaction: bytes) -> None:

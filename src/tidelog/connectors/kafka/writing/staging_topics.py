@@ -83,28 +83,21 @@ class StagingTopics:
         admin.enlarge(self.staging, self._largest)
         return min(sizes)
 
-    def end_of_staging(self, partition: int) -> int:
-        """The offset after the last staged record."""
-        return self._end(self.staging, partition)
-
-    def last_commits(self, partition: int) -> Commits | None:
-        """The last message of the topic of commits; None when there is none.
-
-        Exact only when no transaction can be open that writes there.
-        """
-        return self._last_commits(self.commits, partition)
-
     def was_moved(self, staged: StagedRange) -> bool:
         """Whether a range was moved that waited under another name or prefix of the sink."""
         commits = staged.topic.removesuffix(_STAGING_TOPIC) + _COMMITS_TOPIC
         try:
-            found = self._last_commits(commits, staged.partition)
+            found = self.last_commits(commits, staged.partition)
         except ObjectNotFoundError:
             return False
         return found is not None and found.moved.get(str(staged.start), 0) >= staged.stop
 
-    def _last_commits(self, topic: str, partition: int) -> Commits | None:
-        end = self._end(topic, partition)
+    def last_commits(self, topic: str, partition: int) -> Commits | None:
+        """The last message of a topic of commits; None when there is none.
+
+        Exact only when no transaction can be open that writes there.
+        """
+        end = self.end(topic, partition)
         last = None
         beginning = client.library().OFFSET_BEGINNING
         for message in self._read(topic, partition, beginning, end):
@@ -117,7 +110,7 @@ class StagingTopics:
         Raises ObjectNotFoundError when one is missing.
         """
         number = first
-        end = self._end(staged.topic, staged.partition)
+        end = self.end(staged.topic, staged.partition)
         if end < staged.end:
             raise lost(staged, f"that the topic ends at offset {end}")
         for message in self._read(staged.topic, staged.partition, staged.begin, staged.end):
@@ -162,7 +155,8 @@ class StagingTopics:
             self._consumer = reader(self._cluster, f"{self._stem}.reader")
         return self._consumer
 
-    def _end(self, topic: str, partition: int) -> int:
+    def end(self, topic: str, partition: int) -> int:
+        """The offset after the last record."""
         what = _name_of(topic, partition)
         position = client.library().TopicPartition(topic, partition)
         consumer = self._connected()

@@ -70,7 +70,11 @@ def ranges_of(
     name = object_names.checkpoint(checkpoint.slot)
     what = f"object {name}: log of {operator.id}-{state.index}"
     at = state.upto
-    for first, last, log in _pieces(state, what):
+    pieces: list[tuple[SeqNo, SeqNo, LogRange | bytes]] = [(r.first, r.end, r) for r in state.log]
+    for data in state.inline:
+        block = open_block(data, 0, what)
+        pieces.append((block.first, block.end, data))
+    for first, last, log in sorted(pieces, key=lambda piece: piece[:2]):
         if last <= at:
             continue
         if first > at or at >= state.seqno:
@@ -88,14 +92,6 @@ def ranges_of(
             found=f"none from {at} on",
             action="run `tidelog inspect URL`; read an older slot",
         )
-
-
-def _pieces(state: SubtaskState, what: str) -> list[tuple[SeqNo, SeqNo, LogRange | bytes]]:
-    pieces: list[tuple[SeqNo, SeqNo, LogRange | bytes]] = [(r.first, r.end, r) for r in state.log]
-    for data in state.inline:
-        block = open_block(data, 0, what)
-        pieces.append((block.first, block.end, data))
-    return sorted(pieces, key=lambda piece: piece[:2])
 
 
 def _is_wanted(change_range: ChangeRange, request: ReadRequest) -> bool:

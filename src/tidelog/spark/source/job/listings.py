@@ -245,30 +245,29 @@ def _footer_row(entry: Entry, name: str) -> Row:
     if entry.kind not in _BLOCK_KINDS:
         raise newer(name, entry.offset, "a known kind of block", f"kind {entry.kind}")
     return {
+        **_row(entry.operator, entry.subtask, entry),
         "offset": entry.offset,
-        "operator": entry.operator,
-        "subtask": entry.subtask,
-        "kind": _BLOCK_KINDS[entry.kind],
-        "first_seqno": entry.first,
-        "end_seqno": entry.first + entry.count,
-        "changes": entry.count,
-        "key_group_min": entry.key_group_min,
-        "key_group_max": entry.key_group_max,
         "stored_bytes": entry.length,
     }
 
 
 def _header_row(operator: str, subtask: int, block: Block) -> Row:
     return {
+        **_row(operator, subtask, block),
+        "codec": "zstd" if block.codec == CODEC_ZSTD else "none",
+        "raw_bytes": block.raw_bytes,
+        "stored_bytes": block.size,
+    }
+
+
+def _row(operator: str, subtask: int, block: Entry | Block) -> Row:
+    return {
         "operator": operator,
         "subtask": subtask,
         "kind": _BLOCK_KINDS[block.kind],
         "first_seqno": block.first,
-        "end_seqno": block.end,
+        "end_seqno": block.first + block.count,
         "changes": block.count,
         "key_group_min": block.key_group_min,
         "key_group_max": block.key_group_max,
-        "codec": "zstd" if block.codec == CODEC_ZSTD else "none",
-        "raw_bytes": block.raw_bytes,
-        "stored_bytes": block.size,
     }
