@@ -91,11 +91,16 @@ async def audit(
     return _report(inventory, findings, slots.sizes)
 
 
-def inventory_findings(inventory: Inventory) -> Findings:
-    """All that is wrong as far as slots, descriptors and the sizes of objects tell."""
+def inventory_findings(inventory: Inventory, starts: Container[Slot] = ()) -> Findings:
+    """All that is wrong as far as slots, descriptors and the sizes of objects tell.
+
+    An unreadable slot costs a checkpoint unless it is among `starts`.
+    """
     findings, slots = Findings(), inventory.slots
     for slot, error in slots.unreadable.items():
-        findings.add([replace(unreadable(object_names.checkpoint(slot), error), unusable=(slot,))])
+        costs = () if slot in starts else (slot,)
+        findings.add([replace(unreadable(object_names.checkpoint(slot), error), unusable=costs)])
+    # These may as well be the fault of another slot, and cost nothing.
     findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
     for checkpoint in slots.checkpoints.values():
         findings.add(checkpoint_findings(inventory, checkpoint))

@@ -252,7 +252,7 @@ async def data_sizes(store: ObjectStore) -> dict[str, int]:
     """Bytes of every stored segment, table file and descriptor, by name."""
     return {
         info.name: info.size
-        for prefix in (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS)
+        for prefix in object_names.DATA
         async for info in store.list(prefix)
         if object_names.generation_of(info.name) is not None
     }

@@ -268,8 +268,7 @@ def _descriptor(layer: InheritedState) -> str | None:
 
 
 def _materialized_bytes(state: SubtaskState) -> int:
-    refs = [layer.materialization for layer in state.layers]
-    return sum(ref.table_bytes for ref in refs if ref is not None)
+    return sum(ref.table_bytes for ref in state.materializations)
 
 
 def _log_bytes(state: SubtaskState) -> int:

@@ -9,8 +9,8 @@ Nothing is synced: what a crash cuts short does not pass the check.
 
 import shutil
 import struct
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -111,12 +111,8 @@ def write(directory: Path, name: str, data: bytes, token: str) -> int:
 
 def write_as_it_is(directory: Path, name: str, stored: bytes, token: str) -> int:
     """Keep bytes that tell damage themselves, as encrypted ones do; returns how many."""
-    temp = directory / _TEMP / token
-    try:
+    with _published(directory, name, token) as temp:
         temp.write_bytes(stored)
-        _publish(temp, directory / name)
-    finally:
-        temp.unlink(missing_ok=True)
     return len(stored)
 
 
@@ -125,15 +121,11 @@ def link(directory: Path, name: str, path: Path, token: str) -> int:
 
     Returns its bytes.
     """
-    temp = directory / _TEMP / token
-    try:
+    with _published(directory, name, token) as temp:
         try:
             temp.hardlink_to(path)
         except OSError:  # another file system, or one without links
             shutil.copyfile(path, temp)
-        _publish(temp, directory / name)
-    finally:
-        temp.unlink(missing_ok=True)
     return path.stat().st_size
 
 
@@ -184,9 +176,16 @@ def remove(directory: Path, name: str) -> None:
             path.parent.rmdir()
 
 
-def _publish(temp: Path, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temp.replace(path)
+@contextmanager
+def _published(directory: Path, name: str, token: str) -> Iterator[Path]:
+    """A file for the block to write, which is the copy of `name` from then on."""
+    temp, path = directory / _TEMP / token, directory / name
+    try:
+        yield temp
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temp.replace(path)
+    finally:
+        temp.unlink(missing_ok=True)
 
 
 def _seal(name: str, data: bytes) -> bytes:

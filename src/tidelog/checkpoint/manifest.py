@@ -190,6 +190,12 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
         log = [part for layer in self.layers for part in layer.log]
         return (*log, *self.in_flight.log) if self.in_flight is not None else tuple(log)
 
+    @property
+    def materializations(self) -> list[MaterializationRef]:
+        """Those of all layers."""
+        refs = (layer.materialization for layer in self.layers)
+        return [ref for ref in refs if ref is not None]
+
 
 class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operator: its states and its subtasks, which partition the key groups."""
@@ -257,8 +263,7 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
 
     def materializations(self) -> list[MaterializationRef]:
         """The materializations of all layers, each once: subtasks may inherit the same one."""
-        refs = (layer.materialization for _, layer in self.layers())
-        return list(dict.fromkeys(ref for ref in refs if ref is not None))
+        return list(dict.fromkeys(ref for _, s in self.subtasks() for ref in s.materializations))
 
 
 class Savepoint(Checkpoint, frozen=True, tag_field="kind", tag="savepoint", kw_only=True):

@@ -64,9 +64,8 @@ def in_ranges(slot: Slot, ranges: SlotRanges) -> bool:
 
 def subtask_objects(state: SubtaskState) -> set[str]:
     """Objects a subtask's state names directly: segments and descriptors."""
-    in_flight = state.in_flight.log if state.in_flight is not None else ()
-    names = {log_range.segment for log_range in in_flight}
-    return names.union(*map(layer_objects, state.layers))
+    descriptors = (ref.descriptor for ref in state.materializations)
+    return {*descriptors, *(log_range.segment for log_range in state.ranges)}
 
 
 def layer_objects(layer: InheritedState) -> set[str]:

@@ -8,7 +8,6 @@ descriptor.
 
 import logging
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
@@ -30,8 +29,6 @@ from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
-
-_PREFIXES: Final = (object_names.SEGMENTS, object_names.TABLES, object_names.MATERIALIZATIONS)
 
 
 class History(msgspec.Struct, frozen=True):
@@ -122,7 +119,7 @@ async def read_history(
     descriptors = {ref.descriptor for each in checkpoints for ref in each.materializations()}
     older: list[str] = []
     described: dict[str, Descriptor] = {}
-    listing = (_list_older(store, prefix, taken.generation, older) for prefix in _PREFIXES)
+    listing = (_list_older(store, prefix, taken.generation, older) for prefix in object_names.DATA)
     describing = (_describe(store, name, ledger, described) for name in sorted(descriptors))
     await together([*listing, *describing], AT_ONCE)
     complete = not damaged and described.keys() == descriptors

@@ -23,6 +23,7 @@ CHECKPOINTS: Final = "checkpoints/"
 SEGMENTS: Final = "segments/"
 TABLES: Final = "tables/"
 MATERIALIZATIONS: Final = "materializations/"
+DATA: Final = (SEGMENTS, TABLES, MATERIALIZATIONS)
 PROBE: Final = "probe/"
 LOG_STORE: Final = "log-store.json"
 """Where the log of a store is, when it is not in the store itself."""

@@ -117,6 +117,4 @@ def problems(view: StoreView) -> list[Finding]:
 
 def descriptor_sizes(*checkpoints: Checkpoint) -> dict[str, int]:
     """Bytes of the descriptors that checkpoints name."""
-    layers = [layer for checkpoint in checkpoints for _, layer in checkpoint.layers()]
-    refs = [layer.materialization for layer in layers if layer.materialization is not None]
-    return {ref.descriptor: ref.size for ref in refs}
+    return {ref.descriptor: ref.size for each in checkpoints for ref in each.materializations()}

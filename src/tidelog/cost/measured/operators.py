@@ -7,9 +7,7 @@ subtasks can tell is not made up for others.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import reduce
 from math import ceil
-from operator import add
 from statistics import fmean
 from typing import Final
 
@@ -145,7 +143,7 @@ def _report(
         subtasks=subtasks,
         changes_per_s=sum(rates) if rates else None,
         bytes_per_change=bytes_per_change(
-            reduce(add, (blocks.distinct.get(who, Tally()) for who in whos), Tally())
+            sum((blocks.distinct.get(who, Tally()) for who in whos), Tally())
         ),
         interval_s=fmean(spans) if spans else None,
         compared=len(compared),
@@ -172,7 +170,7 @@ def _windows(
 ) -> WindowReport | None:
     """The rule for windows, from the fullest logs; None where no deletes were counted in them."""
     logs = (blocks.by_log[each.peak_log] for subtask in compared for each in subtask.intervals)
-    tally = reduce(add, logs, Tally())
+    tally = sum(logs, Tally())
     if not tally.deletes:
         return None
     deletes_per_s = changes_per_s * tally.deletes / tally.changes

@@ -309,7 +309,7 @@ class CheckpointDriver:
         wanted = decision.savepoint
         if wanted is None:
             return entry
-        fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+        fields = msgspec.structs.asdict(entry)
         return Savepoint(**fields, name=wanted.name, savepoint_format=wanted.format)
 
     def _operator(

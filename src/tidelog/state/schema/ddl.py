@@ -75,6 +75,18 @@ def quoted(canonical: str) -> str:
     return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, _, kind in columns)
 
 
+def split_parts(text: str, opening: str, closing: str) -> list[str]:
+    """What stands between commas, but for those within brackets."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character in opening) - (character in closing)
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
 def tuple_of(fields: tuple[Field, ...]) -> Any:
     """The Python type of a tuple of these fields, for msgspec."""
     return tuple.__class_getitem__(tuple(field.python for field in fields))

@@ -10,7 +10,7 @@ from typing import Final
 
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.state.schema.ddl import Field, parse_fields
+from tidelog.state.schema.ddl import Field, parse_fields, split_parts
 
 _WIDER: Final = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
@@ -123,11 +123,4 @@ def _taken_apart(type_name: str) -> tuple[str, list[str]]:
     starts = [at for at in (type_name.find("<"), type_name.find("(")) if at >= 0]
     if not starts:
         return type_name, []
-    parts, depth = [""], 0
-    for character in type_name[min(starts) + 1 : -1]:
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return type_name[: min(starts)], parts
+    return type_name[: min(starts)], split_parts(type_name[min(starts) + 1 : -1], "<(", ")>")

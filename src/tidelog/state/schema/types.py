@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from tidelog.errors import ConfigError, StateSchemaError
+from tidelog.state.schema.ddl import split_parts
 from tidelog.state.schema.row import Row
 
 Type = str | tuple[Any, ...]
@@ -52,13 +53,7 @@ def parse_type(text: str) -> Type:
     head, bracket, inner = text.partition("[")
     if not bracket:
         return text
-    parts, depth = [""], 0
-    for character in inner[:-1]:
-        depth += (character == "[") - (character == "]")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
+    parts = split_parts(inner[:-1], "[", "]")
     return (head, *(parse_type(part.strip()) for part in parts if part not in ("", "()")))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.manifest import StateInfo, SubtaskState
 from tidelog.checkpoint.retention import subtask_objects
+from tidelog.checkpoint.sizes import replay_changes
 from tidelog.errors import TidelogError
 from tidelog.ids import Slot, SubtaskId
 from tidelog.verify.fingerprint import combined, differing
@@ -67,7 +68,7 @@ class Partition:
             partition=self.label,
             operator=self.operator,
             checkpoints=self.checkpoints,
-            changes=sum(layer.seqno - layer.upto for layer in self.state.layers),
+            changes=replay_changes(self.state),
             fingerprint=combined(direct.groups.values()),
             redundancy=redundancy,
             reason=reason,

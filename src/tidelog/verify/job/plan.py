@@ -141,8 +141,7 @@ def _partition(
 
 def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
     """The objects of the files of its materializations, by the files' names."""
-    refs = [layer.materialization for layer in state.layers if layer.materialization is not None]
-    described = [inventory.descriptors[ref.descriptor] for ref in refs]
+    described = [inventory.descriptors[ref.descriptor] for ref in state.materializations]
     return {file.name: file.object for descriptor in described for file in descriptor.shared}
 
 

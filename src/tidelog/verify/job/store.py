@@ -9,10 +9,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
-from tidelog.catalog.audit import checkpoint_findings
+from tidelog.catalog.audit import inventory_findings
 from tidelog.catalog.inventory import Inventory, Slots, read_inventory, read_slots
 from tidelog.checkpoint.finding import Finding, Findings
-from tidelog.checkpoint.invariants import slot_violations, unreadable
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.concurrency import Progress
 from tidelog.errors import RestoreError
@@ -91,17 +90,8 @@ def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) 
 
 def structural_findings(inventory: Inventory) -> Findings:
     """Everything that breaks an invariant of `checkpoint.invariants`, and the order of slots."""
-    findings = Findings()
-    slots = inventory.slots
-    starts = _known_starts(inventory)
-    for slot, error in slots.unreadable.items():
-        costs = () if slot in starts else (slot,)
-        findings.add([replace(unreadable(object_names.checkpoint(slot), error), unusable=costs)])
-    # These may as well be the fault of another slot, and cost nothing.
-    findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
-    for checkpoint in slots.checkpoints.values():
-        findings.add(checkpoint_findings(inventory, checkpoint))
-    findings.add(_order(slots.checkpoints))
+    findings = inventory_findings(inventory, _known_starts(inventory))
+    findings.add(_order(inventory.slots.checkpoints))
     return findings
 
 
