@@ -282,7 +282,6 @@ class RangeUse:
 
     @property
     def bytes(self) -> range:
-        """The bytes of the segment."""
         return range(self.part.offset, self.part.offset + self.part.length)
 
 

@@ -335,7 +335,6 @@ class StateRows:
         return rows
 
     def _ordered(self) -> list[BufferedRow]:
-        """The changed rows in order."""
         order, fresh = self._order, self._changed
         if len(fresh) <= _FEW:
             for row in fresh:

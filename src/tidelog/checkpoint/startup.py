@@ -131,7 +131,6 @@ async def read_history(
 
 
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:
-    """The entry of a slot, or the error of reading it."""
     try:
         return await slots.read(slot)
     except (CorruptObjectError, ObjectNotFoundError) as error:

@@ -24,7 +24,6 @@ class LazyCommand(NamedTuple):
     """One line for `--help`."""
 
     def load(self) -> click.Command:
-        """Import the command."""
         module, _, name = self.place.partition(":")
         command: click.Command = getattr(import_module(module), name or "command")
         return command

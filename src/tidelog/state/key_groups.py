@@ -111,7 +111,6 @@ class KeyGroupRange(msgspec.Struct, frozen=True):
 
 
 def subtask_of(group: int, key_groups: int, parallelism: int) -> int:
-    """The subtask that owns a key group."""
     return group * parallelism // key_groups
 
 

@@ -179,7 +179,6 @@ class TimedRecords:
         return () if kept.whole else self._read(kept, bucket, place)
 
     def mark(self, bucket: int, place: bytes, held: Iterable[Held]) -> None:
-        """Mark records of a place."""
         kept = self._bucket(bucket)
         if kept.whole:
             held = [each for each in held if each[1] not in kept.marked]

@@ -88,7 +88,6 @@ class TtlSweep:
         self._counted = len(self._rows)
 
     def rows_due(self, now_ms: int) -> int:
-        """Rows to visit by now."""
         self.count(now_ms)
         while self._written and self._written[0][0] <= now_ms:
             _, rows = self._written.popleft()

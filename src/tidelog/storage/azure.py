@@ -61,7 +61,6 @@ class _Connection:
         self._options = options
 
     def writing(self) -> Writing:
-        """How objects are written."""
         tier = self._settings[0].storage_class
         return Writing({"Storage-Class": tier} if tier else {}, self._settings[0].multipart_above)
 

@@ -72,7 +72,6 @@ class _Connection:
         self._made: tuple[object, S3Store] | None = None
 
     def writing(self) -> Writing:
-        """How objects are written."""
         common = self._settings.common
         attributes = {"Storage-Class": common.storage_class} if common.storage_class else {}
         return Writing(attributes, common.multipart_above)

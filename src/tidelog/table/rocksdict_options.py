@@ -9,8 +9,6 @@ _MIB = 1 << 20
 
 
 class TableOptions(msgspec.Struct, frozen=True):
-    """What tables are opened with."""
-
     database: Options
     rows: Options
     """Options of the column family with the rows, and of files that are written beside it; the

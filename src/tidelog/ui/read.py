@@ -16,8 +16,6 @@ from tidelog.storage.port import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class StoreView:
-    """A store as it was read."""
-
     url: str
     inventory: Inventory
     """Slots and descriptors as of `read_ms`, sizes of the data objects as of `objects_ms`."""

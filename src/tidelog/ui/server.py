@@ -25,8 +25,6 @@ Answer = Callable[[bool], bytes]
 
 
 class PageServer(ThreadingHTTPServer):
-    """A page and its document."""
-
     daemon_threads = True
     # A port that another process holds is an error also on systems that would share it.
     allow_reuse_port = False

@@ -66,7 +66,6 @@ def columns(rows: Iterable[Row]) -> Iterator[tuple[Sequence[bytes], Sequence[byt
 def present(
     keys: Sequence[bytes], values: Sequence[bytes | None]
 ) -> tuple[list[bytes], list[bytes]]:
-    """The rows that have a value."""
     if None not in values:
         return list(keys), list(values)  # type: ignore[arg-type]
     rows = [(key, value) for key, value in zip(keys, values, strict=True) if value is not None]

@@ -49,8 +49,6 @@ class CheckpointReport:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """The result of a verification."""
-
     url: str
     layout: Layout
     engine: str

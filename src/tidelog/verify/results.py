@@ -80,7 +80,6 @@ class RowViolation:
 
     expected: str
     first: str
-    """The first of these rows."""
     rows: int = 1
 
     @property
@@ -105,8 +104,6 @@ class PathResult:
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    """What a unit has found."""
-
     restored: tuple[Restored, ...] = ()
     findings: tuple[Finding, ...] = ()
     paths: tuple[PathResult, ...] = ()

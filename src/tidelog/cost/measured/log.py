@@ -80,7 +80,6 @@ async def read_log(
 
 
 def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[LogKey, SubtaskState]:
-    """The subtasks of all these checkpoints."""
     return {
         (checkpoint.slot, SubtaskId(operator.id, state.index)): state
         for checkpoint in checkpoints

@@ -34,8 +34,6 @@ class BytesPerChange:
 
 @dataclass(frozen=True, slots=True)
 class SubtaskReport:
-    """One subtask."""
-
     subtask: int
     changes_per_s: float | None
     bytes_per_change: BytesPerChange | None
@@ -98,8 +96,6 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class OverheadReport:
-    """A job."""
-
     url: str
     job: str
     engine: str

@@ -56,7 +56,6 @@ class Flushes:
     ahead: Flush
     """The flush ahead of the checkpoint; of 0 seconds: there is none."""
     barrier: Flush
-    """The flush at the barrier."""
 
     @property
     def all_rows(self) -> float:

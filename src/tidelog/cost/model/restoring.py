@@ -40,10 +40,8 @@ class Fetch:
     described: Objects
     """Descriptors that any retained checkpoint names."""
     files: Objects
-    """Files of tables."""
     segments: Objects
     changes: float
-    """Changes to be replayed."""
 
 
 def restore_s(fetch: Fetch, settings: Settings) -> float:

@@ -68,7 +68,6 @@ class Resources:
         )
 
     def factory(self, kind: TableKind) -> TableFactory:
-        """What makes tables of a kind."""
         if kind not in self.factories:
             rocksdb = kind == "rocksdb"
             self.factories[kind] = (

@@ -44,7 +44,6 @@ class StoreVersions:
 
     @property
     def partition(self) -> tuple[int, int]:
-        """Operator and partition."""
         return _partition_of(self.directory)
 
 

@@ -53,8 +53,6 @@ def connected(url: str, access: StoreAccess = PLAIN) -> Iterator[Session]:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What is to be read."""
-
     options: Options
     columns: tuple[ViewColumn, ...]
 

@@ -38,8 +38,6 @@ class PhaseTimer:
 
 
 class RestoreTimings:
-    """The phases of a restore."""
-
     def __init__(self, clock: Clock) -> None:
         self.download = PhaseTimer(clock)
         """Table files and what describes them: fetched, checked, written to the local disk."""

@@ -125,7 +125,6 @@ class ScannedTable:
     known: bool = False
 
     def rows(self) -> RowScan:
-        """A scan of all rows of the table."""
         if not self.known:
             self.scan = self.scan.empty()
             for keys, values in self.table.columns(AT_ONCE):

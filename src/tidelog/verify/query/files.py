@@ -98,7 +98,6 @@ class Changelogs:
 
 
 def missing(name: str) -> RestoreError:
-    """The error for a file that is not there."""
     return RestoreError(
         f"object {name}",
         expected="a file that a retained batch needs",

@@ -86,7 +86,6 @@ class FilesUnit:
     files: tuple[tuple[str, int], ...]
     """Names, and the batch that each belongs to."""
     checksums: frozenset[str]
-    """The checksum files there are."""
 
     @property
     def weight(self) -> int:

@@ -24,8 +24,6 @@ _OLDEST: Final = -2
 
 
 class TopicPartition(NamedTuple):
-    """A partition of a topic."""
-
     topic: str
     partition: int
 
@@ -37,7 +35,6 @@ class TopicPartition(NamedTuple):
 
     @property
     def split(self) -> str:
-        """The name of its split."""
         return f"{self.topic}/{self.partition}"
 
     def __str__(self) -> str:

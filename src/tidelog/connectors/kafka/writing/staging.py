@@ -42,7 +42,6 @@ class StagedRange(msgspec.Struct, frozen=True, array_like=True, tag="kafka"):
     """A pre-committed transaction: consecutive records that one start has staged."""
 
     topic: str
-    """The staging topic."""
     partition: int
     start: StagingStart
     first: int

@@ -122,7 +122,6 @@ def _with_slots(inventory: Inventory, present: Collection[Slot]) -> Inventory:
 
 
 def kind_of(name: str) -> str:
-    """What an object is by its name."""
     if object_names.slot_of(name) is not None:
         return "slot"
     if object_names.generation_of(name) is None:

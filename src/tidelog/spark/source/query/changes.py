@@ -165,7 +165,6 @@ class SegmentPart:
         return sum(map(stored_bytes, self.entries))
 
     def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
-        """The records of all these changelogs."""
         reader = ChangelogReader(session.store)
         try:
             for entry in self.entries:
@@ -183,7 +182,6 @@ class FilePart:
     size: int
 
     def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
-        """The records of the changelog."""
         path = STATE + self.name.path
         data = session.run(session.store.get(path))
         yield from _records(request, self.name, data, path)

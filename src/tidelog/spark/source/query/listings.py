@@ -131,7 +131,6 @@ def _object_row(
 
 
 def kind_of(name: str) -> str:
-    """What an object is by its name."""
     if is_sidecar(name):
         return "checksum"
     kind = next((kind for prefix, kind in _KINDS.items() if name.startswith(prefix)), "other")
@@ -140,7 +139,6 @@ def kind_of(name: str) -> str:
 
 
 def _batches_of(checkpoint: QueryCheckpoint, name: str, kind: str) -> set[int]:
-    """The batches that an object is of."""
     leaf = name.rpartition("/")[2]
     if kind in ("commit", "offsets") and leaf.isdecimal():
         return {int(leaf)}
