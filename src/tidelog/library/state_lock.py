@@ -187,11 +187,6 @@ class StateLock:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         return [names.get(each, str(each)) for each in list(self._steps)]
 
-    @property
-    def blocks_steps(self) -> bool:
-        """Whether callers without an open step wait before they begin one."""
-        return self._steps_ended is not None
-
     def block_steps(self, none_open: Callable[[], None]) -> None:
         """Callers without an open step begin none from now on; `none_open` is called by the one
         that ends the last step.

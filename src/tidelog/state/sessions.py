@@ -63,15 +63,12 @@ class SessionRows:
         """`of` is what sessions have as their value, `option` what declares its type."""
         self._gap_ms = gap_ms
         schema = ("msgpack", f"gap {gap_ms} ms", of)
-        registry = backend.registry
-        held = registry.register("sessions", "sessions", schema)
-        self.prefix = held.id.to_bytes(2, "big")
-        self.values = UntypedValues(registry.value_types(held, option), elements=SESSION_VALUES)
-        self.by_key = self.values.rows(backend, held)
-        earlier = registry.register("earlier-sessions", "earlier-sessions", schema)
-        self._earlier_prefix = earlier.id.to_bytes(2, "big")
-        values = UntypedValues(registry.value_types(earlier, option), elements=slice(0, 1))
-        self._earlier = values.rows(backend, earlier, scanned=True, cached=False)
+        sessions = ("sessions", "sessions", schema)
+        self.values = UntypedValues(backend, sessions, option, elements=SESSION_VALUES)
+        self.by_key, self.prefix = self.values.rows(), self.values.prefix
+        earlier = ("earlier-sessions", "earlier-sessions", schema)
+        values = UntypedValues(backend, earlier, option, elements=slice(0, 1))
+        self._earlier, self._earlier_prefix = values.rows(scanned=True, cached=False), values.prefix
 
     def find(self, row: bytes, held: Held, time_ms: int) -> Session:
         """The session that has a record of this time."""

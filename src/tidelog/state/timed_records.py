@@ -68,15 +68,14 @@ class TimedRecords:
     ) -> None:
         """`option` is what declares the types of the records."""
         self._owned = backend.owned
-        registry, table = backend.registry, backend.table
-        info = registry.register(name, KIND, ("msgpack", schema))
-        self._values = UntypedValues(registry.value_types(info, option))
-        rows = self._values.rows(backend, info, scanned=True, cached=False)
-        self._rows, self._marks = TimedRows(rows, info.id, table), None
+        table = backend.table
+        self._values = UntypedValues(backend, (name, KIND, ("msgpack", schema)), option)
+        rows = self._values.rows(scanned=True, cached=False)
+        self._rows, self._marks = TimedRows(rows, self._values.prefix, table), None
         if marks:
-            info = registry.register(f"{name}-marks", MARKS, (schema,))
+            info = backend.registry.register(f"{name}-marks", MARKS, (schema,))
             rows = backend.rows(info, lambda _: b"", lambda _: True, scanned=True, cached=False)
-            self._marks = TimedRows(rows, info.id, table)
+            self._marks = TimedRows(rows, info.id.to_bytes(2, "big"), table)
         self._next = int(backend.seqno) << _START_BITS
         """The number of the next record. Those of a later start are greater, for between the two is
         a flush: what no flush has seen has no row."""

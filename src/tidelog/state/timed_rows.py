@@ -36,10 +36,8 @@ class TimedRows:
 
     __slots__ = ("_rows", "_state", "_table")
 
-    def __init__(self, rows: StateRows, state: int, table: Table) -> None:
-        self._rows = rows
-        self._state = state.to_bytes(2, "big")
-        self._table = table
+    def __init__(self, rows: StateRows, state: bytes, table: Table) -> None:
+        self._rows, self._state, self._table = rows, state, table
 
     def put(self, entries: Sequence[Entry]) -> None:
         records = [record for _, _, (_, _, record) in entries]

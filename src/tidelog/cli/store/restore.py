@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -170,11 +169,11 @@ class _Export:
 
 def _copy(table: Table, target: Path) -> int:
     """Copy a table into a RocksDB database; returns the number of rows."""
-    copy, rows, count = RocksTableFactory().create(target), iter(table.scan(b"", None)), 0
+    copy, count = RocksTableFactory().create(target), 0
     try:
-        while batch := list(islice(rows, _COPY_ROWS)):
-            copy.load([key for key, _ in batch], [value for _, value in batch])
-            count += len(batch)
+        for keys, values in table.columns(_COPY_ROWS):
+            copy.load(keys, values)
+            count += len(keys)
         copy.prepare_snapshot()
     finally:
         copy.close()

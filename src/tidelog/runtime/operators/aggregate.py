@@ -49,13 +49,11 @@ class Aggregate(Operator):
     def open(self, context: OperatorContext) -> None:
         backend = context.backend
         self._backend = backend
-        info = backend.registry.register(*self.state)
-        self._state = info.id.to_bytes(2, "big")
+        self._values = UntypedValues(backend, self.state, self.value_option)
+        self._rows, self._state = self._values.rows(), self._values.prefix
         groups = [group.to_bytes(2, "big") for group in range(backend.key_groups)]
         self._prefixes = {group: group + self._state for group in groups}
         """What the row keys of each key group begin with."""
-        self._values = UntypedValues(backend.registry.value_types(info, self.value_option))
-        self._rows = self._values.rows(backend, info)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)

@@ -153,16 +153,15 @@ class EnrichNow(Operator):
         self._distinct = Distinct()
 
     def open(self, context: OperatorContext) -> None:
-        backend = context.backend
-        info = backend.registry.register("table", "aggregate", ("msgpack",))
-        self._state = info.id.to_bytes(2, "big")
-        self._values = UntypedValues(backend.registry.value_types(info, RECORD_OPTION))
-        self._rows = self._values.rows(backend, info)
+        table = ("table", "aggregate", ("msgpack",))
+        self._values = UntypedValues(context.backend, table, RECORD_OPTION)
+        self._rows = self._values.rows()
         self._turn = context.turn
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        rows = [g + self._state + key for g, key in zip(keyed.groups, keyed.keys, strict=True)]
+        state = self._values.prefix
+        rows = [g + state + key for g, key in zip(keyed.groups, keyed.keys, strict=True)]
         if keyed.side == RIGHT:
             self._values.check_first(keyed.records)
             self._rows.put_many(dict(zip(rows, keyed.records, strict=True)))

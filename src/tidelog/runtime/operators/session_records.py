@@ -41,13 +41,12 @@ class RecordsSessions(SessionWindow):
 
     def open(self, context: OperatorContext) -> None:
         super().open(context)
-        registry, schema = context.backend.registry, ("msgpack", f"gap {self._gap_ms} ms")
-        info = registry.register("session-records", "window-records", schema)
-        self._state = info.id.to_bytes(2, "big")
+        schema = ("msgpack", f"gap {self._gap_ms} ms")
+        state = ("session-records", "window-records", schema)
         self._values = UntypedValues(
-            registry.value_types(info, self.value_option), elements=slice(None)
+            context.backend, state, self.value_option, elements=slice(None)
         )
-        self._rows = self._values.rows(context.backend, info, scanned=True, cached=False)
+        self._rows = self._values.rows(scanned=True, cached=False)
         self._combined = _nothing
 
     def _values_of(self, records: list[Any]) -> list[Any]:
@@ -55,7 +54,7 @@ class RecordsSessions(SessionWindow):
         return [None] * len(records)
 
     def _keep(self, batch: KeyedBatch) -> None:
-        gap, state = self._gap_ms, self._state
+        gap, state = self._gap_ms, self._values.prefix
         held: dict[bytes, list[Any]] = defaultdict(list)
         fields = zip(batch.groups, batch.keys, batch.times or (), batch.records, strict=True)
         for group, key, time, record in fields:
@@ -82,6 +81,6 @@ class RecordsSessions(SessionWindow):
 
     def _range(self, row: bytes, session: Session) -> tuple[bytes, bytes]:
         """The first of the rows of a session's records, and the end of the last."""
-        prefix, gap = row[:2] + self._state + row[ROW_PREFIX_BYTES:], self._gap_ms
+        prefix, gap = row[:2] + self._values.prefix + row[ROW_PREFIX_BYTES:], self._gap_ms
         first, last = (prefix + encode_time(t - t % gap) for t in (session.start, session.last))
         return first, prefix_end(last)

@@ -84,11 +84,10 @@ class _Window(Operator):
         # Also where the lateness was taken away: windows that have fired are still stored.
         lasting = self._firing.lateness_ms or registry.stores(f"${_FIRED}-by-time")
         self._fired = Timers(context.backend, _FIRED, listed=False) if lasting else None
-        info = registry.register(*self.state(self._span))
-        self._state = info.id.to_bytes(2, "big")
-        known = registry.value_types(info, self.value_option)
-        self._values = UntypedValues(known, elements=self.elements)
-        self._rows = self._values.rows(context.backend, info, scanned=self.scanned)
+        self._values = UntypedValues(
+            context.backend, self.state(self._span), self.value_option, elements=self.elements
+        )
+        self._rows, self._state = self._values.rows(scanned=self.scanned), self._values.prefix
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)

@@ -158,16 +158,14 @@ class _CountWindow(Operator):
         self._combine = combine
 
     def open(self, context: OperatorContext) -> None:
-        registry = context.backend.registry
-        info = registry.register(*self.state)
-        self._state = info.id.to_bytes(2, "big")
-        known = registry.value_types(info, self.value_option)
-        self._values = UntypedValues(known, elements=slice(0, 1))
-        self._rows = self._values.rows(context.backend, info)
+        self._values = UntypedValues(
+            context.backend, self.state, self.value_option, elements=slice(0, 1)
+        )
+        self._rows = self._values.rows()
         self._combined = self._values.combining(self._combine)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        keyed, state = cast(KeyedBatch, batch), self._state
+        keyed, state = cast(KeyedBatch, batch), self._values.prefix
         values = map_all(self._value_of, keyed.records)
         self._values.check_first(values)
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tidelog.changelog.state_rows import StateRows
-from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError, TidelogError, UnstorableError
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.registry import Definition
 from tidelog.state.schema.row import Row
-from tidelog.state.schema.types import KnownTypes, ValueTypes, types_of_value
+from tidelog.state.schema.types import ValueTypes, types_of_value
 
 if TYPE_CHECKING:
     from tidelog.state.objects.classes import RecordTypes
@@ -121,12 +121,25 @@ class ObjectEncoding:
 
 
 class UntypedValues(ObjectEncoding):
-    """The values of a state without a schema: encoded, and their types checked and remembered.
+    """A state without a schema: its values encoded, and their types checked and remembered.
 
-    With `elements` each value is a list, and the types are those of these elements of it.
+    `option` is what declares their types. With `elements` each value is a list, and the types are
+    those of these elements of it.
     """
 
-    def __init__(self, known: KnownTypes, *, elements: slice | None = None) -> None:
+    def __init__(
+        self,
+        backend: KeyedBackend,
+        definition: Definition,
+        option: str,
+        *,
+        elements: slice | None = None,
+    ) -> None:
+        self._backend = backend
+        self._info = backend.registry.register(*definition)
+        self.prefix = self._info.id.to_bytes(2, "big")
+        """What its rows have after their key group."""
+        known = backend.registry.value_types(self._info, option)
         super().__init__(known.what)
         self._types = ValueTypes(known)
         self._elements = elements
@@ -141,12 +154,10 @@ class UntypedValues(ObjectEncoding):
         )
         return super().encode_many(values)
 
-    def rows(
-        self, backend: KeyedBackend, info: StateInfo, *, scanned: bool = False, cached: bool = True
-    ) -> StateRows:
-        """The rows of a state that has such values."""
-        return backend.rows(
-            info,
+    def rows(self, *, scanned: bool = False, cached: bool = True) -> StateRows:
+        """The rows of the state."""
+        return self._backend.rows(
+            self._info,
             self.encode,
             self.decode,
             scanned=scanned,
