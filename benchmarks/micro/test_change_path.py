@@ -116,8 +116,8 @@ def test_aggregate_a_buffer(benchmark: BenchmarkFixture, backend: KeyedBackend) 
 @pytest.mark.parametrize("length", [16, 200])
 def test_flush(benchmark: BenchmarkFixture, backend: KeyedBackend, length: int) -> None:
     """Sort, encode and write 16,384 changed rows to RocksDB, and hand them to the log."""
-    info = backend.registry.register("count", "value", ("count long",))
-    rows = backend.rows(info, encode_key, bytes, cached=False)
+    backend.registry.register("count", "value", ("count long",))
+    rows = backend.rows(encode_key, bytes, cached=False)
     changed = dict.fromkeys(row_keys(FLUSHED, length), 12_345)
     backend.flush()
 

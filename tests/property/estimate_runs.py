@@ -162,7 +162,7 @@ class Writer(Operator):
     def open(self, context: OperatorContext) -> None:
         info = context.backend.registry.register("rows", "value", ("msgpack",))
         self.state = info.id.to_bytes(2, "big")
-        self.rows = context.backend.rows(info, bytes, bytes)
+        self.rows = context.backend.rows(bytes, bytes)
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         assert isinstance(batch, KeyedBatch)

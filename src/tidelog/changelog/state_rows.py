@@ -112,7 +112,6 @@ class StateRows:
 
     @property
     def cached_bytes(self) -> int:
-        """About how much memory the rows take that a flush has left here."""
         return int((len(self._rows) - len(self)) * self._size.bytes)
 
     def drop_cached(self) -> None:
@@ -132,7 +131,6 @@ class StateRows:
         self._dirty = DirtyRows()
 
     def free(self, most: int) -> bool:
-        """Give back the memory of so many dropped rows; whether there are more."""
         if not self._dropped:
             return False
         rows = self._dropped[-1]

@@ -98,7 +98,6 @@ class WriteBuffer:
 
     @property
     def cached_bytes(self) -> int:
-        """About how much memory the rows take that flushes have left here."""
         return sum(rows.cached_bytes for rows in (*self._states, *self._caches))
 
     def drop_cached(self) -> None:
@@ -136,7 +135,6 @@ class WriteBuffer:
         return rows
 
     def free(self) -> bool:
-        """Give back the memory of some dropped rows; whether there are more."""
         return any(rows.free(SLICE_ROWS) for rows in (*self._states, *self._caches))
 
     def add_cache(self, cache: Cache) -> None:

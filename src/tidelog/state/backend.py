@@ -23,7 +23,6 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.state_rows import Columns, StateRows
 from tidelog.changelog.write_buffer import Cache, Unflushed, WriteBuffer
-from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
@@ -110,7 +109,6 @@ class KeyedBackend:
 
     def rows(
         self,
-        info: StateInfo,
         encode: Callable[[Any], bytes],
         decode: Callable[[bytes], Any],
         *,

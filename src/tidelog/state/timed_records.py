@@ -74,7 +74,7 @@ class TimedRecords:
         self._rows, self._marks = TimedRows(rows, self._values.prefix, table), None
         if marks:
             info = backend.registry.register(f"{name}-marks", MARKS, (schema,))
-            rows = backend.rows(info, lambda _: b"", lambda _: True, scanned=True, cached=False)
+            rows = backend.rows(lambda _: b"", lambda _: True, scanned=True, cached=False)
             self._marks = TimedRows(rows, info.id.to_bytes(2, "big"), table)
         self._next = int(backend.seqno) << _START_BITS
         """The number of the next record. Those of a later start are greater, for between the two is
@@ -214,7 +214,6 @@ class TimedRecords:
                 return
 
     def spill(self, most: int) -> None:
-        """Turn at most so many fresh records into rows: a flush takes them."""
         rows: list[Entry] = []
         for bucket, kept in list(self._fresh.items()):
             if most <= 0:
@@ -244,7 +243,6 @@ class TimedRecords:
         self._buckets, self._held = {}, 0
 
     def free(self, most: int) -> bool:
-        """Give back the memory of so many dropped keys; whether there are more."""
         while self._dropped and most > 0:
             records = self._dropped[-1]
             for _ in range(min(most, len(records))):

@@ -113,7 +113,6 @@ class _LogUnit:
         return sum(map(_stored_bytes, self.segments))
 
     async def run(self, workspace: Workspace) -> _Read:
-        """The blocks of all ranges; raises what the store raises."""
         reader = SegmentReader(workspace.store)
         found: dict[LogRange, Sequence[MeasuredBlock]] = {}
         missing: list[RestoreError] = []

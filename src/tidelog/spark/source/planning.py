@@ -62,11 +62,9 @@ class Bundle:
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
         return sum(part.size for part in self.parts)
 
     def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
-        """The rows of all parts."""
         for part in self.parts:
             yield from part.read(request, session)
 

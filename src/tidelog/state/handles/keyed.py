@@ -37,7 +37,7 @@ class KeyedRows:
         self._state = info.id.to_bytes(2, "big")
         self.codec = codec
         self.rows: StateRows = backend.rows(
-            info, codec.encode, codec.decode, scanned=scanned, cached=cached
+            codec.encode, codec.decode, scanned=scanned, cached=cached
         )
         if info.ttl_ms is not None:
             backend.sweep(

@@ -47,7 +47,7 @@ class Timers:
 
     def _family(self, name: str) -> tuple[StateRows, bytes]:
         info = self._backend.registry.register(name, "timers", ("time bigint",))
-        rows = self._backend.rows(info, lambda _: b"", lambda _: True, scanned=True, cached=False)
+        rows = self._backend.rows(lambda _: b"", lambda _: True, scanned=True, cached=False)
         return rows, info.id.to_bytes(2, "big")
 
     def register(self, time_ms: int) -> None:
@@ -236,7 +236,6 @@ class UnflushedTimers:
         return taken
 
     def spill(self, most: int) -> None:
-        """Turn at most so many timers into rows: a flush takes them."""
         first = max(0, len(self._heap) - most)
         self._timers.register_many(self._heap[first:])
         del self._heap[first:]  # the last elements of a heap may go

@@ -136,10 +136,10 @@ class UntypedValues(ObjectEncoding):
         elements: slice | None = None,
     ) -> None:
         self._backend = backend
-        self._info = backend.registry.register(*definition)
-        self.prefix = self._info.id.to_bytes(2, "big")
+        info = backend.registry.register(*definition)
+        self.prefix = info.id.to_bytes(2, "big")
         """What its rows have after their key group."""
-        known = backend.registry.value_types(self._info, option)
+        known = backend.registry.value_types(info, option)
         super().__init__(known.what)
         self._types = ValueTypes(known)
         self._elements = elements
@@ -157,7 +157,6 @@ class UntypedValues(ObjectEncoding):
     def rows(self, *, scanned: bool = False, cached: bool = True) -> StateRows:
         """The rows of the state."""
         return self._backend.rows(
-            self._info,
             self.encode,
             self.decode,
             scanned=scanned,

@@ -226,11 +226,9 @@ class StoreCipher:
         self._store = store
 
     async def seal(self, name: str, data: bytes) -> bytes:
-        """The bytes of a copy of `name`."""
         return await self._store.sealed(_copy_of(name), data)
 
     async def open(self, name: str, sealed: bytes) -> bytes:
-        """The content of a copy of `name`; raises CorruptObjectError."""
         return await self._store.opened(_copy_of(name), sealed)
 
 

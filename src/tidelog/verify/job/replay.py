@@ -62,7 +62,6 @@ class PartitionUnit:
         return sum(base.weight for base in self.bases)
 
     async def run(self, workspace: Workspace) -> UnitResult:
-        """Replay all paths; raises errors that are no finding."""
         kind, staged = self.bases[0].state.table, len(self.bases) > 1
         try:
             restoring = Restoring.of(workspace, str(self.subtask), kind, staged=staged)

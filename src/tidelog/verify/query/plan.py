@@ -93,7 +93,6 @@ class FilesUnit:
         return len(self.files) << 10
 
     async def run(self, workspace: Workspace) -> UnitResult:
-        """Read all these files; raises errors that are no finding."""
         reader = CheckedFiles(workspace.store, self.checksums)
         findings = []
         for name, batch in self.files:

@@ -52,7 +52,6 @@ class StateStoreUnit:
         return in_log + sum(size for _, size in self.sizes)
 
     async def run(self, workspace: Workspace) -> UnitResult:
-        """Restore all versions; raises errors that are no finding."""
         sizes = dict(self.sizes)
         files, offload = CheckedFiles(workspace.store, sizes), workspace.effects.offload
         known = dict(self.changelogs)

@@ -117,7 +117,6 @@ class LogPart:
         return sum(log_range.length for log_range in self._stored())
 
     def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
-        """The changes wanted, in batches of neighbouring blocks."""
         stored = self._stored()
         reader = SegmentReader(session.store)
         # Together: neighbours in a segment share a request.

@@ -61,11 +61,9 @@ class StatePart:
 
     @property
     def size(self) -> int:
-        """Bytes of its table and its log."""
         return sum(map(layer_bytes, self.state.layers))
 
     def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
-        """The restored rows, in the order of key groups."""
         with tempfile.TemporaryDirectory(
             prefix="tidelog-", dir=_work_dir(request.options.work_dir)
         ) as directory:
