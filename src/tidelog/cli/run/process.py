@@ -280,20 +280,18 @@ def _nowhere(path: str, found: str) -> ConfigError:
     )
 
 
-def return_freed_memory() -> bool:
-    """Make malloc return large blocks to the system at once; False when it cannot be set.
+def return_freed_memory() -> None:
+    """Make malloc return large blocks to the system at once, where that can be set.
 
     Call it before any thread is started. docs/decisions/009-memory.md has the numbers.
     """
     if any(name in os.environ for name in _ENVIRONMENT):
-        return False
-    try:
+        return
+    with suppress(AttributeError, OSError, TypeError):
         library = ctypes.CDLL(None)
         library.gnu_get_libc_version  # noqa: B018  # others have a mallopt that does nothing
-        mallopt = library.mallopt
-    except (AttributeError, OSError, TypeError):
-        return False
-    return all(mallopt(setting, value) for setting, value in _MALLOC.items())
+        for setting, value in _MALLOC.items():
+            library.mallopt(setting, value)
 
 
 def _allow_many_files() -> None:

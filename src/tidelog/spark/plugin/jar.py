@@ -38,8 +38,8 @@ def compile_jar(
     target: Path,
     *,
     spark: Spark | None = None,
-) -> Path:
-    """Compile Scala files into the jar `target` and return its path.
+) -> None:
+    """Compile Scala files into the jar `target`.
 
     `classpath` holds what the sources need besides the jars of `spark`, which is the installed one
     unless given. Raises ConfigError when there is no Spark or Java, or with the compiler's own
@@ -55,7 +55,6 @@ def compile_jar(
         packed = Path(scratch) / target.name
         pack(classes, packed)
         packed.replace(target)
-    return target
 
 
 def pack(classes: Path, jar: Path) -> None:
