@@ -86,9 +86,9 @@ class SlotLog:
         self._effects = effects
         self._last_read: Entry | None = None
 
-    async def slots(self) -> list[Slot]:
-        """Stored slots in ascending order; one LIST, not for the hot path."""
-        return list(await list_slots(self._store))
+    async def slots(self, above: Slot | None = None) -> list[Slot]:
+        """As `list_slots`, without sizes."""
+        return list(await list_slots(self._store, above))
 
     async def read(self, slot: Slot) -> Entry:
         """The entry of a slot; raises as `read_slot`."""
@@ -145,7 +145,7 @@ class SlotLog:
         """Whether no slot lies above our start; creates it again meanwhile: a store that lets us
         would let a zombie too. Equal bytes, so nothing is lost when it does.
         """
-        above, again = await together([self._above(start.slot), self._wins(start)])
+        above, again = await together([self.slots(start.slot), self._wins(start)])
         if again and not above:  # else a newer generation may have removed ours
             raise no_conditional_put(self._store.url, "a second create of the same name succeeded")
         return not above
@@ -178,7 +178,7 @@ class SlotLog:
 
         Or before: then the slot's name was free again, and what we wrote there is removed.
         """
-        above = await self._above(slot)
+        above = await self.slots(slot)
         if not above:
             return
         newest = await self._newest(above, generation)
@@ -193,7 +193,7 @@ class SlotLog:
         For writers whose checkpoints fail before they come to their slot: without it they would
         go on for ever. Raises StorageError when nobody knows.
         """
-        above = await self._above(last)
+        above = await self.slots(last)
         newest = await self._newest(above, author.generation) if above else None
         if newest is not None and newest.author != author:
             raise fenced(author.generation, object_names.checkpoint(newest.slot))
@@ -204,9 +204,6 @@ class SlotLog:
             return (await self._counted(above))[1]
         except _NOT_OURS as newer:
             raise fenced(generation, object_names.checkpoint(above[-1])) from newer
-
-    async def _above(self, slot: Slot) -> list[Slot]:
-        return list(await list_slots(self._store, above=slot))
 
     async def _holder(self, name: str) -> Entry:
         return decode_entry(await self._store.get(name), name)
