@@ -10,7 +10,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable, Coroutine
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, ContextVar
 from itertools import count
 from random import Random
 from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
@@ -73,47 +73,12 @@ class _Task(asyncio.Task[Any]):
         return self._age
 
 
-class _Handle(asyncio.Handle):
-    """A callback in its turn, without what only the debug mode of the base class asks for."""
-
-    __slots__ = ()
-
-    # Of the base class, which declares none of them.
-    _args: tuple[Any, ...]
-    _callback: Callable[..., object]
-    _cancelled: bool
-    _context: Context
-    _loop: asyncio.AbstractEventLoop
-
-    def __init__(
-        self,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
-        context: Context | None,
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._loop = loop
-        self._context = copy_context() if context is None else context
-        self._cancelled = False
-
-
-class _Timer(_Handle, asyncio.TimerHandle):
-    """A callback at a moment to come."""
-
-    __slots__ = ()
-
-    _scheduled: bool
-    _when: float
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
     """Runs one program; `order` steps ready tasks in a random order, without it in theirs."""
 
     # Of the base class, which declares none of them.
-    _closed: bool
-    _ready: deque[_Handle]
+    _ready: deque[Any]
+    _scheduled: list[asyncio.TimerHandle]
     _stopping: bool
 
     def __init__(self, order: Random | None = None, rounds: int = _ROUNDS) -> None:
@@ -123,43 +88,17 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """A number for a new future or task."""
         self._order = order
         self._rounds_left = rounds
-        self._timers: list[tuple[float, _Timer]] = []
-        """A heap; times stand beside the timers because Python compares them faster there."""
-        self._held: dict[Suspendable, list[_Handle]] = {}
+        self._held: dict[Suspendable, list[asyncio.Handle]] = {}
         """Steps of owners that are held, in their order."""
 
     def time(self) -> float:
         return self._now
 
-    # What follows is called thousands of times in a run, and does what the base class does
-    # without its debug mode.
-
-    def call_soon(
-        self, callback: Callback[*Ts], *args: *Ts, context: Context | None = None
-    ) -> asyncio.Handle:
-        if self._closed:
-            raise RuntimeError("the loop is closed")
-        handle = _Handle(callback, args, self, context)
-        self._ready.append(handle)
-        return handle
-
-    def call_later(
-        self, delay: float, callback: Callback[*Ts], *args: *Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
-
     def call_at(
         self, when: float, callback: Callback[*Ts], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
-        if self._closed:
-            raise RuntimeError("the loop is closed")
         # A delay that is lost in rounding must still let time go on.
-        when = max(when, self._now + _LEAST_S)
-        timer = _Timer(callback, args, self, context)
-        timer._when = when
-        timer._scheduled = True
-        heapq.heappush(self._timers, (when, timer))
-        return timer
+        return super().call_at(max(when, self._now + _LEAST_S), callback, *args, context=context)
 
     def create_task(
         self, coro: Any, *, name: object = None, context: Context | None = None
@@ -177,41 +116,33 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._rounds_left -= 1
         if self._rounds_left < 0:
             raise EndlessError("the simulation takes step after step and does not end")
-        ready, timers = self._ready, self._timers
-        while timers and timers[0][1]._cancelled:
+        ready, timers = self._ready, self._scheduled
+        while timers and timers[0].cancelled():
             heapq.heappop(timers)
         if not ready and not self._stopping:
             if not timers:
                 raise StandstillError("every task waits for another one")
-            self._now = max(self._now, timers[0][0])
+            self._now = max(self._now, timers[0].when())
         now = self._now
-        while timers and timers[0][0] <= now:
-            ready.append(heapq.heappop(timers)[1])
+        while timers and timers[0].when() <= now:
+            ready.append(heapq.heappop(timers))
         if self._order is not None and len(ready) > 1:
             self._shuffle(self._order)
         for _ in range(len(ready)):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            context = handle._context
-            owner = context.get(OWNER)
+            owner = handle._context.get(OWNER)
             if owner is not None and (until := owner.held_until(now)) > now:
                 self._hold(owner, handle, until)
-                continue
-            try:
-                context.run(handle._callback, *handle._args)
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:
-                self.call_exception_handler(
-                    {"message": "exception in a callback", "exception": error, "handle": handle}
-                )
+            else:
+                handle._run()
 
     def resume(self, owner: Suspendable) -> None:
         """Let what was held go on."""
         self._ready.extend(self._held.pop(owner, ()))
 
-    def _hold(self, owner: Suspendable, handle: _Handle, until: float) -> None:
+    def _hold(self, owner: Suspendable, handle: asyncio.Handle, until: float) -> None:
         if owner not in self._held:
             self._held[owner] = []
             self.call_at(until, self.resume, owner, context=Context())
@@ -219,21 +150,16 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _shuffle(self, order: Random) -> None:
         """Step the ready tasks in another order; callbacks keep their places."""
-        handles, task = list(self._ready), asyncio.Task
         # What steps a task is bound to it.
         steps = [
             at
-            for at, handle in enumerate(handles)
-            if isinstance(getattr(handle._callback, "__self__", None), task)
+            for at, handle in enumerate(self._ready)
+            if isinstance(getattr(handle._callback, "__self__", None), asyncio.Task)
         ]
-        if len(steps) < 2:
-            return
-        moved = [handles[at] for at in steps]
+        moved = [self._ready[at] for at in steps]
         order.shuffle(moved)
         for at, handle in zip(steps, moved, strict=True):
-            handles[at] = handle
-        self._ready.clear()
-        self._ready.extend(handles)
+            self._ready[at] = handle
 
     def _process_events(self, event_list: Any) -> None:
         """There are no events but timers."""
