@@ -9,11 +9,11 @@ from pathlib import Path
 from random import Random
 
 from tests.simulator.checks.barriers import AtBarrier, Barriers, Rows
-from tests.simulator.checks.checker import Completed, Objects
+from tests.simulator.checks.checker import Completed
 from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.process import Process, effects_of
 from tidelog import Savepoint, TidelogError
-from tidelog.checkpoint.manifest import InheritedState, SubtaskState
+from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.ids import SubtaskId
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
@@ -27,9 +27,10 @@ async def check_restores(
     completed: Sequence[Completed], barriers: Barriers, directory: Path
 ) -> Violation | None:
     """Restore all checkpoints; the first difference found, oldest checkpoint first."""
-    restores = _Restores(directory / "beside")
     for checkpoint in completed:
-        entry, store = checkpoint.entry, _WatchedStore(checkpoint.objects)
+        entry, store = checkpoint.entry, MemoryStore("sim://beside")
+        for name, data in checkpoint.objects.items():
+            await store.put(name, data)
         at_barrier = barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
         # A canonical savepoint numbers its rows anew.
         numbered = not (isinstance(entry, Savepoint) and entry.savepoint_format == "canonical")
@@ -37,7 +38,7 @@ async def check_restores(
             task = SubtaskId(operator.id, state.index)
             if state.finished and task not in at_barrier:
                 continue  # It had exited before, and no barrier reached it any more.
-            found = await restores.rows(store, state, task)
+            found = await _restored(store, state, directory / "beside", str(task))
             wrong = _difference(at_barrier.get(task), state, found, numbered=numbered)
             if wrong is not None:
                 return Violation(Property.RESTORE, f"slot {entry.slot}, {task}: {wrong}")
@@ -62,48 +63,6 @@ def _difference(
         f"{len(wrong)} of {len(keys)} rows differ, as {key!r}: at the barrier "
         f"{expected.rows.get(key)!r}, restored {found.get(key)!r}"
     )
-
-
-class _WatchedStore(MemoryStore):
-    """The objects of one moment; it remembers which of them were read."""
-
-    def __init__(self, objects: Objects) -> None:
-        super().__init__("sim://beside")
-        self._objects = dict(objects)
-        self._names = sorted(objects)
-        self.read: dict[str, bytes] = {}
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        found = await super().get(name, start, length)
-        self.read[name] = self._objects[name]
-        return found
-
-    def holds(self, objects: Objects) -> bool:
-        """Whether it has all of these, byte for byte."""
-        return all(self._objects.get(name) == data for name, data in objects.items())
-
-
-class _Restores:
-    """Restores subtasks; one that stands as before, on the same objects, is restored once."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._known: dict[tuple[SubtaskId, Sequence[InheritedState]], tuple[Rows, Objects]] = {}
-        """Rows, and the objects that they came from."""
-
-    async def rows(
-        self, store: _WatchedStore, state: SubtaskState, task: SubtaskId
-    ) -> Rows | TidelogError:
-        """All rows of a restored subtask."""
-        key = task, state.layers
-        rows, read = self._known.get(key, (None, {}))
-        if rows is not None and store.holds(read):
-            return rows
-        store.read = {}
-        found = await _restored(store, state, self._directory, str(task))
-        if not isinstance(found, TidelogError):
-            self._known[key] = found, store.read
-        return found
 
 
 async def _restored(
