@@ -1,7 +1,6 @@
 """`python -m tests.simulator`: whole jobs in virtual time, under faults that a seed decides."""
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from tidelog.cli.store.options import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM
 from tidelog.effects import Effects, SystemClock
 
 _EVERY_S: Final = 10.0
-"""How often a line of progress appears where there is no terminal."""
+"""How often a line of progress appears."""
 _NEW_SEEDS: Final = 10**12
 """A new first seed lies below: nobody draws the same one twice."""
 _NAMED: Final = 20
@@ -84,36 +83,6 @@ def _violations(count: int) -> str:
 
 
 @dataclass(slots=True)
-class _Progress:
-    """How far a campaign is: one line that renews itself on a terminal, now and then elsewhere."""
-
-    seeds: int
-    quiet: bool
-    since: float
-    shown_at: float = 0.0
-    shown: bool = False
-
-    def show(self, done: int, violations: int, now: float) -> None:
-        terminal = sys.stderr.isatty()
-        pause = 0.0 if terminal else _EVERY_S
-        if self.quiet or now - max(self.shown_at, self.since) < pause:
-            return
-        self.shown_at = now
-        rate = done / (now - self.since)
-        left = (self.seeds - done) / rate
-        found = f", {_violations(violations)}" if violations else ""
-        line = f"{done} of {self.seeds} seeds, {rate:.1f} seeds/s, {left:.0f} s left{found}"
-        click.echo(line, err=True, nl=not terminal)
-        self.shown = terminal
-
-    def clear(self) -> None:
-        """Take the line away before something else is printed."""
-        if self.shown:
-            click.echo("\r\x1b[K", err=True, nl=False)
-            self.shown = False
-
-
-@dataclass(slots=True)
 class _Report:
     """Runs a campaign and says how it goes."""
 
@@ -128,28 +97,34 @@ class _Report:
 
     def run(self, *, keep_going: bool, trace: bool) -> int:
         clock = SystemClock()
-        started = clock.monotonic()
+        started = shown_at = clock.monotonic()
         listener = self.output.line if trace and not self.output.as_json else None
-        shown = _Progress(self.campaign.seeds, quiet=self.output.as_json or trace, since=started)
         interrupted = False
         try:
             if self.new_seeds and not self.output.as_json:
                 first = self.campaign.first_seed
                 self.output.line(f"seeds {first} to {first + self.campaign.seeds - 1}")
             for outcome in run_campaign(self.campaign, listener, processes=self.processes):
-                shown.clear()
                 self._count(outcome)
-                shown.show(self.runs.total(), len(self.violations), clock.monotonic())
+                now = clock.monotonic()
+                if now - shown_at >= _EVERY_S and not (trace or self.output.as_json):
+                    shown_at = now
+                    click.echo(self._progress(now - started), err=True)
                 if self.violations and not keep_going:
                     break
         except KeyboardInterrupt:
             interrupted = True
-        shown.clear()
         seconds = clock.monotonic() - started
         self.output.show(self._fields(seconds), *self._lines(seconds))
         if interrupted:
             return EXIT_INTERRUPTED
         return EXIT_PROBLEM if self.violations else EXIT_OK
+
+    def _progress(self, seconds: float) -> str:
+        done, seeds, found = self.runs.total(), self.campaign.seeds, len(self.violations)
+        rate = done / seconds
+        line = f"{done} of {seeds} seeds, {rate:.1f} seeds/s, {(seeds - done) / rate:.0f} s left"
+        return f"{line}, {_violations(found)}" if found else line
 
     def _count(self, outcome: Outcome) -> None:
         self.runs[outcome.scenario] += 1

@@ -69,11 +69,11 @@ def replay(outcome: Outcome) -> str:
 def run_on_workers(runs: Iterable[Run], processes: int, directory: Path) -> Iterator[Outcome]:
     """Do the runs; each outcome as soon as it and all before it are there."""
     left, begun = iter(runs), deque[tuple[Run, Future[Outcome]]]()
-    pool = _Pool(processes, directory)
+    pool = _pool(processes)
     try:
         while True:
             for run in islice(left, _AHEAD * processes - len(begun)):
-                begun.append((run, pool.begin(run)))
+                begun.append((run, _begin(pool, run, directory)))
             if not begun:
                 return
             run, future = begun.popleft()
@@ -81,48 +81,40 @@ def run_on_workers(runs: Iterable[Run], processes: int, directory: Path) -> Iter
                 yield future.result()
             except BrokenProcessPool:
                 # Which of the runs ended its process is not known: this one has one of its own.
-                pool.end()
+                pool.shutdown(cancel_futures=True)
                 yield _alone(run, directory)
-                pool = _Pool(processes, directory)
-                begun = deque((run, pool.begin(run)) for run, _ in begun)
+                pool = _pool(processes)
+                begun = deque((run, _begin(pool, run, directory)) for run, _ in begun)
     finally:
-        pool.end()
+        pool.shutdown(cancel_futures=True)
 
 
 def _alone(run: Run, directory: Path) -> Outcome:
     seed, scenario = run
-    pool = _Pool(1, directory)
     try:
-        return pool.begin(run).result()
+        with _pool(1) as pool:
+            return _begin(pool, run, directory).result()
     except BrokenProcessPool:
-        return Outcome(
-            seed, scenario.name, Violation(Property.NO_DEFECT, "the process of the run died")
-        )
-    finally:
-        pool.end()
+        died = Violation(Property.NO_DEFECT, "the process of the run died")
+        return Outcome(seed, scenario.name, died)
 
 
-class _Pool:
-    """Processes that do runs and never hear of Ctrl-C, which reaches the whole group: the process
-    that deals the runs ends the others.
+def _pool(processes: int) -> ProcessPoolExecutor:
+    # Spawned, not forked: RocksDB's threads do not survive a fork.
+    return ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
+
+
+def _begin(pool: ProcessPoolExecutor, run: Run, directory: Path) -> "Future[Outcome]":
+    """Begin a run in a process that never hears of Ctrl-C, which reaches the whole group: the
+    process that deals the runs ends the others.
     """
-
-    def __init__(self, processes: int, directory: Path) -> None:
-        # Spawned, not forked: RocksDB's threads do not survive a fork.
-        self._executor = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
-        self._directory = directory
-
-    def begin(self, run: Run) -> "Future[Outcome]":
-        resource_tracker.ensure_running()  # The first start would do it, and unblock the signal.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            return self._executor.submit(run_seed, *run, self._directory)
-        except BrokenProcessPool as error:
-            failed: Future[Outcome] = Future()
-            failed.set_exception(error)
-            return failed
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-    def end(self) -> None:
-        self._executor.shutdown(cancel_futures=True)
+    resource_tracker.ensure_running()  # The first start would do it, and unblock the signal.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return pool.submit(run_seed, *run, directory)
+    except BrokenProcessPool as error:
+        failed: Future[Outcome] = Future()
+        failed.set_exception(error)
+        return failed
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
