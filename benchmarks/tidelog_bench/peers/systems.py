@@ -9,6 +9,7 @@ of common packages are what it imports; what it prints is kept for its errors.
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -21,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import ConfigError, TidelogError
 from tidelog_bench.peers.events import EventTask
-from tidelog_bench.peers.java import java_tool
 from tidelog_bench.peers.task import Task
 
 if TYPE_CHECKING:
@@ -67,15 +67,11 @@ SYSTEMS: Final[dict[str, System]] = {
 }
 
 
-def missing(
-    variant: str,
-    variables: Mapping[str, str] = os.environ,
-    roots: tuple[Path, ...] | None = None,
-) -> str | None:
+def missing(variant: str, variables: Mapping[str, str] = os.environ) -> str | None:
     """Why a system cannot run here, and what to install; None when it can."""
     system = SYSTEMS[variant]
     named = variables.get(system.variable)
-    if interpreter(variant, variables, roots) is None:
+    if interpreter(variant, variables) is None:
         if named:
             return f"{system.variable} is {named}, which is no Python with `{system.module}`"
         return f"{system.title} is not installed: {_ways(system)}"
@@ -85,11 +81,15 @@ def missing(
     return None
 
 
-def interpreter(
-    variant: str,
-    variables: Mapping[str, str] = os.environ,
-    roots: tuple[Path, ...] | None = None,
-) -> Path | None:
+def java_tool(name: str, variables: Mapping[str, str] = os.environ) -> str | None:
+    """The path of `java` or `javac`: of $JAVA_HOME, else on the PATH; None when there is none."""
+    home = variables.get("JAVA_HOME")
+    if home and (Path(home) / "bin" / name).exists():
+        return str(Path(home) / "bin" / name)
+    return shutil.which(name, path=variables.get("PATH"))
+
+
+def interpreter(variant: str, variables: Mapping[str, str] = os.environ) -> Path | None:
     """The Python to run a system with: the one named, this one, or that of `just peers`."""
     system = SYSTEMS[variant]
     named = variables.get(system.variable)
@@ -97,27 +97,22 @@ def interpreter(
         return Path(named) if _has(named, system.module) else None
     if importlib.util.find_spec(system.module) is not None:
         return Path(sys.executable)
-    for root in _roots() if roots is None else roots:
+    # The checkout that tidelog lies in, and the working directory.
+    for root in (Path(__file__).resolve().parents[3], Path.cwd()):
         python = root / ".tools" / f"peer-{system.environment}" / "bin" / "python"
         if python.exists() and _has(str(python), system.module):
             return python
     return None
 
 
-def _roots() -> tuple[Path, ...]:
-    """The checkout that tidelog lies in, and the working directory."""
-    return Path(__file__).resolve().parents[3], Path.cwd()
-
-
 @cache
 def _has(python: str, module: str) -> bool:
     look = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
     try:
-        return (
-            subprocess.run([python, "-c", look], capture_output=True, check=False).returncode == 0
-        )
+        ended = subprocess.run([python, "-c", look], capture_output=True, check=False)
     except OSError:
         return False
+    return ended.returncode == 0
 
 
 def _ways(system: System) -> str:

@@ -26,7 +26,7 @@ from tidelog_bench.peers.flink import (
     settings,
 )
 from tidelog_bench.peers.following import LOOK_S, measured
-from tidelog_bench.peers.java import compiled, java_tool
+from tidelog_bench.peers.systems import java_tool
 from tidelog_bench.peers.task import Task, check
 
 _PARALLELISM: Final = 2
@@ -46,7 +46,8 @@ def run(task: Task) -> dict[str, float]:
     words = task.words()
     feed = Feed(task.path, words, min(PIECE, task.batch_words))
     feed.fill()
-    with _running(task, feed, None) as (port, process):
+    jars = _compiled(task)
+    with _running(task, feed, jars, None) as (port, process):
         job = asyncio.run(_job(port, process))
         found = asyncio.run(measured(job, feed, task))
         require_changelog(task.durable)
@@ -54,7 +55,8 @@ def run(task: Task) -> dict[str, float]:
         position = feed.position
         # Each row that the check prints holds the restored count plus one.
         feed.again()
-        with _running(task, feed, last_checkpoint(task.durable, job.id)) as (port, process):
+        restore = last_checkpoint(task.durable, job.id)
+        with _running(task, feed, jars, restore) as (port, process):
             checking = asyncio.run(_job(port, process))
             printed = _output(task)
             counts = asyncio.run(printed_counts(printed, len(words.fill), checking.position))
@@ -64,7 +66,7 @@ def run(task: Task) -> dict[str, float]:
 
 @contextmanager
 def _running(
-    task: Task, feed: Feed, restore: Path | None
+    task: Task, feed: Feed, jars: str, restore: Path | None
 ) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
     """A JVM with the job, and the port of its cluster; killed at the end."""
     port = free_port()
@@ -72,8 +74,6 @@ def _running(
     lines = settings(task.path, task.checkpoint_s, _PARALLELISM, port, restore)
     lines["pipeline.object-reuse"] = "true"
     chosen.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    libraries = _libraries()
-    jars = f"{compiled(_SOURCE, libraries)}:{libraries / '*'}"
     command = [java_tool("java") or "java", "-cp", jars, _SOURCE.stem, str(chosen)]
     command += [str(feed.input), *([] if restore is None else [PRINTED])]
     with _output(task).open("wb") as output:
@@ -101,10 +101,14 @@ async def _job(port: int, process: subprocess.Popen[bytes]) -> RestJob:
     raise RuntimeError(f"the JVM ended with {process.returncode}")
 
 
-def _libraries() -> Path:
+def _compiled(task: Task) -> str:
+    """The class path of the program, which is compiled against the jars of PyFlink."""
     spec = find_spec("pyflink")
     assert spec is not None and spec.submodule_search_locations
-    return Path(spec.submodule_search_locations[0]) / "lib"
+    jars, classes = f"{spec.submodule_search_locations[0]}/lib/*", task.path / "classes"
+    command = [java_tool("javac") or "javac", "--release", "17", "-cp", jars]
+    subprocess.run([*command, "-d", str(classes), str(_SOURCE)], check=True)
+    return f"{classes}:{jars}"
 
 
 def _output(task: Task) -> Path:
