@@ -187,10 +187,10 @@ def main(program: str, asked: str, answer: str) -> None:
     """In the program's process."""
     module = import_module(f"tidelog_bench.peers.programs.{program}")
     task = getattr(module, "TASK", Task)(**json.loads(Path(asked).read_text()))
-    figures, notes = module.run(task), dict(module.NOTES)
+    found: dict[str, Any] = {"figures": module.run(task)}
     if package := getattr(module, "PACKAGE", None):
-        notes["versions"] = {package.removeprefix("apache-"): version(package)}
-    Path(answer).write_text(json.dumps({"figures": figures, "notes": notes}))
+        found["notes"] = {"versions": {package.removeprefix("apache-"): version(package)}}
+    Path(answer).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":

@@ -1,2 +1,2 @@
 """One module per system with `run(task)`, which gives the figures of a run, imported where that
-system is installed; `NOTES` say what they are figures of, and `PACKAGE` whose version."""
+system is installed; `PACKAGE` says whose version they are of."""

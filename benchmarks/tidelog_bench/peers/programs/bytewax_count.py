@@ -22,11 +22,6 @@ from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import between, figures
 
 PACKAGE = "bytewax"
-NOTES = {
-    "durable": "every key changed in an epoch and the source's position, in SQLite (WAL mode, "
-    "synced) on the local disk, when the epoch closes",
-    "not_done": "no upload to another machine (Bytewax leaves backups to the operator)",
-}
 
 
 class _Partition(StatefulSourcePartition[str, int]):

@@ -20,12 +20,6 @@ from tidelog_bench.peers.usage import tree_mark
 
 TASK = EventTask
 PACKAGE = "bytewax"
-NOTES = {
-    "durable": "every key changed in an epoch of a second, in SQLite on the local disk",
-    "begin": "the dataflow is started",
-    "differs": "each key has a watermark of its own, which the clock of the machine does not move: "
-    "a session ends with a later row of its key, or with the data",
-}
 _NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 

@@ -29,13 +29,6 @@ BLACKHOLE: Final = "'connector' = 'blackhole'"
 PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{PRINTED}'"
 _COUNT: Final = "INSERT INTO counts SELECT word, COUNT(*) AS n FROM words GROUP BY word"
 PACKAGE = "apache-flink"
-NOTES = {
-    "durable": "every change in files of the changelog, not synced, and the source's files in "
-    "checkpoints, whose metadata is, in a local directory; the table is uploaded there every 10 "
-    "minutes, Flink's default",
-    "not_done": "no network: a cluster of one slot inside one JVM; words are read from local "
-    "files, which is in the figures; no Python in the way of a record",
-}
 
 
 class FlinkJob(RestJob):

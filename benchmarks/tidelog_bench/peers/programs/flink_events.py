@@ -14,12 +14,6 @@ from tidelog_bench.peers.usage import tree_mark
 
 TASK = EventTask
 PACKAGE = "apache-flink"
-NOTES = {
-    "durable": "changes in files of the changelog, not synced, and a checkpoint every second, in a "
-    "local directory",
-    "begin": "all tasks run; the JVM is started, but has compiled little",
-    "differs": "the end waits for the next periodic checkpoint, which publishes the last results",
-}
 _LOOK_S: Final = 0.01
 _BEFORE: Final = ("CREATED", "SCHEDULED", "DEPLOYING", "INITIALIZING")
 _TYPES: Final = {"key": "STRING"}

@@ -32,13 +32,6 @@ from tidelog_bench.peers.task import Task, check
 _PARALLELISM: Final = 2
 _SOURCE: Final = Path(__file__).parent / "FlinkWordCount.java"
 PACKAGE = "apache-flink"
-NOTES = {
-    "durable": "every change in files of the changelog, not synced, and the source's files in "
-    "checkpoints, whose metadata is, in a local directory; the table is uploaded there every 10 "
-    "minutes, Flink's default",
-    "not_done": "no network: a cluster of two slots inside one JVM; words are read from local "
-    "files, which is in the figures; each word is looked up, none is counted before",
-}
 
 
 def run(task: Task) -> dict[str, float]:

@@ -17,11 +17,6 @@ from tidelog_bench.peers.usage import between, figures
 
 _POSITION: Final = b"position"
 PACKAGE = "quixstreams"
-NOTES = {
-    "durable": "all keys changed in a commit interval and the position in the input, in one write "
-    "batch to RocksDB on the local disk, through its write-ahead log without fsync",
-    "not_done": "no Kafka: no messages read or decoded, no changelog topic, no offsets committed",
-}
 
 
 def run(task: Task) -> dict[str, float]:

@@ -29,12 +29,6 @@ _STORE: Final = {
     f"{_STATE}.rocksdb.trackTotalNumberOfRows": "false",
 }
 PACKAGE = "pyspark"
-NOTES = {
-    "durable": "every key changed in a batch in a changelog, and the source's files in offset and "
-    "commit logs, in a local directory without fsync, before the next batch begins",
-    "not_done": "no commit at a fixed interval: a batch is a file of words, as fast as it goes; "
-    "words are read from local files, which is in the figures",
-}
 
 
 def run(task: Task) -> dict[str, float]:

@@ -21,12 +21,6 @@ from tidelog_bench.embedded.words import Workload
 from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import between, figures
 
-NOTES = {
-    "durable": "every change and the source's position, in segments and a manifest per checkpoint, "
-    "as synced files in a local directory; the table is uploaded there, too",
-    "not_done": "no network: the object store is a directory, as the places of the others are",
-}
-
 
 def run(task: Task) -> dict[str, float]:
     """Count in this process; then read the counts from a job that the store alone restores."""

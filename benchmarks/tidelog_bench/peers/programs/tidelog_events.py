@@ -15,10 +15,6 @@ from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
 from tidelog_bench.peers.usage import tree_mark
 
 TASK = EventTask
-NOTES = {
-    "durable": "a checkpoint every second in a local directory, every file synced",
-    "begin": "the job's tasks run",
-}
 
 
 def run(task: EventTask) -> dict[str, float]:

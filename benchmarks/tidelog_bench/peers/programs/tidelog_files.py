@@ -28,12 +28,6 @@ _JOB: Final = "tidelog_bench.peers.programs.tidelog_files_job:followed"
 _REPORT_S: Final = 0.1
 _LOOK_S: Final = 0.01
 _TURNS_S: Final = 2.0
-NOTES = {
-    "durable": "every change and the source's positions, in segments and a manifest per "
-    "checkpoint, as synced files in a local directory; the table is uploaded there, too",
-    "not_done": "no network: the object store is a directory; words are read from local files, "
-    "which is in the figures",
-}
 
 
 class _Running:

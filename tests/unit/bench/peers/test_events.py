@@ -36,7 +36,6 @@ def test_a_system_gives_the_results_of_a_plain_computation(
 
     assert found.figures["results"] > 50
     assert found.figures["rows_per_s"] > 0
-    assert {"durable", "begin"} <= found.notes.keys()
 
 
 def test_a_wrong_result_gives_no_figures(tmp_path: Path) -> None:
