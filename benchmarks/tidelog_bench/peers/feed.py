@@ -1,20 +1,25 @@
-"""Words as files, for systems whose source is a directory: one word per line.
+"""Words as files, for systems whose source is a directory, and the measurement of a job that reads
+them.
 
-Invariant: the files hold the fill and then the stream, as often round as needed, in the order of
-`Stages`; a file appears whole, by a hard link, and its name sorts after all before it.
+Invariants: the files hold a word a line, the fill and then the stream, as often round as needed, in
+the order of `Stages`; a file appears whole, by a hard link, and its name sorts after all before it.
+Both moments of a measurement are taken when the position is as new as the job gives it, so a delay
+of what it says shifts both and changes no rate.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.words import Words
+from tidelog_bench.peers.task import Task
+from tidelog_bench.peers.usage import figures, tree_mark
 
 PIECE: Final = 262_144
 """Words in a file; listing many small ones, four times a second, would cost what counting does."""
-_LOOK_S: Final = 0.2
+LOOK_S: Final = 0.2
 
 
 class Feed:
@@ -57,7 +62,7 @@ class Feed:
             if now > began:
                 speed = max(speed, (reached - first) / (now - began))
             self._keep_ahead(reached, max(least_pieces * self._piece_words, int(speed * ahead_s)))
-            await CLOCK.sleep(_LOOK_S)
+            await CLOCK.sleep(LOOK_S)
             now, reached = CLOCK.monotonic(), position()
 
     def again(self) -> int:
@@ -85,3 +90,40 @@ class Feed:
             path.write_text("\n".join(piece) + "\n")
             pieces.append((path, len(piece)))
         return pieces
+
+
+class FollowingJob(Protocol):
+    """A running word count; all methods raise when it runs no more."""
+
+    ahead_s: float
+    """Files hold what the job reads in so many seconds, until it sees further ones."""
+    least_pieces: int
+    """So many files are ahead at least, for a job whose position is too old to tell its speed."""
+
+    def position(self) -> int:
+        """Words that the source has read."""
+
+    async def newest_position(self) -> int:
+        """The position, once it is as new as it ever is."""
+
+    def checkpoints(self) -> int:
+        """How many have completed."""
+
+
+async def measured(job: FollowingJob, feed: Feed, task: Task) -> dict[str, float]:
+    """Figures between the two moments; the last checkpoint has all words of the feed."""
+    await _until(lambda: job.position() >= feed.position)
+    await feed.keep_busy(job.position, task.warm_s, job.ahead_s, job.least_pieces)
+    start, before = tree_mark(await job.newest_position()), job.checkpoints()
+    await feed.keep_busy(job.position, task.seconds, job.ahead_s, job.least_pieces)
+    end, after = tree_mark(await job.newest_position()), job.checkpoints()
+    await _until(lambda: job.position() >= feed.position)
+    # One may have begun before the last words; the one after it has them all.
+    complete = job.checkpoints() + 2
+    await _until(lambda: job.position() >= 0 and job.checkpoints() >= complete)
+    return figures(start, end, after - before, task.durable)
+
+
+async def _until(reached: Callable[[], bool]) -> None:
+    while not reached():
+        await CLOCK.sleep(LOOK_S)

@@ -3,17 +3,20 @@
 Invariant: a job is asked through its cluster's REST interface alone, whatever started it.
 """
 
+import asyncio
 import json
 import re
 import socket
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.peers.following import LOOK_S
+from tidelog_bench.peers.feed import LOOK_S, PIECE, Feed, measured
+from tidelog_bench.peers.task import Task, check
 from tidelog_bench.peers.usage import size_mb
 
 PRINTED: Final = "count"
@@ -117,24 +120,47 @@ def get(url: str) -> Any:
         return json.loads(answer.read())
 
 
-def require_changelog(durable: Path) -> None:
-    """Raise TidelogError unless there are changelog files."""
-    if not size_mb(durable / "changelog"):
-        raise TidelogError(
-            "Flink's changelog",
-            expected="files of changes",
-            found="none",
-            action="is the installed version of Flink supported?",
-        )
+Running = Callable[[Feed, Path | None], AbstractContextManager[RestJob]]
+"""A job over the files of a feed, restored from a checkpoint; then its counts are printed."""
 
 
-def last_checkpoint(durable: Path, job: str) -> Path:
+def count_words(task: Task, running: Running) -> dict[str, float]:
+    """Count; then let a second job restore the last checkpoint and say what it finds."""
+    words = task.words()
+    feed = Feed(task.path, words, min(PIECE, task.batch_words))
+    feed.fill()
+    with running(feed, None) as job:
+        found = asyncio.run(measured(job, feed, task))
+        if not size_mb(task.durable / "changelog"):
+            raise TidelogError(
+                "Flink's changelog",
+                expected="files of changes",
+                found="none",
+                action="is the installed version of Flink supported?",
+            )
+    if task.restarts:
+        position = feed.position
+        # Each row that the check prints holds the restored count plus one.
+        feed.again()
+        with running(feed, _last_checkpoint(task.durable, job.id)) as checking:
+            printing = _printed_counts(printed(task), len(words.fill), checking.position)
+            counts = asyncio.run(printing)
+        check("Flink", counts, words, position)
+    return found
+
+
+def printed(task: Task) -> Path:
+    """Where what a job prints goes."""
+    return task.path / "printed"
+
+
+def _last_checkpoint(durable: Path, job: str) -> Path:
     """The newest complete checkpoint of a job that has ended."""
     found = (durable / "checkpoints" / job).glob("chk-*/_metadata")
     return max((path.parent for path in found), key=lambda path: int(path.name[4:]))
 
 
-async def printed_counts(printed: Path, words: int, alive: Callable[[], object]) -> dict[str, int]:
+async def _printed_counts(printed: Path, words: int, alive: Callable[[], object]) -> dict[str, int]:
     """The restored count of every word, from a job that was given each of them once more."""
     counts: dict[str, int] = {}
     with printed.open() as lines:

@@ -5,8 +5,8 @@ parent; so a JVM or a worker counts whenever it is asked about.
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -15,65 +15,35 @@ from tidelog_bench.embedded.meter import CLOCK, Mark, rates
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
-    """One line of /proc: seconds with those of ended children."""
-
-    pid: int
-    parent: int
-    cpu_s: float
-
-
-def parse(line: str) -> Process:
-    """Read /proc/PID/stat; the name in it may hold blanks and parentheses."""
-    head, _, tail = line.rpartition(")")
-    fields = tail.split()
-    ticks = sum(int(field) for field in fields[11:15])
-    return Process(int(head.split(" ", 1)[0]), int(fields[1]), ticks * _TICK_S)
-
-
-def family(processes: Iterable[Process], root: int) -> list[Process]:
-    """The root and all its descendants."""
-    children: dict[int, list[Process]] = {}
-    found: list[Process] = []
-    for process in processes:
-        children.setdefault(process.parent, []).append(process)
-        if process.pid == root:
-            found.append(process)
-    for process in found:
-        found.extend(children.get(process.pid, ()))
-    return found
-
-
-def running() -> list[Process]:
-    """All processes of the machine that can be read now."""
-    found = []
-    for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                found.append(parse((path / "stat").read_text()))
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    return found
+def _family() -> dict[int, float]:
+    """Processor seconds of this process and each descendant, with those of its ended children."""
+    found: dict[int, tuple[int, float]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            # The name before may hold blanks and parentheses.
+            fields = path.read_text().rpartition(")")[2].split()
+            ticks = sum(map(int, fields[11:15]))
+            found[int(path.parent.name)] = int(fields[1]), ticks * _TICK_S
+    family = {os.getpid()}
+    while children := {pid for pid, (parent, _) in found.items() if parent in family} - family:
+        family |= children
+    return {pid: found[pid][1] for pid in family}
 
 
 def tree_mark(records: int) -> Mark:
     """This moment, with the processor time of this process and its descendants."""
-    cpu = sum(process.cpu_s for process in family(running(), os.getpid()))
+    cpu = sum(_family().values())
     return Mark(CLOCK.monotonic(), cpu, records)
 
 
 def tree_peak_mb() -> float:
     """The most that was resident of this process and of each descendant, summed, in MB."""
     total = 0
-    for process in family(running(), os.getpid()):
-        try:
-            status = Path(f"/proc/{process.pid}/status").read_text()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        # A process that has just ended has no memory any more.
-        _, _, peak = status.partition("VmHWM:")
-        total += int(peak.split(maxsplit=1)[0]) if peak else 0
+    for pid in _family():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            # A process that has just ended has no memory any more.
+            _, _, peak = Path(f"/proc/{pid}/status").read_text().partition("VmHWM:")
+            total += int(peak.split(maxsplit=1)[0]) if peak else 0
     return total * 1024 / 1e6
 
 
@@ -81,10 +51,8 @@ def size_mb(directory: Path) -> float:
     """What all files below a directory hold, in MB; a name that goes meanwhile counts nothing."""
     total = 0
     for path in directory.rglob("*"):
-        try:
+        with suppress(FileNotFoundError):
             total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:
-            continue
     return round(total / 1e6, 3)
 
 

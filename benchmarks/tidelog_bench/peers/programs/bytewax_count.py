@@ -13,8 +13,8 @@ from bytewax._bytewax import run_main
 from bytewax.dataflow import Dataflow
 from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.operators import StatefulBatchLogic
-from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.recovery import RecoveryConfig, init_db_dir
+from bytewax.testing import TestingSink
 
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.embedded.words import counted
@@ -76,22 +76,6 @@ class _CountAtEnd(_Count):
         return [self._count], StatefulBatchLogic.RETAIN
 
 
-class _Items(StatelessSinkPartition[Any]):
-    def __init__(self, items: list[Any]) -> None:
-        self._items = items
-
-    def write_batch(self, items: list[Any]) -> None:
-        self._items.extend(items)
-
-
-class _Sink(DynamicSink[Any]):
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-
-    def build(self, step_id: str, worker_index: int, worker_count: int) -> _Items:
-        return _Items(self.items)
-
-
 def run(task: Task) -> dict[str, float]:
     """Count on one worker in this process; then again from the recovery store alone."""
     words = task.words()
@@ -99,20 +83,20 @@ def run(task: Task) -> dict[str, float]:
     task.durable.mkdir()
     init_db_dir(task.durable, 1)
     source = _Source(stages.read)
-    _flow(source, _Count, _Sink(), task)
+    _flow(source, _Count, [], task)
     assert stages.start and stages.end
     commits = between(source.snapshots, stages.start, stages.end)
     found = figures(stages.start, stages.end, commits, task.durable)
-    restored = _Sink()
+    restored: list[tuple[str, int]] = []
     _flow(_Source(lambda position: None), _CountAtEnd, restored, task)
-    check("bytewax", dict(restored.items), words, stages.end.records)
+    check("bytewax", dict(restored), words, stages.end.records)
     return found
 
 
-def _flow(source: _Source, logic: type[_Count], sink: _Sink, task: Task) -> None:
+def _flow(source: _Source, logic: type[_Count], emitted: list[Any], task: Task) -> None:
     flow = Dataflow("word_count")
     pairs = op.flat_map_batch("count_buffer", op.input("words", flow, source), counted)
-    op.output("out", op.stateful_batch("count", pairs, logic), sink)
+    op.output("out", op.stateful_batch("count", pairs, logic), TestingSink(emitted))
     run_main(
         flow,
         epoch_interval=timedelta(seconds=task.checkpoint_s),

@@ -6,76 +6,52 @@ connector alone, so Flink gives their operators the same ids and the second rest
 has stored.
 """
 
-import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tidelog_bench.peers.feed import PIECE, Feed
+from tidelog_bench.peers.feed import Feed
 from tidelog_bench.peers.flink import (
     PRINTED,
     RestJob,
+    count_words,
     free_port,
-    last_checkpoint,
-    printed_counts,
-    require_changelog,
+    printed,
     settings,
     table_environment,
 )
-from tidelog_bench.peers.following import measured
-from tidelog_bench.peers.task import Task, check
+from tidelog_bench.peers.task import Task
 
-BLACKHOLE: Final = "'connector' = 'blackhole'"
-PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{PRINTED}'"
+_BLACKHOLE: Final = "'connector' = 'blackhole'"
+_PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{PRINTED}'"
 _COUNT: Final = "INSERT INTO counts SELECT word, COUNT(*) AS n FROM words GROUP BY word"
 PACKAGE = "apache-flink"
 
 
-class FlinkJob(RestJob):
-    """The word count over a directory of files, on a cluster inside the JVM of this process."""
+def run(task: Task) -> dict[str, float]:
+    """Count on a cluster inside the JVM of this process; then check what it made durable."""
+    # The JVM is started later and inherits this: what the sink of the check prints is read back.
+    with printed(task).open("wb") as output:
+        os.dup2(output.fileno(), 1)
+    os.environ["FLINK_LOG_DIR"] = str(task.path)
 
-    def __init__(
-        self, source: Path, directory: Path, checkpoint_s: float, sink: str, restore: Path | None
-    ) -> None:
-        port = free_port()
-        environment = table_environment(settings(directory, checkpoint_s, 1, port, restore))
+    @contextmanager
+    def running(feed: Feed, restore: Path | None) -> Iterator[RestJob]:
+        port, sink = free_port(), _BLACKHOLE if restore is None else _PRINT
+        environment = table_environment(settings(task.path, task.checkpoint_s, 1, port, restore))
         environment.execute_sql(
             "CREATE TABLE words (word STRING) WITH ('connector' = 'filesystem', 'format' = 'raw', "
-            f"'path' = '{source.as_uri()}', 'source.monitor-interval' = '250 ms')"
+            f"'path' = '{feed.input.as_uri()}', 'source.monitor-interval' = '250 ms')"
         )
         environment.execute_sql(
             "CREATE TABLE counts (word STRING, n BIGINT, PRIMARY KEY (word) NOT ENFORCED) "
             f"WITH ({sink})"
         )
-        self._client: Any = environment.execute_sql(_COUNT).get_job_client()
-        super().__init__(port, str(self._client.get_job_id()))
+        client = environment.execute_sql(_COUNT).get_job_client()
+        yield RestJob(port, str(client.get_job_id()))
+        # Its last checkpoint stays.
+        client.cancel().result()
 
-    def cancel(self) -> None:
-        """End the job; its last checkpoint stays."""
-        self._client.cancel().result()
-
-
-def run(task: Task) -> dict[str, float]:
-    """Count; then let a second job restore the last checkpoint and say what it finds."""
-    words = task.words()
-    # The JVM is started later and inherits this: what the sink of the check prints is read back.
-    printed = task.path / "printed"
-    with printed.open("wb") as output:
-        os.dup2(output.fileno(), 1)
-    os.environ["FLINK_LOG_DIR"] = str(task.path)
-    feed = Feed(task.path, words, min(PIECE, task.batch_words))
-    feed.fill()
-    job = FlinkJob(feed.input, task.path, task.checkpoint_s, BLACKHOLE, None)
-    found = asyncio.run(measured(job, feed, task))
-    require_changelog(task.durable)
-    job.cancel()
-    if task.restarts:
-        position = feed.position
-        # Each row that the check prints holds the restored count plus one.
-        feed.again()
-        restore = last_checkpoint(task.durable, job.id)
-        checking = FlinkJob(feed.input, task.path, task.checkpoint_s, PRINT, restore)
-        counts = asyncio.run(printed_counts(printed, len(words.fill), checking.position))
-        checking.cancel()
-        check("Flink", counts, words, position)
-    return found
+    return count_words(task, running)

@@ -14,20 +14,18 @@ from typing import Final
 from urllib.error import URLError
 
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.peers.feed import PIECE, Feed
+from tidelog_bench.peers.feed import LOOK_S, Feed
 from tidelog_bench.peers.flink import (
     PRINTED,
     RestJob,
+    count_words,
     free_port,
     get,
-    last_checkpoint,
-    printed_counts,
-    require_changelog,
+    printed,
     settings,
 )
-from tidelog_bench.peers.following import LOOK_S, measured
 from tidelog_bench.peers.systems import java_tool
-from tidelog_bench.peers.task import Task, check
+from tidelog_bench.peers.task import Task
 
 _PARALLELISM: Final = 2
 _SOURCE: Final = Path(__file__).parent / "FlinkWordCount.java"
@@ -36,32 +34,13 @@ PACKAGE = "apache-flink"
 
 def run(task: Task) -> dict[str, float]:
     """Count; then let a second JVM restore the last checkpoint and say what it finds."""
-    words = task.words()
-    feed = Feed(task.path, words, min(PIECE, task.batch_words))
-    feed.fill()
     jars = _compiled(task)
-    with _running(task, feed, jars, None) as (port, process):
-        job = asyncio.run(_job(port, process))
-        found = asyncio.run(measured(job, feed, task))
-        require_changelog(task.durable)
-    if task.restarts:
-        position = feed.position
-        # Each row that the check prints holds the restored count plus one.
-        feed.again()
-        restore = last_checkpoint(task.durable, job.id)
-        with _running(task, feed, jars, restore) as (port, process):
-            checking = asyncio.run(_job(port, process))
-            printed = _output(task)
-            counts = asyncio.run(printed_counts(printed, len(words.fill), checking.position))
-        check("Flink", counts, words, position)
-    return found
+    return count_words(task, lambda feed, restore: _running(task, feed, jars, restore))
 
 
 @contextmanager
-def _running(
-    task: Task, feed: Feed, jars: str, restore: Path | None
-) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
-    """A JVM with the job, and the port of its cluster; killed at the end."""
+def _running(task: Task, feed: Feed, jars: str, restore: Path | None) -> Iterator[RestJob]:
+    """A JVM with the job; killed at the end."""
     port = free_port()
     chosen = task.path / "flink.properties"
     lines = settings(task.path, task.checkpoint_s, _PARALLELISM, port, restore)
@@ -69,12 +48,12 @@ def _running(
     chosen.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     command = [java_tool("java") or "java", "-cp", jars, _SOURCE.stem, str(chosen)]
     command += [str(feed.input), *([] if restore is None else [PRINTED])]
-    with _output(task).open("wb") as output:
+    with printed(task).open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
-        yield port, process
+        yield asyncio.run(_job(port, process))
     except Exception as error:
-        error.add_note(_output(task).read_text(errors="replace")[-2000:])
+        error.add_note(printed(task).read_text(errors="replace")[-2000:])
         raise
     finally:
         process.kill()
@@ -102,7 +81,3 @@ def _compiled(task: Task) -> str:
     command = [java_tool("javac") or "javac", "--release", "17", "-cp", jars]
     subprocess.run([*command, "-d", str(classes), str(_SOURCE)], check=True)
     return f"{classes}:{jars}"
-
-
-def _output(task: Task) -> Path:
-    return task.path / "printed"

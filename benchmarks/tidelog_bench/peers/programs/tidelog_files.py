@@ -17,8 +17,7 @@ from typing import Any, Final, TextIO
 from tidelog import status_of
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.peers.feed import PIECE, Feed
-from tidelog_bench.peers.following import measured
+from tidelog_bench.peers.feed import PIECE, Feed, measured
 from tidelog_bench.peers.programs.tidelog_count import restored
 from tidelog_bench.peers.programs.tidelog_files_job import word_count
 from tidelog_bench.peers.task import Task, check
