@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tidelog.errors import require
-
 _MASK: Final = (1 << 64) - 1
 SHARES: Final = (0.0, 0.5, 0.9, 0.99, 0.999, 1.0)
 """Shares of the requests of a kind that take less than the columns of `TABLE` say."""
@@ -93,12 +91,6 @@ class LatencyProfile:
     seed: int = 1
     connection_mb_per_s: float = CONNECTION_MB_PER_S
     """One transfer alone."""
-
-    def __post_init__(self) -> None:
-        for name in ("latency_ms", "mb_per_s", "connection_mb_per_s"):
-            value = getattr(self, name)
-            expected = "a finite number of at least 0; 0 for none"
-            require(f"{name} of the modelled store", value, 0 <= value < float("inf"), expected)
 
     def latency_s(self, kind: Kind, number: int) -> float:
         """Seconds that request `number` (from 0) of a kind takes before its bytes."""
