@@ -124,13 +124,8 @@ def measure(trial: Trial) -> Reading:
     run = run_trial(
         spec, fanned_out_count, trial.directory, watch=lambda run: window.watch(run, moments)
     )
-    general, counted = run.figures(), moments[-1][0] - moments[0][0]
     durations = run.durations_s(moments[0][0], moments[-1][0])
-    figures = figures_of(moments, run.store.writes, durations)
-    return Reading(
-        figures | {"cores_used": general["cores_used"], "rss_mb": general["rss_mb"]},
-        notes={"checkpoints": counted, "failed": general["checkpoints_failed"]},
-    )
+    return Reading(figures_of(moments, run.store.writes, durations))
 
 
 def figures_of(
@@ -149,7 +144,6 @@ def figures_of(
         "requests_per_checkpoint": traffic.all_requests / counted,
         "kb_per_checkpoint": traffic.uploaded_bytes / 1e3 / counted,
         "dollars_per_day": daily(replace(traffic, seconds=counted)).total,
-        "checkpoints_per_s": counted / traffic.seconds,
         "p50_ms": percentile(durations, 0.5) * 1e3,
     }
 

@@ -143,11 +143,9 @@ def measure(trial: Trial) -> Reading:
     if of.executors is not None and trial.variant != TIDELOG:
         of = replace(of, warm=of.warm_stock, batches=of.batches_stock)
     query = kept(trial.read(Job, store=trial.variant), trial.kept, of.query, of.warm)
-    found, versions = query.round(of.batches), {"versions": query.versions}
-    if of.executors is not None:
-        bill = bill_of(found, of.executors)
-        return Reading(bill.figures, notes={**bill.notes, **versions})
-    return Reading(found.figures(), {**found.notes(), **versions})
+    window = query.round(of.batches)
+    found = window.reading() if of.executors is None else bill_of(window, of.executors)
+    return replace(found, notes={**found.notes, "versions": query.versions})
 
 
 def bill_of(found: BatchWindow, executors: int) -> Reading:
@@ -165,7 +163,6 @@ def bill_of(found: BatchWindow, executors: int) -> Reading:
     notes = {
         "requests_per_batch": by_kind(whole, batches),
         "dollars_by_class": by_class,
-        "of_one_executor": by_kind(found.counts, batches),
     }
     return Reading(figures, notes=notes)
 

@@ -8,7 +8,7 @@ import dataclasses
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK
@@ -116,18 +116,8 @@ def _go_on(
         "downloaded_mb": round(transferred(counts, "get") / 1e6, 3),
         "stored_mb": round(stored / 1e6, 3),
     }
-    notes = {"requests": by_kind(counts, 1), "stores_ms": _loading(reported[0])}
-    return Reading(figures, notes={**notes, "versions": second.versions})
-
-
-def _loading(progress: Any) -> dict[str, int]:
-    """What the state stores say of loading, summed over tasks."""
-    found: dict[str, int] = {}
-    for operator in progress["stateOperators"]:
-        for name, value in operator["customMetrics"].items():
-            if name.endswith("LatencyMs") and ("Load" in name or "Replay" in name):
-                found[name] = found.get(name, 0) + value
-    return found
+    notes = {"requests": by_kind(counts, 1), "versions": second.versions}
+    return Reading(figures, notes)
 
 
 EXPERIMENT: Final = Experiment(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from tidelog.runtime.status.distribution import percentile
+from tidelog_bench.experiment import Reading
 from tidelog_bench.store.modelled import Traffic, daily
 
 Counts = Mapping[tuple[str, str], "Sum"]
@@ -76,16 +77,13 @@ class BatchWindow:
     cpu_ms: float
     """Processor time of the JVM, for all of them."""
 
-    @property
-    def durations_ms(self) -> list[float]:
-        """How long each batch took, from its trigger to its end."""
-        return [float(one["durationMs"]["triggerExecution"]) for one in self.progress]
-
-    def figures(self) -> dict[str, float]:
-        """Durations, and what the batches took from the store and the processor."""
+    def reading(self) -> Reading:
+        """Durations, and what the batches took from the store and the processor; as notes requests
+        by kind and class of file, and where the time of a batch went.
+        """
         batches, counts = len(self.progress), self.counts
-        durations = self.durations_ms
-        return {
+        durations = [float(one["durationMs"]["triggerExecution"]) for one in self.progress]
+        figures = {
             "p50_ms": statistics.median(durations),
             "p99_ms": percentile(durations, 0.99),
             "p99_over_p50": percentile(durations, 0.99) / statistics.median(durations),
@@ -97,14 +95,12 @@ class BatchWindow:
             "cpu_ms_per_batch": round(self.cpu_ms / batches, 1),
             "batches": float(batches),
         }
-
-    def notes(self) -> dict[str, Any]:
-        """Requests by kind and class of file, and where the time of a batch went."""
-        return {
-            "requests_per_batch": by_kind(self.counts, len(self.progress)),
+        notes = {
+            "requests_per_batch": by_kind(counts, batches),
             "phases_ms": _phases(self.progress),
             "state_rows": sum(o["numRowsTotal"] for o in self.progress[-1]["stateOperators"]),
         }
+        return Reading(figures, notes)
 
 
 def dollars(counts: Counts, batches: int) -> float:

@@ -35,7 +35,7 @@ WINDOW = BatchWindow(
 def test_figures_leave_out_what_was_before_the_batches() -> None:
     # A day has a batch a second: 9 PUTs at 0.005 and half a GET at 0.0004 per 1000, 86,400 times.
     day = 86_400 * (9 * 0.005 + 0.5 * 0.0004) / 1000
-    assert WINDOW.figures() == {
+    assert WINDOW.reading().figures == {
         "p50_ms": 225.0,
         "p99_ms": 300.0,
         "p99_over_p50": 300 / 225,
