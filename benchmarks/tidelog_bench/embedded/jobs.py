@@ -13,7 +13,7 @@ from tidelog.effects import hold_thread
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
-from tidelog_bench.embedded.words import Stages, counted
+from tidelog_bench.embedded.words import counted
 
 Read = Callable[[int], list[Any] | None]
 _PAYLOAD_BYTES: Final = 100
@@ -83,11 +83,6 @@ def word_count(read: Read, sink: Sink | None = None, *, endless: bool = True) ->
     stream = job.source(ListSource(read, endless=endless)).map_batches(counted).key_by(first)
     stream.aggregate(second, operator.add, name="count").sink(sink or NullSink())
     return job
-
-
-def count_words(stages: Stages) -> Job:
-    """The word count of a run."""
-    return word_count(stages.read)
 
 
 def timed(read: Read) -> Read:

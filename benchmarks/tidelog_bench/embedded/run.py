@@ -6,7 +6,6 @@ what happened between the first and the last moment of the measured time counts.
 
 import asyncio
 import contextlib
-import gc
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,10 +64,8 @@ class RunSpec:
     """Further options of the job."""
 
     def words(self) -> Words:
-        """Draw the input; what is drawn is no garbage collector's business."""
+        """Draw the input."""
         words = draw(self.workload, self.seed)
-        gc.collect()
-        gc.freeze()
         return words if self.filled else Words([], words.stream)
 
     def config(self, work_dir: Path) -> JobConfig:
@@ -107,8 +104,6 @@ class Moment:
     totals: Totals
     """What the store had been asked for."""
     checkpoints: int
-    uploads: int
-    """Completed materializations; checkpoints of the table when the changelog is off."""
     backpressured_s: float
     """Seconds that writers have waited for uploads."""
     table_bytes: int
@@ -160,12 +155,10 @@ class Run:
 
     def _moment(self, mark: Mark) -> Moment:
         uploader = self.incarnation.start.uploader
-        subtasks = self.incarnation.states.subtasks.values()
         return Moment(
             mark,
             self.store.totals(),
             self.completed,
-            sum(subtask.snapshots.metrics.completed for subtask in subtasks),
             uploader.metrics.backpressured_s if uploader is not None else 0.0,
             sum(task.parts.backend.table.size_bytes() for task in self.incarnation.tasks),
             rss_mb(),
@@ -187,7 +180,6 @@ class Run:
             **rates(begun.mark, ended.mark),
             "checkpoints": len(durations),
             "checkpoints_failed": self.incarnation.driver.metrics.failed,
-            "table_uploads": ended.uploads - begun.uploads,
             "table_mb": round(ended.table_bytes / 1e6, 1),
             "rss_mb": round(ended.rss_mb),
             "backpressured_s": round(ended.backpressured_s - begun.backpressured_s, 3),

@@ -55,7 +55,6 @@ class ThreadedStore:
         await self._call(self._inner.delete(name))
 
     async def close(self) -> None:
-        """Close the inner store and end the loop."""
         await self._call(self._inner.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
 
@@ -76,19 +75,10 @@ class ArchivedStore(MemoryStore):
         super().__init__()
         self.archive = MemoryStore()
 
-    async def put(self, name: str, data: bytes) -> None:
-        """Write, and keep what the archive has."""
-        await super().put(name, data)
-        await self._keep(name, data)
-
-    async def create(self, name: str, data: bytes) -> None:
-        """Write if absent, and keep what the archive has."""
-        await super().create(name, data)
-        await self._keep(name, data)
-
-    async def _keep(self, name: str, data: bytes) -> None:
+    def _store(self, name: str, data: bytes) -> None:
+        super()._store(name, data)
         if name.startswith(_KEPT):
-            await self.archive.put(name, data)
+            self.archive._store(name, data)
 
 
 def modelled(

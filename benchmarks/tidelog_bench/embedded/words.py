@@ -7,6 +7,7 @@ and all are measured between the same two moments.
 
 import base64
 import collections
+import gc
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +38,7 @@ class Words:
 
 
 def draw(workload: Workload, seed: int) -> Words:
-    """Draw the words of a workload."""
+    """Draw the words of a workload; what is drawn is no garbage collector's business."""
     rng = random.Random(seed)
     # Base64 of random bytes: LZ4 gains nothing on it, so sizes on disk are what they say.
     raw_bytes = workload.key_bytes * 3 // 4 + 1
@@ -45,7 +46,10 @@ def draw(workload: Workload, seed: int) -> Words:
         base64.b64encode(rng.randbytes(raw_bytes))[: workload.key_bytes].decode()
         for _ in range(workload.keys)
     ]
-    return Words(words, rng.choices(words, k=workload.draws))
+    found = Words(words, rng.choices(words, k=workload.draws))
+    gc.collect()
+    gc.freeze()
+    return found
 
 
 def counted(words: list[str]) -> list[tuple[str, int]]:

@@ -6,11 +6,10 @@ Invariant: all variants of a pair have the same records at the same times and th
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog_bench.embedded.checkpoints import MB, checkpoints_of, durations, sizes
-from tidelog_bench.embedded.jobs import OFF, ON, count_words
+from tidelog_bench.embedded.jobs import OFF, ON, word_count
 from tidelog_bench.embedded.run import Run, run_trial, spec_of
 from tidelog_bench.experiment import (
     Bars,
@@ -57,25 +56,14 @@ def _cell(settings: dict[str, Any]) -> Cell:
     return Cell(settings, (ON, OFF), _STARTS_S + run_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Load:
-    """What the settings of a trial say of the stream; times in seconds."""
-
-    rate: float
-    warm_s: float
-    seconds: float
-
-    @property
-    def draws(self) -> int:
-        """Words to be drawn: what a run takes, but for a long one, which goes round."""
-        needed = (self.warm_s + self.seconds) * self.rate
-        return int(min(max(needed, 10_000), 4_000_000))
-
-
 def measure(trial: Trial) -> Reading:
     """Run a variant and read its checkpoints."""
-    spec = spec_of(trial, draws=trial.read(_Load).draws, changelog=trial.variant == ON)
-    return asyncio.run(_read(run_trial(spec, count_words, trial.directory, archived=True)))
+    of: Any = trial.settings
+    # What a run takes, but for a long one, which goes round.
+    draws = min(max((of["warm_s"] + of["seconds"]) * of["rate"], 10_000), 4_000_000)
+    spec = spec_of(trial, draws=int(draws), changelog=trial.variant == ON)
+    run = run_trial(spec, lambda stages: word_count(stages.read), trial.directory, archived=True)
+    return asyncio.run(_read(run))
 
 
 def _load(run: Run) -> dict[str, float]:
@@ -103,7 +91,7 @@ async def _read(run: Run) -> Reading:
     if found:
         figures["objects_per_checkpoint"] = len(writes) / len(found)
         figures["requests_per_checkpoint"] = traffic.all_requests / len(found)
-    return Reading(figures, {"table_uploads": ended.uploads - begun.uploads})
+    return Reading(figures)
 
 
 EXPERIMENT: Final = Experiment(

@@ -8,7 +8,6 @@ all pairs of a session.
 """
 
 import collections
-import gc
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,11 +53,8 @@ class Task(ProgramTask):
     """Whether a system whose counts can only be read by starting it again is checked."""
 
     def words(self) -> Words:
-        """Draw the input; what is drawn is no garbage collector's business."""
-        words = draw(Workload(self.keys, self.key_bytes, self.draws), self.seed)
-        gc.collect()
-        gc.freeze()
-        return words
+        """Draw the input."""
+        return draw(Workload(self.keys, self.key_bytes, self.draws), self.seed)
 
     def stages(self, words: Words) -> Stages:
         """Fill, warm-up, measurement: for a system whose source is a Python function."""

@@ -15,7 +15,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.sink import Sink
 from tidelog.storage.local import LocalStore
-from tidelog_bench.embedded.jobs import count_words, word_count
+from tidelog_bench.embedded.jobs import word_count
 from tidelog_bench.embedded.run import RunSpec, run_trial
 from tidelog_bench.embedded.words import Workload
 from tidelog_bench.peers.task import Task, check
@@ -31,7 +31,9 @@ def run(task: Task) -> dict[str, float]:
         seconds=task.seconds,
         seed=task.seed,
     )
-    measured = run_trial(spec, count_words, task.path, store=task.durable)
+    measured = run_trial(
+        spec, lambda stages: word_count(stages.read), task.path, store=task.durable
+    )
     begun, ended = measured.measured
     start, end = begun.mark, ended.mark
     manifests = [w.ended for w in measured.store.writes if w.name.startswith("checkpoints/")]
