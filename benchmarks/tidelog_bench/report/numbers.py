@@ -57,18 +57,18 @@ def unit_of_name(name: str) -> str:
 
 def setting(name: str, value: Setting) -> str:
     """A setting with its unit, where the name ends with one: `latency 30 ms`."""
+    words = name.replace("_", " ")
     if value is None:
-        return f"no {name.replace('_', ' ')}"
+        return f"no {words}"
     if isinstance(value, bool):
-        return f"{name.replace('_', ' ')} {'yes' if value else 'no'}"
+        return f"{words} {'yes' if value else 'no'}"
     if isinstance(value, str):
-        return f"{name.replace('_', ' ')} {value}"
-    shown = number(value)
+        return f"{words} {value}"
     for ending, unit in _UNITS.items():
-        if name.endswith(ending) or name == ending[1:]:
-            stem = name.removesuffix(ending) if name.endswith(ending) else ""
-            return f"{stem.replace('_', ' ')} {shown} {unit}".strip()
-    return f"{name.replace('_', ' ')} {shown}"
+        if f"_{name}".endswith(ending):
+            stem = f"_{name}".removesuffix(ending).replace("_", " ")
+            return f"{stem} {number(value)} {unit}".strip()
+    return f"{words} {number(value)}"
 
 
 def label(settings: Mapping[str, Setting], shared: Mapping[str, Setting]) -> str:

@@ -5,7 +5,6 @@ whole is never lost; a trial is recorded when it has ended, so an interrupted se
 session's name begins with the time it started, so names sort by age.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, count
 from pathlib import Path
@@ -126,19 +125,8 @@ def append(path: Path, record: Record) -> None:
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as lines:
-            lines.truncate(_whole(path))
+            lines.truncate(path.read_bytes().rfind(b"\n") + 1)
             lines.write(msgspec.json.encode(record, order="deterministic") + b"\n")
-
-
-def _whole(path: Path) -> int:
-    """Bytes up to the end of the last whole line."""
-    with path.open("rb") as lines:
-        size = lines.seek(0, os.SEEK_END)
-        lines.seek(max(0, size - 1))
-        if lines.read(1) in (b"\n", b""):
-            return size
-        lines.seek(0)
-        return lines.read().rfind(b"\n") + 1
 
 
 def read(path: Path) -> Iterator[Record]:

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Final
 
 import tidelog
-from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Experiment
-from tidelog_bench.experiments import chosen, experiments
+from tidelog_bench.experiments import experiments
 from tidelog_bench.session.records import SessionRecord
 
 _LIBRARY: Final = Path(tidelog.__file__).parent
@@ -44,22 +43,13 @@ def digest(experiment: Experiment) -> str:
 
 def changed(session: SessionRecord) -> list[str]:
     """The experiments of a session whose code is not known to be what it was, or is gone."""
-    return [name for name in session.sources or _asked(session) if is_stale(session, name)]
+    return [name for name in session.sources or session.names if is_stale(session, name)]
 
 
 def is_stale(session: SessionRecord, name: str) -> bool:
     """Whether the code of an experiment is not known to be what it was in a session."""
     known = experiments().get(name)
     return known is None or session.sources.get(name) != digest(known)
-
-
-def _asked(session: SessionRecord) -> Iterator[str]:
-    """The experiments that an old session was asked for, those that are gone under their names."""
-    for name in session.names:
-        try:
-            yield from (experiment.name for experiment in chosen((name,)))
-        except ConfigError:
-            yield name
 
 
 def _reachable(starts: Iterable[str]) -> set[str]:
@@ -90,7 +80,7 @@ def _path(module: str) -> Path | None:
         return None
     base = root.joinpath(*module.split("."))
     places = (base / "__init__.py", base.with_suffix(".py"))
-    return next((path for path in places if path.exists()), None)
+    return next(filter(Path.exists, places), None)
 
 
 @cache
