@@ -48,7 +48,6 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """The settings as canonical JSON."""
         return settings_key(self.settings)
 
 

@@ -32,7 +32,6 @@ class Mark:
 
     @classmethod
     def now(cls, records: int) -> "Mark":
-        """This moment."""
         return cls(CLOCK.monotonic(), _cpu_s(), records)
 
 
@@ -51,5 +50,4 @@ def rates(start: Mark, end: Mark) -> dict[str, float]:
 
 
 def rss_mb() -> float:
-    """Resident memory of this process in MB."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE / 1e6

@@ -64,12 +64,10 @@ class RunSpec:
     """Further options of the job."""
 
     def words(self) -> Words:
-        """Draw the input."""
         words = draw(self.workload, self.seed)
         return words if self.filled else Words([], words.stream)
 
     def config(self, work_dir: Path) -> JobConfig:
-        """The job's configuration."""
         default = MaterializeConfig()
         chosen: dict[str, Any] = {
             "parallelism": self.parallelism,
@@ -123,11 +121,9 @@ class Run:
     ended: Moment | None = None
 
     def begin(self, mark: Mark) -> None:
-        """The measured time begins."""
         self.begun = self._moment(mark)
 
     def end(self, mark: Mark) -> None:
-        """The measured time ends."""
         self.ended = self._moment(mark)
 
     @property
@@ -143,7 +139,6 @@ class Run:
 
     @property
     def measured(self) -> tuple[Moment, Moment]:
-        """The beginning and the end of the measured time."""
         assert self.begun is not None and self.ended is not None
         return self.begun, self.ended
 

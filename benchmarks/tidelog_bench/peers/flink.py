@@ -107,7 +107,6 @@ class RestJob:
         return self.position()
 
     def checkpoints(self) -> int:
-        """How many have completed."""
         return int(self._get("/checkpoints")["counts"]["completed"])
 
     def _get(self, what: str) -> Any:

@@ -29,7 +29,6 @@ class ProgramTask:
 
     @property
     def path(self) -> Path:
-        """The directory."""
         return Path(self.directory)
 
     @property
@@ -53,7 +52,6 @@ class Task(ProgramTask):
     """Whether a system whose counts can only be read by starting it again is checked."""
 
     def words(self) -> Words:
-        """Draw the input."""
         return draw(Workload(self.keys, self.key_bytes, self.draws), self.seed)
 
     def stages(self, words: Words) -> Stages:

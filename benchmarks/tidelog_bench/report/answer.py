@@ -165,7 +165,6 @@ class LoadedSession:
         return (min(loads), max(loads)) if loads else None
 
     def of(self, experiment: str) -> list[SkipRecord | FailureRecord | CutRecord | TrialRecord]:
-        """The records of an experiment."""
         mine = [each for each in self.records if not isinstance(each, SessionRecord)]
         return [record for record in mine if record.experiment == experiment]
 

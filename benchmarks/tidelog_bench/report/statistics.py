@@ -26,7 +26,6 @@ def few(pairs: int) -> str:
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, min, max and their number."""
     return {
         "median": statistics.median(values),
         "min": min(values),
@@ -81,7 +80,6 @@ class Verdict(StrEnum):
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the two variants differ."""
         return self in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFERENT)
 
 

@@ -21,7 +21,6 @@ _PACKAGES: Final = ("tidelog", "rocksdict", "zstandard", "msgspec", "pyspark")
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory and system."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         "cpu": _processor(),

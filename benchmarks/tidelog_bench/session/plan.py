@@ -129,7 +129,6 @@ class Step:
 
     @property
     def pair_key(self) -> PairKey:
-        """The pair that the trial belongs to."""
         return self.experiment.name, self.cell.key, self.pair
 
     @property
@@ -183,7 +182,6 @@ def chosen_cells(restrictions: Iterable[str]) -> Chosen:
 
 
 def cells(experiment: Experiment, size: Size, chosen: Chosen) -> list[Cell]:
-    """The chosen cells of a size."""
     return [cell for cell in experiment.cells(size) if chosen(dict(cell.settings))]
 
 
@@ -239,7 +237,6 @@ class TimeLeft:
         self._factors: dict[str, list[float]] = {}
 
     def learn(self, step: Step, taken_s: float) -> None:
-        """Note how long a trial took."""
         factor = taken_s / _expected_s(step)
         self._seen[_key(step)] = factor
         self._factors.setdefault(step.experiment.name, []).append(factor)
@@ -253,7 +250,6 @@ class TimeLeft:
         return _expected_s(step) * statistics.median(factors)
 
     def total(self, steps: Iterable[Step]) -> float:
-        """How long all of these will take."""
         return sum(map(self.of, steps))
 
 

@@ -48,7 +48,6 @@ class Progress:
         self.bar(done_s, done_s + left_s, f"[{self.number}/{len(self.steps)}] {doing}")
 
     def recorded(self, record: Record, left_s: float) -> None:
-        """A record was appended."""
         if self.output.as_json:
             self.output.json_line(record)
         elif isinstance(record, TrialRecord):

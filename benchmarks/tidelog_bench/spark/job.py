@@ -112,7 +112,6 @@ class Job:
     """
 
     def settings(self, directory: Path) -> dict[str, str]:
-        """All settings of the application's session."""
         return self._machine(directory) | self._streaming() | self._state_store()
 
     def _machine(self, directory: Path) -> dict[str, str]:

@@ -32,7 +32,6 @@ class Traffic:
 
     @property
     def all_requests(self) -> float:
-        """Requests of all kinds."""
         return sum(self.requests.values())
 
 
@@ -149,19 +148,16 @@ class ModelledStore:
         )
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
         started = await self._upload(data)
         await self._inner.put(name, data)
         self._written(name, len(data), started)
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent when transferred; raises ObjectExistsError."""
         started = await self._upload(data)
         await self._inner.create(name, data)
         self._written(name, len(data), started)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range; raises ObjectNotFoundError."""
         await self._request(Kind.GET)
         data = await self._inner.get(name, start, length)
         self.downloaded_bytes += len(data)
@@ -179,18 +175,15 @@ class ModelledStore:
             yielded += 1
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name`; raises ObjectNotFoundError."""
         await self._request(Kind.HEAD)
         return await self._inner.head(name)
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
         await self._request(Kind.DELETE)
         await self._inner.delete(name)
         self._store(-self.stored.pop(name, 0))
 
     async def close(self) -> None:
-        """Close the inner store."""
         await self._inner.close()
 
     async def _upload(self, data: bytes) -> float:
@@ -229,7 +222,6 @@ class Daily:
 
     @property
     def total(self) -> float:
-        """The sum of all lines."""
         return self.requests + self.storage + self.transfer
 
 

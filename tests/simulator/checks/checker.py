@@ -83,7 +83,6 @@ class Checker:
             self.violated.set()
 
     def written(self, process: Process, name: str, data: bytes) -> None:
-        """An object was stored."""
         slot = object_names.slot_of(name)
         if slot is None:
             return
@@ -115,7 +114,6 @@ class Checker:
             self.blame(Property.MANIFEST, f"{violation}")
 
     def deleted(self, process: Process, name: str) -> None:
-        """An object was deleted."""
         slot = object_names.slot_of(name)
         if slot is None:
             return

@@ -247,7 +247,6 @@ class Counting(StatefulProcessor):
 
 
 def evolving(rng: Random) -> EvolvingPlan:
-    """A random job of this kind."""
     splits = {f"split-{n}": _split(rng, 10_000 * n) for n in range(rng.choice((1, 2, 3)))}
     return EvolvingPlan(
         seed=rng.randrange(1 << 30),

@@ -150,7 +150,6 @@ class SqliteOutput(Output):
 
 
 def make_output(rng: Random, name: str, directory: Path, committing: Committing) -> Output:
-    """A random kind of output."""
     kind = rng.choice(("outside", "files", "files", "sqlite"))
     if kind == "files":
         return FilesOutput(directory / name)

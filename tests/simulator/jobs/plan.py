@@ -125,7 +125,6 @@ def _names(stages: tuple[Stage, ...]) -> str:
 
 
 def make_plan(rng: Random) -> Plan:
-    """A random plan."""
     timed = rng.random() < 0.4
     draw_key = _hot_keys(rng)
     count = rng.choice((1, 1, 2, 3))

@@ -76,7 +76,6 @@ EVERYWHERE = Stage("broadcast", lambda stream: stream.broadcast().map(same), sam
 def event_time(
     max_delay_ms: int, *, of: Callable[[Any], int] = time_of, **options: int | None
 ) -> Stage:
-    """Event times and watermarks."""
 
     def apply(stream: Stream) -> Stream:
         return stream.event_time(of, max_delay_ms=max_delay_ms, **options)  # type: ignore[arg-type]

@@ -60,7 +60,6 @@ class FaultPlan:
         self.calm = False
 
     def fate(self, operation: str) -> Fate:
-        """What becomes of the next request."""
         rng, rates = self._rng, self._scenario
         there, back = rng.random() * _USUAL_S, rng.random() * _USUAL_S
         draw, orphan, slow = rng.random(), rng.random() < 0.5, rng.random()
@@ -85,7 +84,6 @@ class Truth(MemoryStore):
         self.vanished = False
 
     def objects(self) -> dict[str, bytes]:
-        """Everything stored at this moment."""
         return dict(self._objects)
 
     def vanish(self) -> None:

@@ -293,7 +293,6 @@ _NEVER: Final = 10**9
 
 
 def make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path) -> JobConfig:
-    """A random configuration."""
     return JobConfig(
         parallelism=plan.parallelism,
         mode=plan.mode,

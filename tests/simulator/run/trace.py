@@ -32,5 +32,4 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The hash of all events so far."""
         return self._hash.hexdigest()

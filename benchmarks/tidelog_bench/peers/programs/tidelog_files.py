@@ -62,7 +62,6 @@ class _Running:
         return self.position()
 
     def checkpoints(self) -> int:
-        """How many have completed."""
         report = self._newest()
         return int(report["checkpoints"]["completed"]) if report else 0
 
