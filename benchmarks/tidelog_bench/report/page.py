@@ -8,18 +8,25 @@ from importlib.resources import files
 from typing import Any
 
 from tidelog.cli.output import fields_of
+from tidelog.errors import optional_library
 from tidelog_bench.experiment import Size
 from tidelog_bench.report.answer import Answer, Report
 from tidelog_bench.report.declared import limit, quoted
 from tidelog_bench.report.numbers import number, setting, span, times
-from tidelog_bench.report.plots import matplotlib_or_error, plots, svg
+from tidelog_bench.report.plots import plots, svg
 from tidelog_bench.report.statistics import ENOUGH, few, verdict
 
 
 def page(report: Report) -> str:
     """The page; raises ConfigError without the libraries that draw it."""
-    with matplotlib_or_error():
+    with optional_library(
+        "the page of a report",
+        "matplotlib and jinja2, which draw and lay it out",
+        "plots",
+        ", or read the summary with --terminal",
+    ):
         # Heavy: only a page pays for it.
+        import matplotlib  # noqa: F401, PLC0415
         from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
         from markupsafe import Markup  # noqa: PLC0415
 
@@ -41,7 +48,7 @@ def page(report: Report) -> str:
         few=few(pairs) if pairs < ENOUGH else None,
         quick=any(loaded.session.size == Size.QUICK for loaded in report.sessions),
         svg=lambda panel, name: Markup(svg(panel, name)),
-        published=_by_source,
+        published=published,
     )
 
 
@@ -60,12 +67,6 @@ def published(experiment: str) -> list[dict[str, Any]]:
         for figure in found["figures"]
         if figure["experiment"] == experiment
     ]
-
-
-def _by_source(experiment: str) -> list[tuple[dict[str, str], list[dict[str, Any]]]]:
-    found = published(experiment)
-    sources = {figure["source"]["url"]: figure["source"] for figure in found}
-    return [(of, [f for f in found if f["source"] == of]) for of in sources.values()]
 
 
 def document(report: Report) -> dict[str, Any]:

@@ -8,14 +8,12 @@ matplotlib is loaded when a plot is drawn and not before.
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tidelog.errors import optional_library
 from tidelog_bench.experiment import Bars
 from tidelog_bench.report.answer import Answer, CellAnswer
-from tidelog_bench.report.numbers import number, unit_of_name
+from tidelog_bench.report.numbers import number
 from tidelog_bench.report.statistics import Spread
 
 if TYPE_CHECKING:
@@ -97,22 +95,11 @@ def plots(answer: Answer) -> Iterator[Plotted]:
             yield found
 
 
-def matplotlib_or_error() -> AbstractContextManager[None]:
-    """Raises ConfigError that says what to install."""
-    return optional_library(
-        "the page of a report",
-        "matplotlib and jinja2, which draw and lay it out",
-        "plots",
-        ", or read the summary with --terminal",
-    )
-
-
 def svg(panel: Panel, name: str) -> str:
     """Draw a panel; `name` must be the only one of the page."""
-    with matplotlib_or_error():
-        # Heavy: only a page pays for it.
-        from matplotlib import rc_context  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
+    # Heavy: only a page pays for it.
+    from matplotlib import rc_context  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415
 
     with rc_context(_SETTINGS | {"svg.hashsalt": name}):
         figure = Figure((_WIDTH / 72, panel.height / 72), layout="constrained")
@@ -136,19 +123,14 @@ def svg(panel: Panel, name: str) -> str:
 def _bars(plot: Bars, answer: Answer, known: Mapping[str, str]) -> Plotted:
     """One figure: a group per cell; several: a panel per cell with a group per figure."""
     listed = {figure.name: figure for figure in answer.experiment.figures}
-    first = plot.figures[0]
-    unit = listed[first].unit if first in listed else unit_of_name(first)
-    panels = []
-    if len(plot.figures) == 1:
-        groups = [(cell.label, _of_figure(cell, first)) for cell in answer.cells]
-        panels = [_bars_of(plot, "", groups, unit, known)]
-    else:
-        for cell in answer.cells:
-            groups = [
-                (listed[name].title if name in listed else name, _of_figure(cell, name))
-                for name in plot.figures
-            ]
-            panels.append(_bars_of(plot, cell.label, groups, unit, known))
+    cells, first = answer.cells, plot.figures[0]
+    grouped = [("", [(cell.label, _of_figure(cell, first)) for cell in cells])]
+    if len(plot.figures) > 1:
+        grouped = [
+            (cell.label, [(listed[name].title, _of_figure(cell, name)) for name in plot.figures])
+            for cell in cells
+        ]
+    panels = [_bars_of(plot, title, of, listed[first].unit, known) for title, of in grouped]
     several = any(trial.pair for cell in answer.cells for trial in cell.trials)
     remark = "Medians; lines from min to max." if several else ""
     return Plotted(plot.title, remark, tuple(panel for panel in panels if panel.words))

@@ -96,18 +96,15 @@ def due(asked: SessionRecord, sessions: Iterable[Path]) -> SessionRecord:
     """A session to be, with those experiments alone that no recorded one of its size has measured
     with today's code: every cell, with as many pairs.
     """
-    size, wanted, measured = Size(asked.size), chosen_cells(asked.only), set[str]()
-    todo = {
-        each.name: list(steps(each, of, missing(each, of), asked.pairs))
-        for each in chosen(asked.names)
-        if (of := cells(each, size, wanted))
-    }
+    todo, measured = dict[str, list[Step]](), set[str]()
+    for step in planned(chosen(asked.names), asked)[0]:
+        todo.setdefault(step.experiment.name, []).append(step)
     for path in sessions:
         first, records = opened(path)
         if first.size == asked.size:
             same = {name for name in todo if first.sources.get(name) == asked.sources[name]}
             measured |= {name for name in same if not left(todo[name], trials(records, name))}
-    names = [name for name, of in todo.items() if of and name not in measured]
+    names = [name for name in todo if name not in measured]
     sources = {name: asked.sources[name] for name in names}
     return msgspec.structs.replace(asked, names=names, sources=sources)
 
