@@ -77,8 +77,7 @@ async def checkpoints_of(run: Run) -> list[Completed]:
     inventory = await read_inventory(run.archive, every=True)
     writes = {write.name: write for write in run.store.writes}
     entries = list(inventory.slots.checkpoints.values())[: run.completed]
-    # The metrics have the durations of the newest ones only.
-    durations = list(run.incarnation.driver.metrics.durations_s)[-len(entries) :]
+    durations = run.durations_s(0, run.completed)
     entries = entries[-len(durations) :]
     found = []
     previous: Checkpoint | None = None

@@ -81,8 +81,9 @@ class RunSpec:
                 interval=self.materialize_s or default.interval,
                 replay_target=self.replay_s or default.replay_target,
             ),
+            **self.options,
         }
-        return JobConfig(**{**chosen, **self.options})
+        return JobConfig(**chosen)
 
 
 def spec_of(trial: Trial, **more: Any) -> RunSpec:

@@ -11,28 +11,18 @@ from typing import Any, Final
 from tidelog_bench.embedded.checkpoints import MB, checkpoints_of, durations, sizes
 from tidelog_bench.embedded.jobs import OFF, ON, word_count
 from tidelog_bench.embedded.run import Run, run_trial, spec_of
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.store.modelled import daily
 
 _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
-_TIMES: Final[dict[Size, dict[str, Setting]]] = {
+_TIMES: Final = {
     # The warm-up is longer than a materialization takes to come: the fill's log is then cut.
     Size.QUICK: {"checkpoint_s": 0.4, "materialize_s": 1.5, "warm_s": 1.8, "seconds": 4.0},
     # Two materializations are in the measured time, so the log is seen to be cut.
     Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 8.0, "warm_s": 9.0, "seconds": 16.0},
     Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 26.0, "seconds": 120.0},
 }
-_WORDS: Final[dict[Size, dict[int, dict[str, Setting]]]] = {
+_WORDS: Final[dict[Size, dict[int, dict[str, Any]]]] = {
     Size.QUICK: {200: {"keys": 40_000, "rate": 10_000.0}},
     Size.STANDARD: {200: {"keys": 1_000_000, "rate": 30_000.0}},
     Size.FULL: {
@@ -67,7 +57,7 @@ def measure(trial: Trial) -> Reading:
 
 
 def _load(run: Run) -> dict[str, float]:
-    names = ("checkpoints", "checkpoints_failed", "records_per_s", "cpu_us_per_record", "rss_mb")
+    names = ("checkpoints_failed", "records_per_s", "cpu_us_per_record", "rss_mb")
     found, (_, ended) = run.figures(), run.measured
     lag = {"behind_s": run.stages.lag_s(ended.mark)}
     return {name: found[name] for name in names if name in found} | lag

@@ -11,20 +11,10 @@ from typing import Any, Final
 
 from tidelog_bench.embedded.jobs import OFF, ON
 from tidelog_bench.embedded.restore import RESCALED, fill, restore
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
 
-_RESTORED: Final[dict[str, Setting]] = {
+_RESTORED: Final[dict[str, Any]] = {
     "latency_ms": 30.0,
     "mb_per_s": 50.0,
     "checkpoint_s": 0.5,
@@ -34,20 +24,19 @@ _BEFORE: Final = 4
 """Subtasks of the job that is restored with other numbers of them."""
 _SAME: Final = f"{RESCALED}{_BEFORE}"
 _MORE, _HALF, _ONE = (f"{RESCALED}{number}" for number in (8, 2, 1))
-_Job = tuple[dict[str, Setting], tuple[str, ...]]
 
 
-def _words(key_bytes: int, keys: int, log_records: int, **more: Setting) -> dict[str, Setting]:
-    job: dict[str, Setting] = {"job": "wordcount", "key_bytes": key_bytes, "keys": keys}
+def _words(key_bytes: int, keys: int, log_records: int, **more: int) -> dict[str, Any]:
+    job = {"job": "wordcount", "key_bytes": key_bytes, "keys": keys}
     return _RESTORED | job | {"log_records": log_records, **more}
 
 
-def _windows(slides: int, window_records: int, log_records: int) -> dict[str, Setting]:
-    job: dict[str, Setting] = {"job": "window", "slides": slides}
+def _windows(slides: int, window_records: int, log_records: int) -> dict[str, Any]:
+    job = {"job": "window", "slides": slides}
     return _RESTORED | job | {"window_records": window_records, "log_records": log_records}
 
 
-_JOBS: Final[dict[Size, tuple[_Job, ...]]] = {
+_JOBS: Final = {
     Size.QUICK: (
         (_words(16, 30_000, 30_000), _LOCAL),
         (_words(200, 20_000, 20_000, parallelism=_BEFORE), (_SAME, _MORE)),

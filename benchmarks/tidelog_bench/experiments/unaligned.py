@@ -19,25 +19,15 @@ from tidelog_bench.embedded.checkpoints import Completed, checkpoints_of, durati
 from tidelog_bench.embedded.jobs import NullSink
 from tidelog_bench.embedded.meter import CLOCK, Mark
 from tidelog_bench.embedded.run import Run, run_trial, spec_of
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 
 _MODES: Final[dict[str, UnalignedMode]] = {
     "aligned": "off",
     "timeout": "timeout",
     "unaligned": "always",
 }
-_STORE: Final[dict[str, Setting]] = {"latency_ms": 30.0, "mb_per_s": 50.0}
-_PRESSED: Final[dict[str, Setting]] = {
+_STORE: Final[dict[str, Any]] = {"latency_ms": 30.0, "mb_per_s": 50.0}
+_PRESSED: Final[dict[str, Any]] = {
     "load": "slow sink",
     "parallelism": 4,
     "channel_buffers": 16,
@@ -47,12 +37,12 @@ _PRESSED: Final[dict[str, Setting]] = {
     "warm_s": 6.0,
     "seconds": 15.0,
 }
-_MANY: Final[dict[str, Setting]] = _PRESSED | {
+_MANY: Final = _PRESSED | {
     "parallelism": 50,
     "channel_buffers": 2,
     "sink_ms": 1.0,
 }
-_FREE: Final[dict[str, Setting]] = _PRESSED | {
+_FREE: Final = _PRESSED | {
     "load": "none",
     "parallelism": 2,
     "channel_buffers": 2,
@@ -60,7 +50,7 @@ _FREE: Final[dict[str, Setting]] = _PRESSED | {
     "warm_s": 2.0,
     "seconds": 6.0,
 }
-_CELLS: Final[dict[Size, Sequence[dict[str, Setting]]]] = {
+_CELLS: Final = {
     # Shorter holds and timeouts and fewer buffers: several aligned checkpoints fit some seconds.
     Size.QUICK: (
         _PRESSED
@@ -81,12 +71,10 @@ _ALL: Final = 1_000_000
 
 def cells(size: Size) -> Sequence[Cell]:
     """Under full back-pressure; with more time also without any, and with many subtasks."""
-    found: list[Cell] = []
-    for load in _CELLS[size]:
-        settings: Any = {**_STORE, **load}
-        expected = 2.0 + settings["warm_s"] + settings["seconds"]
-        found.append(Cell(settings, tuple(_MODES), expected))
-    return found
+    return [
+        Cell(_STORE | load, tuple(_MODES), 2.0 + load["warm_s"] + load["seconds"])
+        for load in _CELLS[size]
+    ]
 
 
 @dataclass(frozen=True, slots=True)

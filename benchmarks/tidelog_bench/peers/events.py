@@ -59,8 +59,8 @@ class EventTask(ProgramTask):
         """The one file of an input, in a directory of its own."""
         return self.path / name / "rows.jsonl"
 
-    def draw(self) -> list[list[Row]]:
-        """The rows of each input, slightly out of order."""
+    def write(self) -> list[list[Row]]:
+        """Write the rows of each input, slightly out of order; what was written."""
         chance = random.Random(self.seed)
         drawn: list[list[Row]] = [[] for _ in self.sides]
         for number in range(self.rows):
@@ -71,11 +71,6 @@ class EventTask(ProgramTask):
                 chance.randrange(1000),
             )
             drawn[number % len(drawn)].append(row)
-        return drawn
-
-    def write(self) -> list[list[Row]]:
-        """Write the inputs; what was written."""
-        drawn = self.draw()
         for name, rows in zip(self.sides, drawn, strict=True):
             self.side(name).parent.mkdir()
             with self.side(name).open("w") as file:

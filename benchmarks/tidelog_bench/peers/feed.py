@@ -9,6 +9,7 @@ of what it says shifts both and changes no rate.
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -36,16 +37,12 @@ class Feed:
         self._pieces = directory / "pieces"
         self._pieces.mkdir()
         self._fill = self._cut("fill", words.fill, piece_words)
-        self._stream = self._cut("stream", words.stream, piece_words)
+        stream = self._cut("stream", words.stream, piece_words)
+        self._left = chain(self._fill, cycle(stream))
 
     def add(self) -> None:
         """Let the next file appear."""
-        number = len(self.ends)
-        if number < len(self._fill):
-            path, size = self._fill[number]
-        else:
-            path, size = self._stream[(number - len(self._fill)) % len(self._stream)]
-        self._appear(path, size)
+        self._appear(*next(self._left))
 
     def fill(self) -> None:
         """Let all words of the fill appear, before anything else."""
@@ -61,7 +58,9 @@ class Feed:
         while now < began + seconds:
             if now > began:
                 speed = max(speed, (reached - first) / (now - began))
-            self._keep_ahead(reached, max(least_pieces * self._piece_words, int(speed * ahead_s)))
+            ahead = max(least_pieces * self._piece_words, int(speed * ahead_s))
+            while self.position < reached + ahead:
+                self.add()
             await CLOCK.sleep(LOOK_S)
             now, reached = CLOCK.monotonic(), position()
 
@@ -71,11 +70,6 @@ class Feed:
         for path, size in self._fill:
             self._appear(path, size)
         return self.position - before
-
-    def _keep_ahead(self, position: int, words: int) -> None:
-        """Let files appear until at least `words` words lie after a position."""
-        while self.position < position + words:
-            self.add()
 
     def _appear(self, path: Path, size: int) -> None:
         os.link(path, self.input / f"{len(self.ends):08}.txt")

@@ -10,6 +10,7 @@ all pairs of a session.
 import collections
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain, cycle, islice
 from pathlib import Path
 
 from tidelog.errors import TidelogError
@@ -61,14 +62,7 @@ class Task(ProgramTask):
 
 def expected(words: Words, position: int) -> collections.Counter[str]:
     """Counts after `position` words: the fill, then the stream as often round as it took."""
-    counts = collections.Counter(words.fill[:position])
-    streamed = max(0, position - len(words.fill))
-    rounds, rest = divmod(streamed, len(words.stream)) if words.stream else (0, 0)
-    if rounds:
-        for word, count in collections.Counter(words.stream).items():
-            counts[word] += rounds * count
-    counts.update(words.stream[:rest])
-    return counts
+    return collections.Counter(islice(chain(words.fill, cycle(words.stream)), position))
 
 
 def check(system: str, found: Mapping[str, int], words: Words, position: int) -> None:

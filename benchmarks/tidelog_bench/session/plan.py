@@ -113,6 +113,10 @@ def _processor(session: SessionRecord) -> tuple[Any, Any]:
     return session.machine.get("cpu"), session.machine.get("cores")
 
 
+_OVERHEAD_S: Final = 0.5
+"""Start and end of a process, which no cell's guess contains."""
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One trial to be done."""
@@ -125,8 +129,18 @@ class Step:
     position: int
 
     @property
+    def expected_s(self) -> float:
+        """A guess, with the start and the end of a process."""
+        return _OVERHEAD_S + self.cell.expected_s + (0.0 if self.pair else self.cell.first_s)
+
+    @property
     def pair_key(self) -> PairKey:
         return self.experiment.name, self.cell.key, self.pair
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Equal for what takes equally long."""
+        return self.experiment.name, self.cell.key, self.variant
 
     @property
     def of_pair(self) -> dict[str, Any]:
@@ -220,10 +234,6 @@ def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]
     ]
 
 
-_OVERHEAD_S: Final = 0.5
-"""Start and end of a process, which no cell's guess contains."""
-
-
 class TimeLeft:
     """How many seconds trials still take: what was expected, times how much longer than that the
     last one of the same cell and variant took; else others of the experiment, or those of all.
@@ -234,17 +244,17 @@ class TimeLeft:
         self._factors: dict[str, list[float]] = {}
 
     def learn(self, step: Step, taken_s: float) -> None:
-        factor = taken_s / _expected_s(step)
-        self._seen[_key(step)] = factor
+        factor = taken_s / step.expected_s
+        self._seen[step.key] = factor
         self._factors.setdefault(step.experiment.name, []).append(factor)
 
     def of(self, step: Step) -> float:
         """How long a trial will take."""
-        if (seen := self._seen.get(_key(step))) is not None:
-            return seen * _expected_s(step)
+        if (seen := self._seen.get(step.key)) is not None:
+            return seen * step.expected_s
         of_all = [factor for factors in self._factors.values() for factor in factors]
         factors = self._factors.get(step.experiment.name, of_all) or [1.0]
-        return _expected_s(step) * statistics.median(factors)
+        return step.expected_s * statistics.median(factors)
 
     def total(self, steps: Iterable[Step]) -> float:
         return sum(map(self.of, steps))
@@ -257,12 +267,3 @@ def may_end(steps: Sequence[Step], remaining: TimeLeft, now: float, ends: float)
     """
     mine = [step for step in steps if step.experiment is steps[0].experiment]
     return now + max(0.0, ends - now) * remaining.total(mine) / remaining.total(steps)
-
-
-def _expected_s(step: Step) -> float:
-    first_s = step.cell.first_s if step.pair == 0 else 0.0
-    return _OVERHEAD_S + step.cell.expected_s + first_s
-
-
-def _key(step: Step) -> tuple[str, str, str]:
-    return step.experiment.name, step.cell.key, step.variant
