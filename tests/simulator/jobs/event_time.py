@@ -129,15 +129,11 @@ def latecomers(rng: Random) -> Plan:
     split = Split(records, rng.choice((0.0, 4.0 / len(records))))
     stages = (event_time(_DISORDER_MS),)
     source = SourcePlan("records", Arrivals({"only": split}, chunk, 0.03), stages, parallelism=1)
-    kind = rng.choice(
-        (
-            *(_fast_windows, _slow_windows, _slow_windows, _slow_timers, _slow_timers),
-            *(_accounts, _accounts_of_sessions),
-        )
-    )
+    windowed = (_fast_windows, _slow_windows, _slow_windows)
+    kind = rng.choice((*windowed, _slow_timers, _slow_timers, _accounts, _accounts_of_sessions))
     parallelism = rng.choice((2, 3, 4))
     # Half a size: what is late for a window is late for all that hold it.
-    slides = kind in (_fast_windows, _slow_windows) and rng.random() < 0.5
+    slides = kind in windowed and rng.random() < 0.5
     branch = Branch((kind(_SIZE_MS // 2 if slides else _SIZE_MS),), "sums")
     return Plan((source,), (branch,), parallelism)
 

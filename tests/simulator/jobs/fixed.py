@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import replace
 from math import inf
+from operator import add
 from random import Random
 from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import FixedPlan, Sinks
 from tests.simulator.jobs.source import Arrivals, Record, Split, Splits, drawn_split, records_of
-from tests.simulator.jobs.stages import first_field, one, plus
+from tests.simulator.jobs.stages import first_field, one
 from tests.simulator.machine.process import now_ms
 from tidelog import Job, Row, StatefulProcessor, StatefulProcessorHandle
 
@@ -38,7 +39,7 @@ def with_rules(rng: Random) -> FixedPlan:
         read = job.source(Arrivals(records, chunk, _PAUSE_S, blocking=True), name="records")
         checked = read.with_broadcast(broadcast, on_rule=_learn, on_record=_check)
         if counted:
-            checked = checked.key_by(_class_of).aggregate(one, plus)
+            checked = checked.key_by(_class_of).aggregate(one, add)
         checked.sink(sink("checked"), name="checked")
         return job
 

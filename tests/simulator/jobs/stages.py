@@ -8,7 +8,7 @@ interleave, on buffers, or on when an incarnation ends.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from operator import add, attrgetter, itemgetter
 from typing import Any, Final
 
 from tests.simulator.jobs.source import Record
@@ -110,7 +110,7 @@ def grouping(
 
 TOTALS = grouping(
     "totals",
-    lambda stream: stream.key_by(key_of).aggregate(value_of, plus),
+    lambda stream: stream.key_by(key_of).aggregate(value_of, add),
     lambda group, rows: [(*group, total(rows))],
 )
 """The sum of values per key, at the end."""
@@ -138,7 +138,7 @@ def windows(size_ms: int, slide_ms: int) -> Stage:
     """Aggregated event-time windows."""
 
     def apply(stream: Stream) -> Stream:
-        return stream.key_by(key_of).window(Sliding(size_ms, slide_ms)).aggregate(value_of, plus)
+        return stream.key_by(key_of).window(Sliding(size_ms, slide_ms)).aggregate(value_of, add)
 
     return grouping(
         "windows", apply, lambda group, rows: [(*group, total(rows))], _within(size_ms, slide_ms)
@@ -246,7 +246,7 @@ def _class_of(result: tuple[Any, ...]) -> int:
 
 RECOUNT = grouping(
     "recount",
-    lambda stream: stream.key_by(_class_of).aggregate(one, plus, name="recount"),
+    lambda stream: stream.key_by(_class_of).aggregate(one, add, name="recount"),
     lambda group, rows: [(*group, len(rows))],
     lambda result: [(_class_of(result),)],
 )
@@ -255,10 +255,6 @@ RECOUNT = grouping(
 
 def one(_: Any) -> int:
     return 1
-
-
-def plus(left: int, right: int) -> int:
-    return left + right
 
 
 def total(records: Iterable[Any]) -> int:

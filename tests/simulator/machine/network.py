@@ -18,7 +18,7 @@ from tests.simulator.run.trace import Trace
 from tidelog.errors import TidelogError
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.port import ObjectInfo
+from tidelog.storage.port import ObjectInfo, PlainStore
 
 T = TypeVar("T")
 
@@ -109,11 +109,8 @@ class Network:
     requests: int = 0
 
 
-class StoreClient:
+class StoreClient(PlainStore):
     """The store as one process reaches it; implements `ObjectStore`."""
-
-    request_metrics: Final = None
-    cipher: Final = None
 
     def __init__(self, network: Network, process: Process) -> None:
         self.url = network.truth.url
@@ -140,9 +137,6 @@ class StoreClient:
 
     async def delete(self, name: str) -> None:
         await self._send("delete", name)
-
-    async def close(self) -> None:
-        """Nothing to release."""
 
     async def _send(self, operation: str, name: str, *args: Any) -> Any:
         self._process.check_alive()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.simulator.checks.violation import Property
+from tests.simulator.jobs.job_plan import Records
 from tests.simulator.machine.incarnation import Incarnation
 from tests.simulator.machine.network import Network, StoreClient, Truth
 from tests.simulator.machine.process import Process
@@ -20,9 +21,6 @@ from tidelog.runtime.tasks.sink_output import token_of
 
 _VANISHES: Final = 0.5
 _LOOKS_S: Final = 0.1
-
-Records = dict[str, Counter[Any]]
-"""Records for each sink."""
 
 
 @dataclass(frozen=True, slots=True)

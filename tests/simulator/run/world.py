@@ -257,13 +257,10 @@ class World:
             return None
         config = replace(config, workers=rng.randrange(2, 4))
 
-        def other(effects: Effects) -> ObjectStore:
-            assert origin is not None and origin.store is not None
-            return origin.store
-
+        other = origin.store if origin is not None else None
         self._note(f"{process.name} has {config.workers} workers")
         own = partial(self._store, process)
-        return Work(job, config, own, other if origin is not None and origin.store else None)
+        return Work(job, config, own, (lambda _: other) if other is not None else None)
 
     def _store(self, process: Process, effects: Effects) -> ObjectStore:
         """The store as a process reaches it."""
