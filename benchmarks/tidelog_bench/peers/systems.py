@@ -170,17 +170,13 @@ def run_program(
         raise TidelogError(
             f"the program {program}",
             expected="a run that ends with its figures",
-            found=f"exit code {ended.returncode}: {_last(log)}",
+            found=f"exit code {ended.returncode}: {log.read_text(errors='replace')[-_SHOWN:]}",
             action="see what it printed; is the installed version of the peer supported?",
         )
     # Programs of other systems read this module where msgspec cannot be imported.
     from tidelog_bench.experiment import Reading  # noqa: PLC0415
 
     return Reading(**json.loads(answer.read_text()))
-
-
-def _last(log: Path) -> str:
-    return log.read_text(errors="replace")[-_SHOWN:].strip()
 
 
 def main(program: str, asked: str, answer: str) -> None:

@@ -6,7 +6,7 @@ moment of the run is one at which a commit file has appeared, so its records are
 
 import asyncio
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -45,7 +45,9 @@ def run(task: Task) -> dict[str, float]:
             .load(str(task.durable))
             .selectExpr("key.value AS word", "value.count AS n")
         )
-        check(task.variant, {row.word: row.n for row in rows.toLocalIterator()}, words, end.last)
+        check(
+            task.variant, {row.word: row.n for row in rows.toLocalIterator()}, words, feed.position
+        )
     finally:
         spark.stop()
     return found
@@ -78,14 +80,11 @@ def _start(spark: SparkSession, feed: Feed, checkpoint: Path) -> StreamingQuery:
     )
 
 
-class _Moment:
+class _Moment(NamedTuple):
     """A commit that was seen: batches so far, and the mark taken then."""
 
-    def __init__(self, batches: int, feed: Feed) -> None:
-        self.batches = batches
-        self.mark: Mark = tree_mark(feed.ends[batches - 1])
-        self.last = 0
-        """Words in all batches, when the query has ended."""
+    batches: int
+    mark: Mark
 
 
 async def _measured(query: StreamingQuery, feed: Feed, task: Task) -> tuple[_Moment, _Moment]:
@@ -96,7 +95,6 @@ async def _measured(query: StreamingQuery, feed: Feed, task: Task) -> tuple[_Mom
     end = await _later(query, start, task.seconds, feed, task)
     await _commits(query, len(feed.ends), task)
     query.stop()
-    end.last = feed.position
     return start, end
 
 
@@ -114,7 +112,7 @@ async def _committed(query: StreamingQuery, batches: int, feed: Feed, task: Task
     while len(feed.ends) < batches + _AHEAD:
         feed.add()
     await _commits(query, batches, task)
-    return _Moment(batches, feed)
+    return _Moment(batches, tree_mark(feed.ends[batches - 1]))
 
 
 async def _commits(query: StreamingQuery, batches: int, task: Task) -> None:
