@@ -11,8 +11,8 @@ once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
 from tidelog_bench.spark.batches import (
@@ -121,30 +121,20 @@ def _bill(
     return Cell(settings, STORES, (1 + batches) * batch_s, _STARTS_S + warm * batch_s)
 
 
-@dataclass(frozen=True, slots=True)
-class _Batches:
-    query: str
-    warm: int
-    batches: int
-    executors: int | None = None
-    warm_stock: int = 0
-    """Batches of Spark's own store before those that count, in a cell with executors. It uploads a
-    snapshot at each maintenance, so it is in steady state sooner than the plug-in."""
-    batches_stock: int = 0
-    """Batches of Spark's own store that count, in a cell with executors."""
-
-
 def measure(trial: Trial) -> Reading:
     """A round of batches of a query that goes on between trials."""
     # It needs pyspark.
     from tidelog_bench.spark.application import kept  # noqa: PLC0415
 
-    of = trial.read(_Batches)
-    if of.executors is not None and trial.variant != TIDELOG:
-        of = replace(of, warm=of.warm_stock, batches=of.batches_stock)
-    query = kept(trial.read(Job, store=trial.variant), trial.kept, of.query, of.warm)
-    window = query.round(of.batches)
-    found = window.reading() if of.executors is None else bill_of(window, of.executors)
+    of: Any = trial.settings
+    executors = of.get("executors")
+    # In a cell with executors Spark's own store has batches of its own: it uploads a snapshot at
+    # each maintenance, so it is in steady state sooner than the plug-in.
+    stock = "_stock" if executors and trial.variant != TIDELOG else ""
+    job, warm = trial.read(Job, store=trial.variant), of[f"warm{stock}"]
+    query = kept(job, trial.kept, of["query"], warm)
+    window = query.round(of[f"batches{stock}"])
+    found = bill_of(window, executors) if executors else window.reading()
     return replace(found, notes={**found.notes, "versions": query.versions})
 
 
