@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.kafka import Topics, reason_without, shared_broker
+from tests.support.kafka_broker import Broker
 
 
 @pytest.fixture(scope="session")
@@ -18,6 +19,22 @@ def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
     directory = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with shared_broker(directory / "kafka") as bootstrap:
         yield Topics(bootstrap)
+
+
+@pytest.fixture(scope="session")
+def _other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    reason = reason_without()
+    if reason is not None:
+        pytest.skip(reason)
+    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def broker(_other_broker: Broker) -> Broker:
+    """One that a test may kill; it runs when the test begins."""
+    _other_broker.start()
+    return _other_broker
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.jobs import read, values
-from tests.support.kafka import Topics, reason_without
+from tests.support.kafka import Topics
 from tests.support.kafka_broker import Broker
 from tidelog import (
     CorruptObjectError,
@@ -38,44 +38,40 @@ def test_no_broker_at_the_start_is_an_error_after_the_time_that_was_given(
 
 
 def test_a_job_waits_for_brokers_that_went_away_and_not_for_ever(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    broker: Broker, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reason = reason_without()
-    if reason is not None:
-        pytest.skip(reason)
     caplog.set_level(logging.INFO, "tidelog")
-    with Broker(tmp_path / "kafka") as broker:
-        topics = Topics(broker.bootstrap)
-        topic = topics.new()
-        topics.write(topic, ["before"])
-        killed: list[bool] = []
+    topics = Topics(broker.bootstrap)
+    topic = topics.new()
+    topics.write(topic, ["before"])
+    killed: list[bool] = []
 
-        def comes_back(found: list[KafkaRecord]) -> bool:
-            if found and not killed:
-                broker.kill()
-                killed.append(True)
-            elif events(caplog, "kafka_away") and len(killed) == 1:
-                broker.start()
-                topics.write(topic, ["after"])
-                killed.append(True)
-            return len(found) == 2
+    def comes_back(found: list[KafkaRecord]) -> bool:
+        if found and not killed:
+            broker.kill()
+            killed.append(True)
+        elif events(caplog, "kafka_away") and len(killed) == 1:
+            broker.start()
+            topics.write(topic, ["after"])
+            killed.append(True)
+        return len(found) == 2
 
-        found = read(source(topics, topic, rediscover_s=0.2), tmp_path / "store", comes_back)
-        assert values(found) == ["before", "after"]
-        assert "the source waits, 600 s at most" in events(caplog, "kafka_away")[0]
-        assert events(caplog, "kafka_back")
+    found = read(source(topics, topic, rediscover_s=0.2), tmp_path / "store", comes_back)
+    assert values(found) == ["before", "after"]
+    assert "the source waits, 600 s at most" in events(caplog, "kafka_away")[0]
+    assert events(caplog, "kafka_back")
 
-        topics.write(topic, ["last"])
+    topics.write(topic, ["last"])
 
-        def stays_away(found: list[KafkaRecord]) -> bool:
-            if found:
-                broker.kill()
-            return False
+    def stays_away(found: list[KafkaRecord]) -> bool:
+        if found:
+            broker.kill()
+        return False
 
-        with pytest.raises(StoreUnreachableError) as error:
-            read(source(topics, topic, outage_s=0.5), tmp_path / "store", stays_away)
-        assert "expected an answer within 0.5 s, as outage_s says" in str(error.value)
-        assert "goes on from its last checkpoint (a retry is safe)" in str(error.value)
+    with pytest.raises(StoreUnreachableError) as error:
+        read(source(topics, topic, outage_s=0.5), tmp_path / "store", stays_away)
+    assert "expected an answer within 0.5 s, as outage_s says" in str(error.value)
+    assert "goes on from its last checkpoint (a retry is safe)" in str(error.value)
 
 
 def stopped_at(topics: Topics, store: Path, partitions: int = 1) -> str:

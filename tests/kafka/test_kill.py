@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 from tests.kafka.killed_job import SPLITS, TOTAL
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.support.depth import more_in_depth
-from tests.support.kafka import Topics, reason_without
+from tests.support.kafka import Topics
 from tests.support.kafka_broker import Broker
 from tidelog.connectors.kafka.client import library
 
@@ -30,14 +29,13 @@ MESSAGES = 400
 
 
 @pytest.mark.timeout(more_in_depth(300, 3_600))
-def test_killed_jobs_and_brokers_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
-    reason = reason_without()
-    if reason is not None:
-        pytest.skip(reason)
+def test_killed_jobs_and_brokers_lose_nothing_and_double_nothing(
+    tmp_path: Path, broker: Broker
+) -> None:
     rng = random.Random(SEED)
     print("seed", SEED)
     kills = [what for _ in range(ROUNDS // len(WHAT)) for what in rng.sample(WHAT, len(WHAT))]
-    with Broker(tmp_path / "kafka") as broker, ExitStack() as running:
+    with ExitStack() as running:
         topics = Topics(broker.bootstrap)
         topic, database = topics.new(3), tmp_path / "numbers.db"
         writer = Writer(broker.bootstrap, topic)
@@ -110,15 +108,6 @@ STARTS = more_in_depth(4, 10)
 SLOTS = (0, 2, 4, 3, 5)
 """After how many slots of its own a job is killed: none is in its start."""
 BROKER_KILLS = more_in_depth(1, 3)
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    reason = reason_without()
-    if reason is not None:
-        pytest.skip(reason)
-    with Broker(tmp_path / "kafka") as broker:
-        yield broker
 
 
 class Reader:

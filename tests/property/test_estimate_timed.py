@@ -24,7 +24,7 @@ from tidelog.effects import InlineOffload
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.state.key_groups import encode_key
 
-WARM_S, SECONDS, DELAY_S = 40.0, 40.0, 2.0
+WARM_S, SECONDS, DELAY_S = 20.0, 20.0, 2.0
 VALUE_BYTES = 120
 SETTINGS = Settings(
     sources=1,
@@ -51,7 +51,7 @@ class Drawn(Source):
 
 
 class DrawnReader(SplitReader):
-    delay_s = TICK_S
+    delay_s = 5 * TICK_S
 
     def __init__(self, source: Drawn) -> None:
         self._source = source

@@ -139,8 +139,11 @@ class Broker:
             made.replace(self._classes)
 
     def start(self, *, wait: bool = True) -> None:
-        """Start it, and wait until it answers; raises StoreUnreachableError when it does not."""
-        self._start(f"-XX:SharedArchiveFile={self._classes}")
+        """Start it unless it runs, and wait until it answers; raises StoreUnreachableError when it
+        does not.
+        """
+        if self._process is None:
+            self._start(f"-XX:SharedArchiveFile={self._classes}")
         if wait:
             self.wait()
 

@@ -223,22 +223,35 @@ def test_a_name_that_no_state_can_have_is_refused(url: str, name: Any) -> None:
 
 
 def test_a_program_that_is_interrupted_at_any_place_ends(url: str) -> None:
-    """Ctrl-C comes to the main thread wherever it is, in 40 processes."""
+    """Ctrl-C comes to the main thread wherever it is, 40 times in four processes."""
     program = """
 import signal, sys
 from tidelog import Map, Value, open
-with open(sys.argv[1], state={"total": Value(int), "seen": Map(str, int)}) as db:
-    number, after = 0, float(sys.argv[2])
-    signal.setitimer(signal.ITIMER_REAL, after)
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
-    while True:
-        db.key(number % 9).total.set(number)
-        db.key(number % 9).seen.set("a", number)
-        db.advance("in", number)
-        number += 1
+
+def interrupted(after):
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    with open(sys.argv[1], state={"total": Value(int), "seen": Map(str, int)}) as db:
+        number = 0
+        signal.setitimer(signal.ITIMER_REAL, after)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        while True:
+            db.key(number % 9).total.set(number)
+            db.key(number % 9).seen.set("a", number)
+            db.advance("in", number)
+            number += 1
+
+*others, last = map(float, sys.argv[2:])
+for after in others:
+    try:
+        interrupted(after)
+    except KeyboardInterrupt:
+        continue
+    raise AssertionError("it went on")
+interrupted(last)
 """
-    for number in range(40):
-        command = [sys.executable, "-c", program, url, str(0.05 + number / 1_000)]
+    for number in range(4):
+        pauses = [str(0.05 + (number + n) / 1_000) for n in range(0, 40, 4)]
+        command = [sys.executable, "-c", program, url, *pauses]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
         assert done.stderr.rstrip().endswith("KeyboardInterrupt"), done.stderr
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, config, effects, run, word_count, words
 from tests.support.workers import Actors, with_workers
 from tidelog import Job, JobConfig, JobRunner, Replayable, status_of
@@ -49,7 +50,7 @@ def expected(length: int) -> dict[str, int]:
 
 @pytest.mark.parametrize("cut", [False, True], ids=["killed", "silent"])
 def test_a_job_that_lost_a_worker_at_any_time_goes_on_from_its_last_checkpoint(cut: bool) -> None:
-    for seed in range(8):
+    for seed in range(more_in_depth(3, 30)):
         rng, store, out = Random(seed), MemoryStore(), Outside()
         job = word_count(words(4, 60), out)
         for start in range(2):

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.unit.spark.scala_checks import GOLDEN, SOURCES, ScalaChecks
-from tests.unit.spark.spark_home import fake_spark, installed_spark
+from tests.unit.spark.spark_home import fake_spark
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin import jar
 from tidelog.spark.plugin.jar import COMPILER_OPTIONS, compile_jar, plugin_jar, plugin_sources
@@ -80,12 +80,11 @@ def test_an_unsupported_spark_is_refused(version: str, tmp_path: Path) -> None:
     assert error.value.found == version
 
 
-def fake_java(home: Path, says: str) -> Path:
+def fake_java(home: Path, script: str) -> None:
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")
+    java.write_text(f"#!/bin/sh\n{script}")
     java.chmod(0o755)
-    return java
 
 
 def test_a_java_that_is_missing_is_an_error_with_what_to_do(
@@ -103,7 +102,7 @@ def test_a_java_that_is_missing_is_an_error_with_what_to_do(
 def test_an_old_java_is_refused_before_anything_is_compiled(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake_java(tmp_path / "jre", 'openjdk version "11.0.2"')
+    fake_java(tmp_path / "jre", """echo 'openjdk version "11.0.2"' >&2""")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jre"))
     spark = find_spark(fake_spark(tmp_path / "spark"))
     with pytest.raises(ConfigError, match="version 17 or newer"):
@@ -148,13 +147,25 @@ def test_only_the_folder_of_the_minor_version_is_compiled(tmp_path: Path) -> Non
         plugin_sources(spark, tmp_path / "nothing")
 
 
-def test_two_processes_that_compile_at_once_both_get_the_jar(tmp_path: Path, cache: Path) -> None:
-    root = sources_in(tmp_path / "src")
+COMPILER = """
+[ "$1" = -version ] && echo 'openjdk version "17.0.1"' >&2 && exit
+while [ "$1" != -d ]; do shift; done
+mkdir "$2/tiny"
+for class in Greeting 'Greeting$'; do sleep 0.2; echo "$class" >"$2/tiny/$class.class"; done
+"""
+
+
+def test_two_processes_that_compile_at_once_both_get_the_jar(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    fake_java(tmp_path, COMPILER)
     script = (
         "import sys; from pathlib import Path; from tidelog.spark.plugin.jar import plugin_jar\n"
         "print(plugin_jar(Path(sys.argv[1]), sources=Path(sys.argv[2])))"
     )
-    command = [sys.executable, "-c", script, str(installed_spark().home), str(root)]
+    home, root = fake_spark(tmp_path / "spark"), sources_in(tmp_path / "src")
+    command = [sys.executable, "-c", script, str(home), str(root)]
     runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     one, other = (run.communicate()[0].strip() for run in runs)
     assert [run.returncode for run in runs] == [0, 0]
