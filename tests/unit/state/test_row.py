@@ -213,6 +213,8 @@ def test_values_come_back_as_they_were_written(schema: str, value: tuple[Any, ..
         ("t timestamp", (datetime.datetime.max.replace(tzinfo=WEST),)),
         ("a array<timestamp>", ([datetime.datetime.max.replace(tzinfo=WEST)],)),
         ("a array<string>", ([Word("x")],)),
+        ("m map<string,int>", (range(3),)),
+        ("d double", (Decimal("sNaN"),)),
     ],
 )
 def test_values_of_another_type_are_refused(schema: str, value: Any) -> None:

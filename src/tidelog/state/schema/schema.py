@@ -164,7 +164,8 @@ def _checker(
             )
             # A time zone becomes UTC, a member of an enum its value: now, not after a restart.
             return converted if decode is None else decode(msgspec.msgpack.encode(converted))
-        except (msgspec.ValidationError, TypeError, OverflowError, UnicodeEncodeError) as cause:
+        except (AttributeError, TypeError, OverflowError, ValueError) as cause:
+            # msgspec takes whatever has `[...]`, such as a number of numpy, for a mapping.
             raise _refusal(what, value, cause) from cause
 
     if len(exact) > 1 or exact[0] is None:
