@@ -25,6 +25,7 @@ from tidelog.library.states import (
     NamedState,
     State,
     declared_state,
+    decoded_positions,
     named_state,
     position_values,
     stored_positions,
@@ -163,7 +164,7 @@ class Program(Generic[L]):
         self.backend = operator.backend
         self.backend.look_after_reads(self._look)
         self._key_states = states_of_keys(self.lock, self.backend, operator.states)
-        self.durable = stored_positions(self.backend, operator.position)
+        self.durable = decoded_positions(stored_positions(self.backend, operator.position))
         self._positions = dict(self.durable)
         self.lock.begin()
         self.began.set_result(None)

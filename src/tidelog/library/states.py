@@ -214,8 +214,13 @@ def position_values() -> ObjectEncoding:
     return ObjectEncoding("position")
 
 
-def stored_positions(backend: KeyedBackend, position: MapState) -> dict[Any, Any]:
-    """The position of each partition that is stored."""
+def stored_positions(backend: KeyedBackend, position: MapState) -> dict[Any, bytes]:
+    """The position of each partition that is stored, encoded."""
     backend.use_encoded_key(NO_KEY)
+    return {decode_key(partition): at for (partition,), (at,) in position.iterator()}
+
+
+def decoded_positions(stored: Mapping[Any, bytes]) -> dict[Any, Any]:
+    """Raises StateSchemaError where the program has not imported the class of one."""
     decode = position_values().decode
-    return {decode_key(partition): decode(at) for (partition,), (at,) in position.iterator()}
+    return {partition: decode(at) for partition, at in stored.items()}

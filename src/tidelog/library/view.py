@@ -23,6 +23,7 @@ from tidelog.library.states import (
     NamedState,
     State,
     declared_state,
+    decoded_positions,
     is_readable,
     named_state,
     stored_positions,
@@ -98,8 +99,15 @@ class View:
         self._operator = operator
         self._subtasks = subtasks
         self._directory = directory
-        self.position = self._position()
-        """The position of each partition; None when the checkpoint has none."""
+        self._positions = self._stored_positions()
+
+    @property
+    def position(self) -> dict[Any, Any] | None:
+        """The position of each partition; None when the checkpoint has none.
+
+        Raises StateSchemaError for one of a class that this program has not imported.
+        """
+        return decoded_positions(self._positions) or None
 
     @property
     def states(self) -> list[str]:
@@ -143,14 +151,13 @@ class View:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _position(self) -> dict[Any, Any] | None:
-        if POSITIONS not in {info.name for info in self._operator.states}:
-            return None
-        found: dict[Any, Any] = {}
-        for each in self._subtasks:
-            position = MapState(each.backend, POSITIONS, *POSITION_SCHEMAS)
-            found |= stored_positions(each.backend, position)
-        return found or None
+    def _stored_positions(self) -> dict[Any, bytes]:
+        found: dict[Any, bytes] = {}
+        if POSITIONS in {info.name for info in self._operator.states}:
+            for each in self._subtasks:
+                position = MapState(each.backend, POSITIONS, *POSITION_SCHEMAS)
+                found |= stored_positions(each.backend, position)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,24 @@ def test_the_positions_of_a_program_without_states_are_shown(url: str) -> None:
         db.advance("t", 7)
     with tidelog.open(url, at="latest") as view:
         assert (view.position, view.states) == ({"t": 7}, [])
+
+
+@dataclass
+class Place:
+    offset: int
+
+
+def test_states_are_read_by_programs_without_the_class_of_a_position(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(url) as db:
+        db.key("a").total.set(1)
+        db.advance("t", Place(1))
+    monkeypatch.delattr(f"{__name__}.Place")
+    with tidelog.open(url, at="latest") as view:
+        assert view.key("a").total.get() == 1
+        with pytest.raises(StateSchemaError, match=r"stored position.*Place"):
+            _ = view.position
 
 
 def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
