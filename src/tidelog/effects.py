@@ -10,14 +10,14 @@ import random
 import selectors
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -106,15 +106,22 @@ class ThreadOffload:
         """Waiting threads without work, by what they take it from."""
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        call = _without_stop_iteration(partial(function, *args, **kwargs))
-        self.working += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._pool, call)
-        finally:
-            self.working -= 1
+        return await self._begun(partial(function, *args, **kwargs))
 
     async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await to_end(self.run(function, *args, **kwargs))
+        return await to_end(self._begun(partial(function, *args, **kwargs)))
+
+    def _begun(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """No task, for the end of a loop cancels all of these."""
+        begun = asyncio.get_running_loop().run_in_executor(
+            self._pool, _without_stop_iteration(call)
+        )
+        self.working += 1
+        begun.add_done_callback(self._ended)
+        return begun
+
+    def _ended(self, _: object) -> None:
+        self.working -= 1
 
     async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         loop = asyncio.get_running_loop()
@@ -233,14 +240,15 @@ class InlineOffload:
         """Nothing to release."""
 
 
-async def to_end(work: Coroutine[Any, Any, T]) -> T:
-    """Await it, and wait for its end even when cancelled meanwhile."""
+async def to_end(work: Awaitable[T]) -> T:
+    """Await it, and wait for its end even when cancelled meanwhile, however often."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        if not running.cancelled():
-            await asyncio.wait([running])
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
         raise
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from threading import Event
 from typing import Any
 
 import pytest
@@ -87,3 +88,17 @@ async def test_close_ends_shared_tasks_and_nobody_hears_of_errors_that_nobody_wa
 async def test_a_stop_iteration_in_a_thread_reaches_the_waiter() -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(ThreadOffload(1).run(next, iter(())), timeout=30)
+
+
+async def test_what_must_end_ends_before_its_caller_however_often_that_is_cancelled() -> None:
+    """As by Ctrl-C while a database is opened, and then by the end of its event loop."""
+    offload, free, done = ThreadOffload(1), Event(), Event()
+    blocking = asyncio.ensure_future(offload.run(free.wait))
+    ending = asyncio.ensure_future(offload.run_to_end(done.set))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+    free.set()
+    await asyncio.wait([blocking, ending])
+    assert done.is_set() and ending.cancelled()
