@@ -175,3 +175,19 @@ def stuck(arguments: JobArguments) -> Job:
     job = Job("stuck")
     job.source(Replayable(records, blocking=True)).sink(Stdout())
     return job
+
+
+def endless(arguments: JobArguments) -> Job:
+    """Its function never returns; it says when it was called, and when a signal came."""
+    output = Path(arguments.output)
+
+    def forever(record: int) -> int:
+        output.joinpath("called").touch()
+        while True:
+            time.sleep(0.1)
+            if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+                output.joinpath("signalled").touch()
+
+    job = Job("endless")
+    job.source(Replayable([0])).map(forever).sink(Stdout())
+    return job

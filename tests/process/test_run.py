@@ -128,6 +128,16 @@ def test_a_second_signal_ends_a_job_that_cannot_stop(tmp_path: Path) -> None:
         assert process.wait(harness.GIVE_UP_S) == -signal.SIGINT
 
 
+def test_a_second_signal_ends_a_job_whose_function_does_not_return(tmp_path: Path) -> None:
+    run = Run(tmp_path, "tests.process.jobs:endless")
+    run.output.mkdir()
+    with killed_at_last(run.start()) as process:
+        for seen in ("called", "signalled"):
+            wait_until((run.output / seen).exists, process)
+            process.send_signal(signal.SIGINT)
+        assert process.wait(harness.GIVE_UP_S) == -signal.SIGINT
+
+
 PROGRAM = """
 import time
 

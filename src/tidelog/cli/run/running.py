@@ -183,11 +183,17 @@ def _on_signals(stop: Callable[[], object]) -> None:
     """Stop at the first signal; a second one ends the process at once, which loses nothing."""
     loop = asyncio.get_running_loop()
 
+    def once(*_: object) -> None:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+
     def stop_once() -> None:
         for number in _SIGNALS:
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
+        once()
         stop()
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, stop_once)
+        # At once, also while a call of a user's function holds the event loop.
+        signal.signal(number, once)
