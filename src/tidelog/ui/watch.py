@@ -115,7 +115,8 @@ class Watcher:
         return view is None or self._passed_s(view.read_ms) >= (ON_DEMAND_S if on_demand else least)
 
     def _passed_s(self, since_ms: int) -> float:
-        return (self.clock.now_ms() - since_ms) / 1000
+        # Of a clock that was set back by an hour an hour has passed: it is time to look.
+        return abs(self.clock.now_ms() - since_ms) / 1000
 
     def _objects_due(self, view: StoreView | None) -> bool:
         if view is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.support.cli import lay_out, tidelog
 from tests.support.clock import VirtualClock
 from tests.support.jobs import store_of
+from tests.support.watching import Counting
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.ui.document import Document, QueryPart
 from tidelog.ui.query import QueryWatcher
@@ -88,3 +89,13 @@ def test_a_report_is_written_of_a_checkpoint_and_says_what_is_damaged(tmp_path: 
     (path / made.segments()[-1]).unlink()
     result = tidelog("report", path, "--output", str(file))
     assert result.exit_code == 1 and "tidelog spark doctor" in result.stdout
+
+
+async def test_a_checkpoint_is_read_again_though_the_clock_was_set_back_by_an_hour() -> None:
+    store, clock = Counting(store_of(checkpoint().objects)), VirtualClock(auto=False)
+    watching = QueryWatcher(store, clock)
+    await watching.document()
+    assert store.taken()
+    clock.spend(-3600)
+    await watching.document()
+    assert store.taken()

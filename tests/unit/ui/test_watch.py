@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.jobs import filled, store_of
-from tests.support.watching import MadeUpJob, done, watcher
+from tests.support.watching import Counting, MadeUpJob, done, watcher
 from tidelog.errors import AccessDeniedError, ConfigError, ControlError, TidelogError
 from tidelog.ids import Slot
 from tidelog.storage.object_names import checkpoint
@@ -118,3 +118,13 @@ async def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
     assert document.live is None and document.slots
     [notice] = document.notices
     assert said in notice
+
+
+async def test_a_store_is_read_again_though_the_clock_was_set_back_by_an_hour() -> None:
+    store, clock = Counting(store_of(OBJECTS)), VirtualClock(auto=False)
+    watching = watcher(store, clock=clock)
+    await watching.document()
+    assert store.taken()
+    clock.spend(-3600)
+    await watching.document()
+    assert store.taken()
