@@ -207,11 +207,29 @@ def test_an_interrupt_ends_a_command_with_130_at_any_moment(tenths: int, tmp_pat
     assert "Traceback" not in errors and "Aborted" not in errors
 
 
-@pytest.mark.parametrize("options", ["--json >&-", "2>&-"])
-def test_a_job_runs_with_a_standard_stream_that_is_closed(options: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["--json >&-", "2>&-", "2>/dev/full"])
+def test_a_job_runs_with_a_standard_stream_that_is_closed_or_full(
+    options: str, tmp_path: Path
+) -> None:
     run = Run(tmp_path, "wordcount")
     lines = write_lines(run, 20)
     command = f"exec {shlex.join(run.command)} {options}"
     done = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0
     assert {record["word"] for record in run.records()} == set(" ".join(lines).split())
+
+
+def test_reports_and_tables_that_a_full_disk_refuses_are_an_error_that_says_so(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path, "wordcount")
+    write_lines(run, 20)
+    listing = [*run.command[: run.command.index("run")], "checkpoints", "list", str(run.store)]
+    for command in ([*run.command, "--json"], listing, [*listing, "--json"]):
+        with Path("/dev/full").open("w") as full:
+            done = subprocess.run(
+                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+            )
+        assert done.returncode == 1
+        assert "standard output" in done.stderr and "free or add space" in done.stderr
+        assert "Traceback" not in done.stderr

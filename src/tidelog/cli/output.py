@@ -19,6 +19,7 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.cli.values import seconds_text, size
 from tidelog.credentials import masked
 from tidelog.errors import InvariantError, TidelogError, error_fields, usable_path
+from tidelog.storage.errors import from_os_error
 
 _SOME: Final = 5
 
@@ -74,22 +75,38 @@ class Step(Protocol):
     def __call__(self, done: float, total: float, what: str | None = None) -> None: ...
 
 
+@contextmanager
+def printing() -> Iterator[None]:
+    """Raise StorageError when standard output takes no more: its disk is full. A reader that has
+    gone is none of tidelog's errors: click ends quietly.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise from_os_error(error, "standard output") from error
+
+
 class Output(msgspec.Struct, frozen=True):
-    """Prints for one command."""
+    """Prints for one command; raises StorageError when standard output takes no more."""
 
     as_json: bool
 
     def document(self, document: object) -> None:
         """Print one JSON document, indented."""
         data = msgspec.json.encode(document, order="deterministic")
-        click.echo(msgspec.json.format(data, indent=2))
+        with printing():
+            click.echo(msgspec.json.format(data, indent=2))
 
     def json_line(self, document: object) -> None:
         """Print one JSON document on one line."""
-        click.echo(msgspec.json.encode(document))
+        with printing():
+            click.echo(msgspec.json.encode(document))
 
     def line(self, line: str = "") -> None:
-        click.echo(line)
+        with printing():
+            click.echo(line)
 
     def show(self, document: object, *parts: str | Rows) -> None:
         """Print the result of a command: the document with --json, else lines and tables."""
@@ -104,10 +121,11 @@ class Output(msgspec.Struct, frozen=True):
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         """Print a table; numbers are aligned to the right."""
-        if sys.stdout.isatty():
-            _rich_table(columns, rows)
-        else:
-            _plain_table(columns, rows)
+        with printing():
+            if sys.stdout.isatty():
+                _rich_table(columns, rows)
+            else:
+                _plain_table(columns, rows)
 
     def error(self, error: TidelogError) -> None:
         """Print an error on standard error."""

@@ -21,10 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from tidelog.cli.output import defect, print_traceback
+from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, Reporter
-from tidelog.cli.run.running import EXIT_INTERRUPTED, exit_code, run_with_restarts
+from tidelog.cli.run.running import EXIT_FAILED, EXIT_INTERRUPTED, exit_code, run_with_restarts
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.ids import Slot
@@ -97,7 +97,11 @@ def run_in_process(
     except Exception as cause:
         error = cause if isinstance(cause, TidelogError) else defect(cause)
         ending = Ending("failed", exit_code("failed", error), nothing, None, 0.0, error)
-    reporter.end(ending)
+    try:
+        reporter.end(ending)
+    except TidelogError as unsaid:
+        Output(as_json=True).error(ending.error or unsaid)
+        sys.exit(ending.exit_code or EXIT_FAILED)
     if options.debug and ending.error is not None:
         print_traceback(ending.error)
     sys.exit(ending.exit_code)

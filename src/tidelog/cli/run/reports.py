@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from tidelog.checkpoint.manifest import Savepoint
+from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import TidelogError, error_fields
 from tidelog.ids import Slot
@@ -272,10 +273,16 @@ def _plain(status: JobStatus, speed: ReadSpeed) -> dict[str, Any]:
 
 
 def _print_json(fields: dict[str, Any]) -> None:
-    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
-    sys.stdout.flush()
+    with printing():
+        sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
+        sys.stdout.flush()
 
 
 def _to_stderr(line: str) -> None:
     # Standard output belongs to a job that prints its results.
-    click.echo(line, err=True)
+    try:
+        click.echo(line, err=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        pass  # a full disk takes no line, as it takes no log record: the job goes on
