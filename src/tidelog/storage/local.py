@@ -111,6 +111,15 @@ class LocalStore(PlainStore):
             raise self._translated(error, name) from error
 
     def _translated(self, error: OSError, name: str) -> StorageError:
+        if error.errno == errno.ENOENT:  # what is read and absent has an error of its own
+            return StorageError(
+                errors.object_at(self.url, name),
+                expected="the directories that this process has found or made",
+                found=f"{error.strerror}: {error.filename}",
+                action="bring the store back, or mount its disk again, before the job starts "
+                "again: where no store is, it begins anew",
+                retry_safe=False,
+            )
         return errors.from_os_error(error, errors.object_at(self.url, name))
 
     def _path(self, name: str) -> Path:

@@ -155,6 +155,18 @@ def test_a_file_system_without_hard_links_is_refused_for_create(
         run(LocalStore(tmp_path, INLINE).create("a", b"x"))
 
 
+def test_a_store_that_was_removed_or_unmounted_meanwhile_is_named_and_not_begun_anew(
+    tmp_path: Path,
+) -> None:
+    store = LocalStore(tmp_path / "store", INLINE)
+    run(store.put("a", b"1"))
+    (tmp_path / "store").rename(tmp_path / "away")
+    with pytest.raises(StorageError, match="bring the store back") as found:
+        run(store.put("b", b"2"))
+    assert not found.value.retry_safe
+    assert not (tmp_path / "store").exists()
+
+
 def test_a_name_below_an_object_cannot_be_written(tmp_path: Path) -> None:
     store = LocalStore(tmp_path, INLINE)
     run(store.put("a", b"x"))
