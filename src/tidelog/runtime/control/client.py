@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -24,6 +25,9 @@ from tidelog.runtime.control.protocol import (
     sockets_of_others,
 )
 
+SILENCE_S: Final = 60.0
+"""A job that takes a savepoint says every quarter of a second how far it is."""
+
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -34,14 +38,14 @@ def no_progress(progress: Progress) -> None:
 async def ask(request: Request, progress: Callable[[Progress], None] = no_progress) -> Done:
     """The answer of the job on `request.store`.
 
-    Raises ControlError (no job runs here, it ended meanwhile), AccessDeniedError (another user's
-    job) and the job's own error.
+    Raises ControlError (no job runs here, it ended meanwhile or hangs), AccessDeniedError (another
+    user's job) and the job's own error.
     """
     reader, writer = await _connect(request.store)
     try:
         writer.write(encode(request))
         await writer.drain()
-        while line := await reader.readline():
+        while line := await _next_line(reader, request):
             match decode_line(line):
                 case Progress() as step:
                     progress(step)
@@ -60,6 +64,21 @@ async def ask(request: Request, progress: Callable[[Progress], None] = no_progre
         action="`tidelog checkpoints list URL` shows whether the savepoint was completed; the job "
         "itself says why it ended",
     )
+
+
+async def _next_line(reader: asyncio.StreamReader, request: Request) -> bytes:
+    try:
+        async with asyncio.timeout(SILENCE_S):
+            return await reader.readline()
+    except TimeoutError as silence:
+        raise ControlError(
+            f"the job on store {request.store}",
+            expected="its answer",
+            found=f"nothing from it for {SILENCE_S:g} s: it is suspended, or a call of one of its "
+            "functions does not return",
+            action="let it go on, and it does what it was asked; or end its process, and start it "
+            "again: it resumes from its last checkpoint",
+        ) from silence
 
 
 async def _connect(url: str) -> Connection:

@@ -6,6 +6,7 @@ A running job tells all its figures through its control socket.
 import asyncio
 import json
 import os
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +18,7 @@ import pytest
 from tests.support.pipelines import Outside, config, running, word_count, words
 from tests.unit.runtime.test_status import counting_job, runner_of
 from tidelog import AccessDeniedError, ControlError, Effects, JobRunner, StorageError, serve_control
+from tidelog.runtime.control import client
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
     DIRECTORY_VARIABLE,
@@ -93,6 +95,18 @@ async def test_lines_that_never_end_and_clients_that_go_away_do_no_harm(data: by
         with suppress(ConnectionError):
             await raw(path, data)
         assert (await ask(Request(URL, "status"))).job == "word-count"
+
+
+async def test_a_job_that_hangs_keeps_nobody_waiting_for_ever(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "SILENCE_S", 0.01)
+    directory.mkdir()
+    with socket.socket(socket.AF_UNIX) as hanging:
+        hanging.bind(str(socket_of(URL)))
+        hanging.listen()
+        with pytest.raises(ControlError, match="nothing from it"):
+            await ask(Request(URL, "stop"))
 
 
 async def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends() -> None:
