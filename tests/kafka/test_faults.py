@@ -1,6 +1,7 @@
 """What a user sees when brokers, topics, offsets or messages are not as the job needs them."""
 
 import logging
+from asyncio import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,23 @@ def test_a_message_that_does_not_decode_stops_the_job_behind_those_before_it(
     assert values(found[-1]) == [{"n": 0}] or not found[-1]
     assert f"topic '{topic}', partition 0, offset 1" in str(error.value)
     assert "malformed" in str(error.value) and "DeadLetterTopic" in str(error.value)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(1), CancelledError()])
+def test_a_decoder_that_exits_or_cancels_has_failed(
+    topics: Topics, tmp_path: Path, raised: BaseException
+) -> None:
+    def leave(data: bytes) -> str:
+        if data == b"bad":
+            raise raised
+        return data.decode()
+
+    topic = topics.new()
+    topics.write(topic, ["good", "bad", "fine"])
+    with pytest.raises(CorruptObjectError, match=f"offset 1; .*{type(raised).__name__}"):
+        read(source(topics, topic, value=leave), tmp_path / "fails")
+    lenient = source(topics, topic, value=leave, on_error="skip", stop="latest")
+    assert values(read(lenient, tmp_path / "skips")) == ["good", "fine"]
 
 
 def test_messages_that_do_not_decode_are_left_out_counted_and_logged(

@@ -5,13 +5,16 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from tidelog.errors import TidelogError, UserFunctionError
 from tidelog.events import Event
 
 logger = logging.getLogger(__name__)
 
+
+FAILURES: Final = (Exception, SystemExit, CancelledError)
+"""What a function fails with: one that exits or is cancelled by itself ends no job."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -36,9 +39,7 @@ class user_code:
         """Nothing to set up."""
 
     def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
-        # A function that exits or is cancelled by itself ends no job: it has failed.
-        failed = isinstance(cause, Exception | SystemExit | CancelledError)
-        if failed and not isinstance(cause, TidelogError):
+        if isinstance(cause, FAILURES) and not isinstance(cause, TidelogError):
             raise UserFunctionError(
                 self._what,
                 expected=self.expected,

@@ -22,7 +22,7 @@ from tidelog.connectors.kafka.writing.producing import Outbox
 from tidelog.effects import Clock
 from tidelog.errors import CorruptObjectError, require
 from tidelog.events import Event
-from tidelog.runtime.user_code import map_all
+from tidelog.runtime.user_code import FAILURES, map_all
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Decoder:
         """The records of messages; raises CorruptObjectError, and what dead letters raise."""
         try:
             return map_all(self._record, messages)
-        except Exception:  # whatever a function of the user raises
+        except FAILURES:
             return self._one_by_one(messages)
 
     def _record(self, message: Any) -> KafkaRecord:
@@ -93,7 +93,7 @@ class Decoder:
         for message in messages:
             try:
                 records.append(self._record(message))
-            except Exception as error:
+            except FAILURES as error:
                 if self._on_error == "fail":
                     raise CorruptObjectError(
                         where_of(message),
@@ -107,7 +107,7 @@ class Decoder:
             self._letters.flush()
         return records
 
-    def _leave_out(self, message: Any, error: Exception) -> None:
+    def _leave_out(self, message: Any, error: BaseException) -> None:
         self.skipped += 1
         if isinstance(self._on_error, DeadLetterTopic):
             if self._letters is None:
