@@ -131,11 +131,11 @@ def test_a_function_may_choose_topic_and_partition(kafka: FakeKafka, exactly_onc
     kafka.create("more", 3)
     to = sink(lambda r: r[0], partition=lambda r: r[1], exactly_once=exactly_once)
     writer = started(to, context())
-    writer.write([("more", 2), ("out", 0)])
+    writer.write([("more", 2), ("more", True), ("out", 0)])
     token = writer.pre_commit(CheckpointId(1))
     if token is not None:
         writer.commit(token)
-    assert [len(kafka.visible("more", n)) for n in range(3)] == [0, 0, 1]
+    assert [len(kafka.visible("more", n)) for n in range(3)] == [0, 1, 1]
     assert len(kafka.visible("out")) == 1
 
 

@@ -106,9 +106,12 @@ def _headers(headers: Headers) -> list[tuple[str, bytes | None]]:
 
 def _number(part: str, value: Any) -> int:
     number: int = _checked(part, value, int)
-    if number < 0:
-        raise refused(part, "0 or more", str(number))
-    return number
+    if number not in _NUMBERS:
+        raise refused(part, "0 or more, in 64 bits", str(number))
+    return +number  # a bool would be none any more for who reads it from the staging topic
+
+
+_NUMBERS: Final = range(1 << 63)
 
 
 def _checked(part: str, value: Any, kind: type) -> Any:
