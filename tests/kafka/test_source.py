@@ -90,6 +90,7 @@ def test_the_first_start_is_at_an_offset_a_time_or_the_end(topics: Topics, tmp_p
 
     assert first("offset", {(topic, 0): 3}) == ["3"]
     assert first("time", datetime.fromtimestamp(1_700_000_000.002, UTC)) == ["2", "3"]
+    assert first("before 1970", datetime.min.replace(tzinfo=UTC)) == ["0", "1", "2", "3"]
     assert first("later", datetime(2100, 1, 1, tzinfo=UTC)) == []
     assert first("latest", "latest") == []
 

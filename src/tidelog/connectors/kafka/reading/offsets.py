@@ -78,7 +78,8 @@ class Offsets:
             require("start of a KafkaSource", found, not unknown, "partitions of its topics")
             return {each: start.get(each, EARLIEST) for each in partitions}
         if isinstance(start, datetime):
-            return dict(self._at(round(start.timestamp() * 1000), partitions))
+            # Before 1970 numbers mean something else.
+            return dict(self._at(max(0, round(start.timestamp() * 1000)), partitions))
         if start == EARLIEST:
             return dict.fromkeys(partitions, EARLIEST)
         return dict(self.ends(partitions))
