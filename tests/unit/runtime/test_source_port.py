@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import run
-from tidelog import Callback, ConfigError, Job, Replayable, Source, SplitReader
+from tidelog import Callback, ConfigError, Job, Replayable, Source, SplitReader, TidelogError
 from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.runtime.tasks.splits import SplitPositions
 
@@ -214,3 +214,43 @@ def test_a_split_whose_name_is_no_text_is_refused_before_a_checkpoint_has_it(
     numbered: Any = {7: [1, 2, 3]}
     with pytest.raises(ConfigError, match="a split of the source; expected a name, a str; found 7"):
         run(reading(Replayable(numbered), []), tmp_path)
+
+
+class Mistaken(Source):
+    """One split, whose reader is what it is given, or reads that."""
+
+    def __init__(self, given: Any, splits: Any = ("one",)) -> None:
+        self._given = given
+        self._splits = splits
+
+    def discover(self) -> Any:
+        return self._splits
+
+    def open(self, split: str, position: Any) -> Any:
+        return self._given and _Given(self._given)
+
+
+class _Given(SplitReader):
+    def __init__(self, given: Any) -> None:
+        self.position = 0
+        self._given = given
+
+    def read(self) -> Any:
+        return self._given
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (Mistaken([1], "one"), "splits of the source; expected a list; found 'one'"),
+        (Mistaken(None), "reader of split 'one'; expected a SplitReader; found None"),
+        (Mistaken(iter([1])), "returned a list_iterator, not a list of records"),
+        (Mistaken("record"), "returned a str, not a list of records"),
+        (Mistaken({"a": "record"}), "returned a dict, not a list of records"),
+    ],
+)
+def test_what_a_source_must_not_give_is_named(source: Source, error: str, tmp_path: Path) -> None:
+    found: list[Any] = []
+    with pytest.raises(TidelogError, match=error):
+        run(reading(source, found), tmp_path)
+    assert found == []

@@ -2,9 +2,11 @@
 
 import logging
 from functools import partial
+from inspect import iscoroutinefunction
 
 import msgspec
 
+from tidelog.errors import require
 from tidelog.events import Event
 from tidelog.ids import SubtaskId
 from tidelog.runtime.channels.buffers import BufferLimit
@@ -20,7 +22,7 @@ from tidelog.runtime.node import Node
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import WorkTime
-from tidelog.runtime.sink import Sink, SinkContext
+from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Vertex
@@ -172,7 +174,15 @@ class TaskBuilder:
     ) -> SinkOutput:
         """In a thread: what it has opened is closed also when nobody waits for it any more."""
         offload = self._start.effects.offload
-        output = SinkOutput(name, sink.open(context), offload, work, self._wiring.limit)
+        writer = sink.open(context)
+        calls = ("recover", "write", "pre_commit", "commit")
+        # What an `async` method does, nobody would await.
+        plain = not any(iscoroutinefunction(getattr(writer, call, None)) for call in calls)
+        fits = plain and isinstance(writer, SinkWriter)
+        require(
+            f"the writer of sink {name!r}", writer, fits, "a SinkWriter without `async` methods"
+        )
+        output = SinkOutput(name, writer, offload, work, self._wiring.limit)
         self._states.opened(subtask, output.close)
         return output
 

@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
-from tidelog.errors import CorruptObjectError
+from tidelog.errors import CorruptObjectError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
@@ -109,6 +109,14 @@ class SinkOutput(ChannelOutput):
                 token = await self._offload.run_to_end(
                     in_user_code(self._name, self._writer.pre_commit), checkpoint
                 )
+        if not isinstance(token, bytes | bytearray | None):
+            # A restore could not read another type from the checkpoint.
+            raise UserFunctionError(
+                self._name,
+                expected="bytes or None from pre_commit()",
+                found=f"a {type(token).__name__}",
+                action="encode what names the transaction, and start the job again",
+            )
         if token is not None:
             self._open.append(_Transaction(checkpoint, token))
         return tuple(msgspec.msgpack.encode(transaction) for transaction in self._open)

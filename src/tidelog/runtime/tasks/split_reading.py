@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any, Final
 
 from tidelog.effects import Effects
+from tidelog.errors import require
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.runtime.user_code import close_all, user_code
@@ -258,7 +259,10 @@ class SplitReading:
     def _opened(self) -> SplitReader:
         if self._reader is None:
             with user_code(self._task):
-                self._reader = self._source.open(self.split, self._position)
+                reader = self._source.open(self.split, self._position)
+                is_one = isinstance(reader, SplitReader)
+                require(f"the reader of split {self.split!r}", reader, is_one, "a SplitReader")
+                self._reader = reader
             if not self._source.blocking:
                 self._reader.notify(self._ask)
         return self._reader
@@ -266,12 +270,21 @@ class SplitReading:
     def _read(self, reader: SplitReader, *, in_thread: bool = False) -> ReadChunk:
         with user_code(self._task):
             found = reader.read()
+            if not isinstance(found, list):
+                _check_read(found)
             records, ended = found or [], found is None or reader.at_end
             # A reader may go on in the same object, such as a dict of offsets.
             position, size = deepcopy(reader.position), reader.read_bytes
         if size is None:
             size = bytes_of(records) if in_thread else 0
         return ReadChunk(records, position, ended, size)
+
+
+def _check_read(found: object) -> None:
+    """Raises TypeError for what is no sequence of records: a generator, a coroutine, one record."""
+    if not isinstance(found, Sequence | None) or isinstance(found, str | bytes):
+        kind = type(found).__name__
+        raise TypeError(f"read() returned a {kind}, not a list of records or None at the end")
 
 
 def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "asyncio.Future[None]":

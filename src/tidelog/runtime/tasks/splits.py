@@ -84,7 +84,10 @@ class SourceSplits:
             return self._found
 
     def _discovered(self) -> list[str]:
-        found = list(self._source.discover())
+        names = self._source.discover()
+        # One name in place of a list: each of its letters would be a split with all the records.
+        require("the splits of the source", repr(names), not isinstance(names, str), "a list")
+        found = list(names)
         for split in found:
             # A restart could not read another type of name from the checkpoint.
             require("a split of the source", repr(split), isinstance(split, str), "a name, a str")
