@@ -85,6 +85,11 @@ def test_an_error_names_what_failed_and_what_to_do(name: str, kind: type[Storage
     assert f"({name})" in str(error) and error.action
 
 
+def test_a_partition_that_a_topic_lacks_is_no_missing_topic() -> None:
+    lacking = library().KafkaError(library().KafkaError._UNKNOWN_PARTITION)
+    assert "create the topic" not in str(translated(lacking, "a message", Cluster("b:9092")))
+
+
 def test_a_topic_that_the_user_may_not_see_is_not_said_to_be_missing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

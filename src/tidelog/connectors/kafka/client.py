@@ -153,6 +153,10 @@ _DENIED: Final = (
     "check the credentials in client=, or let the user have the permission",
 )
 _NO_TOPIC: Final = (ObjectNotFoundError, "create the topic, or correct its name")
+_NO_PARTITION: Final = (
+    ObjectNotFoundError,
+    "give the topic more partitions, or correct the number of the partition",
+)
 _TOO_LARGE: Final = (
     StorageError,
     "raise message.max.bytes in client= and max.message.bytes of the topic, or write less",
@@ -180,7 +184,8 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
         ),
         _DENIED,
     ),
-    **dict.fromkeys(("_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION"), _NO_TOPIC),
+    **dict.fromkeys(("_UNKNOWN_TOPIC", "UNKNOWN_TOPIC_OR_PART"), _NO_TOPIC),
+    "_UNKNOWN_PARTITION": _NO_PARTITION,
     **dict.fromkeys(("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"), _TOO_LARGE),
     **dict.fromkeys(("NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"), _REPLICAS),
     "TOPIC_ALREADY_EXISTS": (ObjectExistsError, "choose another name, or delete the topic"),
