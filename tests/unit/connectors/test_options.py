@@ -42,3 +42,8 @@ COLUMNS = {"word": "text"}
 def test_an_option_that_is_not_given_is_named(make: Callable[[], object], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         make()
+
+
+@pytest.mark.parametrize("kind", ["geometry(Point,4326)", "numeric(5, -2)", "varchar(9)[]"])
+def test_a_column_has_any_type_that_postgresql_shows(kind: str) -> None:
+    Postgres("host=db.example", "words", {"word": kind})

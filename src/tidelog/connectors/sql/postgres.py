@@ -27,7 +27,7 @@ from tidelog.runtime.sink import Sink, SinkContext
 
 _TYPE: Final = re.compile(
     r"(double precision|(character|bit) varying|\w+(\.\w+)?)"
-    r"(\(\d+(, ?\d+)?\))?( with(out)? time zone)?(\[\])?",
+    r"(\(\w+(, ?-?\d+)?\))?( with(out)? time zone)?(\[\])?",
     re.IGNORECASE,
 )
 _CREATE_LOCK: Final = 0x7469_6465_6C6F_6701
