@@ -228,7 +228,11 @@ PARSERS: dict[str, Parser] = {
         lambda data: read_commit(7, data, "commits/7"), golden("spark_commit_*")
     ),
     "spark offsets": Parser(
-        read_offsets_of_spark, (b'v1\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n{"0":1}\n-',)
+        read_offsets_of_spark,
+        (
+            b'v1\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n{"0":1}\n-',
+            b'v2\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n0:{"0":1}\norders:-',
+        ),
     ),
     "spark metadata": Parser(query_id, (b'{"id":"4f0c"}',), tolerant=True),
     "spark snapshot": Parser(

@@ -44,6 +44,15 @@ def in_first_block(data: bytes) -> bytes:
     return data[:100] + bytes([data[100] ^ 1]) + data[101:]
 
 
+def of_named_sources() -> dict[str, bytes]:
+    """The offsets of each batch have version 2."""
+    objects = Synthetic().virtual(2).objects
+    for batch in range(2):
+        version_1 = offsets(batch).removeprefix(b"v1\n").rpartition(b"\n")[0]
+        objects[f"offsets/{batch}"] = b'v2\n%s\norders:{"logOffset":8}\nold:-' % version_1
+    return objects
+
+
 def run_again() -> dict[str, bytes]:
     """Batches ran again since their roll-up was written."""
     synthetic = Synthetic().virtual(10)
@@ -62,8 +71,9 @@ def run_again() -> dict[str, bytes]:
         (Synthetic().virtual(13).objects, "with the plug-in's log; 13 batches, 0 to 12; 26 live"),
         (Synthetic().stock(3).objects, "of Spark alone"),
         (run_again(), "20 live changelogs"),
+        (of_named_sources(), "2 batches, 0 to 1"),
     ],
-    ids=["virtual", "stock", "run again"],
+    ids=["virtual", "stock", "run again", "named sources"],
 )
 def test_a_whole_checkpoint_is_fine_and_untouched(
     objects: dict[str, bytes], text: str, tmp_path: Path

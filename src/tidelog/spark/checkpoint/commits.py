@@ -30,8 +30,6 @@ class BatchOffsets:
 
     metadata: Mapping[str, Any]
     """Such as `batchTimestampMs`, and the settings as `conf`."""
-    sources: Mapping[str, Any]
-    """Offsets by the number of the source; a source without any is left out."""
 
     @property
     def conf(self) -> Mapping[str, Any]:
@@ -68,19 +66,19 @@ class Commit:
 
 
 def read_offsets(data: bytes) -> BatchOffsets:
-    """Parse `offsets/N`: a version and JSON documents, one per line; raises ValueError."""
+    """Parse `offsets/N`: a version and JSON documents, one per line, of which version 2 has the
+    name of its source before each offset; raises ValueError.
+    """
     version, metadata, *sources = data.split(b"\n")
     if not version.startswith(b"v"):
         raise ValueError(repr(version[:20]))
+    if version.strip() == b"v2":
+        sources = [line.partition(b":")[2] or line for line in sources]
     try:
-        return BatchOffsets(
-            msgspec.json.decode(metadata, type=dict[str, Any]),
-            {
-                str(number): msgspec.json.decode(line)
-                for number, line in enumerate(sources)
-                if line.strip() not in {b"", b"-"}
-            },
-        )
+        for offset in sources:
+            if offset.strip() not in {b"", b"-"}:
+                msgspec.json.decode(offset)
+        return BatchOffsets(msgspec.json.decode(metadata, type=dict[str, Any]))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise ValueError(str(cause)) from cause
 
