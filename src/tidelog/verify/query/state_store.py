@@ -130,7 +130,10 @@ class Replay:
             self._forgiven = bad[0][0]
         if chain.broken is not None and bad:
             return chain.after(bad[0])
-        if chain.broken is not None:
+        if isinstance(chain.broken, UnreadableCodecError):
+            self._restorable = True  # by Spark, which reads what leads to its first version
+            await self.followed.stop_following(COMPRESSED)
+        elif chain.broken is not None:
             self.findings.breaks(chain.broken)
         else:
             await self._go_on_from(await self.followed.empty())

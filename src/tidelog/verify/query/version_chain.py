@@ -11,7 +11,7 @@ from typing import Final
 
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.errors import TidelogError
-from tidelog.spark.format.changelog import LineageItem
+from tidelog.spark.format.changelog import LineageItem, UnreadableCodecError
 from tidelog.verify.query.files import Version
 
 ONLY_ONE: Final = "only one snapshot"
@@ -90,7 +90,7 @@ class VersionChainFinder:
             try:
                 if not await self._know_one_before(here):
                     break
-            except UNREADABLE as error:
+            except (*UNREADABLE, UnreadableCodecError) as error:
                 return VersionChain(version - 1, None, tuple(reversed(later)), error)
             version -= 1
         return VersionChain(later[-1][0] - 1, None, tuple(reversed(later)))

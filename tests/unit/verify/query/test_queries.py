@@ -92,6 +92,18 @@ def test_a_damaged_snapshot_makes_spark_fall_back_where_that_is_possible(
         assert unusable(report) == set() and doubtful(report) in ({2, 3, 4}, {5, 6, 7})
 
 
+@pytest.mark.parametrize("purged", [0, 4])
+def test_batches_whose_changelogs_spark_alone_can_decompress_are_doubtful(
+    purged: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    making = "tests.unit.verify.query.spark_store.changelog"
+    monkeypatch.setattr(making, lambda *_: b"\x82SNAPPY\0")
+    store = SparkStore(tmp_path / "rocksdb").batches(3).snapshot().batches(3).snapshot().batches(2)
+    report = verified(store.purge(purged).objects)
+    assert doubtful(report) == set(range(purged, 8)) - {2, 5}  # those have snapshots
+    assert {problem.found for problem in report.problems} == {"snappy"}
+
+
 def test_every_flipped_byte_counts_where_checksums_lie_beside_the_files(query: SparkStore) -> None:
     objects = query.with_checksums().objects
     kinds = {"sst": ".sst", "zip": ".zip", "commit": "commits/3", "offsets": "offsets/3"}
