@@ -214,7 +214,8 @@ async def no_slots(store: ObjectStore) -> ObjectNotFoundError:
         f"store {store.url}",
         expected="the slots of a job",
         found="none",
-        action="check the URL; a job writes its first slot when it starts",
+        action="check the URL; a job writes its first slot when it starts; for the checkpoint of a "
+        "Spark query there is `tidelog spark checkpoints`",
     )
 
 
