@@ -12,7 +12,6 @@ import selectors
 import threading
 from collections.abc import Coroutine
 from typing import Any, Final, Protocol, TypeVar
-from weakref import WeakSet
 
 from tidelog.effects import Effects, SystemClock, hold_thread, loop_thread
 from tidelog.errors import ConfigError
@@ -142,7 +141,6 @@ class EventLoop:
         self.lock = LoopLock()
         self.effects = Effects(clock=_Clock(self.lock))
         self._loop, self._thread = loop_thread(_Selector(self.lock), self.lock)
-        self._asked = WeakSet[Coroutine[Any, Any, Any]]()
         self._process = os.getpid()
 
     @property
@@ -155,7 +153,6 @@ class EventLoop:
         if self.forked:
             work.close()
             raise in_another_process("a database")
-        self._asked.add(work)
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
@@ -179,21 +176,11 @@ class EventLoop:
 
     def close(self) -> None:
         """End the thread; what an interrupted caller has left in it releases everything first."""
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         try:
             self._thread.join()
         finally:
             self.effects.offload.close()
-
-    async def _end(self) -> None:
-        left = [task for task in asyncio.all_tasks() if task.get_coro() in self._asked]
-        for task in left:
-            # A second time would break off what it does to release everything.
-            if not task.cancelling():
-                task.cancel()
-        if left:
-            await asyncio.wait(left)
-        self._loop.stop()
 
 
 def in_another_process(what: str) -> ConfigError:

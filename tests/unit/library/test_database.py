@@ -34,7 +34,6 @@ from tidelog import (
     UserFunctionError,
     Value,
 )
-from tidelog.library.event_loop import EventLoop
 from tidelog.storage.local import LocalStore
 
 
@@ -394,29 +393,6 @@ def test_an_interrupted_start_leaves_nothing_on_local_disk(
         with pytest.raises(KeyboardInterrupt):
             opened(url, JobConfig(work_dir=tmp_path / "work"))
         assert list((tmp_path / "work").glob("*/*")) == []
-
-
-@pytest.mark.parametrize("cancelled", [True, False])
-def test_what_an_interrupted_caller_asked_for_is_cancelled_once(cancelled: bool) -> None:
-    began, ending, released = threading.Event(), threading.Event(), list[str]()
-
-    async def asked() -> None:
-        began.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ending.set()
-            await asyncio.sleep(0.05)
-            released.append("everything")
-
-    loop = EventLoop()
-    future = loop.start(asked())
-    began.wait()
-    if cancelled:
-        future.cancel()
-        ending.wait()
-    loop.close()
-    assert released == ["everything"]
 
 
 def test_what_a_dead_process_of_the_same_number_left_goes_and_what_is_open_stays(
