@@ -233,3 +233,15 @@ def test_reports_and_tables_that_a_full_disk_refuses_are_an_error_that_says_so(
         assert done.returncode == 1
         assert "standard output" in done.stderr and "free or add space" in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_reports_that_nobody_reads_any_more_end_the_job_with_an_error(tmp_path: Path) -> None:
+    run = Run(tmp_path, "tests.process.jobs:copy")
+    write_lines(run)
+    with killed_at_last(run.start("--json", "--report-interval", "10ms")) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        assert process.wait(harness.GIVE_UP_S) == 1
+    assert "a reader of the reports until the job ends" in said and "Traceback" not in said

@@ -14,7 +14,7 @@ import msgspec
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
-from tidelog.errors import TidelogError, error_fields
+from tidelog.errors import StorageError, TidelogError, error_fields
 from tidelog.ids import Slot
 from tidelog.runtime.status.status import JobStatus
 
@@ -273,9 +273,17 @@ def _plain(status: JobStatus, speed: ReadSpeed) -> dict[str, Any]:
 
 
 def _print_json(fields: dict[str, Any]) -> None:
-    with printing():
-        sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
-        sys.stdout.flush()
+    try:
+        with printing():
+            sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        raise StorageError(
+            "standard output",
+            expected="a reader of the reports until the job ends",
+            found="that it has gone",
+            action="start the job again: it resumes from its last checkpoint",
+        ) from error
 
 
 def _to_stderr(line: str) -> None:
