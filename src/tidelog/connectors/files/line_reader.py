@@ -22,7 +22,9 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 128 << 10
 MAX_LINE_BYTES: Final = 64 << 20
 
-_POLL_S: Final = 0.1
+_POLL_S: Final = (0.1, 1.0)
+"""Seconds until a followed file is looked at again: after lines, and at most while none come. Files
+of earlier days stay, and looking at all of them takes time."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """With which some programs begin files of UTF-8; it belongs to no line."""
 
@@ -92,7 +94,7 @@ class LineReader(SplitReader):
     """
 
     position: list[Any]
-    delay_s = _POLL_S
+    delay_s = _POLL_S[0]
 
     def __init__(self, path: Path, position: Any, limits: LineLimits, *, follow: bool) -> None:
         self._path = path
@@ -129,6 +131,7 @@ class LineReader(SplitReader):
         if self.at_end:
             return None
         data = self._lines(self._offset)
+        self.delay_s = _POLL_S[0] if data else min(2 * self.delay_s, _POLL_S[1])
         text, offset = data, self._offset
         if offset == 0 and data.startswith(_BYTE_ORDER_MARK):
             text, offset = data[len(_BYTE_ORDER_MARK) :], len(_BYTE_ORDER_MARK)
