@@ -8,7 +8,6 @@ not taken is pushed again after a restart.
 
 import asyncio
 from abc import abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -206,7 +205,7 @@ class Emitter:
     """Takes what a source pushes; one per split, used in the event loop."""
 
     def __init__(self) -> None:
-        self._offered: deque[tuple[list[Any], Any, asyncio.Future[None]]] = deque()
+        self._offered: dict[asyncio.Future[None], tuple[list[Any], Any]] = {}
         self._listener: Callable[[], None] = lambda: None
         self._distinct = Distinct()
         self._closed = False
@@ -216,6 +215,7 @@ class Emitter:
 
         `position` (of any type that state keeps) is where the split goes on after them. Raises
         CancelledError when the job takes no more: threads do not wait for one that has stopped.
+        After a call that was cancelled, as one in `asyncio.timeout` is, they are not taken.
         """
         if self._closed:
             raise asyncio.CancelledError
@@ -223,9 +223,12 @@ class Emitter:
         self._distinct.check(records)
         taken = asyncio.get_running_loop().create_future()
         # The source may go on in the same object, such as a dict of offsets.
-        self._offered.append((records, deepcopy(position), taken))
+        self._offered[taken] = records, deepcopy(position)
         self._listener()
-        await taken
+        try:
+            await taken
+        finally:
+            self._offered.pop(taken, None)
 
     def notify(self, listener: Callable[[], None]) -> None:
         """Call this when something was offered."""
@@ -233,17 +236,18 @@ class Emitter:
 
     def take(self) -> tuple[list[Any], Any] | None:
         """What was offered first."""
-        if not self._offered:
-            return None
-        records, position, taken = self._offered.popleft()
-        if not taken.done():
-            taken.set_result(None)
-        return records, position
+        while self._offered:
+            taken = next(iter(self._offered))
+            offered = self._offered.pop(taken)
+            if not taken.done():  # by who has pushed it, and waits no more
+                taken.set_result(None)
+                return offered
+        return None
 
     def close(self) -> None:
         """Nothing is taken any more."""
         self._closed = True
-        for _, _, taken in self._offered:
+        for taken in self._offered:
             taken.cancel()
 
 

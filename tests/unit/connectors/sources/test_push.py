@@ -108,6 +108,18 @@ def test_a_position_that_is_changed_in_place_is_stored_as_it_was_with_its_record
     assert sorted(sink.records) == [1, 2, 3, 4, 5, 6]
 
 
+async def test_what_was_waited_for_too_long_is_not_taken_later() -> None:
+    emitter = Emitter()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await emitter.emit(["in vain"], 1)
+    again = asyncio.ensure_future(emitter.emit(["again"], 2))
+    await asyncio.sleep(0)
+    assert emitter.take() == (["again"], 2)
+    await again
+    assert emitter.take() is None
+
+
 class FromThread(PushSource):
     """A client library whose thread hands records over, and does not hear that the job stops."""
 
