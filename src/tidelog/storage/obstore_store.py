@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 import obstore
 
 from tidelog.effects import ThreadOffload
-from tidelog.errors import ObjectNotFoundError, TidelogError
+from tidelog.errors import ObjectNotFoundError, TidelogError, require
 from tidelog.storage import errors, http_errors
 from tidelog.storage.cloud_options import CloudOptions
 from tidelog.storage.http_errors import EmptyRangeError
@@ -69,6 +69,9 @@ class ObstoreStore(PlainStore):
     def __init__(
         self, url: str, prefix: str, client: Callable[[], Any], writing: Callable[[], Writing]
     ) -> None:
+        # The library writes no such names.
+        usable = not (prefix and {"", ".", ".."} & set(prefix.split("/")))
+        require("store URL", repr(url), usable, "a path without //, /./ and /../")
         self.url = url.rstrip("/")
         self._root = f"{prefix}/" if prefix else ""
         self._client = client

@@ -77,6 +77,8 @@ def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
         ("az:///prefix", "no container"),
         ("s3://bucket/jobs#1", "which ends the path"),
         ("gs://bucket/jobs?1", "which ends the path"),
+        ("s3://bucket/jobs//1", "a path without //"),
+        ("az://container/jobs/../1", "a path without //"),
         ("file:///jobs#1", "no \\? or #"),
     ],
 )
