@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, RestoreError
+from tidelog.spark.plugin.settings import refuse_connect
 from tidelog.spark.plugin.toolchain import require_pyspark
 
 if TYPE_CHECKING:
@@ -33,10 +34,12 @@ _RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MU
 @contextmanager
 def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
     """The active session; else a new one of this name on `master`, None: on what Spark's own
-    settings say, or on this machine. Raises ConfigError when Spark or Java is missing.
+    settings say, or on this machine. Raises ConfigError when Spark or Java is missing, and for a
+    client of Spark Connect.
     """
     try:
         require_pyspark()
+        refuse_connect(conf, "remove that")
     except ConfigError as error:
         raise ConfigError(
             error.what,

@@ -101,3 +101,12 @@ def test_without_pyspark_the_error_says_what_else_works(
     result = tidelog("verify", store, "--engine", "spark")
     assert result.exit_code == 2 and "pip install" in result.stderr
     assert "--engine local" in result.stderr
+
+
+def test_for_a_client_of_spark_connect_the_error_says_what_else_works(
+    store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_REMOTE", "sc://server")
+    result = tidelog("verify", store, "--engine", "spark")
+    assert result.exit_code == 2 and "by SPARK_REMOTE=sc://server" in result.stderr
+    assert "--engine local" in result.stderr

@@ -121,7 +121,10 @@ def configure(
         **_submitted(),
         **getattr(builder, "_options", {}),
     }
-    _refuse_connect(before)
+    refuse_connect(
+        before,
+        "remove that, or start the Spark Connect server with the settings of `tidelog spark conf`",
+    )
     _refuse_running_context()
     end_jvm_without(PLUGIN_CLASS)
     checked = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
@@ -188,9 +191,9 @@ def _snapshot_period(batches: int) -> str:
     return str(batches)
 
 
-def _refuse_connect(options: Mapping[str, Any]) -> None:
+def refuse_connect(options: Mapping[str, Any], action: str) -> None:
     """Refuse a session that pyspark would make a client of Spark Connect, or that it would give
-    a server of its own: the plug-in's settings do not reach that one.
+    a server of its own, whose settings and driver are out of reach; `action` is what to do.
     """
     for key in ("spark.remote", "spark.api.mode"):
         variable = key.upper().replace(".", "_")
@@ -201,8 +204,7 @@ def _refuse_connect(options: Mapping[str, Any]) -> None:
                 "session builder",
                 expected="one that starts Spark in this process",
                 found=f"a client of Spark Connect, by {name}={found}",
-                action="remove that, or start the Spark Connect server with the settings of "
-                "`tidelog spark conf`",
+                action=action,
             )
 
 
