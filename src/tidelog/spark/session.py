@@ -34,8 +34,8 @@ _RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MU
 @contextmanager
 def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator["SparkSession"]:
     """The active session; else a new one of this name on `master`, None: on what Spark's own
-    settings say, or on this machine. Raises ConfigError when Spark or Java is missing, and for a
-    client of Spark Connect.
+    settings say, or on this machine. Raises ConfigError when Spark or Java is missing or does not
+    start, and for a client of Spark Connect.
     """
     try:
         require_pyspark()
@@ -61,7 +61,18 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in {**_QUIET, **conf}.items():
         builder = builder.config(key, value)
-    started = builder.getOrCreate()
+    try:
+        started = builder.getOrCreate()
+    except Exception as error:
+        if not _is_of_spark(error):
+            raise
+        raise ConfigError(
+            f"the Spark session of `{name}`",
+            expected="Spark to start on this master, with these settings and this Java",
+            found=_reason(error),
+            action="see what Spark has written above; correct --master, --conf or JAVA_HOME; or do "
+            "without Spark, with --engine local",
+        ) from error
     started.sparkContext.setLogLevel("ERROR")
     try:
         yield started
@@ -115,14 +126,24 @@ def _translated(command: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
+        if not _is_of_spark(error):
             raise
-        raised = [f"{kind}: {text}" for kind, text in _RAISED.findall(str(error))]
-        found = raised[-1] if raised else str(error).strip().partition("\n")[0]
         raise RestoreError(
             f"the Spark job of `{command}`",
             expected="every task to end; executors need this tidelog, its libraries and the store",
-            found=found[:_SHOWN_CHARACTERS],
+            found=_reason(error),
             action="read the executors' logs; with tidelog missing there, set PYSPARK_PYTHON to a "
             "Python that has it; or do without Spark, with --engine local",
         ) from error
+
+
+def _is_of_spark(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in {"pyspark", "py4j"}
+
+
+def _reason(error: Exception) -> str:
+    """What a function in Python raised, else what Spark says first."""
+    raised = [f"{kind}: {text}" for kind, text in _RAISED.findall(str(error))]
+    java = getattr(error, "java_exception", None)
+    said = str(error if java is None else java.toString()).strip().partition("\n")[0]
+    return (raised[-1] if raised else said)[:_SHOWN_CHARACTERS]

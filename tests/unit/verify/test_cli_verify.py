@@ -1,6 +1,8 @@
 """`tidelog verify` on stores in directories: its table, its JSON, its exit code."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -109,4 +111,19 @@ def test_for_a_client_of_spark_connect_the_error_says_what_else_works(
     monkeypatch.setenv("SPARK_REMOTE", "sc://server")
     result = tidelog("verify", store, "--engine", "spark")
     assert result.exit_code == 2 and "by SPARK_REMOTE=sc://server" in result.stderr
+    assert "--engine local" in result.stderr
+
+
+def test_where_spark_does_not_start_the_error_says_what_else_works(
+    store: Path, tmp_path: Path
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\nexit 1\n")
+    java.chmod(0o755)
+    command = [sys.executable, "-m", "tidelog", "verify", str(store), "--engine", "spark"]
+    environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and "JAVA_GATEWAY_EXITED" in result.stderr
+    assert "the Spark session of `tidelog verify`" in result.stderr
     assert "--engine local" in result.stderr
