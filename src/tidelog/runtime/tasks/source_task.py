@@ -307,6 +307,8 @@ class SourceTask(Task):
 
     async def _follow_splits(self) -> None:
         """Advance the watermark to that of the splits, and announce which splits are read."""
+        if not self._reads and self._source.rediscover_s is None:
+            return  # None are left: what follows is the end of the data, and no idleness.
         event_time = self.parts.chain.event_time
         if event_time is not None and self._reads:
             if self._holding:
@@ -315,8 +317,7 @@ class SourceTask(Task):
                 made = combined((), self._reads.names, event_time.watermark_of)
             if made is not None:
                 await self._advance_watermark(made)
-        at_end = not self._reads and self._source.rediscover_s is None
-        await self._set_idle(self._found and not self._holding and not at_end)
+        await self._set_idle(self._found and not self._holding)
         self._announce_splits(None)
 
     def _announce_splits(self, current: str | None) -> None:

@@ -60,6 +60,7 @@ class StreamTask(Task):
         self._newest: Barrier | None = None
         self._valve = WatermarkValve(count)
         self._origins = InputOrigins(inputs, self._now())
+        self._said_exhausted = False
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
@@ -224,6 +225,13 @@ class StreamTask(Task):
     async def _follow_inputs(self) -> None:
         """Event time or idleness at an input has changed."""
         time = self._valve.time
+        if self._origins.exhausted and time != MAX_WATERMARK:
+            # Channels that bring no records go on, maybe for long. This is not kept as what the
+            # task has reached: in another shape records may come here.
+            if not self._said_exhausted:
+                self._said_exhausted = True
+                await self.parts.output.announce(Watermark(MAX_WATERMARK))
+            return
         if self.parts.chain.event_time is not None:
             if time == MAX_WATERMARK:
                 await self._advance_watermark(time)
@@ -237,7 +245,7 @@ class StreamTask(Task):
         if self.parts.chain.event_time is not None:
             for origin in ended:
                 self.parts.chain.event_time.forget(origin)
-        if self._tracks_origins:
+        if self._tracks_origins and not self._origins.exhausted:
             self._announce_splits(None)
 
     def _announce_splits(self, current: Origin | None) -> None:
@@ -269,4 +277,4 @@ class StreamTask(Task):
         made = combined(holding, idle, event_time.watermark_of)
         if made is not None:
             await self._advance_watermark(made)
-        await self._set_idle(not holding and self._valve.time != MAX_WATERMARK)
+        await self._set_idle(not holding and not self._origins.exhausted)

@@ -79,10 +79,7 @@ class InputOrigins:
         return [origin for origin in before if origin not in set(origins)]
 
     def ended(self, channel: int) -> list[Origin]:
-        before = self._origins.get(channel) or ()
-        if channel in self._origins:
-            self._origins[channel] = ()
-        return list(before)
+        return list(self._origins.pop(channel, None) or ())
 
     def current(self, channel: int) -> Origin | None:
         """The origin of a buffer that has just arrived on a channel; None: not known."""
@@ -92,6 +89,11 @@ class InputOrigins:
         """Records of an origin got their event times."""
         if origin is not None:
             self._active_at[origin] = now
+
+    @property
+    def exhausted(self) -> bool:
+        """No record can follow: every channel that brings some has ended."""
+        return not self._origins
 
     @property
     def complete(self) -> bool:

@@ -28,6 +28,8 @@ from tidelog import (
     UserFunctionError,
     status_of,
 )
+from tidelog.runtime.channels.messages import Idleness, TaskEvent
+from tidelog.runtime.channels.output import ChannelOutput
 from tidelog.runtime.status.operators import OperatorStatus
 from tidelog.storage.memory import MemoryStore
 
@@ -129,6 +131,30 @@ def test_the_idleness_of_a_first_event_time_is_not_that_of_a_second() -> None:
     )
     assert operator(status, "copies").watermark_ms == 9899
     assert operator(status, "window").watermark_ms == -1
+
+
+@pytest.mark.parametrize("shape", ["apart", "spread"])
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_a_source_that_ends_is_at_no_moment_idle(
+    shape: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows pass over a join that counts as idle: the records that wait in it would be late."""
+    said: list[TaskEvent] = []
+    announce = ChannelOutput.announce
+
+    async def noted(output: ChannelOutput, event: TaskEvent) -> None:
+        said.append(event)
+        await announce(output, event)
+
+    monkeypatch.setattr(ChannelOutput, "announce", noted)
+    job = Job("ends")
+    read = job.source(Replayable({"long": range(90), "short": range(9)}))
+    if shape == "spread":
+        read = read.rebalance().map(int)
+    read.sink(Outside(), name="copies")
+    read.event_time(int).sink(Outside())
+    run(job, MemoryStore(), config(parallelism=parallelism))
+    assert Idleness(idle=True) not in said
 
 
 class Returns(PushSource):
