@@ -30,6 +30,8 @@ class SinkContext:
     """The transactions of all sinks that a retained checkpoint names, so that a restore may ask
     for them; None when a checkpoint could not be read.
     """
+    begins: bool = False
+    """The job begins with this start, which restores nothing."""
 
     def answers_for(self, subtask: int) -> bool:
         """Whether what a subtask of that number left open, at whatever parallelism the job then

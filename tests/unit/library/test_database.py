@@ -59,7 +59,8 @@ def test_a_time_zone_that_this_machine_does_not_know_is_named(
     with opened(url) as db:
         db.advance("t", datetime(2026, 1, 1, tzinfo=ZoneInfo("Europe/Vienna")))
     ZoneInfo.clear_cache(only_keys=["Europe/Vienna"])
-    monkeypatch.setitem(sys.modules, "tzdata", None)
+    for part in ("tzdata", "tzdata.zoneinfo", "tzdata.zoneinfo.Europe"):  # some may be imported
+        monkeypatch.setitem(sys.modules, part, None)
     zoneinfo.reset_tzpath(to=[str(tmp_path)])
     try:
         with pytest.raises(RestoreError, match=r"time zone 'Europe/Vienna'.*pip install tzdata"):

@@ -14,6 +14,7 @@ from tidelog.connectors.files.parts import (
     OpenPart,
     Part,
     failures,
+    occupied,
     pending_name,
     publish,
     remove_pending,
@@ -53,6 +54,9 @@ class Files(Sink):
         self.max_part_bytes = max_part_bytes
 
     def open(self, context: SinkContext) -> "FilesWriter":
+        """Raises ConfigError where a job begins and the directory has files of an earlier one."""
+        if context.begins and (found := next(self.directory.glob("part-*"), None)):
+            raise occupied(found)
         return FilesWriter(self, context)
 
 

@@ -162,6 +162,7 @@ class TaskBuilder:
             self._start.author.generation,
             self._start.author.attempt,
             self._retained,
+            begins=self._start.plan.checkpoint is None,
         )
         opened = partial(self._opened, subtask, node.id, node.sink, context, work)
         output = await offload.run_to_end(in_user_code(node.id, opened))
