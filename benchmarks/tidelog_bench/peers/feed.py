@@ -23,69 +23,6 @@ PIECE: Final = 262_144
 LOOK_S: Final = 0.2
 
 
-class Feed:
-    """Hands out words in pieces of at most `piece_words`."""
-
-    def __init__(self, directory: Path, words: Words, piece_words: int) -> None:
-        self.input = directory / "input"
-        self.input.mkdir()
-        self._piece_words = piece_words
-        self.position = 0
-        """How many words were handed out."""
-        self.ends: list[int] = []
-        """The position after each file."""
-        self._pieces = directory / "pieces"
-        self._pieces.mkdir()
-        self._fill = self._cut("fill", words.fill, piece_words)
-        stream = self._cut("stream", words.stream, piece_words)
-        self._left = chain(self._fill, cycle(stream))
-
-    def add(self) -> None:
-        """Let the next file appear."""
-        self._appear(*next(self._left))
-
-    def fill(self) -> None:
-        """Let all words of the fill appear, before anything else."""
-        for _ in self._fill:
-            self.add()
-
-    async def keep_busy(
-        self, position: Callable[[], int], seconds: float, ahead_s: float, least_pieces: int = 1
-    ) -> None:
-        """Keep a system busy for some time: pieces ahead at least, and what its speed asks for."""
-        began, first = CLOCK.monotonic(), position()
-        now, reached, speed = began, first, 0.0
-        while now < began + seconds:
-            if now > began:
-                speed = max(speed, (reached - first) / (now - began))
-            ahead = max(least_pieces * self._piece_words, int(speed * ahead_s))
-            while self.position < reached + ahead:
-                self.add()
-            await CLOCK.sleep(LOOK_S)
-            now, reached = CLOCK.monotonic(), position()
-
-    def again(self) -> int:
-        """Let the fill appear once more, after everything; the number of its words."""
-        before = self.position
-        for path, size in self._fill:
-            self._appear(path, size)
-        return self.position - before
-
-    def _appear(self, path: Path, size: int) -> None:
-        os.link(path, self.input / f"{len(self.ends):08}.txt")
-        self.position += size
-        self.ends.append(self.position)
-
-    def _cut(self, name: str, words: Sequence[str], piece_words: int) -> list[tuple[Path, int]]:
-        pieces = []
-        for start in range(0, len(words), piece_words):
-            piece = words[start : start + piece_words]
-            path = self._pieces / f"{name}-{start:012}.txt"
-            path.write_text("\n".join(piece) + "\n")
-            pieces.append((path, len(piece)))
-        return pieces
-
-
 class FollowingJob(Protocol):
     """A running word count; all methods raise when it runs no more."""
 
@@ -104,12 +41,71 @@ class FollowingJob(Protocol):
         """How many have completed."""
 
 
+class Feed:
+    """Hands out words in pieces of at most `piece_words`."""
+
+    def __init__(self, directory: Path, words: Words, piece_words: int) -> None:
+        self.input = directory / "input"
+        self.input.mkdir()
+        self._piece_words = piece_words
+        self.position = 0
+        """How many words were handed out."""
+        self.ends: list[int] = []
+        """The position after each file."""
+        self._pieces = directory / "pieces"
+        self._pieces.mkdir()
+        self._fill = self._cut("fill", words.fill)
+        stream = self._cut("stream", words.stream)
+        self._left = chain(self._fill, cycle(stream))
+
+    def add(self) -> None:
+        """Let the next file appear."""
+        self._appear(*next(self._left))
+
+    def fill(self) -> None:
+        """Let all words of the fill appear, before anything else."""
+        for _ in self._fill:
+            self.add()
+
+    async def keep_busy(self, job: FollowingJob, seconds: float) -> None:
+        """Keep a job busy for some time: pieces ahead at least, and what its speed asks for."""
+        began, first = CLOCK.monotonic(), job.position()
+        now, reached, speed = began, first, 0.0
+        while now < began + seconds:
+            if now > began:
+                speed = max(speed, (reached - first) / (now - began))
+            ahead = max(job.least_pieces * self._piece_words, int(speed * job.ahead_s))
+            while self.position < reached + ahead:
+                self.add()
+            await CLOCK.sleep(LOOK_S)
+            now, reached = CLOCK.monotonic(), job.position()
+
+    def again(self) -> None:
+        """Let the fill appear once more, after everything."""
+        for path, size in self._fill:
+            self._appear(path, size)
+
+    def _appear(self, path: Path, size: int) -> None:
+        os.link(path, self.input / f"{len(self.ends):08}.txt")
+        self.position += size
+        self.ends.append(self.position)
+
+    def _cut(self, name: str, words: Sequence[str]) -> list[tuple[Path, int]]:
+        pieces = []
+        for start in range(0, len(words), self._piece_words):
+            piece = words[start : start + self._piece_words]
+            path = self._pieces / f"{name}-{start:012}.txt"
+            path.write_text("\n".join(piece) + "\n")
+            pieces.append((path, len(piece)))
+        return pieces
+
+
 async def measured(job: FollowingJob, feed: Feed, task: Task) -> dict[str, float]:
     """Figures between the two moments; the last checkpoint has all words of the feed."""
     await _until(lambda: job.position() >= feed.position)
-    await feed.keep_busy(job.position, task.warm_s, job.ahead_s, job.least_pieces)
+    await feed.keep_busy(job, task.warm_s)
     start, before = tree_mark(await job.newest_position()), job.checkpoints()
-    await feed.keep_busy(job.position, task.seconds, job.ahead_s, job.least_pieces)
+    await feed.keep_busy(job, task.seconds)
     end, after = tree_mark(await job.newest_position()), job.checkpoints()
     await _until(lambda: job.position() >= feed.position)
     # One may have begun before the last words; the one after it has them all.

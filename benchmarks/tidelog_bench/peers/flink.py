@@ -159,10 +159,10 @@ def _last_checkpoint(durable: Path, job: str) -> Path:
     return max((path.parent for path in found), key=lambda path: int(path.name[4:]))
 
 
-async def _printed_counts(printed: Path, words: int, alive: Callable[[], object]) -> dict[str, int]:
+async def _printed_counts(output: Path, words: int, alive: Callable[[], object]) -> dict[str, int]:
     """The restored count of every word, from a job that was given each of them once more."""
     counts: dict[str, int] = {}
-    with printed.open() as lines:
+    with output.open() as lines:
         partial = ""
         while len(counts) < words:
             alive()

@@ -18,12 +18,12 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 def _family() -> dict[int, float]:
     """Processor seconds of this process and each descendant, with those of its ended children."""
     found: dict[int, tuple[int, float]] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
+    for path in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError):
             # The name before may hold blanks and parentheses.
-            fields = path.read_text().rpartition(")")[2].split()
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
             ticks = sum(map(int, fields[11:15]))
-            found[int(path.parent.name)] = int(fields[1]), ticks * _TICK_S
+            found[int(path.name)] = int(fields[1]), ticks * _TICK_S
     family = {os.getpid()}
     while children := {pid for pid, (parent, _) in found.items() if parent in family} - family:
         family |= children
