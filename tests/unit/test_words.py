@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.test_layering import tree_of
+
 ROOT = Path(__file__).parents[2]
 CODE = [path for top in ("src", "benchmarks") for path in sorted((ROOT / top).rglob("*.py"))]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,7 +54,7 @@ def texts(path: Path) -> Iterator[str]:
     text = path.read_text()
     yield text
     if path.suffix == ".py":
-        for name in names(ast.parse(text)):
+        for name in set(names(tree_of(path))):
             yield " ".join(words_of(name))
 
 

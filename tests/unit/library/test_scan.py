@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.support.depth import more_in_depth
 from tests.unit.library.conftest import opened
 from tidelog import FlushConfig, JobConfig, List, Map, Schedule, Value
 from tidelog.state.key_groups import decode_key
@@ -26,7 +27,7 @@ def random_key(rng: random.Random) -> Any:
     return rng.choice([*simple, (text,), (text, number), (text, number, text), (text,) * 17])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(more_in_depth(1, 30)))
 def test_keys_of_every_kind_come_in_the_order_in_which_they_are_stored(url: str, seed: int) -> None:
     rng = random.Random(seed)
     expected: dict[Any, int] = {}

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
@@ -35,6 +35,12 @@ class Machine:
         self.base = directory / "kept"
         self.remote = MemoryStore("memory://elsewhere")
         self.work = directory / "work"
+
+    def copied(self, directory: Path) -> "Machine":
+        machine = Machine(directory, self.workers)
+        shutil.copytree(self.base, machine.base)
+        fill(machine.remote, contents(self.remote))
+        return machine
 
     def config(self, **changes: object) -> JobConfig:
         return settings(self.work, **{"local_recovery": self.base, **changes})
@@ -88,14 +94,27 @@ def metrics(runner: JobRunner) -> LocalCopiesStatus:
     return copies
 
 
-@pytest.fixture(params=[1, 3], ids=["one process", "three workers"])
-def machine(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Machine]:
-    machine = Machine(tmp_path, request.param)
+def fill(store: MemoryStore, objects: Mapping[str, bytes]) -> None:
+    async def put() -> None:
+        for name, data in objects.items():
+            await store.put(name, data)
+
+    asyncio.run(put())
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one process", "three workers"])
+def broken_off(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    machine = Machine(tmp_path_factory.mktemp("machine"), request.param)
     machine.break_off()
     needed = machine.needed()
     assert any(name.startswith(object_names.TABLES) for name in needed)
     assert any(name.startswith(object_names.SEGMENTS) for name in needed)
-    yield machine
+    return machine
+
+
+@pytest.fixture
+def machine(broken_off: Machine, tmp_path: Path) -> Machine:
+    return broken_off.copied(tmp_path)
 
 
 def test_nothing_that_has_an_intact_copy_is_read_from_the_store(machine: Machine) -> None:
@@ -165,13 +184,7 @@ def test_copies_of_an_older_generation_that_still_count_are_used(machine: Machin
 def test_copies_of_another_store_are_never_looked_at(machine: Machine, tmp_path: Path) -> None:
     """The same job elsewhere: even where names agree, each store has copies of its own."""
     other = MemoryStore("memory://another")
-    objects = contents(machine.remote)
-
-    async def fill() -> None:
-        for name, data in objects.items():
-            await other.put(name, data)
-
-    asyncio.run(fill())
+    fill(other, contents(machine.remote))
     needed = machine.needed()
     assert fetched(machine.finish(other)) == needed
 

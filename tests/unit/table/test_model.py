@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     Bundle,
@@ -17,6 +16,7 @@ from hypothesis.stateful import (
 )
 
 from table.conformance import SMALL_BUFFERS, digests, lay_out, put, rows
+from tests.property.profiles import looking
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory, TableFile
 from tidelog.table.rocksdb import RocksTableFactory
@@ -127,4 +127,4 @@ def test_a_table_is_a_dict_with_snapshots(
         pass
 
     Machine.factory = factory
-    run_state_machine_as_test(Machine, settings=settings(max_examples=40, stateful_step_count=30))
+    run_state_machine_as_test(Machine, settings=looking(15, 30, deep=30))

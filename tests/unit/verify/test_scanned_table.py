@@ -6,6 +6,7 @@ Paths that begin at one table make their own states, whatever log they share.
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.property.profiles import looking
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import KeyGroupRange, encode_key, key_group
@@ -51,6 +52,7 @@ def after(rows: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> dict[
     return {key: value for key, value in {**rows, **changes}.items() if value is not None}
 
 
+@looking(30, deep=30)
 @given(ROWS, st.lists(st.tuples(CHANGES, CHANGES, st.booleans()), max_size=5))
 def test_rows_and_misfits_are_those_of_a_scan_after_any_changes(
     rows: dict[bytes, bytes],

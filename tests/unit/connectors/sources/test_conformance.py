@@ -12,6 +12,7 @@ import pytest
 import zstandard
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside
 from tests.support.pressure import (
     checkpoints,
@@ -154,8 +155,7 @@ def test_a_reader_goes_on_from_every_position(case: Callable[[Path], Case], tmp_
     assert seen == len(records)
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("case", READ + KNOWN + PUSHED)
+@one_by_one(case=READ + KNOWN + PUSHED, parallelism=[2, 1])
 def test_a_job_goes_on_from_every_checkpoint(
     case: Callable[[Path], Case], parallelism: int, tmp_path: Path
 ) -> None:

@@ -156,7 +156,8 @@ def test_a_join_goes_on_in_another_shape(
     assert sum(map(overtaken, taken)) > 0
     amid = [c for c in taken if any(s.advancing is not None for _, s in c.subtasks())]
     assert amid, "no checkpoint within an expiry"
-    some = taken if len(taken) < 12 else [*taken[:: len(taken) // 8], *amid[:4]]
+    few = more_in_depth(4, 8)
+    some = [*taken[:: -(-len(taken) // few)], *amid[: few // 2]]
     for checkpoint in some:
         check(resumed(partial(job, kind), objects, sink, checkpoint, settings(after)), kind)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.property.profiles import looking
 from tests.support.cli import lay_out
 from tests.support.jobs import filled
 from tests.unit.spark.source.reading import Row, bag, planned, read, request
@@ -67,7 +68,7 @@ def _all(view: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("view", CONDITIONS)
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@looking(10, deep=25)
 @given(data=st.data())
 def test_options_leave_the_rows_that_they_mean(view: str, store: Path, data: st.DataObject) -> None:
     known = CONDITIONS[view]
