@@ -53,7 +53,7 @@ def test_the_scenarios_are_listed() -> None:
 
 
 def test_new_seeds_are_others_each_time_and_are_printed_first() -> None:
-    new = ("--scenario", "calm", "--seeds", "2", "--new-seeds")
+    new = ("--scenario", "calm", "--seeds", "2", "--new-seeds", "--jobs", "1")
     begun = [simulate(*new).stdout.splitlines()[0].split() for _ in range(2)]
     for seeds, first, to, last in begun:
         assert (seeds, to, int(last)) == ("seeds", "to", int(first) + 1)
