@@ -127,7 +127,8 @@ class RowMemory:
         return cached_bytes * len(self.accounts) > self.used_bytes / 2
 
     @property
-    def _exceeded(self) -> bool:
+    def exceeded(self) -> bool:
+        """Whether the rows took more than the limit when they were counted last."""
         return self.limit_bytes is not None and self.used_bytes > self.limit_bytes
 
     def make_room(self) -> Iterator[None]:
@@ -137,14 +138,14 @@ class RowMemory:
         makes room at the expense of any. Between two steps others may have their turn; those who
         find the limit passed as well wait here.
         """
-        while self._exceeded and self._shedding:
+        while self.exceeded and self._shedding:
             yield
-        if not self._exceeded:
+        if not self.exceeded:
             return
         self._shedding = True
         try:
             for account in sorted(self.accounts, key=lambda each: each.bytes, reverse=True):
-                if not self._exceeded or account.bytes == 0:
+                if not self.exceeded or account.bytes == 0:
                     return
                 yield from account.shed()
         finally:

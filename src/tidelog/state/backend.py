@@ -187,6 +187,12 @@ class KeyedBackend:
         """Changes wait for the next flush."""
         return len(self._buffer) > 0
 
+    @property
+    def crowded(self) -> bool:
+        """Whether the rows of all subtasks take more memory than they may; counts those of this."""
+        self._account.holds(self.rows_bytes())
+        return self.memory.exceeded
+
     def flush_due(self) -> bool:
         """The buffer is full or old.
 

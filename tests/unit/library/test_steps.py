@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,19 @@ from typing import Any
 import pytest
 
 import tidelog
-from tests.unit.library.conftest import OFTEN, STATES, in_threads, opened
-from tidelog import AsyncDatabase, ConfigError, Database, StateSchemaError, UserFunctionError
+from tests.unit.library.conftest import NEVER, OFTEN, STATES, in_threads, opened
+from tidelog import (
+    AsyncDatabase,
+    ConfigError,
+    Database,
+    StateSchemaError,
+    UserFunctionError,
+    Value,
+)
 from tidelog.library.event_loop import LoopLock
+from tidelog.library.program import Program
 from tidelog.library.state_lock import StateLock
+from tidelog.runtime.memory import LEAST_MEMORY
 
 
 def add(db: Database | AsyncDatabase, key: str, amount: int) -> None:
@@ -182,6 +193,29 @@ def test_a_refused_change_changes_nothing_and_opens_no_step(
         wait_for_checkpoints(url)
         assert totals(url) == {"b": 1, "position": {"in": 1}}
         assert (db.key("a").names.get(), db.key("a").seen.items()) == (["kept"], [("x", 1)])
+
+
+def test_a_program_that_fills_memory_waits_until_there_is_room(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = replace(NEVER, memory=LEAST_MEMORY)
+    left, paused = list[int](), Program.paused
+
+    @contextmanager
+    def watched(program: Program[StateLock]) -> Iterator[None]:
+        full = program.backend.rows_bytes() > small.memory_parts.rows
+        with paused(program):
+            yield
+            if full:
+                left.append(program.backend.rows_bytes())
+
+    monkeypatch.setattr(Program, "paused", watched)
+    with opened(url, small, large=Value(bytes)) as db:
+        number = 0
+        while not left:
+            db.key(number).large.set(number.to_bytes(4, "big") * (1 << 16))
+            number += 1
+        assert left[0] <= small.memory_parts.rows
 
 
 PROGRAM = """

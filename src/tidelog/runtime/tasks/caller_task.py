@@ -158,7 +158,8 @@ class CallerTask(Task):
         self._taking = barrier.checkpoint
         self._given_up.clear()
         # Most of it goes while the caller works on; what it writes meanwhile is the rest.
-        await self._in_steps(self.parts.backend.flush_in_steps())
+        with self._until_room():
+            await self._in_steps(self.parts.backend.flush_in_steps())
         async with self._caller.held(self._given_up) as held:
             if held:
                 for batch in self._caller.emitted():
@@ -177,8 +178,16 @@ class CallerTask(Task):
         for batch in self._caller.emitted():
             with nullcontext() if output.available else self._caller.paused():
                 await output.emit(batch)
-        uploader, table = self.parts.uploader, self.parts.backend.table
-        if table.crowded() or (uploader is not None and uploader.full):
-            with self._caller.paused():
-                await self._memory_free()
-        await self._flush_if_due()
+        with self._until_room():
+            await self._memory_free()
+            await self._flush_if_due()
+
+    def _until_room(self) -> AbstractContextManager[None]:
+        """The caller waits in the block if memory has no room for more of what it writes.
+
+        Tasks of streams read nothing while they flush; a caller would write on, and faster.
+        """
+        uploader, backend = self.parts.uploader, self.parts.backend
+        full = backend.crowded or backend.table.crowded()
+        full = full or (uploader is not None and uploader.full)
+        return self._caller.paused() if full else nullcontext()
