@@ -31,6 +31,8 @@ _SPLIT_BYTES: Final = 256 << 20
 of splits, which checkpoints hold, depend on it."""
 _PART: Final = re.compile(r"(?P<file>.+)/groups-(?P<first>\d+)-(?P<last>\d+)", re.DOTALL)
 """The name of a range of row groups."""
+_NOTHING: Final = "None"
+"""The kind of a column without values."""
 _AT_ONCE: Final = 8
 _BUFFER_BYTES: Final = 256 << 10
 """Bytes that are read ahead of each column."""
@@ -208,7 +210,9 @@ class _Columns:
 
     def __init__(self, wanted: tuple[str, ...] | None) -> None:
         self._wanted = wanted
-        self._first: tuple[Path, dict[str, Column]] | None = None
+        self._first: Path | None = None
+        self._expected: dict[str, tuple[Path, Column]] = {}
+        """A file that has values in the column, or the first one, and how it is read there."""
         self._lock = threading.Lock()
 
     def of(self, path: Path, schema: Any) -> dict[str, Column]:
@@ -219,18 +223,22 @@ class _Columns:
         found = {name: self._column(path, schema, name) for name in self._wanted or own}
         with self._lock:
             if self._first is None:
-                self._first = path, found
-            first, expected = self._first
-        for name in {**expected, **found}:
-            here, there = found.get(name), expected.get(name)
-            if here is None or there is None or here.kind != there.kind:
-                raise _unfit(
-                    path,
-                    f"column {name!r} as in {first}: {_shown(there)}",
-                    _shown(here),
-                    "name the columns that all files have in columns=, or read these files by a "
-                    "source of their own",
-                )
+                self._first = path
+                self._expected = {name: (path, column) for name, column in found.items()}
+            expected, first = self._expected, self._first
+            for name in {**expected, **found}:
+                where, there = expected.get(name, (first, None))
+                here = found.get(name)
+                if here is None or there is None or not _alike(here, there):
+                    raise _unfit(
+                        path,
+                        f"column {name!r} as in {where}: {_shown(there)}",
+                        _shown(here),
+                        "name the columns that all files have in columns=, or read these files by "
+                        "a source of their own",
+                    )
+                if there.kind == _NOTHING:
+                    expected[name] = path, here
         return {name: found[name] for name in expected}
 
     @staticmethod
@@ -249,6 +257,11 @@ class _Columns:
                 "leave it out with columns=",
             )
         return found
+
+
+def _alike(one: Column, other: Column) -> bool:
+    # A writer that has seen no value of a column, such as pandas, knows no type for it.
+    return one.kind == other.kind or _NOTHING in (one.kind, other.kind)
 
 
 def _shown(column: Column | None) -> str:

@@ -150,6 +150,15 @@ def test_files_that_differ_are_errors_with_file_and_column(
         read_all(ParquetFiles(tmp_path, columns=columns))
 
 
+def test_a_column_without_a_value_fits_what_other_files_have_there(tmp_path: Path) -> None:
+    for name, value in enumerate([None, "x", None, "y"]):
+        written(tmp_path / f"{name}.parquet", {"a": [value]})
+    assert [row.a for row in read_all(ParquetFiles(tmp_path))] == [None, "x", None, "y"]
+    written(tmp_path / "4.parquet", {"a": [1]})
+    with pytest.raises(ConfigError, match=r"4.parquet; expected column 'a' as in .*1.parquet: str"):
+        read_all(ParquetFiles(tmp_path))
+
+
 def test_a_large_file_is_read_in_ranges_of_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
