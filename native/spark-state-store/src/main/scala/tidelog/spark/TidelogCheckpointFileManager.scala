@@ -84,6 +84,7 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
           (files.exists(file) || reader.findAgain(name).isDefined)
     case _: ChangelogChecksum if writing => false
     case _ if cleaningUp && PathKind.isTableFolder(file) && cleanUp.searched(file) => false
+    case _ if cleaningUp && cleanUp.knows(file) => true
     case _ =>
       if (writing) loading = Option(TaskContext.get())
       val found = files.exists(file)

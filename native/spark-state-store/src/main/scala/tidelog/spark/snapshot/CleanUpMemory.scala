@@ -30,6 +30,11 @@ final class CleanUpMemory(nowMs: () => Long) {
     listed(directory).files.values.toArray
   }
 
+  /** Whether the directory is known to have files. */
+  def knows(directory: Path): Boolean = synchronized {
+    listed.get(directory).exists(known => isFresh(known.atMs) && known.files.nonEmpty)
+  }
+
   /** Whether a folder below the directory was searched within the hour for files that no snapshot
     * names; if it was not, it is now.
     */

@@ -39,6 +39,15 @@ final class CleanUpChecks(checks: Checks) {
       store.memory.forget()
       equal((store.list(), store.listings), (store.files, 2))
     }
+    checks.check("a directory is known from its listing on, while it has files, for an hour") {
+      val (store, empty) = (new Listed("10_a.zip"), new Listed())
+      equal(store.memory.knows(directory), false)
+      store.list()
+      empty.list()
+      equal((store.memory.knows(directory), empty.memory.knows(directory)), (true, false))
+      store.after(minutes = 60)
+      equal(store.memory.knows(directory), false)
+    }
     checks.check("a listing that fails is made again") {
       val store = new Listed()
       val failed = Try(store.memory.list(directory)(throw new IOException("slow down")))
