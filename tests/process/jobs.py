@@ -178,7 +178,9 @@ def stuck(arguments: JobArguments) -> Job:
 
 
 def endless(arguments: JobArguments) -> Job:
-    """Its function never returns; it says when it was called, and when a signal came."""
+    """A job whose map function never returns. The function makes a file `called`, and a file
+    `signalled` when SIGINT has its default action again.
+    """
     output = Path(arguments.output)
 
     def forever(record: int) -> int:

@@ -192,7 +192,7 @@ class SubtaskState(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def materializations(self) -> list[MaterializationRef]:
-        """Those of all layers."""
+        """The materialized tables of all layers, the inherited ones included."""
         refs = (layer.materialization for layer in self.layers)
         return [ref for ref in refs if ref is not None]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from tidelog.concurrency import Progress
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, RestoreError
+from tidelog.errors import ConfigError, RestoreError, TidelogError
 from tidelog.spark.plugin.settings import refuse_connect
 from tidelog.spark.plugin.toolchain import require_pyspark
 
@@ -29,6 +29,7 @@ _POLL_S: Final = 0.3
 _SHOWN_CHARACTERS: Final = 400
 _RAISED: Final = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception)): (.*)$", re.MULTILINE)
 """The last line of a traceback in Python."""
+_WITHOUT: Final = "or do without Spark, with --engine local"
 
 
 @contextmanager
@@ -45,7 +46,7 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
             error.what,
             expected=error.expected,
             found=error.found,
-            action=f"{error.action}; or do without Spark, with --engine local",
+            action=f"{error.action}; {_WITHOUT}",
         ) from error
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
@@ -61,18 +62,13 @@ def session(name: str, master: str | None, conf: Mapping[str, str]) -> Iterator[
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for key, value in {**_QUIET, **conf}.items():
         builder = builder.config(key, value)
-    try:
+    with _translated(
+        ConfigError,
+        f"the Spark session of `{name}`",
+        expected="Spark to start on this master, with these settings and this Java",
+        action="see what Spark has written above; correct --master, --conf or JAVA_HOME",
+    ):
         started = builder.getOrCreate()
-    except Exception as error:
-        if not _is_of_spark(error):
-            raise
-        raise ConfigError(
-            f"the Spark session of `{name}`",
-            expected="Spark to start on this master, with these settings and this Java",
-            found=_reason(error),
-            action="see what Spark has written above; correct --master, --conf or JAVA_HOME; or do "
-            "without Spark, with --engine local",
-        ) from error
     started.sparkContext.setLogLevel("ERROR")
     try:
         yield started
@@ -98,7 +94,14 @@ class SparkJobs:
 
         def work() -> T:
             context.setJobGroup(group, self.command, interruptOnCancel=True)
-            with _translated(self.command):
+            with _translated(
+                RestoreError,
+                f"the Spark job of `{self.command}`",
+                expected="every task to end; executors need this tidelog, its libraries and the "
+                "store",
+                action="read the executors' logs; with tidelog missing there, set PYSPARK_PYTHON "
+                "to a Python that has it",
+            ):
                 return job()
 
         showing = asyncio.ensure_future(self._show(group, progress))
@@ -121,24 +124,19 @@ class SparkJobs:
 
 
 @contextmanager
-def _translated(command: str) -> Iterator[None]:
-    """Within, an error of Spark is raised as RestoreError; every other error as it is."""
+def _translated(kind: type[TidelogError], what: str, expected: str, action: str) -> Iterator[None]:
+    """Within, an error of Spark is raised as one of this kind; every other error as it is."""
     try:
         yield
     except Exception as error:
-        if not _is_of_spark(error):
+        if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
             raise
-        raise RestoreError(
-            f"the Spark job of `{command}`",
-            expected="every task to end; executors need this tidelog, its libraries and the store",
+        raise kind(
+            what,
+            expected=expected,
             found=_reason(error),
-            action="read the executors' logs; with tidelog missing there, set PYSPARK_PYTHON to a "
-            "Python that has it; or do without Spark, with --engine local",
+            action=f"{action}; {_WITHOUT}",
         ) from error
-
-
-def _is_of_spark(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in {"pyspark", "py4j"}
 
 
 def _reason(error: Exception) -> str:

@@ -12,7 +12,7 @@ from tidelog import Job, Replayable, Sink, SinkContext, SinkWriter, TidelogError
 
 class Writer(SinkWriter):
     def write(self, records: Sequence[Any]) -> None:
-        """Takes them."""
+        """Writes nothing."""
 
 
 class Texts(Writer):

@@ -188,6 +188,6 @@ class CallerTask(Task):
         Tasks of streams read nothing while they flush; a caller would write on, and faster.
         """
         uploader, backend = self.parts.uploader, self.parts.backend
-        full = backend.crowded or backend.table.crowded()
-        full = full or (uploader is not None and uploader.full)
+        uploads_wait = uploader is not None and uploader.full
+        full = backend.crowded or backend.table.crowded() or uploads_wait
         return self._caller.paused() if full else nullcontext()

@@ -106,8 +106,10 @@ class Outbox:
         self._bytes = 0
         self._failed: TidelogError | None = None
         self.first_offset: int | None = None
-        """Of one partition's outbox: offsets of what was delivered since this was set to None."""
+        """Where all messages go to one partition: the offset of the first one delivered since the
+        outbox's user has set this to None."""
         self.next_offset = 0
+        """One more than the offset of the last message delivered."""
 
     def add(self, message: Message) -> None:
         """Send a message soon; never waits. Raises what an earlier one failed of."""

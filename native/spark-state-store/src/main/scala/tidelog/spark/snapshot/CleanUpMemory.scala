@@ -23,7 +23,7 @@ final class CleanUpMemory(nowMs: () => Long) {
     * @param listing asks the file system
     */
   def list(directory: Path)(listing: => Array[FileStatus]): Array[FileStatus] = synchronized {
-    if (!listed.get(directory).exists(known => isFresh(known.atMs))) {
+    if (fresh(directory).isEmpty) {
       val files = listing.map(status => status.getPath.getName -> status).toMap
       listed = listed.updated(directory, Listed(nowMs(), files))
     }
@@ -31,9 +31,7 @@ final class CleanUpMemory(nowMs: () => Long) {
   }
 
   /** Whether the directory is known to have files. */
-  def knows(directory: Path): Boolean = synchronized {
-    listed.get(directory).exists(known => isFresh(known.atMs) && known.files.nonEmpty)
-  }
+  def knows(directory: Path): Boolean = synchronized(fresh(directory).exists(_.files.nonEmpty))
 
   /** Whether a folder below the directory was searched within the hour for files that no snapshot
     * names; if it was not, it is now.
@@ -56,6 +54,9 @@ final class CleanUpMemory(nowMs: () => Long) {
     synchronized {
       listed = listed.updatedWith(file.getParent)(_.map(known => known.copy(files = files(known.files))))
     }
+
+  private def fresh(directory: Path): Option[Listed] =
+    listed.get(directory).filter(known => isFresh(known.atMs))
 
   private def isFresh(atMs: Long): Boolean = nowMs() - atMs < CleanUpMemory.TrustedMs
 }
