@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from tidelog import Sliding
+from tidelog import JobArguments, Sliding, TextFiles
 from tidelog.effects import hold_thread
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -76,13 +76,18 @@ class _NullWriter(SinkWriter):
             hold_thread(self._seconds)
 
 
-def word_count(read: Read, sink: Sink | None = None, *, endless: bool = True) -> Job:
+def word_count(source: Source, sink: Sink | None = None) -> Job:
     """Count words; nothing is emitted before the end."""
     job = Job("word-count")
     first, second = operator.itemgetter(0), operator.itemgetter(1)
-    stream = job.source(ListSource(read, endless=endless)).map_batches(counted).key_by(first)
+    stream = job.source(source).map_batches(counted).key_by(first)
     stream.aggregate(second, operator.add, name="count").sink(sink or NullSink())
     return job
+
+
+def followed(arguments: JobArguments) -> Job:
+    """Count the lines of files that go on appearing in the input directory; never ends."""
+    return word_count(TextFiles(arguments.required_input(), follow=True))
 
 
 def timed(read: Read) -> Read:

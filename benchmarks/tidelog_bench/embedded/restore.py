@@ -18,7 +18,7 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.local import LocalStore
-from tidelog_bench.embedded.jobs import Read, sliding_window, timed, word_count
+from tidelog_bench.embedded.jobs import ListSource, Read, sliding_window, timed, word_count
 from tidelog_bench.embedded.meter import Mark, rss_mb
 from tidelog_bench.embedded.run import RunSpec, run_trial, spec_of, started, until
 from tidelog_bench.embedded.stores import modelled
@@ -66,7 +66,7 @@ class State:
     def build(self, read: Read) -> Job:
         """The job whose restore is measured, over this source."""
         if self.words:
-            return word_count(read)
+            return word_count(ListSource(read))
         # `timed` counts a record a millisecond.
         slide_ms = self.window_records // self.slides
         return sliding_window(read, slides=self.slides, slide_ms=slide_ms)

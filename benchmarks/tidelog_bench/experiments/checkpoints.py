@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog_bench.embedded.checkpoints import MB, checkpoints_of, durations, sizes
-from tidelog_bench.embedded.jobs import OFF, ON, word_count
+from tidelog_bench.embedded.jobs import OFF, ON, ListSource, word_count
 from tidelog_bench.embedded.run import Run, run_trial, spec_of
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.store.modelled import daily
@@ -52,7 +52,9 @@ def measure(trial: Trial) -> Reading:
     # What a run takes, but for a long one, which goes round.
     draws = min(max((of["warm_s"] + of["seconds"]) * of["rate"], 10_000), 4_000_000)
     spec = spec_of(trial, draws=int(draws), changelog=trial.variant == ON)
-    run = run_trial(spec, lambda stages: word_count(stages.read), trial.directory, archived=True)
+    run = run_trial(
+        spec, lambda stages: word_count(ListSource(stages.read)), trial.directory, archived=True
+    )
     return asyncio.run(_read(run))
 
 

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.peers.systems import SYSTEMS, TIDELOG, missing, run_program
-from tidelog_bench.peers.task import Task
 
 _WORKERS = "tidelog-workers"
 _FILES = "tidelog-files"
@@ -53,8 +52,7 @@ def cells(size: Size) -> Sequence[Cell]:
 def measure(trial: Trial) -> Reading:
     """Run one system in a process of its own, in its own environment."""
     checked = trial.kept / "checked"
-    program = SYSTEMS[trial.variant].program
-    reading = run_program(trial, Task, program, restarts=not checked.exists())
+    reading = run_program(trial, "run", restarts=not checked.exists())
     checked.touch()
     return reading
 

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
-from tidelog_bench.peers.events import EventTask
 from tidelog_bench.peers.systems import missing, run_program
 
-_PROGRAMS = {"tidelog": "tidelog_events", "bytewax": "bytewax_events", "pyflink": "flink_events"}
+_SYSTEMS = ("tidelog", "bytewax", "pyflink")
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -20,14 +19,14 @@ def cells(size: Size) -> Sequence[Cell]:
         "checkpoint_s": 1.0,
     }
     return [
-        Cell({"job": job, **common}, tuple(_PROGRAMS), expected_s=10.0 if quick else 14.0)
+        Cell({"job": job, **common}, _SYSTEMS, expected_s=10.0 if quick else 14.0)
         for job in ("session", "join")
     ]
 
 
 def measure(trial: Trial) -> Reading:
     """Run one system in a process of its own, in its own environment."""
-    return run_program(trial, EventTask, _PROGRAMS[trial.variant])
+    return run_program(trial, "run_events")
 
 
 EXPERIMENT = Experiment(
@@ -46,7 +45,7 @@ EXPERIMENT = Experiment(
         Figure("cores_used", "cores used", "", "neither"),
     ),
     main=("rows_per_s", "cpu_us_per_row"),
-    ratios=tuple(Ratio("tidelog", name) for name in _PROGRAMS if name != "tidelog"),
+    ratios=tuple(Ratio("tidelog", name) for name in _SYSTEMS[1:]),
     plots=(
         Bars(("rows_per_s",), "Rows per second", log=True),
         Bars(("cpu_us_per_row",), "CPU per row", log=True),

@@ -7,7 +7,7 @@ the local copies; the store is the same, and wide enough that the processor is w
 from collections.abc import Sequence
 from typing import Final
 
-from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, word_count
+from tidelog_bench.embedded.jobs import OFF, OFF_RARE, ON, ListSource, word_count
 from tidelog_bench.embedded.run import run_trial, spec_of
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 
@@ -81,7 +81,7 @@ def measure(trial: Trial) -> Reading:
         checkpoint_s=times["materialize_s" if trial.variant == OFF_RARE else "checkpoint_s"],
         copies=str(trial.directory / "copies") if copies else None,
     )
-    run = run_trial(spec, lambda stages: word_count(stages.read), trial.directory)
+    run = run_trial(spec, lambda stages: word_count(ListSource(stages.read)), trial.directory)
     return Reading(run.figures())
 
 

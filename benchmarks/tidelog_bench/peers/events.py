@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.errors import TidelogError
-from tidelog_bench.embedded.meter import Mark, rates
-from tidelog_bench.peers.task import ProgramTask
-from tidelog_bench.peers.usage import size_mb, tree_peak_mb
+from tidelog_bench.embedded.meter import Mark, rates, size_mb, tree_peak_mb
+from tidelog_bench.peers.task import DO_NOT_USE, ProgramTask
 
 JITTER_MS: Final = 300
 DELAY_MS: Final = 500
@@ -133,7 +132,7 @@ def figures(task: EventTask, drawn: list[list[Row]], start: Mark, end: Mark) -> 
             f"results of {task.variant}",
             expected=f"{right[0]} with checksum {right[1]}",
             found=f"{found[0]} with checksum {found[1]}",
-            action="do not use figures of this system before its program or the system is repaired",
+            action=DO_NOT_USE,
         )
     return {
         "rows_per_s": measured["records_per_s"],

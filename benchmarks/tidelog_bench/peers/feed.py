@@ -13,10 +13,9 @@ from itertools import chain, cycle
 from pathlib import Path
 from typing import Final, Protocol
 
-from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.embedded.meter import CLOCK, tree_mark
 from tidelog_bench.embedded.words import Words
 from tidelog_bench.peers.task import Task
-from tidelog_bench.peers.usage import figures, tree_mark
 
 PIECE: Final = 262_144
 """Words in a file; listing many small ones, four times a second, would cost what counting does."""
@@ -111,7 +110,7 @@ async def measured(job: FollowingJob, feed: Feed, task: Task) -> dict[str, float
     # One may have begun before the last words; the one after it has them all.
     complete = job.checkpoints() + 2
     await _until(lambda: job.position() >= 0 and job.checkpoints() >= complete)
-    return figures(start, end, after - before, task.durable)
+    return task.figures(start, end, after - before)
 
 
 async def _until(reached: Callable[[], bool]) -> None:

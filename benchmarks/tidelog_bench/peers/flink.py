@@ -8,16 +8,15 @@ import json
 import re
 import socket
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.errors import TidelogError
-from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.embedded.meter import CLOCK, size_mb
 from tidelog_bench.peers.feed import LOOK_S, PIECE, Feed, measured
-from tidelog_bench.peers.task import Task, check
-from tidelog_bench.peers.usage import size_mb
+from tidelog_bench.peers.task import Task
 
 PRINTED: Final = "count"
 """Begins each line that the sink of the check prints."""
@@ -58,19 +57,6 @@ def settings(
         # With the changelog on, Flink restores in no other mode.
         chosen["execution.state-recovery.claim-mode"] = "CLAIM"
     return chosen
-
-
-def table_environment(chosen: Mapping[str, str]) -> Any:
-    """PyFlink's tables over streams, with these settings."""
-    # The program on streams takes nothing of PyFlink but its jars.
-    from pyflink.common import Configuration  # noqa: PLC0415
-    from pyflink.table import EnvironmentSettings, TableEnvironment  # noqa: PLC0415
-
-    configuration = Configuration()
-    for key, value in chosen.items():
-        configuration.set_string(key, value)
-    streaming = EnvironmentSettings.new_instance().in_streaming_mode()
-    return TableEnvironment.create(streaming.with_configuration(configuration).build())
 
 
 def free_port() -> int:
@@ -144,7 +130,7 @@ def count_words(task: Task, running: Running) -> dict[str, float]:
         with running(feed, _last_checkpoint(task.durable, job.id)) as checking:
             printing = _printed_counts(printed(task), len(words.fill), checking.position)
             counts = asyncio.run(printing)
-        check("Flink", counts, words, position)
+        task.check(counts, words, position)
     return found
 
 

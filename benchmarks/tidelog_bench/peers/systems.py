@@ -1,5 +1,5 @@
 """The systems that are compared: where their Python is, how they are installed, and a run of one in
-a process of its own: `python -m tidelog_bench.peers.systems PROGRAM TASK OUTCOME`.
+a process of its own: `python -m tidelog_bench.peers.systems PROGRAM FUNCTION TASK OUTCOME`.
 
 Invariants: a system that is not installed is never an error, but a sentence that says what to do.
 Of tidelog's environment a program sees only what `import tidelog` needs, so the peer's own versions
@@ -37,7 +37,7 @@ class System:
     module: str
     """What the Python of the system must be able to import."""
     program: str
-    """The module of `tidelog_bench.peers.programs` that counts words on this system."""
+    """The module of `tidelog_bench.peers.programs` for this system."""
     environment: str
     """Names the Python: that in `.tools/peer-ENVIRONMENT`, or TIDELOG_PEER_ENVIRONMENT's value."""
     extra: str | None = None
@@ -51,16 +51,16 @@ class System:
         return f"TIDELOG_PEER_{self.environment.upper()}"
 
 
-TIDELOG: Final = System("tidelog", "tidelog", "tidelog", "tidelog_count", "tidelog")
+TIDELOG: Final = System("tidelog", "tidelog", "tidelog", "tidelog_jobs", "tidelog")
 SYSTEMS: Final[dict[str, System]] = {
     system.name: system
     for system in (
         TIDELOG,
         System("tidelog-files", "tidelog", "tidelog", "tidelog_files", "tidelog"),
         System("tidelog-workers", "tidelog", "tidelog", "tidelog_files", "tidelog"),
-        System("bytewax", "Bytewax", "bytewax", "bytewax_count", "bytewax", "peers"),
+        System("bytewax", "Bytewax", "bytewax", "bytewax_jobs", "bytewax", "peers"),
         System("quix-store", "Quix Streams", "quixstreams", "quix_count", "quix", "peers"),
-        System("pyflink", "PyFlink", "pyflink", "flink_count", "pyflink", java="java"),
+        System("pyflink", "PyFlink", "pyflink", "flink_sql", "pyflink", java="java"),
         System("flink-stream", "Flink", "pyflink", "flink_stream", "pyflink", java="javac"),
         System("spark-rocksdb", "PySpark", "pyspark", "spark_count", "spark", "spark", java="java"),
     )
@@ -124,16 +124,16 @@ def _ways(system: System) -> str:
     return ", or ".join(ways)
 
 
+_TASKS: Final[dict[str, type[Task] | type[EventTask]]] = {"run": Task, "run_events": EventTask}
+"""What each function of a program takes."""
 _NEEDED: Final = ("tidelog", "tidelog_bench", "lazy_loader")
 _TIMEOUT_S: Final = 3600
 _SHOWN: Final = 3000
 """Characters of what a failed program printed last."""
 
 
-def run_program(
-    trial: "Trial", kind: type[Task] | type[EventTask], program: str, **more: Any
-) -> "Reading":
-    """Run a program on the system of a trial's variant, with the Python that has it.
+def run_program(trial: "Trial", function: str, **more: Any) -> "Reading":
+    """Call a function of the program for a trial's variant, with the Python that has the system.
 
     Raises ConfigError when there is none, and TidelogError with what it printed when it fails.
     """
@@ -146,14 +146,15 @@ def run_program(
             action=missing(trial.variant) or "install it",
         )
     directory = trial.directory.resolve()
-    task = trial.read(kind, variant=trial.variant, directory=str(directory), **more)
+    task = trial.read(_TASKS[function], variant=trial.variant, directory=str(directory), **more)
     packages = directory / "packages"
     packages.mkdir()
     for name in _NEEDED:
         (packages / name).symlink_to(Path(import_module(name).__file__ or "").resolve().parent)
     asked, answer, log = directory / "task.json", directory / "outcome.json", directory / "log"
     asked.write_text(json.dumps(asdict(task)))
-    command = [str(python), "-m", __name__, program, str(asked), str(answer)]
+    program = SYSTEMS[trial.variant].program
+    command = [str(python), "-m", __name__, program, function, str(asked), str(answer)]
     environment = os.environ | {"PYTHONPATH": str(packages)}
     with log.open("wb") as output:
         ended = subprocess.run(
@@ -179,11 +180,11 @@ def run_program(
     return Reading(**json.loads(answer.read_text()))
 
 
-def main(program: str, asked: str, answer: str) -> None:
+def main(program: str, function: str, asked: str, answer: str) -> None:
     """In the program's process."""
     module = import_module(f"tidelog_bench.peers.programs.{program}")
-    task = getattr(module, "TASK", Task)(**json.loads(Path(asked).read_text()))
-    found: dict[str, Any] = {"figures": module.run(task)}
+    task = _TASKS[function](**json.loads(Path(asked).read_text()))
+    found: dict[str, Any] = {"figures": getattr(module, function)(task)}
     if package := getattr(module, "PACKAGE", None):
         found["notes"] = {"versions": {package.removeprefix("apache-"): version(package)}}
     Path(answer).write_text(json.dumps(found))

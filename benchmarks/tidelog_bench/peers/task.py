@@ -14,7 +14,10 @@ from itertools import chain, cycle, islice
 from pathlib import Path
 
 from tidelog.errors import TidelogError
+from tidelog_bench.embedded.meter import Mark, rates, size_mb, tree_peak_mb
 from tidelog_bench.embedded.words import Stages, Words, Workload, draw
+
+DO_NOT_USE = "do not use figures of this system before its program or the system is repaired"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,22 +62,27 @@ class Task(ProgramTask):
         """Fill, warm-up, measurement: for a system whose source is a Python function."""
         return Stages(words, warm_s=self.warm_s, seconds=self.seconds)
 
+    def figures(self, start: Mark, end: Mark, commits: int) -> dict[str, float]:
+        """Throughput, cost, commits between two moments; peak memory and durable bytes."""
+        return {
+            **rates(start, end),
+            "commits": commits,
+            "durable_mb": size_mb(self.durable),
+            "peak_mb": round(tree_peak_mb()),
+        }
 
-def expected(words: Words, position: int) -> collections.Counter[str]:
-    """Counts after `position` words: the fill, then the stream as often round as it took."""
-    return collections.Counter(islice(chain(words.fill, cycle(words.stream)), position))
-
-
-def check(system: str, found: Mapping[str, int], words: Words, position: int) -> None:
-    """Raise TidelogError unless the counts are those of the first `position` words."""
-    right = expected(words, position)
-    if found == right:
-        return
-    wrong = [word for word in right.keys() | found.keys() if found.get(word) != right.get(word)]
-    word = min(wrong)
-    raise TidelogError(
-        f"counts that {system} restored",
-        expected=f"{len(right)} words, {right.get(word)} times {word[:24]}",
-        found=f"{len(found)} words, {found.get(word)} times {word[:24]}, {len(wrong)} differ",
-        action="do not use figures of this system before its program or the system is repaired",
-    )
+    def check(self, found: Mapping[str, int], words: Words, position: int) -> None:
+        """Raise TidelogError unless the counts that were restored are those of the first `position`
+        words: of the fill, then of the stream as often round as it took.
+        """
+        right = collections.Counter(islice(chain(words.fill, cycle(words.stream)), position))
+        if found == right:
+            return
+        wrong = [word for word in right.keys() | found.keys() if found.get(word) != right.get(word)]
+        word = min(wrong)
+        raise TidelogError(
+            f"counts that {self.variant} restored",
+            expected=f"{len(right)} words, {right.get(word)} times {word[:24]}",
+            found=f"{len(found)} words, {found.get(word)} times {word[:24]}, {len(wrong)} differ",
+            action=DO_NOT_USE,
+        )

@@ -10,10 +10,9 @@ from typing import Any, Final
 
 from quixstreams.state.rocksdb import RocksDBStore
 
-from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.embedded.meter import CLOCK, between
 from tidelog_bench.embedded.words import Stages, Words, counted
-from tidelog_bench.peers.task import Task, check
-from tidelog_bench.peers.usage import between, figures
+from tidelog_bench.peers.task import Task
 
 _POSITION: Final = b"position"
 PACKAGE = "quixstreams"
@@ -27,12 +26,11 @@ def run(task: Task) -> dict[str, float]:
     with _store(task.durable) as store:
         _count(store.assign_partition(0), stages, task.checkpoint_s, commits)
         assert stages.start and stages.end
-        found = figures(
-            stages.start, stages.end, between(commits, stages.start, stages.end), task.durable
-        )
+        within = between(commits, stages.start, stages.end)
+        found = task.figures(stages.start, stages.end, within)
     with _store(task.durable) as store:
         counts = _restored(store.assign_partition(0), words)
-    check("the store of Quix Streams", counts, words, stages.end.records)
+    task.check(counts, words, stages.end.records)
     return found
 
 

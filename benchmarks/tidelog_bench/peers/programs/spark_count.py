@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog_bench.embedded.meter import CLOCK, Mark
+from tidelog_bench.embedded.meter import CLOCK, Mark, tree_mark
 from tidelog_bench.peers.feed import Feed
-from tidelog_bench.peers.task import Task, check
-from tidelog_bench.peers.usage import figures, tree_mark
+from tidelog_bench.peers.task import Task
 
 _AHEAD: Final = 2
 """Batches whose files wait for their turn."""
@@ -39,15 +38,14 @@ def run(task: Task) -> dict[str, float]:
     try:
         spark.sparkContext.setLogLevel("WARN")
         start, end = asyncio.run(_measured(_start(spark, feed, task.durable), feed, task))
-        found = figures(start.mark, end.mark, end.batches - start.batches, task.durable)
+        found = task.figures(start.mark, end.mark, end.batches - start.batches)
         rows = (
             spark.read.format("statestore")
             .load(str(task.durable))
             .selectExpr("key.value AS word", "value.count AS n")
         )
-        check(
-            task.variant, {row.word: row.n for row in rows.toLocalIterator()}, words, feed.position
-        )
+        counts = {row.word: row.n for row in rows.toLocalIterator()}
+        task.check(counts, words, feed.position)
     finally:
         spark.stop()
     return found

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tidelog import status_of
+from tidelog import TextFiles, status_of
 from tidelog.errors import TidelogError
+from tidelog_bench.embedded.jobs import word_count
 from tidelog_bench.embedded.meter import CLOCK
 from tidelog_bench.peers.feed import PIECE, Feed, measured
-from tidelog_bench.peers.programs.tidelog_count import restored
-from tidelog_bench.peers.programs.tidelog_files_job import word_count
-from tidelog_bench.peers.task import Task, check
+from tidelog_bench.peers.programs.tidelog_jobs import restored
+from tidelog_bench.peers.task import Task
 
 WORKERS: Final = {"tidelog-files": 1, "tidelog-workers": 2}
-_JOB: Final = "tidelog_bench.peers.programs.tidelog_files_job:followed"
+_JOB: Final = "tidelog_bench.embedded.jobs:followed"
 _REPORT_S: Final = 0.1
 _LOOK_S: Final = 0.01
 _TURNS_S: Final = 2.0
@@ -89,7 +89,7 @@ def run(task: Task) -> dict[str, float]:
     feed.fill()
     with _running(task, feed.input) as job:
         found = asyncio.run(measured(job, feed, task)) | job.durations()
-    counts, runner = restored(task, lambda sink: word_count(feed.input, sink, follow=False))
+    counts, runner = restored(task, lambda sink: word_count(TextFiles(feed.input), sink))
     if read := status_of(runner).records_read:
         raise TidelogError(
             "the restored job",
@@ -97,7 +97,7 @@ def run(task: Task) -> dict[str, float]:
             found=f"{read} words that were read again",
             action="see why the last checkpoints had not completed",
         )
-    check(task.variant, counts, words, feed.position)
+    task.check(counts, words, feed.position)
     return found
 
 

@@ -1,6 +1,8 @@
-"""A session window and an interval join on Bytewax, recovery on.
+"""The word count, a session window and an interval join on Bytewax, recovery on.
 
-Bytewax has no interval join: a stateful operator keeps both sides of a key, as its users write it.
+Invariant: what Bytewax offers to be fast is used (batch operators, nothing emitted); words are
+counted per buffer before they are keyed, as on tidelog's side. Bytewax has no interval join: a
+stateful operator keeps both sides of a key, as its users write it.
 """
 
 import json
@@ -11,36 +13,119 @@ import bytewax.operators as op
 from bytewax._bytewax import run_main
 from bytewax.connectors.files import FileSink, FileSource
 from bytewax.dataflow import Dataflow
+from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.operators import StatefulBatchLogic
 from bytewax.operators.windowing import EventClock, SessionWindower, fold_window
 from bytewax.recovery import RecoveryConfig, init_db_dir
+from bytewax.testing import TestingSink
 
+from tidelog_bench.embedded.meter import CLOCK, between, tree_mark
+from tidelog_bench.embedded.words import counted
 from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
-from tidelog_bench.peers.usage import tree_mark
+from tidelog_bench.peers.task import ProgramTask, Task
 
-TASK = EventTask
 PACKAGE = "bytewax"
 _NOW = datetime(2020, 1, 1, tzinfo=UTC)
 
 
-def run(task: EventTask) -> dict[str, float]:
+def run(task: Task) -> dict[str, float]:
+    """Count on one worker in this process; then again from the recovery store alone."""
+    words = task.words()
+    stages = task.stages(words)
+    task.durable.mkdir()
+    init_db_dir(task.durable, 1)
+    source = _Source(stages.read)
+    _run(_count_flow(source, _Count, []), task)
+    assert stages.start and stages.end
+    commits = between(source.snapshots, stages.start, stages.end)
+    found = task.figures(stages.start, stages.end, commits)
+    restored: list[tuple[str, int]] = []
+    _run(_count_flow(_Source(lambda position: None), _CountAtEnd, restored), task)
+    task.check(dict(restored), words, stages.end.records)
+    return found
+
+
+def run_events(task: EventTask) -> dict[str, float]:
     """Run the job on one worker in this process, to the end of its files."""
     drawn = task.write()
     task.durable.mkdir()
     task.results.mkdir()
     init_db_dir(task.durable, 1)
-    flow = _flow(task)
+    flow = _events_flow(task)
     start = tree_mark(0)
+    _run(flow, task)
+    end = tree_mark(task.rows)
+    return figures(task, drawn, start, end)
+
+
+def _run(flow: Dataflow, task: ProgramTask) -> None:
     run_main(
         flow,
         epoch_interval=timedelta(seconds=task.checkpoint_s),
         recovery_config=RecoveryConfig(task.durable),
     )
-    end = tree_mark(task.rows)
-    return figures(task, drawn, start, end)
 
 
-def _flow(task: EventTask) -> Dataflow:
+class _Partition(StatefulSourcePartition[str, int]):
+    def __init__(self, read: Any, position: int, snapshots: list[float]) -> None:
+        self._read = read
+        self._position = position
+        self._snapshots = snapshots
+
+    def next_batch(self) -> list[str]:
+        words = self._read(self._position)
+        if words is None:
+            raise StopIteration
+        self._position += len(words)
+        return list(words)
+
+    def snapshot(self) -> int:
+        # Once per epoch, when it closes.
+        self._snapshots.append(CLOCK.monotonic())
+        return self._position
+
+
+class _Source(FixedPartitionedSource[str, int]):
+    def __init__(self, read: Any) -> None:
+        self.snapshots: list[float] = []
+        self._read = read
+
+    def list_parts(self) -> list[str]:
+        return ["words"]
+
+    def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> _Partition:
+        return _Partition(self._read, resume_state or 0, self.snapshots)
+
+
+class _Count(StatefulBatchLogic[int, Any, int]):
+    __slots__ = ("_count",)
+
+    def __init__(self, count: int | None) -> None:
+        self._count = count or 0
+
+    def on_batch(self, values: list[int]) -> tuple[Any, bool]:
+        self._count += sum(values)
+        return (), StatefulBatchLogic.RETAIN
+
+    def snapshot(self) -> int:
+        return self._count
+
+
+class _CountAtEnd(_Count):
+    """Says its count at the end of the data."""
+
+    def on_eof(self) -> tuple[Any, bool]:
+        return [self._count], StatefulBatchLogic.RETAIN
+
+
+def _count_flow(source: _Source, logic: type[_Count], emitted: list[Any]) -> Dataflow:
+    flow = Dataflow("word_count")
+    pairs = op.flat_map_batch("count_buffer", op.input("words", flow, source), counted)
+    op.output("out", op.stateful_batch("count", pairs, logic), TestingSink(emitted))
+    return flow
+
+
+def _events_flow(task: EventTask) -> Dataflow:
     flow = Dataflow("events")
     inputs = [_keyed(flow, task, number, name) for number, name in enumerate(task.sides)]
     if task.job == "session":
@@ -93,7 +178,7 @@ def _merge(one: Any, other: Any) -> Any:
     return min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]
 
 
-class _Join(StatefulBatchLogic[Any, Any, Any]):  # type: ignore[misc]  # Any where Bytewax is not
+class _Join(StatefulBatchLogic[Any, Any, Any]):
     """Keeps rows of a key until the newest time of the other side is past their partners."""
 
     __slots__ = ("_newest", "_sides", "_within")
