@@ -13,20 +13,19 @@ from tidelog_bench.experiment import Size
 from tidelog_bench.report.answer import Answer, Report
 from tidelog_bench.report.declared import limit, quoted
 from tidelog_bench.report.numbers import number, setting, span, times
-from tidelog_bench.report.plots import plots, svg
+from tidelog_bench.report.plots import colours, plots
 from tidelog_bench.report.statistics import ENOUGH, few, verdict
 
 
 def page(report: Report) -> str:
-    """The page; raises ConfigError without the libraries that draw it."""
+    """The page; raises ConfigError without the library that lays it out."""
     with optional_library(
         "the page of a report",
-        "matplotlib and jinja2, which draw and lay it out",
+        "jinja2, which lays it out",
         "plots",
         ", or read the summary with --terminal",
     ):
         # Heavy: only a page pays for it.
-        import matplotlib  # noqa: F401, PLC0415
         from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
         from markupsafe import Markup  # noqa: PLC0415
 
@@ -36,8 +35,8 @@ def page(report: Report) -> str:
         undefined=StrictUndefined,
     )
     environment.filters["times"] = times
-    environment.globals |= {of.__name__: of for of in (limit, number, plots, quoted, setting)}
-    environment.globals |= {of.__name__: of for of in (span, times, verdict)}
+    functions = (colours, limit, number, plots, published, quoted, setting, span, times, verdict)
+    environment.globals |= {of.__name__: of for of in functions}
     pairs = min(loaded.session.pairs for loaded in report.sessions)
     return environment.get_template("page.html").render(
         sessions=report.sessions,
@@ -47,8 +46,6 @@ def page(report: Report) -> str:
         style=Markup(_text("style.css")),
         few=few(pairs) if pairs < ENOUGH else None,
         quick=any(loaded.session.size == Size.QUICK for loaded in report.sessions),
-        svg=lambda panel, name: Markup(svg(panel, name)),
-        published=published,
     )
 
 

@@ -21,7 +21,6 @@ from tidelog_bench.report.page import page
 from tidelog_bench.report.plots import plots
 from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
 
-pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'tidelog[plots]'")
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'tidelog[plots]'")
 
 

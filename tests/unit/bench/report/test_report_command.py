@@ -39,7 +39,7 @@ def record(directory: Path, name: str, off: list[float]) -> None:
 def test_the_newest_session_becomes_a_page(
     results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("matplotlib", reason="plots need matplotlib")
+    pytest.importorskip("jinja2", reason="the page needs jinja2")
     monkeypatch.chdir(tmp_path)
     result = tidelog("bench", "report", "--results", results)
     assert result.exit_code == 0, result.output
