@@ -21,10 +21,9 @@ from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.jobs import ListSource, Read, sliding_window, timed, word_count
 from tidelog_bench.embedded.meter import Mark, rss_mb
 from tidelog_bench.embedded.run import RunSpec, run_trial, spec_of, started, until
-from tidelog_bench.embedded.stores import modelled
 from tidelog_bench.embedded.words import BUFFER
 from tidelog_bench.experiment import Trial
-from tidelog_bench.store.modelled import Totals
+from tidelog_bench.store.modelled import Traffic
 
 _NEVER_S: Final = 1e6
 _HARDLY_ANY: Final = 0.01
@@ -158,12 +157,12 @@ async def _restore(spec: RunSpec, state: State, room: Path) -> dict[str, float]:
         """These records and then none, wherever the source goes on."""
         return left.pop() if left else []
 
-    store, model = modelled(LocalStore(str(room / "store"), effects), spec.link, effects)
+    store = spec.store(LocalStore(str(room / "store"), effects), effects)
     runner = JobRunner(state.build(read), store, spec.config(room / "work"), effects)
-    up: list[tuple[Mark, Totals]] = []
+    up: list[tuple[Mark, Traffic]] = []
     before = Mark.now(0)
     try:
-        async with started(runner, lambda: up.append((Mark.now(0), model.totals()))) as job:
+        async with started(runner, lambda: up.append((Mark.now(0), store.totals()))) as job:
             await until(lambda: _handled(runner), job, look_s=0.001)
             return _figures(runner, before, *up[0], Mark.now(0))
     finally:
@@ -178,7 +177,7 @@ def _handled(runner: JobRunner) -> bool:
 
 
 def _figures(
-    runner: JobRunner, before: Mark, up: Mark, asked: Totals, after: Mark
+    runner: JobRunner, before: Mark, up: Mark, asked: Traffic, after: Mark
 ) -> dict[str, float]:
     assert runner.incarnation is not None
     progress = runner.incarnation.states.progress
@@ -202,6 +201,6 @@ def _figures(
         "downloaded_mb": asked.downloaded_bytes / 1e6,
         "state_mb": status.total_bytes / 1e6,
         "table_mb": tables / 1e6,
-        "requests": sum(asked.requests.values()),
+        "requests": asked.all_requests,
         "rss_mb": rss_mb(),
     }

@@ -20,14 +20,15 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.distribution import percentile
 from tidelog.runtime.subtasks.incarnation import Incarnation
+from tidelog.storage import object_names
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectStore
 from tidelog_bench.embedded.meter import CLOCK, Mark, rates, rss_mb
-from tidelog_bench.embedded.stores import ArchivedStore, modelled
 from tidelog_bench.embedded.words import Stages, Words, Workload, draw
 from tidelog_bench.experiment import Trial
-from tidelog_bench.store.latency import LatencyProfile
-from tidelog_bench.store.modelled import ModelledStore, Totals, Traffic
+from tidelog_bench.store.latency import NONE, LatencyProfile
+from tidelog_bench.store.modelled import ModelledStore, Traffic, Write
 
 _LOOK_S: Final = 0.02
 """Rarely enough to cost a job nothing; moments are taken when they are, not when they are seen."""
@@ -85,6 +86,11 @@ class RunSpec:
         }
         return JobConfig(**chosen)
 
+    def store(self, inner: ObjectStore, effects: Effects) -> ModelledStore:
+        """A store over the link, if there is one, that counts its requests."""
+        own_loop = self.link is not None
+        return ModelledStore(inner, effects.clock, self.link or NONE, own_loop=own_loop)
+
 
 def spec_of(trial: Trial, **more: Any) -> RunSpec:
     """The run that the settings of a trial describe, with its workload and, where the settings have
@@ -100,7 +106,7 @@ class Moment:
     """The beginning or the end of the measured time, and what the run had done by then."""
 
     mark: Mark
-    totals: Totals
+    totals: Traffic
     """What the store had been asked for."""
     checkpoints: int
     backpressured_s: float
@@ -116,8 +122,8 @@ class Run:
     runner: JobRunner
     store: ModelledStore
     stages: Stages
-    archive: MemoryStore | None
-    """The run's manifests and descriptors, also those that the job has deleted."""
+    archive: MemoryStore
+    """The manifests and descriptors of a run in memory, also those that the job has deleted."""
     begun: Moment | None = None
     ended: Moment | None = None
 
@@ -149,6 +155,22 @@ class Run:
         begun, ended = self.measured
         return ended.totals.since(begun.totals)
 
+    @property
+    def written(self) -> list[Write]:
+        """What the job wrote within the measured time."""
+        begun, ended = self.measured
+        return [w for w in self.store.writes if begun.mark.wall <= w.ended <= ended.mark.wall]
+
+    @property
+    def durations_s(self) -> list[float]:
+        """How long the checkpoints took that completed within the measured time."""
+        begun, ended = self.measured
+        metrics = self.incarnation.driver.metrics
+        # The metrics have the newest ones only.
+        gone = metrics.completed - len(metrics.durations_s)
+        first, end = max(0, begun.checkpoints - gone), ended.checkpoints - gone
+        return list(metrics.durations_s)[first:end]
+
     def _moment(self, mark: Mark) -> Moment:
         uploader = self.incarnation.start.uploader
         return Moment(
@@ -160,18 +182,11 @@ class Run:
             rss_mb(),
         )
 
-    def durations_s(self, after: int, upto: int) -> list[float]:
-        """How long completed checkpoints took, by their number, as the job's metrics have it."""
-        durations = list(self.incarnation.driver.metrics.durations_s)
-        # The metrics have the newest ones only.
-        gone = self.completed - len(durations)
-        return durations[max(0, after - gone) : upto - gone]
-
     def figures(self) -> dict[str, float]:
         """Throughput, cost, checkpoints, uploads, memory."""
         begun, ended = self.measured
         traffic = self.traffic
-        durations = self.durations_s(begun.checkpoints, ended.checkpoints)
+        durations = self.durations_s
         found = {
             **rates(begun.mark, ended.mark),
             "checkpoints": len(durations),
@@ -185,6 +200,21 @@ class Run:
         if traffic.seconds:
             found["uploaded_mb_per_s"] = round(traffic.uploaded_bytes / traffic.seconds / 1e6, 3)
         return found
+
+
+class ArchivedStore(MemoryStore):
+    """A store in memory; `archive` has every manifest and descriptor of the run, also those that
+    the job has deleted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.archive = MemoryStore()
+
+    def _store(self, name: str, data: bytes) -> None:
+        super()._store(name, data)
+        if name.startswith((object_names.CHECKPOINTS, object_names.MATERIALIZATIONS)):
+            self.archive._store(name, data)
 
 
 BuildJob = Callable[[Stages], Job]
@@ -229,13 +259,11 @@ def run_trial(
     *,
     watch: Watch | None = None,
     store: Path | None = None,
-    archived: bool = False,
 ) -> Run:
     """Run a spec in this process; `watch` runs while the job does. `room` is for temporary files.
 
     With a directory for the store the job is stopped right after a checkpoint that covers all
-    records, and the store stays. Without, the store lies in memory, and the job is stopped at once;
-    `archived`: manifests and descriptors can be read from the run's archive.
+    records, and the store stays. Without, the store lies in memory, and the job is stopped at once.
     """
     stages = Stages(
         spec.words(),
@@ -246,8 +274,8 @@ def run_trial(
         on_start=lambda mark: run.begin(mark),  # noqa: PLW0108  (there is no run yet)
         on_end=lambda mark: run.end(mark),  # noqa: PLW0108
     )
-    effects, memory = Effects(), ArchivedStore() if archived else MemoryStore()
-    seen, model = modelled(LocalStore(store, effects) if store else memory, spec.link, effects)
+    effects, memory = Effects(), ArchivedStore()
+    seen = spec.store(LocalStore(store, effects) if store else memory, effects)
 
     async def main() -> None:
         async with started(run.runner) as job:
@@ -266,7 +294,6 @@ def run_trial(
         contextlib.closing(effects.offload),
     ):
         runner = JobRunner(build(stages), seen, spec.config(Path(work)), effects)
-        archive = memory.archive if isinstance(memory, ArchivedStore) else None
-        run = Run(runner, model, stages, archive)
+        run = Run(runner, seen, stages, memory.archive)
         asyncio.run(main())
         return run

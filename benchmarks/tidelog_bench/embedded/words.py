@@ -84,7 +84,6 @@ class Stages:
         self._buffer = BUFFER if rate is None else max(1, min(BUFFER, int(rate * STEP_S)))
         self._on_start = on_start
         self._on_end = on_end
-        self._finished = False
         self.filled: Mark | None = None
         self.start: Mark | None = None
         self.end: Mark | None = None
@@ -114,10 +113,6 @@ class Stages:
         at = (position - len(fill)) % len(stream)
         return stream[at : at + self._buffer]
 
-    def finish(self) -> None:
-        """End the measured time with the next buffer, whatever is left of it."""
-        self._finished = True
-
     def lag_s(self, mark: Mark) -> float:
         """Seconds of input that the job lacked at a moment; 0 without a rate."""
         if self._rate is None or self.filled is None:
@@ -128,8 +123,6 @@ class Stages:
     def _has_ended(self, position: int, now: float) -> bool:
         if self.start is None:
             return False
-        if self._finished:
-            return True
         if self._records is not None:
             return position - len(self._words.fill) >= self._records
         return now - self.start.wall >= self._seconds

@@ -31,6 +31,7 @@ _WORDS: Final[dict[Size, dict[int, dict[str, Any]]]] = {
     },
 }
 _STARTS_S: Final = 2.0
+_LOAD: Final = ("checkpoints_failed", "records_per_s", "cpu_us_per_record", "rss_mb")
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -52,37 +53,29 @@ def measure(trial: Trial) -> Reading:
     # What a run takes, but for a long one, which goes round.
     draws = min(max((of["warm_s"] + of["seconds"]) * of["rate"], 10_000), 4_000_000)
     spec = spec_of(trial, draws=int(draws), changelog=trial.variant == ON)
-    run = run_trial(
-        spec, lambda stages: word_count(ListSource(stages.read)), trial.directory, archived=True
-    )
+    run = run_trial(spec, lambda stages: word_count(ListSource(stages.read)), trial.directory)
     return asyncio.run(_read(run))
 
 
-def _load(run: Run) -> dict[str, float]:
-    names = ("checkpoints_failed", "records_per_s", "cpu_us_per_record", "rss_mb")
-    found, (_, ended) = run.figures(), run.measured
-    lag = {"behind_s": run.stages.lag_s(ended.mark)}
-    return {name: found[name] for name in names if name in found} | lag
-
-
 async def _read(run: Run) -> Reading:
-    begun, ended = run.measured
     found, traffic = await checkpoints_of(run), run.traffic
-    writes = [w for w in run.store.writes if begun.mark.wall <= w.ended <= ended.mark.wall]
-    bill = daily(traffic)
-    figures = {
-        **_load(run),
+    load, (_, ended), bill = run.figures(), run.measured, daily(traffic)
+    figures: dict[str, float] = {
+        **{name: load[name] for name in _LOAD if name in load},
+        "behind_s": run.stages.lag_s(ended.mark),
         "checkpoints": len(found),
-        **durations(found),
-        **sizes(found),
         "stored_mean_mb": traffic.stored_bytes / MB,
         "uploaded_mb_per_s": traffic.uploaded_bytes / MB / traffic.seconds,
         "dollars_per_day": bill.total,
         "dollars_per_day_requests": bill.requests,
     }
     if found:
-        figures["objects_per_checkpoint"] = len(writes) / len(found)
-        figures["requests_per_checkpoint"] = traffic.all_requests / len(found)
+        figures |= {
+            **durations(found),
+            **sizes(found),
+            "objects_per_checkpoint": len(run.written) / len(found),
+            "requests_per_checkpoint": traffic.all_requests / len(found),
+        }
     return Reading(figures)
 
 

@@ -7,18 +7,17 @@ when more are complete than are retained, so that as much is deleted as is writt
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tidelog.runtime.graph import Job
 from tidelog.runtime.status.distribution import percentile
 from tidelog.storage import object_names
 from tidelog_bench.embedded.jobs import OFF, ON, ListSource, NullSink
-from tidelog_bench.embedded.meter import CLOCK
-from tidelog_bench.embedded.run import SOON_S, Run, run_trial, spec_of
+from tidelog_bench.embedded.meter import CLOCK, Mark
+from tidelog_bench.embedded.run import Run, run_trial, spec_of, until
 from tidelog_bench.embedded.words import Stages
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
-from tidelog_bench.store.modelled import Totals, Write, daily
+from tidelog_bench.store.modelled import Traffic, daily
 
 _PARALLELISMS: Final = {
     Size.QUICK: (1, 50),
@@ -49,7 +48,7 @@ _FIXED: Final = {
     "settling": 2,
 }
 _DRAWS: Final = 100_000
-_LONGEST_S: Final = 600.0
+_NEVER_S: Final = 1e6
 _TABLES: Final = (object_names.TABLES, object_names.MATERIALIZATIONS)
 
 
@@ -67,39 +66,6 @@ def cells(size: Size) -> Sequence[Cell]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointWindow:
-    """Counting begins with the completion of checkpoint number `settling`. It ends after
-    `checkpoints` more, or with the first one that completes after `seconds`.
-    """
-
-    settling: int
-    checkpoints: int
-    seconds: float
-    parallelism: int
-    keys_per_subtask: int
-    records_per_checkpoint: int
-    """Records that one subtask handles between two checkpoints."""
-    checkpoint_s: float
-
-    async def watch(self, run: Run, moments: list[tuple[int, Totals]]) -> None:
-        """Note completions and what the store had been asked for, then end the measured time."""
-        while run.begun is None:
-            await CLOCK.sleep(SOON_S)
-        while not self._enough(moments):
-            await CLOCK.sleep(SOON_S)
-            last = moments[-1][0] if moments else 0
-            if run.completed >= self.settling and run.completed > last:
-                moments.append((run.completed, run.store.totals()))
-        run.stages.finish()
-
-    def _enough(self, moments: Sequence[tuple[int, Totals]]) -> bool:
-        if len(moments) < 2:
-            return False
-        (first, begin), (last, end) = moments[0], moments[-1]
-        return last - first >= self.checkpoints or end.at - begin.at >= self.seconds
-
-
 def fanned_out_count(stages: Stages) -> Job:
     """Count words in as many subtasks as the job has, fed by one: n channels instead of n x n."""
     job = Job("word-count")
@@ -110,40 +76,49 @@ def fanned_out_count(stages: Stages) -> Job:
 
 def measure(trial: Trial) -> Reading:
     """Count what a variant writes and asks for between two completed checkpoints."""
-    window = trial.read(CheckpointWindow)
+    of: Any = trial.settings
     spec = spec_of(
         trial,
-        keys=window.keys_per_subtask * window.parallelism,
+        keys=of["keys_per_subtask"] * of["parallelism"],
         draws=_DRAWS,
         changelog=trial.variant == ON,
         warm_s=0.0,
-        seconds=_LONGEST_S,
-        rate=window.records_per_checkpoint * window.parallelism / window.checkpoint_s,
+        seconds=_NEVER_S,
+        rate=of["records_per_checkpoint"] * of["parallelism"] / of["checkpoint_s"],
     )
-    moments: list[tuple[int, Totals]] = []
-    run = run_trial(
-        spec, fanned_out_count, trial.directory, watch=lambda run: window.watch(run, moments)
-    )
-    durations = run.durations_s(moments[0][0], moments[-1][0])
-    return Reading(figures_of(moments, run.store.writes, durations))
+
+    async def watch(run: Run) -> None:
+        """Begin with the completion of checkpoint number `settling` after the fill; end after
+        `checkpoints` more, or with the first one that completes after `seconds`.
+        """
+        await until(lambda: run.begun is not None and run.completed >= of["settling"])
+        run.begin(Mark.now(0))
+        first = last = run.completed
+        ends = CLOCK.monotonic() + of["seconds"]
+        while last - first < of["checkpoints"] and CLOCK.monotonic() < ends:
+            await until(lambda: run.completed > last)  # noqa: B023
+            last = run.completed
+        run.end(Mark.now(0))
+
+    run = run_trial(spec, fanned_out_count, trial.directory, watch=watch)
+    written = [write.name for write in run.written]
+    return Reading(figures_of(run.traffic, written, run.durations_s))
 
 
 def figures_of(
-    moments: Sequence[tuple[int, Totals]], writes: Sequence[Write], durations: Sequence[float]
+    traffic: Traffic, written: Sequence[str], durations: Sequence[float]
 ) -> dict[str, float]:
     """Per checkpoint; dollars as if there was one a second, whatever this machine can do."""
-    (first, begin), (last, end) = moments[0], moments[-1]
-    objects = [write.name for write in writes if begin.at < write.ended <= end.at]
-    tables = sum(name.startswith(_TABLES) for name in objects)
-    segments = sum(name.startswith(object_names.SEGMENTS) for name in objects)
-    traffic, counted = end.since(begin), last - first
+    counted = len(durations)
+    tables = sum(name.startswith(_TABLES) for name in written)
+    segments = sum(name.startswith(object_names.SEGMENTS) for name in written)
     return {
-        "objects_per_checkpoint": len(objects) / counted,
+        "objects_per_checkpoint": len(written) / counted,
         "table_objects_per_checkpoint": tables / counted,
         "log_objects_per_checkpoint": segments / counted,
         "requests_per_checkpoint": traffic.all_requests / counted,
         "kb_per_checkpoint": traffic.uploaded_bytes / 1e3 / counted,
-        "dollars_per_day": daily(replace(traffic, seconds=counted)).total,
+        "dollars_per_day": daily(traffic, counted).total,
         "p50_ms": percentile(durations, 0.5) * 1e3,
     }
 

@@ -6,7 +6,6 @@ process for each buffer, so every channel before it is full.
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Final
 
@@ -77,53 +76,41 @@ def cells(size: Size) -> Sequence[Cell]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Pressure:
-    """What the settings of a trial say of its load; times in seconds."""
-
-    timeout_s: float
-    """Seconds until barriers switch."""
-    parallelism: int
-    channel_buffers: int
-    sink_ms: float
-    """How long the sink holds a buffer; 0: there is no back-pressure."""
-    checkpoint_s: float
-    warm_s: float
-    seconds: float
-
-    def job(self) -> Job:
-        """Records go by key to an operator whose sink hangs, or are counted without pressure."""
-        job = Job("pressure")
-        words = job.source(Rate(None, splits=self.parallelism)).map_batches(_words)
-        keyed = words.key_by(lambda word: word)
-        counted = keyed.map(len) if self.sink_ms else keyed.aggregate(lambda _: 1, int.__add__)
-        counted.sink(NullSink(self.sink_ms / 1e3))
-        return job
-
-    async def watch(self, run: Run) -> None:
-        """Begin and end the measured time by the clock: the sources know of no stages."""
-        await CLOCK.sleep(self.warm_s)
-        run.begin(Mark.now(status_of(run.runner).records_read))
-        await CLOCK.sleep(self.seconds)
-        run.end(Mark.now(status_of(run.runner).records_read))
-
-
 def _words(numbers: Iterable[int]) -> list[str]:
     return [f"word-{number * 7919 % _KEYS}" for number in numbers]
 
 
+def _job(parallelism: int, sink_ms: float) -> Job:
+    """Records go by key to an operator whose sink holds each buffer for so long, or are counted
+    where it does not.
+    """
+    job = Job("pressure")
+    words = job.source(Rate(None, splits=parallelism)).map_batches(_words)
+    keyed = words.key_by(lambda word: word)
+    counted = keyed.map(len) if sink_ms else keyed.aggregate(lambda _: 1, int.__add__)
+    counted.sink(NullSink(sink_ms / 1e3))
+    return job
+
+
 def measure(trial: Trial) -> Reading:
     """Run a variant and read its checkpoints."""
-    pressure = trial.read(Pressure)
+    of: Any = trial.settings
     options = {
-        "channel_buffers": pressure.channel_buffers,
-        "checkpoint": Schedule(interval=pressure.checkpoint_s, timeout=_NEVER_S),
-        "unaligned": UnalignedConfig(_MODES[trial.variant], pressure.timeout_s),
+        "channel_buffers": of["channel_buffers"],
+        "checkpoint": Schedule(interval=of["checkpoint_s"], timeout=_NEVER_S),
+        "unaligned": UnalignedConfig(_MODES[trial.variant], of["timeout_s"]),
     }
     spec = spec_of(trial, keys=0, draws=0, retain=_ALL, options=options)
-    run = run_trial(
-        spec, lambda stages: pressure.job(), trial.directory, watch=pressure.watch, archived=True
-    )
+
+    async def watch(run: Run) -> None:
+        """Begin and end the measured time by the clock: the sources know of no stages."""
+        await CLOCK.sleep(spec.warm_s)
+        run.begin(Mark.now(status_of(run.runner).records_read))
+        await CLOCK.sleep(spec.seconds)
+        run.end(Mark.now(status_of(run.runner).records_read))
+
+    job = _job(spec.parallelism, of["sink_ms"])
+    run = run_trial(spec, lambda stages: job, trial.directory, watch=watch)
     found = asyncio.run(checkpoints_of(run))
     figures = {
         "checkpoints": len(found),

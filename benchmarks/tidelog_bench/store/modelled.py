@@ -5,21 +5,22 @@ transferred; a request that fails is counted and waits like any other; nothing e
 line of a bill is one list price of `tidelog.cost.model` times one quantity.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import built_in_books
-from tidelog.effects import Clock
+from tidelog.effects import Clock, loop_thread
 from tidelog.storage.port import ObjectInfo, ObjectStore
 from tidelog_bench.store.latency import Kind, LatencyProfile
 
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What a store was asked for within some seconds; that of two adjacent times is the sum of
-    theirs, but for the mean.
+    """What a store was asked for, since it was opened or within some seconds; that of two adjacent
+    times is the sum of theirs.
     """
 
     seconds: float
@@ -27,35 +28,25 @@ class Traffic:
     """Requests of each kind: put, get, list, head, delete; on Hadoop's side copy and mkdirs too."""
     uploaded_bytes: float
     downloaded_bytes: float = 0.0
-    stored_bytes: float = 0.0
-    """The mean over the time."""
+    stored_byte_seconds: float = 0.0
 
     @property
     def all_requests(self) -> float:
         return sum(self.requests.values())
 
+    @property
+    def stored_bytes(self) -> float:
+        """The mean over the time."""
+        return self.stored_byte_seconds / self.seconds if self.seconds else 0.0
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """What a store was asked for since it was opened."""
-
-    at: float
-    """Seconds on the store's clock."""
-    requests: Mapping[str, int]
-    uploaded_bytes: int
-    downloaded_bytes: int
-    stored_byte_seconds: float
-
-    def since(self, earlier: "Totals") -> Traffic:
+    def since(self, earlier: "Traffic") -> "Traffic":
         """What lies between an earlier moment and this one."""
-        seconds = self.at - earlier.at
-        stored = self.stored_byte_seconds - earlier.stored_byte_seconds
         return Traffic(
-            seconds=seconds,
-            requests={kind: n - earlier.requests[kind] for kind, n in self.requests.items()},
-            uploaded_bytes=self.uploaded_bytes - earlier.uploaded_bytes,
-            downloaded_bytes=self.downloaded_bytes - earlier.downloaded_bytes,
-            stored_bytes=stored / seconds if seconds else 0.0,
+            self.seconds - earlier.seconds,
+            {kind: n - earlier.requests[kind] for kind, n in self.requests.items()},
+            self.uploaded_bytes - earlier.uploaded_bytes,
+            self.downloaded_bytes - earlier.downloaded_bytes,
+            self.stored_byte_seconds - earlier.stored_byte_seconds,
         )
 
 
@@ -115,9 +106,15 @@ class ModelledStore:
 
     `requests` counts by kind, a listing as one per 1000 names; `stored` has the objects that were
     written through this store and not deleted. All of it can be read from any thread.
+
+    With an event loop of its own it waits there, as a network library does: on the job's loop each
+    chunk of a transfer would wait for a turn of the job, which says something about the model and
+    nothing about a network.
     """
 
-    def __init__(self, inner: ObjectStore, clock: Clock, profile: LatencyProfile) -> None:
+    def __init__(
+        self, inner: ObjectStore, clock: Clock, profile: LatencyProfile, *, own_loop: bool = False
+    ) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
@@ -134,17 +131,18 @@ class ModelledStore:
         self.stored_bytes = 0
         """All that `stored` has."""
         self._byte_seconds = 0.0
-        self._stored_since = clock.monotonic()
+        self._opened = self._stored_since = clock.monotonic()
+        self._loop = loop_thread()[0] if own_loop else None
 
-    def totals(self) -> Totals:
+    def totals(self) -> Traffic:
         """Everything until now; `later.since(earlier)` is what lies between."""
-        at = self._clock.monotonic()
-        return Totals(
-            at=at,
-            requests={str(kind): count for kind, count in self.requests.items()},
-            uploaded_bytes=self.uploaded_bytes,
-            downloaded_bytes=self.downloaded_bytes,
-            stored_byte_seconds=self._byte_seconds + self.stored_bytes * (at - self._stored_since),
+        now = self._clock.monotonic()
+        return Traffic(
+            now - self._opened,
+            {str(kind): count for kind, count in self.requests.items()},
+            self.uploaded_bytes,
+            self.downloaded_bytes,
+            self._byte_seconds + self.stored_bytes * (now - self._stored_since),
         )
 
     async def put(self, name: str, data: bytes) -> None:
@@ -161,7 +159,7 @@ class ModelledStore:
         await self._request(Kind.GET)
         data = await self._inner.get(name, start, length)
         self.downloaded_bytes += len(data)
-        await self._bandwidth.transfer(len(data))
+        await self._wait(0.0, len(data))
         return data
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
@@ -185,20 +183,30 @@ class ModelledStore:
 
     async def close(self) -> None:
         await self._inner.close()
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
 
     async def _upload(self, data: bytes) -> float:
         started = self._clock.monotonic()
-        await self._request(Kind.PUT)
         self.uploaded_bytes += len(data)
-        await self._bandwidth.transfer(len(data))
+        await self._request(Kind.PUT, len(data))
         return started
 
-    async def _request(self, kind: Kind) -> None:
+    async def _request(self, kind: Kind, size: int = 0) -> None:
         number = self.requests[kind]
         self.requests[kind] = number + 1
-        latency = self.profile.latency_s(kind, number)
-        if latency:
-            await self._clock.sleep(latency)
+        await self._wait(self.profile.latency_s(kind, number), size)
+
+    async def _wait(self, latency_s: float, size: int) -> None:
+        waiting = self._waited(latency_s, size)
+        if self._loop is None:
+            return await waiting
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(waiting, self._loop))
+
+    async def _waited(self, latency_s: float, size: int) -> None:
+        if latency_s:
+            await self._clock.sleep(latency_s)
+        await self._bandwidth.transfer(size)
 
     def _written(self, name: str, size: int, started: float) -> None:
         self.writes.append(Write(name, size, started, self._clock.monotonic()))
@@ -212,21 +220,17 @@ class ModelledStore:
         self._stored_since = now
 
 
-@dataclass(frozen=True, slots=True)
-class Daily:
+class Daily(NamedTuple):
     """The bill of a day, in dollars."""
 
+    total: float
     requests: float
-    storage: float
-    transfer: float
-
-    @property
-    def total(self) -> float:
-        return self.requests + self.storage + self.transfer
 
 
-def daily(traffic: Traffic) -> Daily:
-    """The bill of a day in which all of it goes on as it was measured, within one region of S3."""
+def daily(traffic: Traffic, seconds: float | None = None) -> Daily:
+    """The bill of a day in which all of it goes on as it was measured, or as if that had taken so
+    many seconds, within one region of S3.
+    """
     book = built_in_books()["aws-s3-standard"]
     per_1000 = {
         **dict.fromkeys(("put", "copy", "mkdirs"), book.put_per_1000),
@@ -234,11 +238,9 @@ def daily(traffic: Traffic) -> Daily:
         "list": book.list_per_1000,
         "delete": book.delete_per_1000,
     }
-    times = DAY_S / traffic.seconds
+    times = DAY_S / (seconds or traffic.seconds)
     requests = sum(count * per_1000[kind] for kind, count in traffic.requests.items()) / 1000
     moved = traffic.uploaded_bytes * book.upload_gb + traffic.downloaded_bytes * book.retrieval_gb
-    return Daily(
-        requests=requests * times,
-        storage=traffic.stored_bytes / book.gb_bytes * book.storage_gb_month * DAY_S / MONTH_S,
-        transfer=moved * times / book.gb_bytes,
-    )
+    stored = traffic.stored_bytes * book.storage_gb_month * DAY_S / MONTH_S
+    total = requests * times + (stored + moved * times) / book.gb_bytes
+    return Daily(total, requests * times)
