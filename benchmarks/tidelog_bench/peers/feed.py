@@ -30,6 +30,9 @@ class FollowingJob(Protocol):
     least_pieces: int
     """So many files are ahead at least, for a job whose position is too old to tell its speed."""
 
+    until_durable: int
+    """So many checkpoints later all that the source has read is durable."""
+
     def position(self) -> int:
         """Words that the source has read."""
 
@@ -107,8 +110,7 @@ async def measured(job: FollowingJob, feed: Feed, task: Task) -> dict[str, float
     await feed.keep_busy(job, task.seconds)
     end, after = tree_mark(await job.newest_position()), job.checkpoints()
     await _until(lambda: job.position() >= feed.position)
-    # One may have begun before the last words; the one after it has them all.
-    complete = job.checkpoints() + 2
+    complete = job.checkpoints() + job.until_durable
     await _until(lambda: job.position() >= 0 and job.checkpoints() >= complete)
     return task.figures(start, end, after - before)
 

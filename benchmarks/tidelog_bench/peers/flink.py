@@ -73,6 +73,9 @@ class RestJob:
     """For the next looks of Flink into the directory, and of the process that measures."""
     least_pieces = 1
 
+    until_durable = 2
+    """One may have begun before the last words; the one after it has them all."""
+
     def __init__(self, port: int, job: str) -> None:
         self.id = job
         self._url = f"http://localhost:{port}/jobs/{job}"

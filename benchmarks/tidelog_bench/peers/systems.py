@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import ConfigError, TidelogError
-from tidelog_bench.peers.events import EventTask
-from tidelog_bench.peers.task import Task
+from tidelog_bench.peers.task import EventTask, Task
 
 if TYPE_CHECKING:
     from tidelog_bench.experiment import Reading, Trial

@@ -21,8 +21,7 @@ from bytewax.testing import TestingSink
 
 from tidelog_bench.embedded.meter import CLOCK, between, tree_mark
 from tidelog_bench.embedded.words import counted
-from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
-from tidelog_bench.peers.task import ProgramTask, Task
+from tidelog_bench.peers.task import DELAY_MS, EventTask, ProgramTask, Task, figures
 
 PACKAGE = "bytewax"
 _NOW = datetime(2020, 1, 1, tzinfo=UTC)

@@ -18,7 +18,6 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 
 from tidelog.effects import hold_thread
 from tidelog_bench.embedded.meter import Mark, tree_mark
-from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
 from tidelog_bench.peers.feed import Feed
 from tidelog_bench.peers.flink import (
     PRINTED,
@@ -29,7 +28,7 @@ from tidelog_bench.peers.flink import (
     printed,
     settings,
 )
-from tidelog_bench.peers.task import Task
+from tidelog_bench.peers.task import DELAY_MS, EventTask, Task, figures
 
 _BLACKHOLE: Final = "'connector' = 'blackhole'"
 _PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{PRINTED}'"

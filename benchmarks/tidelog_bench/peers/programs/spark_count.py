@@ -6,17 +6,15 @@ moment of the run is one at which a commit file has appeared, so its records are
 
 import asyncio
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidelog_bench.embedded.meter import CLOCK, Mark, tree_mark
-from tidelog_bench.peers.feed import Feed
+from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.peers.feed import Feed, measured
 from tidelog_bench.peers.task import Task
 
-_AHEAD: Final = 2
-"""Batches whose files wait for their turn."""
 _LOOK_S: Final = 0.01
 _STATE: Final = "spark.sql.streaming.stateStore"
 _STORE: Final = {
@@ -34,11 +32,13 @@ def run(task: Task) -> dict[str, float]:
     """Count with one core and one partition; then read the checkpoint's state store."""
     words = task.words()
     feed = Feed(task.path, words, task.batch_words)
+    feed.fill()
     spark = _session(task)
     try:
         spark.sparkContext.setLogLevel("WARN")
-        start, end = asyncio.run(_measured(_start(spark, feed, task.durable), feed, task))
-        found = task.figures(start.mark, end.mark, end.batches - start.batches)
+        job = _Running(_start(spark, feed, task.durable), feed, task.durable / "commits")
+        found = asyncio.run(measured(job, feed, task))
+        job.query.stop()
         rows = (
             spark.read.format("statestore")
             .load(str(task.durable))
@@ -78,44 +78,35 @@ def _start(spark: SparkSession, feed: Feed, checkpoint: Path) -> StreamingQuery:
     )
 
 
-class _Moment(NamedTuple):
-    """A commit that was seen: batches so far, and the mark taken then."""
+class _Running:
+    """The query, as its files of commits say."""
 
-    batches: int
-    mark: Mark
+    ahead_s = 0.0
+    least_pieces = 3
+    until_durable = 0
+    """What is committed is durable."""
 
+    def __init__(self, query: StreamingQuery, feed: Feed, commits: Path) -> None:
+        self.query = query
+        self._feed = feed
+        self._commits = commits
+        self._committed = 0
 
-async def _measured(query: StreamingQuery, feed: Feed, task: Task) -> tuple[_Moment, _Moment]:
-    """From the first commit after the warm-up to the first one after the measured time."""
-    feed.fill()
-    filled = await _committed(query, len(feed.ends), feed, task)
-    start = await _later(query, filled, task.warm_s, feed, task)
-    end = await _later(query, start, task.seconds, feed, task)
-    await _commits(query, len(feed.ends), task)
-    query.stop()
-    return start, end
+    def position(self) -> int:
+        committed = self.checkpoints()
+        return self._feed.ends[committed - 1] if committed else 0
 
+    async def newest_position(self) -> int:
+        """The position at a commit that has just appeared."""
+        before = self.checkpoints()
+        while self.checkpoints() == before:
+            await CLOCK.sleep(_LOOK_S)
+        return self.position()
 
-async def _later(
-    query: StreamingQuery, since: _Moment, seconds: float, feed: Feed, task: Task
-) -> _Moment:
-    """The first commit this long after another."""
-    moment = since
-    while moment is since or moment.mark.wall < since.mark.wall + seconds:
-        moment = await _committed(query, moment.batches + 1, feed, task)
-    return moment
-
-
-async def _committed(query: StreamingQuery, batches: int, feed: Feed, task: Task) -> _Moment:
-    while len(feed.ends) < batches + _AHEAD:
-        feed.add()
-    await _commits(query, batches, task)
-    return _Moment(batches, tree_mark(feed.ends[batches - 1]))
-
-
-async def _commits(query: StreamingQuery, batches: int, task: Task) -> None:
-    last: Any = task.durable / "commits" / str(batches - 1)
-    while not last.exists():
-        if not query.isActive:
-            raise query.exception() or RuntimeError(f"the query ended before batch {batches - 1}")
-        await CLOCK.sleep(_LOOK_S)
+    def checkpoints(self) -> int:
+        """Committed batches; raises when the query runs no more."""
+        if not self.query.isActive:
+            raise self.query.exception() or RuntimeError("the query has ended")
+        while (self._commits / str(self._committed)).exists():
+            self._committed += 1
+        return self._committed

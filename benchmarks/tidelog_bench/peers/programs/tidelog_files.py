@@ -37,6 +37,9 @@ class _Running:
     """Three million words: the source lists the directory every second, and a worker says every
     second how far it is, so a speed is known too late to feed by it."""
 
+    until_durable = 2
+    """One may have begun before the last words; the one after it has them all."""
+
     def __init__(self, process: subprocess.Popen[bytes], reports: TextIO) -> None:
         self._process = process
         self._reports = reports

@@ -25,8 +25,7 @@ from tidelog_bench.embedded.jobs import ListSource, word_count
 from tidelog_bench.embedded.meter import Mark, between, tree_mark
 from tidelog_bench.embedded.run import RunSpec, run_trial
 from tidelog_bench.embedded.words import Workload
-from tidelog_bench.peers.events import DELAY_MS, EventTask, figures
-from tidelog_bench.peers.task import ProgramTask, Task
+from tidelog_bench.peers.task import DELAY_MS, EventTask, ProgramTask, Task, figures
 
 
 def run(task: Task) -> dict[str, float]:

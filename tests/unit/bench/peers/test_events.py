@@ -10,8 +10,8 @@ from tests.support.depth import more_in_depth
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import Mark
 from tidelog_bench.experiments import peers_events
-from tidelog_bench.peers.events import EventTask, expected, figures
 from tidelog_bench.peers.systems import missing
+from tidelog_bench.peers.task import EventTask, expected, figures
 
 SMALL = {
     "rows": 1000,
