@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -59,8 +60,8 @@ class Session:
     cuts: int = 0
     """Pairs that were cut."""
     _interrupted: Callable[[], bool] = field(default=lambda: False, init=False)
-    _ends: float | None = field(default=None, init=False)
-    _experiment_ends: float | None = field(default=None, init=False)
+    _ends: float = field(default=inf, init=False)
+    _experiment_ends: float = field(default=inf, init=False)
     _cut: set[PairKey] = field(default_factory=set, init=False)
     _residents: dict[Path, Child] = field(default_factory=dict, init=False)
     """The processes that go on after a trial, by the directory that their trials share."""
@@ -78,8 +79,8 @@ class Session:
         is looked at several times a second: the trial that runs is given up.
         """
         self._interrupted = interrupted
-        now = self.clock.monotonic()
-        self._ends = now + self.limit_s if self.limit_s is not None else None
+        if self.limit_s is not None:
+            self._ends = self.clock.monotonic() + self.limit_s
         with tempfile.TemporaryDirectory(prefix="tidelog-bench-", ignore_cleanup_errors=True) as at:
             self._room = Path(at)
             try:
@@ -99,7 +100,7 @@ class Session:
                 self._leave()
             for kept in self._room.iterdir():
                 shutil.rmtree(kept, ignore_errors=True)
-        if begins and self._ends is not None:
+        if begins:
             now = self.clock.monotonic()
             self._experiment_ends = may_end(steps[number:], self.remaining, now, self._ends)
         if step.pair_key in self._cut or self._has_no_time(steps[number:], first=begins):
@@ -110,7 +111,7 @@ class Session:
 
     def _has_no_time(self, steps: Sequence[Step], *, first: bool) -> bool:
         """Whether the pair that begins here is cut; the first one of an experiment is tried."""
-        if self._experiment_ends is None or first or steps[0].position > 0:
+        if first or steps[0].position > 0:
             return False
         pair = [step for step in steps if step.pair_key == steps[0].pair_key]
         needed, left = self.remaining.total(pair), self._seconds_left()
@@ -121,7 +122,6 @@ class Session:
 
     def _seconds_left(self) -> float:
         """Until the experiment has to end."""
-        assert self._experiment_ends is not None
         return self._experiment_ends - self.clock.monotonic()
 
     def _cut_pair(self, step: Step, reason: str) -> CutRecord:
@@ -131,10 +131,8 @@ class Session:
 
     def _left_s(self, steps: Iterable[Step], more_s: float = 0.0) -> float:
         """How long these take: no longer than the session may."""
-        total = more_s + self.remaining.total(steps)
-        if self._ends is None:
-            return total
-        return min(total, max(0.0, self._ends - self.clock.monotonic()))
+        limit_s = max(0.0, self._ends - self.clock.monotonic())
+        return min(more_s + self.remaining.total(steps), limit_s)
 
     def _record(self, record: Record, left_s: float) -> None:
         append(self.path, record)
@@ -211,7 +209,7 @@ class Session:
             self.progress.tick(running, self._left_s(after, max(0.0, expected - running)))
             if self._interrupted():
                 raise KeyboardInterrupt
-            if self._experiment_ends is not None and self._seconds_left() < 0:
+            if self._seconds_left() < 0:
                 raise _OutOfTimeError(f"{step.variant} was given up after {running:.0f} s")
             if running > patience:
                 raise ChildError(f"no answer after {running:.0f} s; {expected:.0f} expected")
