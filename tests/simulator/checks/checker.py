@@ -48,7 +48,6 @@ class Checker:
     """Judges one run."""
 
     trace: Trace
-    now: Callable[[], float]
     truth: Truth
     """The store whose checkpoints it judges."""
     expected: dict[str, Counter[Any]]
@@ -79,7 +78,7 @@ class Checker:
         """End the run with a violation."""
         if self.violation is None:
             self.violation = Violation(broken, detail)
-            self.trace.add(self.now(), "--", f"VIOLATION {self.violation}")
+            self.trace.add("--", f"VIOLATION {self.violation}")
             self.violated.set()
 
     def written(self, process: Process, name: str, data: bytes) -> None:
@@ -126,7 +125,7 @@ class Checker:
     ) -> None:
         """A sink is about to make records visible."""
         told = transaction.decode()
-        self.trace.add(self.now(), process.name, f"commit {told} of {len(records)}")
+        self.trace.add(process.name, f"commit {told} of {len(records)}")
         if transaction not in self.durable:
             self.blame(
                 Property.COMMIT_ORDER, f"{process.name} commits {told}, which no slot has held"
@@ -188,7 +187,7 @@ class Checker:
 
         It finds out before it commits: what it prepared stays unknown to `committing`.
         """
-        self.trace.add(self.now(), process.name, f"took slot {entry.slot} too late")
+        self.trace.add(process.name, f"took slot {entry.slot} too late")
         self.resurrected.add(entry.slot)
         if entry.slot > generation:
             self.blame(
@@ -199,9 +198,7 @@ class Checker:
 
     def _judge(self, entry: Checkpoint) -> None:
         objects = self.truth.objects()
-        self.trace.add(
-            self.now(), "--", f"slot {entry.slot} holds checkpoint {entry.checkpoint_id}"
-        )
+        self.trace.add("--", f"slot {entry.slot} holds checkpoint {entry.checkpoint_id}")
         for _, state in entry.subtasks():
             self.durable.update(map(token_of, state.transactions))
         self.completed.append(Completed(entry, objects))

@@ -13,7 +13,8 @@ from operator import itemgetter
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.plan import Branch, Plan, SourcePlan
+from tests.simulator.jobs.job_plan import FixedPlan
+from tests.simulator.jobs.plan import Branch, Graph, SourcePlan
 from tests.simulator.jobs.source import Arrivals, Followed, Record, Split, Splits
 from tests.simulator.jobs.stages import (
     BUCKET_MS,
@@ -22,13 +23,11 @@ from tests.simulator.jobs.stages import (
     SPREAD,
     Buckets,
     Stage,
+    by_first_field,
     event_time,
-    first_field,
     key_of,
-    record_sessions,
-    record_windows,
     sessions,
-    windows,
+    sliding,
 )
 from tests.simulator.machine.process import work
 from tidelog import OutputTag, Row, Session, Sliding, Stream
@@ -50,7 +49,7 @@ _ROUNDS: Final = 6
 _KEYS: Final = 12
 
 
-def server_logs(rng: Random) -> Plan:
+def server_logs(rng: Random) -> FixedPlan:
     """Logs that lag, run ahead, are quiet or followed; `Row`s, as JSON lines become."""
     # Longer than a read takes in its thread: what is being read is not quiet.
     idle = rng.choice((None, 1500, 2500))
@@ -68,7 +67,7 @@ def server_logs(rng: Random) -> Plan:
         sources = [replace(source, stages=(written,)) for source in sources]
         first: tuple[Stage, ...] = rng.choice(((again,), (SPREAD, again)))
         branches = [replace(branch, stages=(*first, *branch.stages)) for branch in branches]
-    return Plan(tuple(sources), tuple(branches), parallelism)
+    return Graph(tuple(sources), tuple(branches), parallelism).plan()
 
 
 def _followed(source: SourcePlan) -> SourcePlan:
@@ -111,14 +110,15 @@ def _log_branch(rng: Random, number: int) -> Branch:
     size = rng.choice((400, 1500))
     slide = rng.choice((size, size // 2))
     gap = rng.choice((40, 150))
-    of_windows = (windows(size, slide), record_windows(size, slide))
-    stages = [rng.choice((BUCKETS, *of_windows, sessions(gap), record_sessions(gap)))]
+    of_windows = sliding(size, slide).sums(), sliding(size, slide).contents()
+    of_sessions = sessions(gap).sums(each=1000), sessions(gap).contents()
+    stages = [rng.choice((BUCKETS, *of_windows, *of_sessions))]
     if rng.random() < 0.3:
         stages.append(RECOUNT)
     return Branch(tuple(stages), f"sink-{number}")
 
 
-def latecomers(rng: Random) -> Plan:
+def latecomers(rng: Random) -> FixedPlan:
     """One split with late records: each window fires once, in any shape of the job.
 
     Most windows take their time to fire, so that checkpoints are taken amid a firing, with the
@@ -130,12 +130,16 @@ def latecomers(rng: Random) -> Plan:
     stages = (event_time(_DISORDER_MS),)
     source = SourcePlan("records", Arrivals({"only": split}, chunk, 0.03), stages, parallelism=1)
     windowed = (_fast_windows, _slow_windows, _slow_windows)
-    kind = rng.choice((*windowed, _slow_timers, _slow_timers, _accounts, _accounts_of_sessions))
+    accounts = (
+        lambda size: _accounts(Sliding(size, size)),
+        lambda size: _accounts(Session(size // 4)),
+    )
+    kind = rng.choice((*windowed, _slow_timers, _slow_timers, *accounts))
     parallelism = rng.choice((2, 3, 4))
     # Half a size: what is late for a window is late for all that hold it.
     slides = kind in windowed and rng.random() < 0.5
     branch = Branch((kind(_SIZE_MS // 2 if slides else _SIZE_MS),), "sums")
-    return Plan((source,), (branch,), parallelism)
+    return Graph((source,), (branch,), parallelism).plan()
 
 
 def _rounds(rng: Random, chunk: int) -> list[Record]:
@@ -160,7 +164,7 @@ def _rounds(rng: Random, chunk: int) -> list[Record]:
 
 def _fast_windows(slide_ms: int) -> Stage:
     """Sums of what is on time."""
-    return _on_time(slide_ms, windows(_SIZE_MS, slide_ms).apply)
+    return _on_time(slide_ms, sliding(_SIZE_MS, slide_ms).sums().apply)
 
 
 def _slow_windows(slide_ms: int) -> Stage:
@@ -171,8 +175,7 @@ def _slow_windows(slide_ms: int) -> Stage:
         return key, start, sum(row[2] for row in rows)
 
     def apply(stream: Stream) -> Stream:
-        rows = stream.map(tuple).key_by(first_field)
-        return rows.window(Sliding(_SIZE_MS, slide_ms)).records(summed)
+        return by_first_field(stream).window(Sliding(_SIZE_MS, slide_ms)).records(summed)
 
     return _on_time(slide_ms, apply)
 
@@ -188,21 +191,12 @@ def _slow_timers(slide_ms: int) -> Stage:
 
 def _on_time(slide_ms: int, apply: Callable[[Stream], Stream]) -> Stage:
     """Sums by window of the records that are on time, made in some way."""
-    sums = windows(_SIZE_MS, slide_ms).evaluate
+    sums = sliding(_SIZE_MS, slide_ms).sums().evaluate
     return Stage("windows", apply, lambda records: sums([r for r in records if r.value != _LATE]))
 
 
-def _accounts(slide_ms: int) -> Stage:
-    """Every record once: in its window, or late."""
-    return _each_once(Sliding(_SIZE_MS, slide_ms))
-
-
-def _accounts_of_sessions(slide_ms: int) -> Stage:
-    """Every record once: in its session, or late."""
-    return _each_once(Session(slide_ms // 4))
-
-
-def _each_once(span: Sliding | Session) -> Stage:
+def _accounts(span: Sliding | Session) -> Stage:
+    """Every record once: in its window or session, or late."""
     number = itemgetter(1)
 
     def numbers(*window: Any) -> list[int]:
@@ -211,7 +205,7 @@ def _each_once(span: Sliding | Session) -> Stage:
 
     def apply(stream: Stream) -> Stream:
         late = OutputTag("late")
-        fired = stream.map(tuple).key_by(first_field).window(span, late=late).records(numbers)
+        fired = by_first_field(stream).window(span, late=late).records(numbers)
         return fired.flat_map(list).union(fired.side_output(late).map(number))
 
     return Stage("accounts", apply, lambda records: [record.number for record in records])

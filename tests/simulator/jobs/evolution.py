@@ -21,8 +21,8 @@ from tests.simulator.jobs.stages import (
     key_of,
     numbering,
     same,
+    sliding,
     time_of,
-    windows,
 )
 from tidelog import Tumbling
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
@@ -39,14 +39,15 @@ _EXTRA: Final = "extra"
 class EvolvingPlan(JobPlan):
     """Orders, which a processor numbers and an aggregate or a window sums up."""
 
+    about: str
+    parallelism: int
+    expected: Records
     seed: int
     """The seed from which the versions of the program are drawn."""
     orders: Arrivals
-    parallelism: int
     buckets: bool
     """The processor has timers."""
     windows: bool
-    judged: tuple[str, ...] = ("passed", _EXTRA)
 
     def version(self, start: int, ended: Version | None, *, calm: bool) -> "EvolvingVersion":
         rng = Random(f"{self.seed}/{start}")
@@ -66,18 +67,6 @@ class EvolvingPlan(JobPlan):
             dropped=(_EXTRA,) if calm or rng.random() < 0.5 else (),
             renamed=renamed,
         )
-
-    def job(self, sink: Sinks) -> Job:
-        return self.version(1, None, calm=False).job(sink)
-
-    def expected(self) -> Records:
-        rows = records_of(self.orders.splits)
-        processed = BUCKETS if self.buckets else numbering()
-        sums = windows(_SIZE_MS, _SIZE_MS) if self.windows else TOTALS
-        return {
-            "processed": Counter(processed.evaluate(rows)),
-            "sums": Counter((*result, True) for result in sums.evaluate(rows)),
-        }
 
     def objection(self, committed: Mapping[str, Counter[Any]]) -> str | None:
         """The extra operator has handled what passed while it was there, each in one life."""
@@ -100,13 +89,6 @@ class EvolvingPlan(JobPlan):
                 if all(self.version(start, None, calm=False).keeps_extra for start in starts):
                     return f"start {born} made state of {key}, which was never dropped"
         return None
-
-    def describe(self) -> str:
-        sums = "windows" if self.windows else "totals"
-        return (
-            f"parallelism {self.parallelism}; {len(self.orders.splits)} splits; "
-            f"{'buckets' if self.buckets else 'numbering'}, {sums}, in changing versions"
-        )
 
 
 def _has_counted(extra: OperatorState) -> bool:
@@ -248,13 +230,18 @@ class Counting(StatefulProcessor):
 
 def evolving(rng: Random) -> EvolvingPlan:
     splits = {f"split-{n}": _split(rng, 10_000 * n) for n in range(rng.choice((1, 2, 3)))}
-    return EvolvingPlan(
-        seed=rng.randrange(1 << 30),
-        orders=Arrivals(splits, rng.choice((2, 10)), 0.05),
-        parallelism=rng.choice((1, 2, 3)),
-        buckets=rng.random() < 0.5,
-        windows=rng.random() < 0.5,
-    )
+    seed = rng.randrange(1 << 30)
+    orders, parallelism = Arrivals(splits, rng.choice((2, 10)), 0.05), rng.choice((1, 2, 3))
+    processed = BUCKETS if rng.random() < 0.5 else numbering()
+    sums = sliding(_SIZE_MS, _SIZE_MS).sums() if rng.random() < 0.5 else TOTALS
+    rows = records_of(splits)
+    expected = {
+        "processed": Counter(processed.evaluate(rows)),
+        "sums": Counter((*result, True) for result in sums.evaluate(rows)),
+    }
+    about = f"{len(splits)} splits; {processed.name}, {sums.name}, in changing versions"
+    buckets, windowed = processed is BUCKETS, sums is not TOTALS
+    return EvolvingPlan(about, parallelism, expected, seed, orders, buckets, windowed)
 
 
 def _split(rng: Random, first: int) -> Split:

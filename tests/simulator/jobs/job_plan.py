@@ -36,61 +36,49 @@ class Version(ABC):
         return "never"
 
 
-class JobPlan(Version):
-    """A random job as a value; by default each start runs the same program."""
+class JobPlan(ABC):
+    """A random job as a value."""
 
+    about: str
+    """The plan in a line."""
     parallelism: int
+    expected: Records
+    """What each sink must hold in the end, once; `objection` judges those that are not here."""
     mode: Mode = "exactly-once"
     """At-least-once jobs may write a record again, and nothing else."""
-    judged: tuple[str, ...] = ()
-    """Sinks of which only `objection` knows what they must hold."""
+    rescalable: bool = True
+    """Whether the job's output is the same at every parallelism."""
+    drained: Callable[[Records], Records | None] | None = None
+    """What each sink must hold of a job that was drained when it had written this much; gives None
+    when what it has read is no beginning of its splits.
+    """
 
-    @property
-    def rescalable(self) -> bool:
-        """Whether the job's output is the same at every parallelism."""
-        return True
-
+    @abstractmethod
     def version(self, start: int, ended: Version | None, *, calm: bool) -> Version:
         """The program of a start; once faults have stopped it is one that is never refused.
 
         `ended` is that of which parts have come to their end, if any have.
         """
-        return self
-
-    @abstractmethod
-    def expected(self) -> Records:
-        """What each other sink must hold in the end, once."""
-
-    def drained(self, committed: Mapping[str, Counter[Any]]) -> Records | None:
-        """What each sink must hold of a job that was drained when it had written this much.
-
-        None: what it has read is no beginning of its splits.
-        """
-        return self.expected()
 
     def objection(self, committed: Mapping[str, Counter[Any]]) -> str | None:
         """What is wrong with the output as a whole, when all was written."""
         return None
 
-    @abstractmethod
-    def describe(self) -> str:
-        """The plan in a line."""
-
 
 @dataclass(frozen=True)
-class FixedPlan(JobPlan):
-    """A job as a user writes it; only its input is drawn, and a few of its settings."""
+class FixedPlan(JobPlan, Version):
+    """A job that is the same program at each start."""
 
     about: str
     parallelism: int
     build: Callable[[Sinks], Job]
-    written: Records
+    expected: Records
+    mode: Mode = "exactly-once"
+    rescalable: bool = True
+    drained: Callable[[Records], Records | None] | None = None
 
     def job(self, sink: Sinks) -> Job:
         return self.build(sink)
 
-    def expected(self) -> Records:
-        return dict(self.written)
-
-    def describe(self) -> str:
-        return f"parallelism {self.parallelism}; {self.about}"
+    def version(self, start: int, ended: Version | None, *, calm: bool) -> Version:
+        return self

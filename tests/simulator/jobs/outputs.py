@@ -149,13 +149,12 @@ class SqliteOutput(Output):
             return Counter(text for (text,) in connection.execute(f"SELECT record FROM {_TABLE}"))
 
 
-def make_output(rng: Random, name: str, directory: Path, committing: Committing) -> Output:
+def make_output(rng: Random, name: str, disk: Path | None, committing: Committing) -> Output:
+    """One of the kinds; without a disk a system outside."""
     kind = rng.choice(("outside", "files", "files", "sqlite"))
-    if kind == "files":
-        return FilesOutput(directory / name)
-    if kind == "sqlite":
-        return SqliteOutput(directory / name)
-    return ExternalOutput(name, committing)
+    if disk is None or kind == "outside":
+        return ExternalOutput(name, committing)
+    return FilesOutput(disk / name) if kind == "files" else SqliteOutput(disk / name)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,17 +1,17 @@
 """Drawn jobs: a few sources, their union, and branches of stages after it.
 
-Invariants: a plan is decided by its random source alone; every incarnation builds the same
-graph from it; `expected` is computed without tidelog.
+Invariants: a graph is decided by its random source alone; every incarnation builds the same job
+from it; what it evaluates to is computed without tidelog.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.job_plan import JobPlan, Records, Sinks
+from tests.simulator.jobs.job_plan import FixedPlan, Records, Sinks
 from tests.simulator.jobs.source import STREAM_S, Arrivals, Record, Split, Splits, records_of
 from tests.simulator.jobs.stages import (
     BUCKETS,
@@ -28,16 +28,14 @@ from tests.simulator.jobs.stages import (
     Stage,
     event_time,
     numbering,
-    record_sessions,
-    record_windows,
     sessions,
+    sliding,
     through,
-    windows,
 )
 from tidelog.runtime.config import Mode
 from tidelog.runtime.graph import Job
 
-DISORDER_MS: Final = 400
+_DISORDER_MS: Final = 400
 _ALL: Final = "all-records"
 
 
@@ -60,13 +58,25 @@ class Branch:
 
 
 @dataclass(frozen=True)
-class Plan(JobPlan):
-    """A drawn job."""
+class Graph:
+    """A drawn job, for tidelog and as plain Python."""
 
     sources: tuple[SourcePlan, ...]
     branches: tuple[Branch, ...]
     parallelism: int
-    mode: Mode = "exactly-once"
+
+    def plan(self, mode: Mode = "exactly-once") -> FixedPlan:
+        sources = ", ".join(f"{source.name}{_names(source.stages)}" for source in self.sources)
+        branches = ", ".join(_names(branch.stages) for branch in self.branches)
+        copies = any(stage.copies for source in self.sources for stage in source.stages)
+        return FixedPlan(
+            f"{sources}; {branches}",
+            self.parallelism,
+            self.job,
+            self.evaluate(),
+            mode,
+            rescalable=not copies,
+        )
 
     def job(self, sink: Sinks) -> Job:
         job = Job("simulated", record_types=(Record,))
@@ -79,7 +89,7 @@ class Plan(JobPlan):
             through(merged, branch.stages).sink(sink(branch.sink), name=branch.sink)
         return job
 
-    def expected(self) -> Records:
+    def evaluate(self) -> Records:
         merged: list[Any] = []
         for source in self.sources:
             merged += self._evaluate(records_of(source.arrivals.splits), source.stages)
@@ -90,25 +100,13 @@ class Plan(JobPlan):
             records = stage.evaluate(records) * (self.parallelism if stage.copies else 1)
         return records
 
-    @property
-    def rescalable(self) -> bool:
-        return not any(stage.copies for source in self.sources for stage in source.stages)
-
-    def describe(self) -> str:
-        sources = ", ".join(f"{source.name}{_names(source.stages)}" for source in self.sources)
-        branches = ", ".join(_names(branch.stages) for branch in self.branches)
-        return f"parallelism {self.parallelism}; {sources}; {branches}"
-
-
-class LifecyclePlan(Plan):
-    """A plan of which any beginning can be evaluated: one sink has every record."""
-
-    def drained(self, committed: Mapping[str, Counter[Any]]) -> Records | None:
-        read = set(committed.get(_ALL, ()))
+    def drained(self, written: Records) -> Records | None:
+        """As `JobPlan.drained`, of a job with a sink for every record."""
+        read = set(written[_ALL])
         sources = tuple(_beginning(source, read) for source in self.sources)
         if sum(len(records_of(source.arrivals.splits)) for source in sources) != len(read):
             return None
-        return replace(self, sources=sources).expected()
+        return replace(self, sources=sources).evaluate()
 
 
 def _beginning(source: SourcePlan, read: set[Any]) -> SourcePlan:
@@ -124,7 +122,30 @@ def _names(stages: tuple[Stage, ...]) -> str:
     return "".join(f" > {stage.name}" for stage in stages)
 
 
-def make_plan(rng: Random) -> Plan:
+def make_plan(rng: Random) -> FixedPlan:
+    return _drawn(rng).plan()
+
+
+def relay(rng: Random) -> FixedPlan:
+    """A stateless job; every record is one of its own, so that a second copy is seen."""
+    graph = _drawn(rng)
+    branches = tuple(Branch((), f"copy-{n}") for n in range(rng.choice((1, 2))))
+    modes: list[Mode] = ["at-least-once", "at-least-once", "exactly-once"]
+    return replace(graph, branches=branches).plan(rng.choice(modes))
+
+
+def lifecycle(rng: Random) -> FixedPlan:
+    """A job that may be drained: nothing happens to a record before the branches."""
+    graph = _drawn(rng)
+    sources = tuple(
+        replace(source, stages=tuple(s for s in source.stages if s.name == "event time"))
+        for source in graph.sources[:2]
+    )
+    graph = Graph(sources, (*graph.branches, Branch((), _ALL)), graph.parallelism)
+    return replace(graph.plan(), drained=graph.drained)
+
+
+def _drawn(rng: Random) -> Graph:
     timed = rng.random() < 0.4
     draw_key = _hot_keys(rng)
     count = rng.choice((1, 1, 2, 3))
@@ -132,25 +153,7 @@ def make_plan(rng: Random) -> Plan:
     branches = [_branch(rng, number, timed) for number in range(rng.choice((1, 1, 2)))]
     if rng.random() < 0.3:
         branches.append(Branch((), "as-they-are"))
-    return Plan(sources, tuple(branches), rng.choice((1, 2, 2, 3, 4)))
-
-
-def relay(rng: Random) -> Plan:
-    """A stateless job; every record is one of its own, so that a second copy is seen."""
-    plan = make_plan(rng)
-    branches = tuple(Branch((), f"copy-{n}") for n in range(rng.choice((1, 2))))
-    mode: Mode = rng.choice(("at-least-once", "at-least-once", "exactly-once"))
-    return replace(plan, branches=branches, mode=mode)
-
-
-def lifecycle(rng: Random) -> LifecyclePlan:
-    """A job that may be drained: nothing happens to a record before the branches."""
-    plan = make_plan(rng)
-    sources = tuple(
-        replace(source, stages=tuple(s for s in source.stages if s.name == "event time"))
-        for source in plan.sources[:2]
-    )
-    return LifecyclePlan(sources, (*plan.branches, Branch((), _ALL)), plan.parallelism)
+    return Graph(sources, tuple(branches), rng.choice((1, 2, 2, 3, 4)))
 
 
 def _hot_keys(rng: Random) -> Callable[[], str]:
@@ -167,7 +170,7 @@ def _source(rng: Random, number: int, draw_key: Callable[[], str], timed: bool) 
     splits: Splits = {}
     for at, name in enumerate(names):
         splits[name] = _split(rng, 1_000_000 * number + 10_000 * at, length, draw_key, at_once)
-    stages = [event_time(DISORDER_MS)] if timed else []
+    stages = [event_time(_DISORDER_MS)] if timed else []
     stages += [stage for stage in (RAISE, THIN, DOUBLE, SPREAD) if rng.random() < 0.2]
     if rng.random() < 0.1:
         stages.append(EVERYWHERE)
@@ -184,7 +187,7 @@ def _split(
 
     def record(n: int) -> Record:
         time = int(n * pace)
-        return Record(draw_key(), first + n, rng.randrange(100), time + rng.randrange(DISORDER_MS))
+        return Record(draw_key(), first + n, rng.randrange(100), time + rng.randrange(_DISORDER_MS))
 
     return Split(tuple(map(record, range(length))), 0.0 if at_once else pace / 1000)
 
@@ -195,8 +198,9 @@ def _branch(rng: Random, number: int, timed: bool) -> Branch:
     slide = rng.choice((size, {500: 200, 1000: 500}[size]))
     keyed = [TOTALS, numbering(rng.choice((0, 0, 4000))), rng.choice((MEANS, TRIPLES, DISTINCT))]
     if timed:
-        keyed += [BUCKETS, windows(size, slide), record_windows(size, slide)] * 2
-        keyed += [sessions(size // 5), record_sessions(size // 2)] * 2
+        windows = sliding(size, slide)
+        keyed += [BUCKETS, windows.sums(), windows.contents()] * 2
+        keyed += [sessions(size // 5).sums(each=1000), sessions(size // 2).contents()] * 2
     stages = [rng.choice(keyed)]
     if rng.random() < 0.3:
         stages.append(RECOUNT)

@@ -6,13 +6,14 @@ interleave, on buffers, or on when an incarnation ends.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import add, attrgetter, itemgetter
 from typing import Any, Final
 
 from tests.simulator.jobs.source import Record
 from tidelog import Count, Session, Sliding, StatefulProcessor, StatefulProcessorHandle, Stream
+from tidelog.runtime.graph import KeyedStream
 
 BUCKET_MS: Final = 700
 
@@ -83,27 +84,43 @@ def event_time(
     return Stage("event time", apply, same)
 
 
+def by_first_field(stream: Stream) -> KeyedStream:
+    return stream.map(tuple).key_by(first_field)
+
+
 Group = tuple[Any, ...]
 
 
-def _by_key(record: Any) -> Iterable[Group]:
-    return [(record.key,)]
+Groups = Callable[[list[Any]], Mapping[Group, list[Any]]]
+
+
+def _by(groups_of: Callable[[Any], Iterable[Group]]) -> Groups:
+    """A record may be in several groups."""
+
+    def grouped(records: list[Any]) -> dict[Group, list[Any]]:
+        found: dict[Group, list[Any]] = defaultdict(list)
+        for record in records:
+            for group in groups_of(record):
+                found[group].append(record)
+        return found
+
+    return grouped
+
+
+_BY_KEY: Final = _by(lambda record: [(record.key,)])
 
 
 def grouping(
     name: str,
     apply: Callable[[Stream], Stream],
     results: Callable[[Group, list[Any]], Iterable[Any]],
-    groups: Callable[[Any], Iterable[Group]] = _by_key,
+    groups: Groups = _BY_KEY,
 ) -> Stage:
-    """A keyed stage: what it makes of the records of each group; a record may be in several."""
+    """A keyed stage: what it makes of the records of each group."""
 
     def evaluate(records: list[Any]) -> list[Any]:
-        found: dict[Group, list[Any]] = defaultdict(list)
-        for record in records:
-            for group in groups(record):
-                found[group].append(record)
-        return [result for group, rows in found.items() for result in results(group, rows)]
+        found = groups(records).items()
+        return [result for group, rows in found for result in results(group, rows)]
 
     return Stage(name, apply, evaluate)
 
@@ -129,71 +146,54 @@ BUCKETS = grouping(
     "buckets",
     lambda stream: stream.key_by(key_of).transform_with_state(Buckets, time_mode="event"),
     lambda group, rows: [(*group, total(rows), len(rows), numbers(rows))],
-    lambda record: [(record.key, bucket_of(record))],
+    _by(lambda record: [(record.key, bucket_of(record))]),
 )
 """A processor with event-time timers."""
 
 
-def windows(size_ms: int, slide_ms: int) -> Stage:
-    """Aggregated event-time windows."""
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """A kind of event-time windows, for tidelog and as plain Python."""
 
-    def apply(stream: Stream) -> Stream:
-        return stream.key_by(key_of).window(Sliding(size_ms, slide_ms)).aggregate(value_of, add)
+    span: Sliding | Session
+    groups: Groups
+    """What is in each of them, by what identifies it in results."""
 
-    return grouping(
-        "windows", apply, lambda group, rows: [(*group, total(rows))], _within(size_ms, slide_ms)
-    )
+    def sums(self, each: int = 0) -> Stage:
+        """With something for each record, the sums show their number as well."""
+        return grouping(
+            "sums",
+            lambda stream: (
+                stream.key_by(key_of).window(self.span).aggregate(lambda r: r.value + each, add)
+            ),
+            lambda window, rows: [(*window, total(rows) + each * len(rows))],
+            self.groups,
+        )
 
-
-def record_windows(size_ms: int, slide_ms: int) -> Stage:
-    """Event-time windows that keep their records."""
-
-    def apply(stream: Stream) -> Stream:
-        rows = stream.map(tuple).key_by(first_field)
-        return rows.window(Sliding(size_ms, slide_ms)).records(_contents)
-
-    return grouping(
-        "record windows",
-        apply,
-        lambda group, rows: [(*group, numbers(rows))],
-        _within(size_ms, slide_ms),
-    )
-
-
-def _contents(*window: Any) -> Any:
-    return *window[:-1], tuple(sorted(row[1] for row in window[-1]))
+    def contents(self) -> Stage:
+        return grouping(
+            "contents",
+            lambda stream: by_first_field(stream).window(self.span).records(_contents),
+            lambda window, rows: [(*window, numbers(rows))],
+            self.groups,
+        )
 
 
-def sessions(gap_ms: int) -> Stage:
-    """Event-time sessions: how many records, and what they add up to."""
+def sliding(size_ms: int, slide_ms: int) -> Windows:
+    """Windows that are known by key and start."""
 
-    def apply(stream: Stream) -> Stream:
-        return stream.key_by(key_of).window(Session(gap_ms)).aggregate(_one_and_value, _both)
+    def starts(record: Any) -> Iterator[Group]:
+        time = record.time
+        for start in range(time - time % slide_ms, time - size_ms, -slide_ms):
+            yield record.key, start
 
-    return Stage("sessions", apply, _of_sessions(gap_ms, lambda rows: (len(rows), total(rows))))
-
-
-def _one_and_value(record: Any) -> tuple[int, int]:
-    return 1, record.value
+    return Windows(Sliding(size_ms, slide_ms), _by(starts))
 
 
-def _both(left: tuple[int, int], right: tuple[int, int]) -> tuple[int, int]:
-    return left[0] + right[0], left[1] + right[1]
+def sessions(gap_ms: int) -> Windows:
+    """Sessions that are known by key, start and end."""
 
-
-def record_sessions(gap_ms: int) -> Stage:
-    """Event-time sessions that keep their records."""
-
-    def apply(stream: Stream) -> Stream:
-        return stream.map(tuple).key_by(first_field).window(Session(gap_ms)).records(_contents)
-
-    return Stage("record sessions", apply, _of_sessions(gap_ms, numbers))
-
-
-def _of_sessions(
-    gap_ms: int, result: Callable[[list[Any]], Any]
-) -> Callable[[list[Any]], list[Any]]:
-    def evaluate(records: list[Any]) -> list[Any]:
+    def groups(records: list[Any]) -> dict[Group, list[Any]]:
         found: list[list[Any]] = []
         for record in sorted(records, key=attrgetter("key", "time")):
             last = found[-1][-1] if found else None
@@ -201,9 +201,13 @@ def _of_sessions(
                 found[-1].append(record)
             else:
                 found.append([record])
-        return [(s[0].key, s[0].time, s[-1].time + gap_ms, result(s)) for s in found]
+        return {(s[0].key, s[0].time, s[-1].time + gap_ms): s for s in found}
 
-    return evaluate
+    return Windows(Session(gap_ms), groups)
+
+
+def _contents(*window: Any) -> Any:
+    return *window[:-1], tuple(sorted(row[1] for row in window[-1]))
 
 
 MEANS = grouping(
@@ -224,20 +228,9 @@ DISTINCT = grouping(
     "distinct",
     lambda stream: stream.key_by(key_of).deduplicate(value_of, ttl="1d").map(key_and_value),
     lambda group, rows: [group],
-    lambda record: [key_and_value(record)],
+    _by(lambda record: [key_and_value(record)]),
 )
 """Each value of a key once."""
-
-
-def _within(size_ms: int, slide_ms: int) -> Callable[[Any], Iterable[Group]]:
-    """Key and start of each window that a record is in."""
-
-    def groups(record: Any) -> Iterator[Group]:
-        time = record.time
-        for start in range(time - time % slide_ms, time - size_ms, -slide_ms):
-            yield record.key, start
-
-    return groups
 
 
 def _class_of(result: tuple[Any, ...]) -> int:
@@ -248,7 +241,7 @@ RECOUNT = grouping(
     "recount",
     lambda stream: stream.key_by(_class_of).aggregate(one, add, name="recount"),
     lambda group, rows: [(*group, len(rows))],
-    lambda result: [(_class_of(result),)],
+    _by(lambda result: [(_class_of(result),)]),
 )
 """After another keyed operator: how many results fall into each of a few classes."""
 

@@ -214,9 +214,8 @@ class _Request:
             self.answer.set_exception(store_unreachable(what, found))
 
     def _log(self, outcome: str) -> None:
-        at = asyncio.get_running_loop().time()
         line = f"{self.operation} {_stable(self.name)} {outcome}"
-        self.network.trace.add(at, self.process.name, line)
+        self.network.trace.add(self.process.name, line)
 
 
 def _later(seconds: float, happens: Callable[..., None], *args: Any) -> None:

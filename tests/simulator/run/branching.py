@@ -61,10 +61,10 @@ class BranchingWorld(World):
         """A job of its own that begins at a savepoint, beside the one that took it."""
         found = origin.network.truth.objects()
         self._elsewhere = self._records(origin.transactions)
-        expected = self.plan.expected()
+        expected = self.plan.expected
         if origin.savepoint.final:
             expected = {sink: Counter() for sink in expected}
-        self._outputs = {sink: self._output(sink) for sink in expected}
+        self._outputs = {}
         self._use_another_store(
             origin, {sink: all_ - self._elsewhere[sink] for sink, all_ in expected.items()}
         )
@@ -138,7 +138,7 @@ class BranchingWorld(World):
 
     def _records(self, transactions: Iterable[bytes]) -> Records:
         """What was committed with them."""
-        found: Records = {sink: Counter() for sink in self.plan.expected()}
+        found: Records = {sink: Counter() for sink in self.plan.expected}
         for transaction in transactions:
             sink, records = self._committed[transaction]
             found[sink].update(records)
@@ -151,6 +151,7 @@ class BranchingWorld(World):
             self._note("it was drained")
             committed = self.checker.committed
             way = {s: e + committed.get(s, Counter()) for s, e in self._elsewhere.items()}
+            assert self.plan.drained is not None
             expected = self.plan.drained(way)
             if expected is None:
                 self.checker.blame(Property.EXACTLY_ONCE, "a drained job has left records out")

@@ -50,15 +50,18 @@ def run_seed(
     below = directory / f"{scenario.name}-{seed}"
     try:
         with _undisturbed():
-            return _outcome(seed, scenario, below, Trace(listener))
+            return _outcome(seed, scenario, below, listener)
     finally:
         shutil.rmtree(below, ignore_errors=True)
 
 
-def _outcome(seed: int, scenario: Scenario, directory: Path, trace: Trace) -> Outcome:
+def _outcome(
+    seed: int, scenario: Scenario, directory: Path, listener: Callable[[str], None] | None
+) -> Outcome:
     shuffled = Random(f"{scenario.name}/{seed}/order")
     order = shuffled if shuffled.random() < scenario.shuffle else None
     loop = VirtualLoop(order)
+    trace = Trace(loop.time, listener)
     kind = BranchingWorld if scenario.forks else World
     world = kind(seed, scenario, directory, trace, loop)
     _run(world, loop)
@@ -67,7 +70,7 @@ def _outcome(seed: int, scenario: Scenario, directory: Path, trace: Trace) -> Ou
     return Outcome(
         seed=seed,
         scenario=scenario.name,
-        plan=world.plan.describe(),
+        plan=f"parallelism {world.plan.parallelism}; {world.plan.about}",
         digest=trace.digest,
         events=trace.events,
         requests=world.network.requests,

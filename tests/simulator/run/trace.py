@@ -15,15 +15,17 @@ _LAST: Final = 60
 class Trace:
     """Hashes every event, keeps the last ones, and hands each to `listener`."""
 
-    def __init__(self, listener: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, now: Callable[[], float], listener: Callable[[str], None] | None = None
+    ) -> None:
         self.events = 0
         self.last: deque[str] = deque(maxlen=_LAST)
+        self._now = now
         self._hash = hashlib.blake2b(digest_size=16)
         self._listener = listener
 
-    def add(self, at: float, who: str, what: str) -> None:
-        """Record an event at a moment of virtual time."""
-        line = f"{at:11.6f} {who:4} {what}"
+    def add(self, who: str, what: str) -> None:
+        line = f"{self._now():11.6f} {who:4} {what}"
         self.events += 1
         self.last.append(line)
         self._hash.update(line.encode() + b"\n")

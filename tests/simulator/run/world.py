@@ -5,7 +5,6 @@ all the time it needs to end the job; in the end a clean start leaves exactly wh
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,8 +14,8 @@ from typing import Any, Final
 
 from tests.simulator.checks.checker import Checker, census
 from tests.simulator.checks.violation import Property
-from tests.simulator.jobs.job_plan import Version
-from tests.simulator.jobs.outputs import ExternalOutput, ExternalSink, Output, make_output
+from tests.simulator.jobs.job_plan import Records, Version
+from tests.simulator.jobs.outputs import ExternalSink, Output, make_output
 from tests.simulator.machine.incarnation import Incarnation, ask_for_savepoints, drain_when, name_of
 from tests.simulator.machine.loop import VirtualLoop, waiting
 from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Truth
@@ -69,13 +68,12 @@ class World:
             self._random("settings"), scenario, self.plan, directory / "work"
         )
         truth = Truth("sim://store")
-        self.checker = self._checker(truth, self.plan.expected())
+        self.checker = self._checker(truth, self.plan.expected)
         self.referees = [self.checker]
         """One for each store."""
         weather = FaultPlan(scenario, self._random("weather"))
         self.network = Network(truth, weather, trace, self.checker)
-        sinks = (*self.plan.expected(), *self.plan.judged)
-        self._outputs = {sink: self._output(sink) for sink in sinks}
+        self._outputs: dict[str, Output] = {}
         self._threads = rng.random() < scenario.threads
         self._retries = rng.random() < scenario.retries
         self._skewed = rng.random() < scenario.skew
@@ -106,23 +104,19 @@ class World:
         """A simulated sink is about to make records visible."""
         self.checker.committing(sink, process, transaction, records)
 
-    def _checker(self, truth: Truth, expected: dict[str, Counter[Any]]) -> Checker:
-        return Checker(
-            self._trace,
-            self._loop.time,
-            truth,
-            expected,
-            exactly_once=self.plan.mode == "exactly-once",
-        )
+    def _checker(self, truth: Truth, expected: Records) -> Checker:
+        exactly_once = self.plan.mode == "exactly-once"
+        return Checker(self._trace, truth, dict(expected), exactly_once=exactly_once)
 
     def _random(self, purpose: str) -> Random:
         return Random(f"{self._seed}/{purpose}")
 
     def _output(self, sink: str) -> Output:
-        if not self.scenario.sinks_on_disk:
-            return ExternalOutput(sink, self.committing)
-        rng = self._random(f"output/{sink}")
-        return make_output(rng, sink, self.directory / "outputs", self.committing)
+        if sink not in self._outputs:
+            disk = self.directory / "outputs" if self.scenario.sinks_on_disk else None
+            rng = self._random(f"output/{sink}")
+            self._outputs[sink] = make_output(rng, sink, disk, self.committing)
+        return self._outputs[sink]
 
     async def _operate(self) -> None:
         """Start the job until it has ended, then look at what is left."""
@@ -227,7 +221,7 @@ class World:
 
         def sink(name: str) -> Sink:
             share = 0.0 if self.network.faults.calm else fails
-            return ExternalSink(self._outputs[name], process, share)
+            return ExternalSink(self._output(name), process, share)
 
         version = self._version()
         config = replace(self._shape(), allow_dropped_state=version.dropped)
@@ -342,7 +336,7 @@ class World:
         return result.stopped is None
 
     def _note(self, what: str) -> None:
-        self._trace.add(self._loop.time(), "--", what)
+        self._trace.add("--", what)
 
     async def _take_census(self) -> None:
         """Start a job that has ended: it must leave what is retained, and nothing else."""
