@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import click
 
-from tests.simulator.checks.violation import Violation
 from tests.simulator.run.campaign import Campaign, replay, run_campaign
 from tests.simulator.run.run import Outcome
 from tests.simulator.run.scenario import SCENARIOS
@@ -20,8 +19,6 @@ _EVERY_S: Final = 10.0
 """How often a line of progress appears."""
 _NEW_SEEDS: Final = 10**12
 """A new first seed lies below: nobody draws the same one twice."""
-_NAMED: Final = 20
-"""Violating seeds that the end of a report names."""
 
 
 @click.command("simulate")
@@ -72,9 +69,9 @@ def command(
     if new_seeds and first_seed is not None:
         raise click.UsageError("--new-seeds draws the first seed, --first-seed names it: use one")
     first = Effects().rng.randrange(_NEW_SEEDS) if new_seeds else first_seed or 0
-    scenarios = [SCENARIOS[name] for name in names or SCENARIOS]
+    campaign = Campaign([SCENARIOS[name] for name in names or SCENARIOS], first, seeds)
     processes = 1 if trace else min(seeds, jobs or os.cpu_count() or 1)
-    report = _Report(output, Campaign(scenarios, first, seeds), processes, new_seeds)
+    report = _Report(output, campaign, processes, new_seeds)
     context.exit(report.run(keep_going=keep_going, trace=trace))
 
 
@@ -90,7 +87,7 @@ class _Report:
     campaign: Campaign
     processes: int
     new_seeds: bool
-    violations: list[tuple[Outcome, Violation]] = field(default_factory=list)
+    violations: list[dict[str, Any]] = field(default_factory=list)
     runs: Counter[str] = field(default_factory=Counter)
     totals: Counter[str] = field(default_factory=Counter)
     virtual_s: float = 0.0
@@ -98,16 +95,17 @@ class _Report:
     def run(self, *, keep_going: bool, trace: bool) -> int:
         clock = SystemClock()
         started = shown_at = clock.monotonic()
-        listener = self.output.line if trace and not self.output.as_json else None
+        quiet = self.output.as_json
+        listener = self.output.line if trace and not quiet else None
         interrupted = False
         try:
-            if self.new_seeds and not self.output.as_json:
+            if self.new_seeds and not quiet:
                 first = self.campaign.first_seed
                 self.output.line(f"seeds {first} to {first + self.campaign.seeds - 1}")
             for outcome in run_campaign(self.campaign, listener, processes=self.processes):
                 self._count(outcome)
                 now = clock.monotonic()
-                if now - shown_at >= _EVERY_S and not (trace or self.output.as_json):
+                if now - shown_at >= _EVERY_S and not (trace or quiet):
                     shown_at = now
                     click.echo(self._progress(now - started), err=True)
                 if self.violations and not keep_going:
@@ -132,25 +130,34 @@ class _Report:
             self.totals[name] += getattr(outcome, name)
         self.virtual_s += outcome.virtual_s
         if outcome.violation is not None:
-            self.violations.append((outcome, outcome.violation))
+            found = {
+                "seed": outcome.seed,
+                "scenario": outcome.scenario,
+                "property": str(outcome.violation.property),
+                "detail": outcome.violation.detail,
+                "plan": outcome.plan,
+                "last_events": outcome.last_events,
+                "replay": replay(outcome),
+            }
+            self.violations.append(found)
             if not self.output.as_json:
-                self._show(outcome, outcome.violation)
+                self._show(found)
 
-    def _show(self, outcome: Outcome, violation: Violation) -> None:
+    def _show(self, found: dict[str, Any]) -> None:
         line = self.output.line
-        line(f"seed {outcome.seed}, scenario {outcome.scenario}: VIOLATION")
-        line(f"  property: {violation.property}")
-        line(f"  {violation.detail}")
-        line(f"  job: {outcome.plan}")
+        line(f"seed {found['seed']}, scenario {found['scenario']}: VIOLATION")
+        line(f"  property: {found['property']}")
+        line(f"  {found['detail']}")
+        line(f"  job: {found['plan']}")
         if len(self.violations) == 1:
-            line(f"  the last {len(outcome.last_events)} of {outcome.events} events:")
-            for event in outcome.last_events:
+            line("  the last events:")
+            for event in found["last_events"]:
                 line(f"    {event}")
-        line(f"  replay: {replay(outcome)}")
+        line(f"  replay: {found['replay']}")
 
     def _lines(self, seconds: float) -> Iterator[str]:
         done, found = self.runs.total(), len(self.violations)
-        bad = Counter(outcome.scenario for outcome, _ in self.violations)
+        bad = Counter(violation["scenario"] for violation in self.violations)
         for scenario, runs in self.runs.items():
             yield f"{scenario:12} {runs:6} runs, {bad[scenario]} violations"
         yield (
@@ -161,10 +168,8 @@ class _Report:
         if done < self.campaign.seeds and not found:
             yield f"interrupted: {self.campaign.seeds - done} seeds were not run"
         if found > 1:
-            for outcome, violation in self.violations[:_NAMED]:
-                yield f"{violation.property:16} {replay(outcome)}"
-        if found > _NAMED:
-            yield f"... and {found - _NAMED} more"
+            for violation in self.violations:
+                yield f"{violation['property']:16} {violation['replay']}"
         yield _violations(found) if found else "no violation"
 
     def _fields(self, seconds: float) -> dict[str, Any]:
@@ -175,18 +180,7 @@ class _Report:
             "seconds": seconds,
             "virtual_seconds": self.virtual_s,
             **self.totals,
-            "violations": [
-                {
-                    "seed": outcome.seed,
-                    "scenario": outcome.scenario,
-                    "property": str(violation.property),
-                    "detail": violation.detail,
-                    "plan": outcome.plan,
-                    "last_events": outcome.last_events,
-                    "replay": replay(outcome),
-                }
-                for outcome, violation in self.violations
-            ],
+            "violations": self.violations,
         }
 
 

@@ -54,28 +54,14 @@ Failure = partial(Fault, FaultKind.FAIL, nth=1)
 """A call that fails once."""
 
 
-class FaultyStore:
-    """Any store with `faults`, applied in their order.
+class ForwardingStore:
+    """Any store, with `_call` around each request to it."""
 
-    `calls` has operation and name of each call; `stalled` counts those that hang at present.
-    """
-
-    def __init__(self, inner: ObjectStore, faults: Iterable[Fault], clock: Clock) -> None:
+    def __init__(self, inner: ObjectStore) -> None:
         self.url = inner.url
         self.request_metrics = inner.request_metrics
         self.cipher = inner.cipher
-        self.calls: list[tuple[str, str]] = []
-        self.stalled = 0
         self.inner = inner
-        self.faults = tuple(faults)
-        self._matches: Counter[int] = Counter()
-        self._clock = clock
-        self._gate = asyncio.Event()
-
-    def release(self) -> None:
-        """Let the calls that hang go on; later ones stall again."""
-        self._gate.set()
-        self._gate = asyncio.Event()
 
     async def put(self, name: str, data: bytes) -> None:
         """Write or overwrite `name`."""
@@ -90,12 +76,13 @@ class FaultyStore:
         return await self._call("get", name, partial(self.inner.get, name, start, length))
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        """Names in ascending order; a fault after the effect strikes behind the last name."""
-        struck = self._strike("list", prefix)
-        await self._suffer(struck, "list", prefix, after=False)
-        async for info in self.inner.list(prefix, start_after):
+        """Names in ascending order, all of them read at once."""
+
+        async def effect() -> Sequence[ObjectInfo]:
+            return [info async for info in self.inner.list(prefix, start_after)]
+
+        for info in await self._call("list", prefix, effect):
             yield info
-        await self._suffer(struck, "list", prefix, after=True)
 
     async def head(self, name: str) -> ObjectInfo:
         """Size of `name` in bytes; raises ObjectNotFoundError."""
@@ -108,6 +95,38 @@ class FaultyStore:
     async def close(self) -> None:
         """Close the inner store."""
         await self.inner.close()
+
+    async def _call(self, operation: str, name: str, effect: Callable[[], Awaitable[T]]) -> T:
+        return await effect()
+
+
+class FaultyStore(ForwardingStore):
+    """Any store with `faults`, applied in their order.
+
+    `calls` has operation and name of each call; `stalled` counts those that hang at present.
+    """
+
+    def __init__(self, inner: ObjectStore, faults: Iterable[Fault], clock: Clock) -> None:
+        super().__init__(inner)
+        self.calls: list[tuple[str, str]] = []
+        self.stalled = 0
+        self.faults = tuple(faults)
+        self._matches: Counter[int] = Counter()
+        self._clock = clock
+        self._gate = asyncio.Event()
+
+    def release(self) -> None:
+        """Let the calls that hang go on; later ones stall again."""
+        self._gate.set()
+        self._gate = asyncio.Event()
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        """Names in ascending order; a fault after the effect strikes behind the last name."""
+        struck = self._strike("list", prefix)
+        await self._suffer(struck, "list", prefix, after=False)
+        async for info in self.inner.list(prefix, start_after):
+            yield info
+        await self._suffer(struck, "list", prefix, after=True)
 
     async def _call(self, operation: str, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         struck = self._strike(operation, name)

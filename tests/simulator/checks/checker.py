@@ -81,10 +81,11 @@ class Checker:
             self.trace.add("--", f"VIOLATION {self.violation}")
             self.violated.set()
 
-    def written(self, process: Process, name: str, data: bytes) -> None:
+    def written(self, process: Process, name: str) -> None:
         slot = object_names.slot_of(name)
         if slot is None:
             return
+        data = self.truth.objects()[name]
         try:
             entry = decode_entry(data, name)
         except TidelogError as error:

@@ -6,7 +6,7 @@ it; what a dead sender has sent may still arrive.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 from dataclasses import dataclass
 from random import Random
@@ -15,10 +15,10 @@ from typing import Any, Final, Protocol, TypeVar
 from tests.simulator.machine.process import Process
 from tests.simulator.run.scenario import Scenario
 from tests.simulator.run.trace import Trace
+from tests.support.faults import ForwardingStore
 from tidelog.errors import TidelogError
 from tidelog.storage.errors import object_at, store_unreachable
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.port import ObjectInfo, PlainStore
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ _WRITES: Final = frozenset({"put", "create", "delete"})
 class Watcher(Protocol):
     """Sees what happens in the store, at that moment."""
 
-    def written(self, process: Process, name: str, data: bytes) -> None: ...
+    def written(self, process: Process, name: str) -> None: ...
 
     def deleted(self, process: Process, name: str) -> None: ...
 
@@ -43,11 +43,11 @@ class Fate:
 
     there: float
     back: float
-    lost: bool
-    unanswered: bool
-    again: float | None
+    lost: bool = False
+    unanswered: bool = False
+    again: float | None = None
     """How long after the first the second copy arrives."""
-    orphan_arrives: bool
+    orphan_arrives: bool = True
     """The request arrives even if its sender dies meanwhile."""
 
 
@@ -64,7 +64,7 @@ class FaultPlan:
         there, back = rng.random() * _USUAL_S, rng.random() * _USUAL_S
         draw, orphan, slow = rng.random(), rng.random() < 0.5, rng.random()
         if self.calm:
-            return Fate(there, back, lost=False, unanswered=False, again=None, orphan_arrives=True)
+            return Fate(there, back)
         if slow < rates.slow:
             there += rng.random() * _SLOW_S
         elif slow < 2 * rates.slow:
@@ -109,42 +109,21 @@ class Network:
     requests: int = 0
 
 
-class StoreClient(PlainStore):
-    """The store as one process reaches it; implements `ObjectStore`."""
+class StoreClient(ForwardingStore):
+    """The store as one process reaches it."""
 
     def __init__(self, network: Network, process: Process) -> None:
-        self.url = network.truth.url
+        super().__init__(network.truth)
         self._network = network
         self._process = process
 
-    async def put(self, name: str, data: bytes) -> None:
-        await self._send("put", name, data)
-
-    async def create(self, name: str, data: bytes) -> None:
-        await self._send("create", name, data)
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        found: bytes = await self._send("get", name, start, length)
-        return found
-
-    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        for info in await self._send("list", prefix, start_after):
-            yield info
-
-    async def head(self, name: str) -> ObjectInfo:
-        found: ObjectInfo = await self._send("head", name)
-        return found
-
-    async def delete(self, name: str) -> None:
-        await self._send("delete", name)
-
-    async def _send(self, operation: str, name: str, *args: Any) -> Any:
+    async def _call(self, operation: str, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         self._process.check_alive()
         network = self._network
         network.requests += 1
         fate = network.faults.fate(operation)
-        answer = asyncio.get_running_loop().create_future()
-        _Request(network, self._process, operation, name, args, fate, answer).depart()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        _Request(network, self._process, operation, name, effect, fate, answer).depart()
         return await answer
 
 
@@ -154,7 +133,7 @@ class _Request:
     process: Process
     operation: str
     name: str
-    args: tuple[Any, ...]
+    effect: Callable[[], Awaitable[Any]]
     fate: Fate
     answer: "asyncio.Future[Any]"
 
@@ -172,39 +151,30 @@ class _Request:
     def _arrive(self, answers: bool) -> None:
         if self.process.dead and not self.fate.orphan_arrives:
             return
-        outcome: TidelogError | None = None
-        result: Any = None
+        settle: Callable[[Any], None]
         try:
-            result = _immediate(self._effect())
+            settle, outcome = self.answer.set_result, _immediate(self.effect())
         except TidelogError as error:
-            outcome = error
-        self._log(type(outcome).__name__ if outcome else "ok")
-        if outcome is None and self.operation == "delete":
-            self.network.watcher.deleted(self.process, self.name)
-        elif outcome is None and self.operation in _WRITES:
-            self.network.watcher.written(self.process, self.name, *self.args)
+            settle, outcome = self.answer.set_exception, error
+            self._log(type(error).__name__)
+        else:
+            self._log("ok")
+            if self.operation == "delete":
+                self.network.watcher.deleted(self.process, self.name)
+            elif self.operation in _WRITES:
+                self.network.watcher.written(self.process, self.name)
         if not answers or self.answer.done():
             return
         if not self.fate.unanswered:
-            _later(self.fate.back, self._deliver, result, outcome)
+            _later(self.fate.back, self._settle, settle, outcome)
             return
         _later(_NOTICED_S, self._fail, "unanswered")
         if self.operation == "create":
             self.process.in_doubt.set()
 
-    async def _effect(self) -> Any:
-        truth = self.network.truth
-        if self.operation == "list":
-            return [info async for info in truth.list(self.name, *self.args)]
-        return await getattr(truth, self.operation)(self.name, *self.args)
-
-    def _deliver(self, result: Any, outcome: TidelogError | None) -> None:
-        if self.answer.done():
-            return
-        if outcome is None:
-            self.answer.set_result(result)
-        else:
-            self.answer.set_exception(outcome)
+    def _settle(self, settle: Callable[[Any], None], outcome: Any) -> None:
+        if not self.answer.done():
+            settle(outcome)
 
     def _fail(self, how: str) -> None:
         if not self.answer.done():
@@ -223,10 +193,10 @@ def _later(seconds: float, happens: Callable[..., None], *args: Any) -> None:
     asyncio.get_running_loop().call_later(seconds, happens, *args, context=Context())
 
 
-def _immediate(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits."""
+def _immediate(answer: Awaitable[T]) -> T:
+    """The answer of a coroutine that never waits."""
     try:
-        coroutine.send(None)
+        answer.__await__().send(None)
     except StopIteration as done:
         result: T = done.value
         return result

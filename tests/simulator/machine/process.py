@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from tests.simulator.machine.loop import OWNER
 from tidelog import Effects, StoreUnreachableError
-from tidelog.effects import InlineOffload, Offload, SystemClock, to_end
+from tidelog.effects import InlineOffload, to_end
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,10 +29,14 @@ _BUSY = 0.15
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """What the surroundings know of an incarnation's process."""
+    """What the surroundings know of an incarnation's process, and its clock."""
 
     name: str
     rng: Random
+    ahead_ms: int = 0
+    """How much its wall clock is ahead."""
+    booted: float = 0.0
+    """Virtual time from which its monotonic clock counts."""
     dead: bool = False
     cut_off_until: float = 0.0
     """Virtual time until which no request of the process reaches the store."""
@@ -57,32 +61,23 @@ class Process:
         held, busy = self._held_until, self.busy_until
         return held if held > busy else busy
 
+    def now_ms(self) -> int:
+        return self.ahead_ms + now_ms()
+
+    def monotonic(self) -> float:
+        now, busy = asyncio.get_running_loop().time(), self.busy_until
+        return (now if now > busy else busy) - self.booted
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def hand_over(self, seconds: float) -> None:
+        """There are no threads."""
+
     def check_alive(self) -> None:
         """Raise for a call of a process that was killed: it never happened."""
         if self.dead:
             raise StoreUnreachableError("the process", found="it was killed", action="restart it")
-
-
-class ProcessClock(SystemClock):
-    """Virtual time as one process sees it; sleeping is asyncio's, on a virtual loop."""
-
-    hand_over_s = 0.0
-    """There are no threads."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, process: Process, ahead_ms: int, booted: float
-    ) -> None:
-        self._loop = loop
-        self._process = process
-        self._ahead_ms = ahead_ms
-        self._booted = booted
-
-    def now_ms(self) -> int:
-        return EPOCH_MS + self._ahead_ms + int(self._loop.time() * 1000)
-
-    def monotonic(self) -> float:
-        now, busy = self._loop.time(), self._process.busy_until
-        return (now if now > busy else busy) - self._booted
 
 
 def now_ms() -> int:
@@ -120,14 +115,14 @@ class SimulatedThreads(InlineOffload):
             if self._process.dead:
                 answer.cancel()
                 return
+            settle: Callable[[Any], None]
+            outcome: Any
             try:
-                result = function(*args, **kwargs)
+                settle, outcome = answer.set_result, function(*args, **kwargs)
             except Exception as error:
-                if not answer.cancelled():
-                    answer.set_exception(error)
-            else:
-                if not answer.cancelled():
-                    answer.set_result(result)
+                settle, outcome = answer.set_exception, error
+            if not answer.cancelled():
+                settle(outcome)
 
         loop.call_later(seconds, work)
         value: T = await answer
@@ -140,13 +135,9 @@ class SimulatedThreads(InlineOffload):
     """No function of a simulated job waits for ever."""
 
 
-def effects_of(
-    process: Process, *, threads: bool = False, ahead_ms: int = 0, booted: float = 0.0
-) -> Effects:
-    """The outside world of a process; to be called within the loop it runs on."""
-    loop = asyncio.get_running_loop()
-    offload: Offload = SimulatedThreads(process) if threads else InlineOffload()
-    return Effects(ProcessClock(loop, process, ahead_ms, booted), process.rng, offload)
+def effects_of(process: Process, *, threads: bool = False) -> Effects:
+    """The outside world of a process."""
+    return Effects(process, process.rng, SimulatedThreads(process) if threads else InlineOffload())
 
 
 _MOVES = 0.3

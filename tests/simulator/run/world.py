@@ -212,10 +212,11 @@ class World:
 
     def _start(self) -> Incarnation:
         self.incarnations += 1
-        process = Process(f"p{self.incarnations}", self._random(f"p{self.incarnations}"))
+        name = f"p{self.incarnations}"
         ahead = self._rng.randrange(-_SKEW_MS, _SKEW_MS) if self._skewed else 0
         booted = self._rng.random() * self._loop.time()
-        effects = effects_of(process, threads=self._threads, ahead_ms=ahead, booted=booted)
+        process = Process(name, self._random(name), ahead, booted)
+        effects = effects_of(process, threads=self._threads)
         store = self._store(process, effects)
         fails = self.scenario.sink_fails
 
