@@ -169,11 +169,24 @@ def runner_of(
     number = NUMBER[-1]
     if number == 1:
         return JobRunner(job, store, config, effects, **options)
-    config = replace(config, workers=number)
     rng = Random(number)
+    late = lambda: max(0.0, rng.random() - 0.9) / 10  # noqa: E731
+    config = replace(config, workers=number)
+    return runner_of_actors(job, store, config, effects, late, **options)[0]
+
+
+def runner_of_actors(
+    job: Job,
+    store: ObjectStore,
+    config: JobConfig,
+    effects: Effects,
+    delay: Callable[[], float],
+    **options: Any,
+) -> tuple[JobRunner, Actors]:
+    """A runner of the job, and the workers that it has by its configuration."""
     work = Work(job, config, lambda _: store)
     if (origin := options.get("restore_from")) is not None and origin.store is not None:
         work = replace(work, open_origin=lambda _: origin.store)
-    actors = Actors(work, [effects] * number, lambda: max(0.0, rng.random() - 0.9) / 10)
+    actors = Actors(work, [effects] * config.workers, delay)
     workers = Workers(actors, effects)
-    return JobRunner(job, store, config, effects, workers=workers, **options)
+    return JobRunner(job, store, config, effects, workers=workers, **options), actors

@@ -14,11 +14,11 @@ from typing import Final
 
 from tests.simulator.jobs.job_plan import Version
 from tests.simulator.machine.loop import OWNER, VirtualLoop
+from tests.simulator.machine.network import FaultPlan
 from tests.simulator.machine.process import Process
 from tests.support.workers import Actors
 from tidelog import Checkpoint, JobResult, JobRunner
 from tidelog.checkpoint.manifest import SavepointFormat
-from tidelog.effects import SystemClock
 from tidelog.errors import (
     CheckpointFailedError,
     FencedError,
@@ -75,7 +75,7 @@ class Incarnation:
 
     async def lose_a_worker(self, after_s: float) -> None:
         """Kill the second worker then, if it is still there."""
-        await SystemClock().sleep(after_s)
+        await asyncio.sleep(after_s)
         if self.actors is not None and len(self.actors.running) > 1:
             await self.actors.kill_one(1)
 
@@ -91,22 +91,17 @@ class Incarnation:
         await asyncio.gather(self.running, return_exceptions=True)
 
     @property
-    def error(self) -> BaseException | None:
-        """The error that ended the incarnation; None while it runs, after a good end or a crash."""
+    def outcome(self) -> JobResult | BaseException | None:
+        """How it ended; None while it runs, and when it was killed."""
         if not self.running.done() or self.running.cancelled():
             return None
-        return self.running.exception()
+        return self.running.exception() or self.running.result()
 
-    @property
-    def result(self) -> JobResult | None:
-        """How it ended when it ended well."""
-        ended = self.running.done() and not self.running.cancelled()
-        return self.running.result() if ended and self.error is None else None
-
-    def is_defect(self, newest: Generation, checkpoints: Sequence[Checkpoint]) -> bool:
+    def is_defect(
+        self, error: BaseException, newest: Generation, checkpoints: Sequence[Checkpoint]
+    ) -> bool:
         """Whether no injected fault explains the error; the newest of `checkpoints` come first."""
-        error = self.error
-        if error is None or self.process.dead or self._refused(error, checkpoints):
+        if self.process.dead or self._refused(error, checkpoints):
             return False
         own = self.runner.generation
         if isinstance(error, _OF_THE_OVERTAKEN):
@@ -139,15 +134,18 @@ _STOP: Final = 0.4
 """Share of the requests that stop the job."""
 
 
-async def ask_for_savepoints(runner: JobRunner, rng: Random, drains: float) -> None:
-    """Ask now and then, until cancelled; a share of the requests that stop the job drain it."""
+async def ask_for_savepoints(
+    runner: JobRunner, rng: Random, drains: float, faults: FaultPlan
+) -> None:
+    """Ask now and then while faults last; a share of the requests that stop the job drain it."""
     while True:
-        await SystemClock().sleep(rng.random() * _WITHIN_S)
+        await asyncio.sleep(rng.random() * _WITHIN_S)
+        if faults.calm:
+            return
         kind: SavepointFormat = "native" if rng.random() < 0.5 else "canonical"
         with suppress(TidelogError):
             if rng.random() < _STOP:
-                drain = drains > 0 and rng.random() < drains
-                await runner.stop(format=kind, drain=drain)
+                await runner.stop(format=kind, drain=rng.random() < drains)
             else:
                 await runner.savepoint(format=kind)
 
@@ -155,7 +153,7 @@ async def ask_for_savepoints(runner: JobRunner, rng: Random, drains: float) -> N
 async def drain_when(done: Callable[[], bool], runner: JobRunner) -> None:
     """Drain a job once it has done what it was to do, however often that takes asking."""
     while True:
-        await SystemClock().sleep(_LOOKS_S)
+        await asyncio.sleep(_LOOKS_S)
         with suppress(TidelogError):
             if done():
                 await runner.stop(drain=True)

@@ -106,7 +106,7 @@ class BranchingWorld(World):
         """The first checkpoint makes a job independent of where it came from."""
         checker = self.checker
         while not checker.completed:
-            await self._sleep(_LOOKS_S)
+            await asyncio.sleep(_LOOKS_S)
         self._note(f"{network.truth.url} vanishes")
         network.truth.vanish()
 

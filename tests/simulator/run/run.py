@@ -58,9 +58,8 @@ def run_seed(
 def _outcome(
     seed: int, scenario: Scenario, directory: Path, listener: Callable[[str], None] | None
 ) -> Outcome:
-    shuffled = Random(f"{scenario.name}/{seed}/order")
-    order = shuffled if shuffled.random() < scenario.shuffle else None
-    loop = VirtualLoop(order)
+    order = Random(f"{scenario.name}/{seed}/order")
+    loop = VirtualLoop(order if order.random() < 0.5 else None)
     trace = Trace(loop.time, listener)
     kind = BranchingWorld if scenario.forks else World
     world = kind(seed, scenario, directory, trace, loop)

@@ -45,15 +45,7 @@ class Scenario:
     partition: float = 0.0
     """A superseded incarnation is cut off from the store for a while, and comes back."""
     skew: float = 0.0
-    """Share of runs in which every incarnation has a clock of its own."""
-    shuffle: float = 0.5
-    """Share of runs in which ready tasks are stepped in random order."""
-    threads: float = 0.5
-    """Share of runs in which functions run away from the event loop, for a while."""
-    retries: float = 0.5
-    """Share of runs whose store retries and hedges, as stores of the command line do."""
-    changelog: float = 0.8
-    """Share of runs with the changelog on."""
+    """An incarnation has a clock of its own."""
     rescale: float = 0.0
     """Share of runs in which every incarnation has another parallelism, and may have the
     changelog on or off."""
@@ -286,6 +278,8 @@ SCENARIOS: Final = {scenario.name: scenario for scenario in _ALL}
 """All scenarios by name, in the order in which seeds take turns."""
 
 
+CHANGELOG: Final = 0.8
+"""Share of jobs with the changelog on."""
 RETRY: Final = RetryPolicy(
     attempt_timeout=1.0, hedge_after=0.25, first_backoff=0.02, max_backoff=0.4, deadline=3.0
 )
@@ -297,7 +291,7 @@ def make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path
         parallelism=plan.parallelism,
         mode=plan.mode,
         key_groups=rng.choice((4, 7, 16)),
-        changelog=rng.random() < scenario.changelog,
+        changelog=rng.random() < CHANGELOG,
         table="rocksdb" if scenario.rocksdb else "memory",
         work_dir=work_dir,
         channel_buffers=rng.choice((1, 2, 5)),

@@ -7,7 +7,6 @@ all the time it needs to end the job; in the end a clean start leaves exactly wh
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -15,19 +14,16 @@ from typing import Any, Final
 from tests.simulator.checks.checker import Checker, census
 from tests.simulator.checks.violation import Property
 from tests.simulator.jobs.job_plan import Records, Version
-from tests.simulator.jobs.outputs import ExternalSink, Output, make_output
+from tests.simulator.jobs.outputs import Output, SimulatedSink, make_output
 from tests.simulator.machine.incarnation import Incarnation, ask_for_savepoints, drain_when, name_of
 from tests.simulator.machine.loop import VirtualLoop, waiting
 from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Truth
 from tests.simulator.machine.process import Machines, Process, effects_of
-from tests.simulator.run.scenario import RETRY, Scenario, make_settings
+from tests.simulator.run.scenario import CHANGELOG, RETRY, Scenario, make_settings
 from tests.simulator.run.trace import Trace
-from tests.support.workers import Actors
-from tidelog import Effects, Job, JobConfig, JobRunner, RestoreFrom, Sink
-from tidelog.effects import SystemClock
+from tests.support.workers import runner_of_actors
+from tidelog import JobConfig, JobResult, JobRunner, RestoreFrom
 from tidelog.ids import Generation
-from tidelog.runtime.workers.parent import Workers
-from tidelog.runtime.workers.worker import Work
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore
 
@@ -74,17 +70,11 @@ class World:
         weather = FaultPlan(scenario, self._random("weather"))
         self.network = Network(truth, weather, trace, self.checker)
         self._outputs: dict[str, Output] = {}
-        self._threads = rng.random() < scenario.threads
-        self._retries = rng.random() < scenario.retries
-        self._skewed = rng.random() < scenario.skew
         self._rescales = rng.random() < scenario.rescale and self.plan.rescalable
         local = rng.random() < scenario.local_copies
         self._machines = Machines(directory / "machines", rng) if local else None
         self._alive: list[Incarnation] = []
         self._versions: dict[Generation, Version] = {}
-        self._sleep = SystemClock().sleep
-        """On the virtual loop it takes no time."""
-        self._calm_at = 0.0
 
     async def run(self) -> None:
         """The whole run; ends early with a violation."""
@@ -120,16 +110,15 @@ class World:
 
     async def _operate(self) -> None:
         """Start the job until it has ended, then look at what is left."""
-        self._calm_at = self._loop.time() + self.scenario.chaos_s
         ending = asyncio.ensure_future(self._end_faults())
         try:
             while not await self._live_once():
-                await self._sleep(self._rng.random() * _RESTART_S)
+                await asyncio.sleep(self._rng.random() * _RESTART_S)
         finally:
             ending.cancel()
             self.network.faults.calm = True
         # Whoever was left behind wakes up, and what is still on its way arrives.
-        await self._sleep(_SETTLED_S + self.scenario.chaos_s)
+        await asyncio.sleep(_SETTLED_S + self.scenario.chaos_s)
         for zombie in list(self._alive):
             await zombie.crash()
         self._check_outputs()
@@ -141,36 +130,38 @@ class World:
         self.checker.check_outputs(self.plan.objection)
 
     async def _end_faults(self) -> None:
-        await self._sleep(self.scenario.chaos_s)
+        await asyncio.sleep(self.scenario.chaos_s)
         self.network.faults.calm = True
         self._note("faults stop")
 
     async def _live_once(self) -> bool:
         """One incarnation, until it ended, was killed or superseded; whether the job is done."""
         incarnation = self._start()
-        rng, rates = self._rng, self.scenario
-        calm = self.network.faults.calm
+        process, runner = incarnation.process, incarnation.runner
+        rng, rates, faults = self._rng, self.scenario, self.network.faults
+        calm = faults.calm
         kills = not calm and rng.random() < rates.crash
         replaces = not calm and not kills and rng.random() < rates.supersede
-        patience = _BOUND_S + self.scenario.chaos_s
+        patience = _BOUND_S + rates.chaos_s
+        waited: list[asyncio.Future[Any]] = [asyncio.ensure_future(process.suspended.wait())]
         if kills or replaces:
             patience = rng.random() * rates.chaos_s / 2
-        # Half of the misfortunes come at the worst moment.
-        moment = kills or replaces if rng.random() < 0.5 else False
-        process = incarnation.process
-        signals = [asyncio.ensure_future(process.in_doubt.wait())]
-        asking = [self._ask(incarnation)] if rng.random() < rates.savepoints and not calm else []
+            # Half of the misfortunes come at the worst moment.
+            if rng.random() < 0.5:
+                waited.append(asyncio.ensure_future(process.in_doubt.wait()))
+        asking = []
+        if rng.random() < rates.savepoints:
+            asking.append(ask_for_savepoints(runner, rng, rates.drains, faults))
         if rates.endless:
-            done = self.checker.outputs_are_complete
-            asking.append(asyncio.ensure_future(drain_when(done, incarnation.runner)))
-        if process.suspension is not None:
-            signals.append(asyncio.ensure_future(process.suspended.wait()))
-        waited = [incarnation.running, *(signals if moment else signals[1:])]
-        await asyncio.wait(waited, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            asking.append(drain_when(self.checker.outputs_are_complete, runner))
+        helping = [*waited, *map(asyncio.ensure_future, asking)]
+        await asyncio.wait(
+            [incarnation.running, *waited], timeout=patience, return_when=asyncio.FIRST_COMPLETED
+        )
         if process.suspended.is_set() and not kills:
             self._note(f"{process.name} is held")
             replaces = True
-        for task in (*signals, *asking):
+        for task in helping:
             task.cancel()
         if incarnation.running.done():
             return self._ended(incarnation)
@@ -191,15 +182,6 @@ class World:
             )
         return False
 
-    def _ask(self, incarnation: Incarnation) -> "asyncio.Task[None]":
-        """Ask for savepoints as long as the faults last."""
-        asking = asyncio.ensure_future(
-            ask_for_savepoints(incarnation.runner, self._rng, self.scenario.drains)
-        )
-        left = max(0.0, self._calm_at - self._loop.time())
-        self._loop.call_later(left, asking.cancel)
-        return asking
-
     def _leave_behind(self, incarnation: Incarnation) -> None:
         """The operator takes it for dead, but it is not."""
         self._note(f"{incarnation.process.name} is left behind")
@@ -213,61 +195,44 @@ class World:
     def _start(self) -> Incarnation:
         self.incarnations += 1
         name = f"p{self.incarnations}"
-        ahead = self._rng.randrange(-_SKEW_MS, _SKEW_MS) if self._skewed else 0
-        booted = self._rng.random() * self._loop.time()
-        process = Process(name, self._random(name), ahead, booted)
-        effects = effects_of(process, threads=self._threads)
-        store = self._store(process, effects)
-        fails = self.scenario.sink_fails
-
-        def sink(name: str) -> Sink:
-            share = 0.0 if self.network.faults.calm else fails
-            return ExternalSink(self._output(name), process, share)
-
-        version = self._version()
+        rng, scenario, calm = (
+            self._random(f"start of {name}"),
+            self.scenario,
+            self.network.faults.calm,
+        )
+        process = Process(name, self._random(name), booted=rng.random() * self._loop.time())
+        if rng.random() < scenario.skew:
+            process.ahead_ms = rng.randrange(-_SKEW_MS, _SKEW_MS)
+        if not calm and rng.random() < scenario.suspend:
+            # As often as not in its start.
+            steps = rng.choice((_STEPS_OF_A_START, _STEPS_OF_A_START, _STEPS))
+            process.suspension = 1 + rng.randrange(steps), rng.random() * scenario.chaos_s
+        effects = effects_of(process, threads=rng.random() < 0.5)
+        store: ObjectStore = StoreClient(self.network, process)
+        if rng.random() < 0.5:
+            # As stores of the command line do.
+            store = RetryingStore(store, RETRY, effects)
+        version, share = self._version(), 0.0 if calm else scenario.sink_fails
         config = replace(self._shape(), allow_dropped_state=version.dropped)
-        job, origin = version.job(sink), self._origin(process)
-        work = self._work(process, job, config, origin)
-        actors = workers = None
-        if work is not None:
-            rng = self._random(f"wires of {process.name}")
+        job = version.job(lambda sink: SimulatedSink(self._output(sink), process, share))
+        origin, actors = self._origin(process), None
+        if config.local_recovery is None and rng.random() < scenario.workers:
+            config = replace(config, workers=rng.randrange(2, 4))
+            self._note(f"{name} has {config.workers} workers")
             late = lambda: rng.random() * _WIRE_S if rng.random() < _LATE else 0.0  # noqa: E731
-            actors = Actors(work, [effects] * work.config.workers, late)
-            config, workers = work.config, Workers(actors, effects)
-        runner = JobRunner(job, store, config, effects, restore_from=origin, workers=workers)
+            runner, actors = runner_of_actors(
+                job, store, config, effects, late, restore_from=origin
+            )
+        else:
+            runner = JobRunner(job, store, config, effects, restore_from=origin)
         incarnation = Incarnation(process, runner, version, actors)
-        self._note(f"{process.name} starts")
-        self._lose_a_worker(incarnation)
-        self._suspend(process)
+        self._note(f"{name} starts")
+        if actors is not None and not calm and rng.random() < _LOSES:
+            after_s = rng.random() * scenario.chaos_s
+            self._losing = asyncio.ensure_future(incarnation.lose_a_worker(after_s))
         incarnation.start(lambda: self._started(incarnation))
         self._alive.append(incarnation)
         return incarnation
-
-    def _work(
-        self, process: Process, job: Job, config: JobConfig, origin: RestoreFrom | None
-    ) -> Work | None:
-        """What the workers of an incarnation are made from; None: it has none."""
-        rng = self._random(f"workers of {process.name}")
-        if config.local_recovery is not None or rng.random() >= self.scenario.workers:
-            return None
-        config = replace(config, workers=rng.randrange(2, 4))
-
-        other = origin.store if origin is not None else None
-        self._note(f"{process.name} has {config.workers} workers")
-        own = partial(self._store, process)
-        return Work(job, config, own, (lambda _: other) if other is not None else None)
-
-    def _store(self, process: Process, effects: Effects) -> ObjectStore:
-        """The store as a process reaches it."""
-        store = StoreClient(self.network, process)
-        return RetryingStore(store, RETRY, effects) if self._retries else store
-
-    def _lose_a_worker(self, incarnation: Incarnation) -> None:
-        rng = self._random(f"loss of {incarnation.process.name}")
-        if incarnation.actors is None or self.network.faults.calm or rng.random() >= _LOSES:
-            return
-        after_s = rng.random() * self.scenario.chaos_s
-        self._losing = asyncio.ensure_future(incarnation.lose_a_worker(after_s))
 
     def _origin(self, process: Process) -> RestoreFrom | None:
         """The checkpoint that the next incarnation starts from, if one is named."""
@@ -281,16 +246,6 @@ class World:
             ended = self._versions[newest.author.generation]
         return self.plan.version(self.incarnations, ended, calm=self.network.faults.calm)
 
-    def _suspend(self, process: Process) -> None:
-        """Draw the step at which a process is to stand still, as often as not in its start."""
-        if self.network.faults.calm or not self.scenario.suspend:
-            return
-        rng = self._random(f"suspension/{process.name}")
-        if rng.random() < self.scenario.suspend:
-            steps = rng.choice((_STEPS_OF_A_START, _STEPS_OF_A_START, _STEPS))
-            seconds = rng.random() * self.scenario.chaos_s
-            process.suspension = 1 + rng.randrange(steps), seconds
-
     def _shape(self) -> JobConfig:
         """The settings of the next incarnation."""
         settings = self._settings
@@ -298,7 +253,7 @@ class World:
             settings = replace(settings, local_recovery=self._machines.local_copies)
         if not self._rescales:
             return settings
-        changelog = self._rng.random() < self.scenario.changelog
+        changelog = self._rng.random() < CHANGELOG
         parallelism = self._rng.randrange(1, 5)
         self._note(f"parallelism {parallelism}, changelog {'on' if changelog else 'off'}")
         return replace(settings, parallelism=parallelism, changelog=changelog)
@@ -322,19 +277,18 @@ class World:
         """Judge how an incarnation ended; True when the job is done."""
         if incarnation in self._alive:
             self._alive.remove(incarnation)
-        error = incarnation.error
-        if error is not None:
-            self._note(f"{incarnation.process.name} ended with {name_of(error)}")
-        checker = self.checker
-        if incarnation.is_defect(checker.newest_generation, checker.newest_checkpoints()):
-            detail = f"{incarnation.process.name} ended with {error!r}"
-            checker.blame(Property.NO_DEFECT, detail)
-        result = incarnation.result
-        if result is None:
-            return False
-        how = "well" if result.stopped is None else f"with savepoint {result.stopped.slot}"
-        self._note(f"{incarnation.process.name} ended {how}")
-        return result.stopped is None
+        name, checker, outcome = incarnation.process.name, self.checker, incarnation.outcome
+        if isinstance(outcome, JobResult):
+            stopped = outcome.stopped
+            how = "well" if stopped is None else f"with savepoint {stopped.slot}"
+            self._note(f"{name} ended {how}")
+            return stopped is None
+        if outcome is not None:
+            self._note(f"{name} ended with {name_of(outcome)}")
+            newest = checker.newest_generation, checker.newest_checkpoints()
+            if incarnation.is_defect(outcome, *newest):
+                checker.blame(Property.NO_DEFECT, f"{name} ended with {outcome!r}")
+        return False
 
     def _note(self, what: str) -> None:
         self._trace.add("--", what)
