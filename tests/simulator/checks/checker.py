@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from tests.simulator.checks.barriers import Barriers
+from tests.simulator.checks.restoring import Barriers, Completed
 from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.network import Truth
 from tests.simulator.machine.process import Process
@@ -30,17 +30,8 @@ from tidelog.ids import Generation, Slot, SubtaskId
 from tidelog.runtime.tasks.sink_output import token_of
 from tidelog.storage import object_names
 
-Objects = Mapping[str, bytes]
 _NEWEST: Final = 3
 _NONE: Final = Generation(-1)
-
-
-@dataclass(frozen=True, slots=True)
-class Completed:
-    """A checkpoint as it was when its slot was taken."""
-
-    entry: Checkpoint
-    objects: Objects
 
 
 @dataclass(slots=True)
@@ -217,7 +208,7 @@ class Checker:
         """A change that the table has, and a checkpoint known to be complete had as log, is not
         named again; of a subtask that has exited none that the table has.
         """
-        at_barrier = self.barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
+        at_barrier = self.barriers.of(entry)
         for operator, state in entry.subtasks():
             task = SubtaskId(operator.id, state.index)
             seen = at_barrier.get(task)

@@ -1,26 +1,147 @@
-"""Restore equality: every completed checkpoint, restored beside the run, against its barrier.
+"""Restore equality: every completed checkpoint, restored beside the run, has what every subtask's
+table held when its barrier passed.
 
-Invariant: a restore reads the objects as they were when the slot was taken, and nothing else.
+Invariants: rows are copied at the moment the snapshot was captured, before the task goes on; of
+what a channel holds behind a barrier a task takes no record before that snapshot; a restore reads
+the objects as they were when the slot was taken, and nothing else.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any, Final
 
-from tests.simulator.checks.barriers import AtBarrier, Barriers, Rows
-from tests.simulator.checks.checker import Completed
 from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.process import Process, effects_of
-from tidelog import Savepoint, TidelogError
+from tidelog import Checkpoint, Savepoint, TidelogError
 from tidelog.checkpoint.manifest import SubtaskState
-from tidelog.ids import SubtaskId
+from tidelog.ids import CheckpointId, Generation, SeqNo, SubtaskId
+from tidelog.runtime.channels.messages import Barrier, Batch
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
+from tidelog.runtime.tasks.stream_task import StreamTask
+from tidelog.runtime.tasks.task import Task
+from tidelog.state.backend import KeyedBackend
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
+
+Rows = dict[bytes, bytes]
+_NO_CHANGE: Final = SeqNo(0)
+
+
+@dataclass(frozen=True, slots=True)
+class AtBarrier:
+    """One subtask at a barrier."""
+
+    seqno: SeqNo
+    rows: Rows
+    checkpointed: SeqNo
+    """Changes below were in a checkpoint that had completed, as far as the subtask knew."""
+
+
+@dataclass(slots=True)
+class Barriers:
+    """All barriers of a run, by incarnation and checkpoint."""
+
+    blame: Callable[[str], None] | None
+    """Called when a snapshot holds records from behind its barrier; None: at least once."""
+    seen: dict[tuple[Generation, CheckpointId], dict[SubtaskId, AtBarrier]] = field(
+        default_factory=dict
+    )
+
+    def of(self, checkpoint: Checkpoint) -> dict[SubtaskId, AtBarrier]:
+        """What its subtasks had."""
+        return self.seen.get((checkpoint.author.generation, checkpoint.checkpoint_id), {})
+
+    def watch(self, runner: JobRunner, tasks: Iterable[Task]) -> None:
+        """Copy the rows of every subtask of an incarnation at each of its barriers."""
+        assert runner.generation is not None
+        for task in tasks:
+            parts: Any = task.parts
+            taken = _Taken()
+            if isinstance(task, StreamTask):
+                taken.watch(task)
+            of_task = (parts.backend, self, runner.generation, task.id, taken)
+            parts.snapshotter = _Watched(parts.snapshotter, *of_task)
+            parts.canonical = _Watched(parts.canonical, *of_task)
+
+
+class _Taken:
+    """What a task has taken from its channels since their last barriers."""
+
+    def __init__(self) -> None:
+        self._behind: dict[int, tuple[CheckpointId, int]] = {}
+        """For each channel: the last barrier, and the number of records taken since."""
+
+    def watch(self, task: StreamTask) -> None:
+        """Look at everything that the gate delivers from now on."""
+        gate: Any = task.gate
+        gate.get = self._looking_at(gate.get)
+        gate.interruption = self._looking_at(gate.interruption)
+
+    def _looking_at(self, deliver: Callable[[], Any]) -> Callable[[], Any]:
+        async def delivered() -> Any:
+            received = await deliver()
+            if type(received) is tuple:
+                channel, message = received
+                if type(message) is Barrier:
+                    self._behind[channel] = (message.checkpoint, 0)
+                elif type(message) is Batch and channel in self._behind:
+                    checkpoint, count = self._behind[channel]
+                    self._behind[channel] = (checkpoint, count + len(message.records))
+            return received
+
+        return delivered
+
+    def behind(self, checkpoint: CheckpointId) -> int:
+        """Records taken that came behind a barrier, or behind a later one."""
+        return sum(count for last, count in self._behind.values() if last >= checkpoint)
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A snapshotter that shows what it captures."""
+
+    inner: Any
+    backend: KeyedBackend
+    barriers: Barriers
+    generation: Generation
+    task: SubtaskId
+    taken: _Taken
+    _captured: dict[CheckpointId, SeqNo] = field(default_factory=dict)
+    _checkpointed: SeqNo = _NO_CHANGE
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
+        behind, blame = self.taken.behind(checkpoint), self.barriers.blame
+        if behind and blame is not None:
+            blame(f"{self.task} took {behind} records behind barrier {checkpoint} before it")
+        pending: PendingSnapshot = await self.inner.capture(checkpoint, position)
+        rows = self.backend.flushed_rows()
+        tasks = self.barriers.seen.setdefault((self.generation, checkpoint), {})
+        tasks[self.task] = AtBarrier(self.backend.seqno, rows, self._checkpointed)
+        self._captured[checkpoint] = self.backend.seqno
+        return pending
+
+    def completed(self, checkpoint: CheckpointId) -> None:
+        self._checkpointed = max(self._checkpointed, self._captured.get(checkpoint, SeqNo(0)))
+        self.inner.completed(checkpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A checkpoint as it was when its slot was taken."""
+
+    entry: Checkpoint
+    objects: Mapping[str, bytes]
 
 
 async def check_restores(
@@ -31,7 +152,7 @@ async def check_restores(
         entry, store = checkpoint.entry, MemoryStore("sim://beside")
         for name, data in checkpoint.objects.items():
             await store.put(name, data)
-        at_barrier = barriers.seen.get((entry.author.generation, entry.checkpoint_id), {})
+        at_barrier = barriers.of(entry)
         # A canonical savepoint numbers its rows anew.
         numbered = not (isinstance(entry, Savepoint) and entry.savepoint_format == "canonical")
         for operator, state in entry.subtasks():

@@ -1,6 +1,6 @@
 """Drawn jobs over event time: logs of many servers, and windows with records that come too late.
 
-Invariants: in a server's log a record is at most `_LOG_DISORDER_MS` older than the greatest time
+Invariants: in a server's log a record is at most `DISORDER_MS` older than the greatest time
 before it, so none is late, whichever subtask reads which split. A late record adds nothing, and
 comes after a record of its key and window that is on time and after a mark that ends the window; so
 it can only be seen when a window fires twice. When it comes to a window before its watermark, as
@@ -15,7 +15,14 @@ from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import FixedPlan
 from tests.simulator.jobs.plan import Branch, Graph, SourcePlan
-from tests.simulator.jobs.source import Arrivals, Followed, Record, Split, Splits
+from tests.simulator.jobs.source import (
+    DISORDER_MS,
+    Arrivals,
+    Followed,
+    Record,
+    Split,
+    drawn_arrivals,
+)
 from tests.simulator.jobs.stages import (
     BUCKET_MS,
     BUCKETS,
@@ -32,11 +39,8 @@ from tests.simulator.jobs.stages import (
 from tests.simulator.machine.process import work
 from tidelog import OutputTag, Row, Session, Sliding, Stream
 
-_LOG_DISORDER_MS: Final = 300
-_AWAY_MS: Final = 5000
 _WRITTEN_MS: Final = 100_000
 """How long after a visit its line was written."""
-_PAUSES_S: Final = 4.0
 _QUIET_S: Final = 8.0
 
 _SIZE_MS: Final = BUCKET_MS
@@ -54,7 +58,7 @@ def server_logs(rng: Random) -> FixedPlan:
     # Longer than a read takes in its thread: what is being read is not quiet.
     idle = rng.choice((None, 1500, 2500))
     ahead = rng.choice((200, 2000, 60_000))
-    times = event_time(_LOG_DISORDER_MS, idle_after_ms=idle, max_ahead_ms=ahead)
+    times = event_time(DISORDER_MS, idle_after_ms=idle, max_ahead_ms=ahead)
     sources = [_logs(rng, number, times, idle) for number in range(rng.choice((1, 1, 2)))]
     branches = [_log_branch(rng, number) for number in range(rng.choice((1, 2)))]
     parallelism = rng.choice((1, 2, 3, 4))
@@ -62,8 +66,8 @@ def server_logs(rng: Random) -> FixedPlan:
         sources = list(map(_followed, sources))
     if rng.random() < 0.3:
         # What an operator in between holds back does not make a split idle.
-        again = event_time(_LOG_DISORDER_MS, max_ahead_ms=ahead)
-        written = event_time(_LOG_DISORDER_MS, of=lambda record: int(record.time + _WRITTEN_MS))
+        again = event_time(DISORDER_MS, max_ahead_ms=ahead)
+        written = event_time(DISORDER_MS, of=lambda record: int(record.time + _WRITTEN_MS))
         sources = [replace(source, stages=(written,)) for source in sources]
         first: tuple[Stage, ...] = rng.choice(((again,), (SPREAD, again)))
         branches = [replace(branch, stages=(*first, *branch.stages)) for branch in branches]
@@ -79,31 +83,18 @@ def _followed(source: SourcePlan) -> SourcePlan:
 
 
 def _logs(rng: Random, number: int, times: Stage, idle: int | None) -> SourcePlan:
+    def line(n: int, time: int) -> Row:
+        page, value = f"page-{rng.randrange(6)}", rng.randrange(100)
+        return Row.of(Record._fields, (page, 1_000_000 * number + n, value, time))
+
     # What is idle holds nobody back, so records that come after it may be late: where that counts,
     # all records are there from the start, and quiet splits have none.
-    at_once = idle is not None or rng.random() < 0.4
-    splits: Splits = {}
-    for at in range(rng.choice((1, 2, 3, 5))):
-        splits[f"server-{at}"] = _log(rng, 1_000_000 * number + 10_000 * at, at_once=at_once)
+    at_once = 0.4 if idle is None else 1.0
+    arrivals = drawn_arrivals(rng, line, (1, 2, 3, 5), (0, 5, 40, 60), at_once=at_once)
     if rng.random() < 0.3:
-        splits["quiet"] = Split((), open_until=rng.random() * _QUIET_S)
-    chunk, pause = rng.choice((3, 10, 50)), rng.choice((0.03, 0.1))
-    arrivals = Arrivals(splits, chunk, pause, blocking=rng.random() < 0.5)
+        quiet = Split((), open_until=rng.random() * _QUIET_S)
+        arrivals = replace(arrivals, splits={**arrivals.splits, "quiet": quiet})
     return SourcePlan(f"logs-{number}", arrivals, (times,))
-
-
-def _log(rng: Random, first: int, *, at_once: bool) -> Split:
-    length = rng.choice((0, 5, 40, 60))
-    begins, pace = rng.randrange(-_AWAY_MS, _AWAY_MS), rng.choice((5, 40, 80))
-
-    def line(n: int) -> Row:
-        page, value = f"page-{rng.randrange(6)}", rng.randrange(100)
-        time = begins + n * pace + rng.randrange(_LOG_DISORDER_MS)
-        return Row.of(Record._fields, (page, first + n, value, time))
-
-    lines = tuple(map(line, range(length)))
-    every_s = rng.random() * _PAUSES_S / max(1, length)
-    return Split(lines, 0.0 if at_once else every_s)
 
 
 def _log_branch(rng: Random, number: int) -> Branch:

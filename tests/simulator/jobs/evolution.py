@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import JobPlan, Records, Refusal, Sinks, Version
-from tests.simulator.jobs.source import STREAM_S, Arrivals, Record, Split, records_of
+from tests.simulator.jobs.source import DISORDER_MS, Arrivals, Record, drawn_arrivals
 from tests.simulator.jobs.stages import (
     BUCKETS,
     TOTALS,
@@ -30,7 +30,6 @@ from tidelog.runtime.graph import Job, KeyedStream, Stream
 from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle
 from tidelog.state.schema.row import Row
 
-_DISORDER_MS: Final = 300
 _SIZE_MS: Final = 900
 _EXTRA: Final = "extra"
 
@@ -72,7 +71,7 @@ class EvolvingPlan(JobPlan):
         """The extra operator has handled what passed while it was there, each in one life."""
         passed, handled = committed.get("passed", Counter()), committed.get(_EXTRA, Counter())
         numbers = Counter(number for number, _ in passed.elements())
-        orders = Counter(row.number for row in records_of(self.orders.splits))
+        orders = Counter(row.number for row in self.orders.records)
         if numbers != orders:
             return f"{numbers.total()} of {orders.total()} records passed, or not once"
         there = {number for number, extra in passed if extra}
@@ -126,7 +125,7 @@ class EvolvingVersion(Version):
         plan = self.plan
         job = Job("orders", record_types=(Row,))
         orders = job.source(plan.orders, name="orders")
-        orders = orders.event_time(time_of, max_delay_ms=_DISORDER_MS)
+        orders = orders.event_time(time_of, max_delay_ms=DISORDER_MS)
         orders = orders.map(same, name="known" if self.renamed else "the-same")
         passed = orders.map(lambda row: (row.number, self.extra), name="pass")
         passed.sink(sink("passed"), name="passed")
@@ -229,28 +228,19 @@ class Counting(StatefulProcessor):
 
 
 def evolving(rng: Random) -> EvolvingPlan:
-    splits = {f"split-{n}": _split(rng, 10_000 * n) for n in range(rng.choice((1, 2, 3)))}
+    def order(n: int, time: int) -> Row:
+        return Row.of(Record._fields, (f"k{rng.randrange(6)}", n, rng.randrange(100), time))
+
+    orders = drawn_arrivals(rng, order, (1, 2, 3), (5, 20, 30), at_once=0.0)
     seed = rng.randrange(1 << 30)
-    orders, parallelism = Arrivals(splits, rng.choice((2, 10)), 0.05), rng.choice((1, 2, 3))
+    parallelism = rng.choice((1, 2, 3))
     processed = BUCKETS if rng.random() < 0.5 else numbering()
     sums = sliding(_SIZE_MS, _SIZE_MS).sums() if rng.random() < 0.5 else TOTALS
-    rows = records_of(splits)
+    rows = orders.records
     expected = {
         "processed": Counter(processed.evaluate(rows)),
         "sums": Counter((*result, True) for result in sums.evaluate(rows)),
     }
-    about = f"{len(splits)} splits; {processed.name}, {sums.name}, in changing versions"
+    about = f"{len(orders.splits)} splits; {processed.name}, {sums.name}, in changing versions"
     buckets, windowed = processed is BUCKETS, sums is not TOTALS
     return EvolvingPlan(about, parallelism, expected, seed, orders, buckets, windowed)
-
-
-def _split(rng: Random, first: int) -> Split:
-    length = rng.choice((5, 20, 30))
-    every_s = STREAM_S / length
-
-    def order(n: int) -> Row:
-        key, value = f"k{rng.randrange(6)}", rng.randrange(100)
-        time = int(n * every_s * 1000) + rng.randrange(_DISORDER_MS)
-        return Row.of(Record._fields, (key, first + n, value, time))
-
-    return Split(tuple(map(order, range(length))), every_s)

@@ -7,50 +7,47 @@ against state that does not expire.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from dataclasses import replace
 from math import inf
 from operator import add
 from random import Random
 from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import FixedPlan, Sinks
-from tests.simulator.jobs.source import Arrivals, Record, Split, Splits, drawn_split, records_of
+from tests.simulator.jobs.source import Arrivals, Record, drawn_arrivals
 from tests.simulator.jobs.stages import first_field, one
 from tests.simulator.machine.process import now_ms
 from tidelog import Job, Row, StatefulProcessor, StatefulProcessorHandle
 
-_PAUSE_S: Final = 0.05
 _NEVER_MS: Final = 30 * 86_400_000
 """A time to live that nothing outlives here: with it state is stored in another way."""
 
 
 def with_rules(rng: Random) -> FixedPlan:
     """Records against numbered rules, which all subtasks get in their order."""
-    records = {f"split-{n}": _stream(rng, 10_000 * n, 40) for n in range(rng.choice((1, 2, 4)))}
-    rules = _stream(rng, 0, rng.choice((5, 60, 150)))
-    chunk, parallelism = rng.choice((1, 3, 10)), rng.choice((1, 2, 3, 4))
+    records = drawn_arrivals(rng, _of_number, (1, 2, 4), (40,))
+    rules = drawn_arrivals(rng, _of_number, (1,), (5, 60, 150))
+    parallelism = rng.choice((1, 2, 3, 4))
     counted = rng.random() < 0.4
 
     def build(sink: Sinks) -> Job:
         job = Job("rules", record_types=(Record,))
-        broadcast = job.source(
-            Arrivals({"all": rules}, chunk, _PAUSE_S), name="rules", parallelism=1
-        )
-        read = job.source(Arrivals(records, chunk, _PAUSE_S, blocking=True), name="records")
+        broadcast = job.source(rules, name="rules", parallelism=1)
+        read = job.source(records, name="records")
         checked = read.with_broadcast(broadcast, on_rule=_learn, on_record=_check)
         if counted:
             checked = checked.key_by(_class_of).aggregate(one, add)
         checked.sink(sink("checked"), name="checked")
         return job
 
-    passed = [(record.number, True) for record in records_of(records)]
+    passed = [(record.number, True) for record in records.records]
     written = Counter(Counter(map(_class_of, passed)).items()) if counted else Counter(passed)
-    about = f"{len(rules.records)} rules, {len(records)} splits of records, counted: {counted}"
+    number = len(rules.records)
+    about = f"{number} rules, {len(records.splits)} splits of records, counted: {counted}"
     return FixedPlan(about, parallelism, build, {"checked": written})
 
 
-def _stream(rng: Random, first: int, length: int) -> Split:
-    return drawn_split(rng, length, lambda n: Record("any", first + n, 0, 0))
+def _of_number(number: int, _: int) -> Record:
+    return Record("any", number, 0, 0)
 
 
 def _learn(rule: Record, known: MutableMapping[Any, Any]) -> None:
@@ -74,15 +71,11 @@ def shop(rng: Random) -> FixedPlan:
         "payments": _purchases(rng, lambda who, n: (who, n)),
         "refunds": _purchases(rng, lambda who, n: {"who": who, "cents": n, "reason": None}),
     }
-    chunk, parallelism = rng.choice((2, 10)), rng.choice((1, 2, 3))
-    ttl_ms = rng.choice((None, _NEVER_MS))
+    parallelism, ttl_ms = rng.choice((1, 2, 3)), rng.choice((None, _NEVER_MS))
 
     def build(sink: Sinks) -> Job:
         job = Job("shop", record_types=(Row,))
-        first, *others = [
-            job.source(Arrivals(splits, chunk, _PAUSE_S), name=name)
-            for name, splits in inputs.items()
-        ]
+        first, *others = [job.source(read, name=name) for name, read in inputs.items()]
         numbered = (
             first.union(*others).key_by(_customer).transform_with_state(lambda: Numbered(ttl_ms))
         )
@@ -90,22 +83,18 @@ def shop(rng: Random) -> FixedPlan:
         numbered.filter(_is_payment).sink(sink("paid"), name="paid", parallelism=1)
         return job
 
-    records = (record for splits in inputs.values() for record in records_of(splits))
+    records = (record for read in inputs.values() for record in read.records)
     counts = Counter((_customer(record), _kind(record)) for record in records)
     written = [(*kind, n) for kind, count in counts.items() for n in range(1, count + 1)]
     expected = {"numbered": Counter(written), "paid": Counter(filter(_is_payment, written))}
-    splits = ", ".join(f"{len(splits)} of {name}" for name, splits in inputs.items())
+    splits = ", ".join(f"{len(read.splits)} of {name}" for name, read in inputs.items())
     return FixedPlan(f"splits: {splits}; ttl {ttl_ms} ms", parallelism, build, expected)
 
 
-def _purchases(rng: Random, make: Callable[[str, int], Any]) -> Splits:
-    def record(number: int) -> Any:
-        return make(f"c{rng.randrange(8)}", number)
-
-    return {
-        f"split-{n}": drawn_split(rng, rng.choice((3, 30)), record)
-        for n in range(rng.choice((0, 1, 2)))
-    }
+def _purchases(rng: Random, make: Callable[[str, int], Any]) -> Arrivals:
+    return drawn_arrivals(
+        rng, lambda n, _: make(f"c{rng.randrange(8)}", n), splits=(0, 1, 2), lengths=(3, 30)
+    )
 
 
 def _customer(record: Any) -> str:
@@ -152,8 +141,11 @@ class Numbered(StatefulProcessor):
 
 def visits(rng: Random) -> FixedPlan:
     """Endless splits over state with a time to live, and over timers of processing time."""
-    splits = {f"split-{n}": _visits(rng, 10_000 * n) for n in range(rng.choice((1, 2, 3)))}
-    arrivals = Arrivals(splits, rng.choice((2, 10)), rng.choice((0.1, 0.3)))
+
+    def visit(n: int, _: int) -> Row:
+        return Row(visitor=f"v{rng.randrange(6)}", page=f"page-{rng.randrange(4)}", number=n)
+
+    arrivals = drawn_arrivals(rng, visit, lengths=(5, 20, 40), open_until=inf)
     parallelism = rng.choice((1, 2, 3))
     ttl_ms, gap_ms = rng.choice((100, 700, 3000)), rng.choice((150, 600, 2000))
 
@@ -168,18 +160,11 @@ def visits(rng: Random) -> FixedPlan:
         ).sink(sink("sessions"), name="sessions-out")
         return job
 
-    once = Counter((row.visitor, row.number, True) for row in records_of(splits))
-    about = f"{len(splits)} endless splits; ttl {ttl_ms} ms, sessions end after {gap_ms} ms"
+    once = Counter((row.visitor, row.number, True) for row in arrivals.records)
+    about = (
+        f"{len(arrivals.splits)} endless splits; ttl {ttl_ms} ms, sessions end after {gap_ms} ms"
+    )
     return FixedPlan(about, parallelism, build, {"remembered": once, "sessions": once})
-
-
-def _visits(rng: Random, first: int) -> Split:
-    def visit(n: int) -> Row:
-        visitor, page = f"v{rng.randrange(6)}", f"page-{rng.randrange(4)}"
-        return Row(visitor=visitor, page=page, number=first + n)
-
-    split = drawn_split(rng, rng.choice((5, 20, 40)), visit, at_once=(True, False, False))
-    return replace(split, open_until=inf)
 
 
 class Remembering(StatefulProcessor):

@@ -10,13 +10,11 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import FixedPlan, Sinks
-from tests.simulator.jobs.source import Arrivals, Record, Split, Splits, records_of
+from tests.simulator.jobs.source import DISORDER_MS, Arrivals, Record, drawn_arrivals
 from tests.simulator.jobs.stages import key_of, time_of
 from tidelog.runtime.graph import Job, KeyedStream, Stream
 from tidelog.runtime.operators.spans import WindowSpan
 
-_DISORDER_MS: Final = 300
-_PAUSE_S: Final = 0.05
 _SIZE_MS: Final = 700
 
 Pair = tuple[Any, Any]
@@ -25,41 +23,29 @@ Build = Callable[[KeyedStream, KeyedStream], Stream]
 
 def joins(rng: Random) -> FixedPlan:
     """Two sources whose splits lag behind each other, joined in one way."""
-    left, right = _splits(rng, 0), _splits(rng, 100_000)
+    left, right = _arrivals(rng, 0), _arrivals(rng, 100_000)
     how = rng.choice(("inner", "left", "outer"))
     kind, build, pairs = rng.choice((_interval, _window, _newest))(rng, how)
-    chunk, parallelism = rng.choice((2, 10)), rng.choice((1, 2, 3, 4))
+    parallelism = rng.choice((1, 2, 3, 4))
 
     def made(sink: Sinks) -> Job:
         job = Job("joins", record_types=(Record,))
         streams = [
-            job.source(Arrivals(splits, chunk, _PAUSE_S), name=name)
-            .event_time(time_of, max_delay_ms=_DISORDER_MS)
+            job.source(arrivals, name=name)
+            .event_time(time_of, max_delay_ms=DISORDER_MS)
             .key_by(key_of)
-            for name, splits in (("left", left), ("right", right))
+            for name, arrivals in (("left", left), ("right", right))
         ]
         build(*streams).map(_numbers).sink(sink("joined"), name="joined")
         return job
 
-    written = Counter(map(_numbers, pairs(records_of(left), records_of(right))))
-    about = f"{kind}, {how}; {len(left)} and {len(right)} splits"
+    written = Counter(map(_numbers, pairs(left.records, right.records)))
+    about = f"{kind}, {how}; {len(left.splits)} and {len(right.splits)} splits"
     return FixedPlan(about, parallelism, made, {"joined": written})
 
 
-def _splits(rng: Random, first: int) -> Splits:
-    return {f"split-{n}": _split(rng, first + 10_000 * n) for n in range(rng.choice((1, 2, 3)))}
-
-
-def _split(rng: Random, first: int) -> Split:
-    length = rng.choice((0, 5, 30, 60))
-    begins, pace = rng.randrange(-2000, 2000), rng.choice((5, 40, 80))
-
-    def record(n: int) -> Record:
-        time = begins + n * pace + rng.randrange(_DISORDER_MS)
-        return Record(f"k{rng.randrange(5)}", first + n, 0, time)
-
-    records = tuple(map(record, range(length)))
-    return Split(records, 0.0 if rng.random() < 0.4 else 4.0 / max(1, length))
+def _arrivals(rng: Random, first: int) -> Arrivals:
+    return drawn_arrivals(rng, lambda n, time: Record(f"k{rng.randrange(5)}", first + n, 0, time))
 
 
 def _interval(rng: Random, how: Any) -> tuple[str, Build, Callable[..., list[Pair]]]:

@@ -12,7 +12,12 @@ from random import Random
 from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import FixedPlan, Records, Sinks
-from tests.simulator.jobs.source import STREAM_S, Arrivals, Record, Split, Splits, records_of
+from tests.simulator.jobs.source import (
+    DISORDER_MS,
+    Arrivals,
+    Record,
+    drawn_arrivals,
+)
 from tests.simulator.jobs.stages import (
     BUCKETS,
     DISTINCT,
@@ -35,7 +40,6 @@ from tests.simulator.jobs.stages import (
 from tidelog.runtime.config import Mode
 from tidelog.runtime.graph import Job
 
-_DISORDER_MS: Final = 400
 _ALL: Final = "all-records"
 
 
@@ -92,7 +96,7 @@ class Graph:
     def evaluate(self) -> Records:
         merged: list[Any] = []
         for source in self.sources:
-            merged += self._evaluate(records_of(source.arrivals.splits), source.stages)
+            merged += self._evaluate(source.arrivals.records, source.stages)
         return {b.sink: Counter(self._evaluate(merged, b.stages)) for b in self.branches}
 
     def _evaluate(self, records: list[Any], stages: tuple[Stage, ...]) -> list[Any]:
@@ -104,7 +108,7 @@ class Graph:
         """As `JobPlan.drained`, of a job with a sink for every record."""
         read = set(written[_ALL])
         sources = tuple(_beginning(source, read) for source in self.sources)
-        if sum(len(records_of(source.arrivals.splits)) for source in sources) != len(read):
+        if sum(len(source.arrivals.records) for source in sources) != len(read):
             return None
         return replace(self, sources=sources).evaluate()
 
@@ -163,33 +167,17 @@ def _hot_keys(rng: Random) -> Callable[[], str]:
 
 
 def _source(rng: Random, number: int, draw_key: Callable[[], str], timed: bool) -> SourcePlan:
+    def record(n: int, time: int) -> Record:
+        return Record(draw_key(), 1_000_000 * number + n, rng.randrange(100), time)
+
     # One split in the order of time: only then is no record late, however buffers interleave.
-    names = ["only"] if timed else [f"split-{n}" for n in range(rng.choice((0, 1, 1, 2, 3, 3)))]
-    length = rng.choice((0, 10, 40, 60, 80))
-    at_once = rng.random() < 0.25
-    splits: Splits = {}
-    for at, name in enumerate(names):
-        splits[name] = _split(rng, 1_000_000 * number + 10_000 * at, length, draw_key, at_once)
-    stages = [event_time(_DISORDER_MS)] if timed else []
+    splits = (1,) if timed else (0, 1, 1, 2, 3, 3)
+    arrivals = drawn_arrivals(rng, record, splits, (0, 10, 40, 60, 80), at_once=0.25)
+    stages = [event_time(DISORDER_MS)] if timed else []
     stages += [stage for stage in (RAISE, THIN, DOUBLE, SPREAD) if rng.random() < 0.2]
     if rng.random() < 0.1:
         stages.append(EVERYWHERE)
-    chunk, pause = rng.choice((3, 10, 50)), rng.choice((0.03, 0.1, 0.3))
-    # Blocking reads take time, so that barriers of different sources drift apart.
-    arrivals = Arrivals(splits, chunk, pause, blocking=rng.random() < 0.5)
     return SourcePlan(f"source-{number}", arrivals, tuple(stages))
-
-
-def _split(
-    rng: Random, first: int, length: int, draw_key: Callable[[], str], at_once: bool
-) -> Split:
-    pace = STREAM_S * 1000 / max(1, length)
-
-    def record(n: int) -> Record:
-        time = int(n * pace)
-        return Record(draw_key(), first + n, rng.randrange(100), time + rng.randrange(_DISORDER_MS))
-
-    return Split(tuple(map(record, range(length))), 0.0 if at_once else pace / 1000)
 
 
 def _branch(rng: Random, number: int, timed: bool) -> Branch:

@@ -14,6 +14,8 @@ from tidelog.runtime.source import Source, SplitReader
 
 STREAM_S: Final = 5.0
 """Records arrive within this many virtual seconds, unless they are there from the start."""
+DISORDER_MS: Final = 300
+"""How much older than the greatest time before it in its split a record is at most."""
 
 
 class Record(NamedTuple):
@@ -54,18 +56,6 @@ class Split:
 Splits = dict[str, Split]
 
 
-def records_of(splits: Splits) -> list[Any]:
-    return [record for split in splits.values() for record in split.records]
-
-
-def drawn_split(
-    rng: Random, length: int, make: Callable[[int], Any], at_once: Sequence[bool] = (True, False)
-) -> Split:
-    """Records that are there from the start, or arrive over the time of a stream."""
-    every_s = 0.0 if rng.choice(at_once) else STREAM_S / length
-    return Split(tuple(map(make, range(length))), every_s)
-
-
 @dataclass(frozen=True, eq=False)
 class Arrivals(Source):
     """Reads at most `chunk` records at a time, as far as they have arrived."""
@@ -74,6 +64,10 @@ class Arrivals(Source):
     chunk: int
     pause: float
     blocking: bool = False
+
+    @property
+    def records(self) -> list[Any]:
+        return [record for split in self.splits.values() for record in split.records]
 
     def discover(self) -> Iterable[str]:
         return list(self.splits)
@@ -100,3 +94,30 @@ class _Reader(SplitReader):
             end -= 1
         self.position = end
         return list(split.records[at:end])
+
+
+def drawn_arrivals(
+    rng: Random,
+    make: Callable[[int, int], Any],
+    splits: Sequence[int] = (1, 2, 3),
+    lengths: Sequence[int] = (0, 5, 30, 60),
+    *,
+    at_once: float = 0.4,
+    open_until: float = 0.0,
+) -> Arrivals:
+    """As many splits as one of `splits`; `make` gets number and event time of each record.
+
+    `at_once` is the share of splits that are there from the start.
+    """
+    drawn: Splits = {}
+    for at in range(rng.choice(splits)):
+        length, every_s = rng.choice(lengths), 0.0
+        begins, pace = rng.randrange(-2000, 2000), rng.choice((5, 40, 80))
+        times = [begins + n * pace + rng.randrange(DISORDER_MS) for n in range(length)]
+        records = tuple(make(10_000 * at + n, time) for n, time in enumerate(times))
+        if rng.random() >= at_once:
+            every_s = STREAM_S / max(1, length)
+        drawn[f"split-{at}"] = Split(records, every_s, open_until)
+    chunk, pause = rng.choice((2, 10, 50)), rng.choice((0.03, 0.1, 0.3))
+    # Blocking reads take time, so that barriers of different sources drift apart.
+    return Arrivals(drawn, chunk, pause, blocking=rng.random() < 0.5)

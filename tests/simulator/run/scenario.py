@@ -92,8 +92,34 @@ _FAULTS: Final = Scenario(
     partition=0.5,
 )
 """What every scenario of all faults at once has."""
-_RESTARTS: Final = Scenario("", "", slow=0.02, lose_answer=0.02, crash=0.4, rescale=0.4)
+_RESTARTS: Final = Scenario(
+    "",
+    "",
+    lose_answer=0.02,
+    slow=0.02,
+    crash=0.6,
+    supersede=0.1,
+    rescale=0.5,
+    savepoints=0.2,
+    timeouts=(0.3, 3.0),
+)
 """What jobs as users write them meet: kills, rescales and a store that is slow."""
+_JOBS: Final[tuple[tuple[str, str, Callable[[Random], JobPlan]], ...]] = (
+    (
+        "servers",
+        "event time over many splits, of which some are behind, ahead or quiet",
+        server_logs,
+    ),
+    ("latecomers", "windows with records that are late: each fires once", latecomers),
+    ("joins", "two streams joined by interval, window or newest row", joins),
+    ("rules", "broadcast rules, whose order counts", with_rules),
+    (
+        "evolution",
+        "types of keys and values change between starts, and an operator with state comes and goes",
+        evolving,
+    ),
+)
+"""Scenarios of nothing but such jobs: restarts in changing shapes."""
 
 _ALL: Final = (
     Scenario("calm", "no faults: graphs, settings and schedules alone"),
@@ -174,52 +200,13 @@ _ALL: Final = (
         sinks_on_disk=True,
         timeouts=(0.1, 3.0),
     ),
-    Scenario(
-        "servers",
-        "event time over many splits, of which some are behind, ahead or quiet, in changing shapes",
-        slow=0.02,
-        crash=0.6,
-        supersede=0.1,
-        rescale=0.6,
-        jobs=server_logs,
-    ),
-    Scenario(
-        "latecomers",
-        "windows with records that are late, in changing shapes: each fires once",
-        slow=0.02,
-        crash=0.9,
-        rescale=1.0,
-        jobs=latecomers,
-    ),
-    Scenario(
-        "joins",
-        "two streams joined by interval, window or newest row, in changing shapes",
-        slow=0.02,
-        crash=0.7,
-        rescale=0.7,
-        savepoints=0.2,
-        timeouts=(0.3, 3.0),
-        jobs=joins,
-    ),
-    Scenario(
-        "rules",
-        "broadcast rules, whose order counts, in changing shapes",
-        slow=0.02,
-        crash=0.6,
-        rescale=0.5,
-        savepoints=0.3,
-        timeouts=(0.3, 3.0),
-        jobs=with_rules,
-    ),
+    *(replace(_RESTARTS, name=name, about=about, jobs=jobs) for name, about, jobs in _JOBS),
     replace(
         _RESTARTS,
         name="shop",
         about="a union of rows, tuples and dicts over every kind of state, time to live included",
-        supersede=0.2,
         suspend=0.2,
-        savepoints=0.3,
         sinks_on_disk=True,
-        timeouts=(0.3, 3.0),
         jobs=shop,
     ),
     Scenario(
@@ -239,20 +226,8 @@ _ALL: Final = (
         name="expiry",
         about="endless sources over state that expires and timers of processing time, and a drain",
         suspend=0.2,
-        savepoints=0.3,
         endless=True,
-        timeouts=(0.3, 3.0),
         jobs=visits,
-    ),
-    Scenario(
-        "evolution",
-        "types of keys and values change between starts, and an operator with state comes and goes",
-        slow=0.02,
-        lose_answer=0.06,
-        crash=0.8,
-        rescale=0.4,
-        savepoints=0.3,
-        jobs=evolving,
     ),
     replace(
         _RESTARTS,
