@@ -7,7 +7,7 @@ import pytest
 
 from tests.simulation import canaries
 from tests.simulator.checks.violation import Violation
-from tests.simulator.run.run import run_seed
+from tests.simulator.run.campaign import run_seed
 from tests.simulator.run.scenario import SCENARIOS
 
 SEEDS = range(1_000)

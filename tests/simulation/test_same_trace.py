@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulator.run.run import run_seed
+from tests.simulator.run.campaign import run_seed
 from tests.simulator.run.scenario import SCENARIOS
 from tests.support.depth import more_in_depth
 
@@ -18,7 +18,7 @@ TOLD = more_in_depth(["disk", "everything", "lifecycle", "rules"], WITHOUT_THREA
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.simulator.run.run import run_seed
+from tests.simulator.run.campaign import run_seed
 from tests.simulator.run.scenario import SCENARIOS
 for name in sys.argv[3:]:
     for seed in range(int(sys.argv[2])):

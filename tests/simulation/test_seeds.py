@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.simulator.run.campaign import Campaign, replay, run_campaign
-from tests.simulator.run.run import Outcome, run_seed
+from tests.simulator.run.campaign import Campaign, Outcome, replay, run_campaign, run_seed
 from tests.simulator.run.scenario import SCENARIOS
 from tests.support.depth import more_in_depth
 

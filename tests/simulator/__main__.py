@@ -8,8 +8,7 @@ from typing import Any, Final
 
 import click
 
-from tests.simulator.run.campaign import Campaign, replay, run_campaign
-from tests.simulator.run.run import Outcome
+from tests.simulator.run.campaign import Campaign, Outcome, replay, run_campaign
 from tests.simulator.run.scenario import SCENARIOS
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM

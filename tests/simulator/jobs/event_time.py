@@ -18,7 +18,6 @@ from tests.simulator.jobs.plan import Branch, Graph, SourcePlan
 from tests.simulator.jobs.source import (
     DISORDER_MS,
     Arrivals,
-    Followed,
     Record,
     Split,
     drawn_arrivals,
@@ -63,8 +62,6 @@ def server_logs(rng: Random) -> FixedPlan:
     branches = [_log_branch(rng, number) for number in range(rng.choice((1, 2)))]
     parallelism = rng.choice((1, 2, 3, 4))
     if rng.random() < 0.3:
-        sources = list(map(_followed, sources))
-    if rng.random() < 0.3:
         # What an operator in between holds back does not make a split idle.
         again = event_time(DISORDER_MS, max_ahead_ms=ahead)
         written = event_time(DISORDER_MS, of=lambda record: int(record.time + _WRITTEN_MS))
@@ -72,14 +69,6 @@ def server_logs(rng: Random) -> FixedPlan:
         first: tuple[Stage, ...] = rng.choice(((again,), (SPREAD, again)))
         branches = [replace(branch, stages=(*first, *branch.stages)) for branch in branches]
     return Graph(tuple(sources), tuple(branches), parallelism).plan()
-
-
-def _followed(source: SourcePlan) -> SourcePlan:
-    """The source with logs that are followed, so that their end is never known."""
-    logs = source.arrivals.splits
-    together = Followed(logs)
-    splits = {name: replace(log, followed=together) for name, log in logs.items()}
-    return replace(source, arrivals=replace(source.arrivals, splits=splits))
 
 
 def _logs(rng: Random, number: int, times: Stage, idle: int | None) -> SourcePlan:
@@ -90,7 +79,11 @@ def _logs(rng: Random, number: int, times: Stage, idle: int | None) -> SourcePla
     # What is idle holds nobody back, so records that come after it may be late: where that counts,
     # all records are there from the start, and quiet splits have none.
     at_once = 0.4 if idle is None else 1.0
-    arrivals = drawn_arrivals(rng, line, (1, 2, 3, 5), (0, 5, 40, 60), at_once=at_once)
+    # What is followed stays open when all of it was read.
+    open_until = rng.choice((0.0, 0.0, _QUIET_S))
+    arrivals = drawn_arrivals(
+        rng, line, (1, 2, 3, 5), (0, 5, 40, 60), at_once=at_once, open_until=open_until
+    )
     if rng.random() < 0.3:
         quiet = Split((), open_until=rng.random() * _QUIET_S)
         arrivals = replace(arrivals, splits={**arrivals.splits, "quiet": quiet})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.job_plan import JobPlan, Records, Refusal, Sinks, Version
+from tests.simulator.jobs.job_plan import JobPlan, Refusal, Sinks, Version
 from tests.simulator.jobs.source import DISORDER_MS, Arrivals, Record, drawn_arrivals
 from tests.simulator.jobs.stages import (
     BUCKETS,
@@ -34,13 +34,10 @@ _SIZE_MS: Final = 900
 _EXTRA: Final = "extra"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvolvingPlan(JobPlan):
     """Orders, which a processor numbers and an aggregate or a window sums up."""
 
-    about: str
-    parallelism: int
-    expected: Records
     seed: int
     """The seed from which the versions of the program are drawn."""
     orders: Arrivals
@@ -131,7 +128,7 @@ class EvolvingVersion(Version):
         passed.sink(sink("passed"), name="passed")
         keyed = self._keyed(orders)
         keyed.transform_with_state(
-            Buckets if plan.buckets else lambda: Numbering(0),
+            Buckets if plan.buckets else Numbering,
             time_mode="event" if plan.buckets else "none",
             name="processor",
         ).sink(sink("processed"), name="processed")
@@ -241,6 +238,12 @@ def evolving(rng: Random) -> EvolvingPlan:
         "processed": Counter(processed.evaluate(rows)),
         "sums": Counter((*result, True) for result in sums.evaluate(rows)),
     }
-    about = f"{len(orders.splits)} splits; {processed.name}, {sums.name}, in changing versions"
-    buckets, windowed = processed is BUCKETS, sums is not TOTALS
-    return EvolvingPlan(about, parallelism, expected, seed, orders, buckets, windowed)
+    return EvolvingPlan(
+        about=f"{len(orders.splits)} splits; {processed.name}, {sums.name}, in changing versions",
+        parallelism=parallelism,
+        expected=expected,
+        seed=seed,
+        orders=orders,
+        buckets=processed is BUCKETS,
+        windows=sums is not TOTALS,
+    )

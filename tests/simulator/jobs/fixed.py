@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tests.simulator.jobs.job_plan import FixedPlan, Sinks
 from tests.simulator.jobs.source import Arrivals, Record, drawn_arrivals
-from tests.simulator.jobs.stages import first_field, one
+from tests.simulator.jobs.stages import Numbering, add_first, first_field, one, type_name
 from tests.simulator.machine.process import now_ms
 from tidelog import Job, Row, StatefulProcessor, StatefulProcessorHandle
 
@@ -43,7 +43,8 @@ def with_rules(rng: Random) -> FixedPlan:
     written = Counter(Counter(map(_class_of, passed)).items()) if counted else Counter(passed)
     number = len(rules.records)
     about = f"{number} rules, {len(records.splits)} splits of records, counted: {counted}"
-    return FixedPlan(about, parallelism, build, {"checked": written})
+    expected = {"checked": written}
+    return FixedPlan(about=about, parallelism=parallelism, build=build, expected=expected)
 
 
 def _of_number(number: int, _: int) -> Record:
@@ -77,18 +78,21 @@ def shop(rng: Random) -> FixedPlan:
         job = Job("shop", record_types=(Row,))
         first, *others = [job.source(read, name=name) for name, read in inputs.items()]
         numbered = (
-            first.union(*others).key_by(_customer).transform_with_state(lambda: Numbered(ttl_ms))
+            first.union(*others)
+            .key_by(_customer)
+            .transform_with_state(lambda: Numbering(ttl_ms=ttl_ms))
         )
         numbered.sink(sink("numbered"), name="numbered")
         numbered.filter(_is_payment).sink(sink("paid"), name="paid", parallelism=1)
         return job
 
     records = (record for read in inputs.values() for record in read.records)
-    counts = Counter((_customer(record), _kind(record)) for record in records)
+    counts = Counter((_customer(record), type_name(record)) for record in records)
     written = [(*kind, n) for kind, count in counts.items() for n in range(1, count + 1)]
     expected = {"numbered": Counter(written), "paid": Counter(filter(_is_payment, written))}
     splits = ", ".join(f"{len(read.splits)} of {name}" for name, read in inputs.items())
-    return FixedPlan(f"splits: {splits}; ttl {ttl_ms} ms", parallelism, build, expected)
+    about = f"splits: {splits}; ttl {ttl_ms} ms"
+    return FixedPlan(about=about, parallelism=parallelism, build=build, expected=expected)
 
 
 def _purchases(rng: Random, make: Callable[[str, int], Any]) -> Arrivals:
@@ -102,41 +106,8 @@ def _customer(record: Any) -> str:
     return customer
 
 
-def _kind(record: Any) -> str:
-    if isinstance(record, dict):
-        return "refund"
-    return "click" if isinstance(record, Row) else "payment"
-
-
 def _is_payment(numbered: tuple[str, str, int]) -> bool:
-    return numbered[1] == "payment"
-
-
-class Numbered(StatefulProcessor):
-    """Emits (customer, kind, 1), (customer, kind, 2), ...; every count is kept three times."""
-
-    def __init__(self, ttl_ms: int | None) -> None:
-        self._ttl_ms = ttl_ms
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        ttl = self._ttl_ms
-        self._counts = handle.getMapState("counts", "kind string", "count long", ttl)
-        self._all = handle.getValueState("all", "count long", ttl)
-        self._kinds = handle.getListState("kinds", "kind string", ttl)
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
-        for row in rows:
-            kind = _kind(row)
-            stored = self._counts.getValue((kind,))
-            count = 1 + (stored[0] if stored is not None else 0)
-            self._counts.updateValue((kind,), (count,))
-            of_all = self._all.get()
-            total = 1 + (of_all[0] if of_all is not None else 0)
-            self._all.update((total,))
-            self._kinds.appendValue((kind,))
-            listed = [one for (one,) in self._kinds.get()]
-            agreed = len(listed) == total and listed.count(kind) == count
-            yield key[0], kind, count if agreed else -count
+    return numbered[1] == "tuple"
 
 
 def visits(rng: Random) -> FixedPlan:
@@ -164,7 +135,8 @@ def visits(rng: Random) -> FixedPlan:
     about = (
         f"{len(arrivals.splits)} endless splits; ttl {ttl_ms} ms, sessions end after {gap_ms} ms"
     )
-    return FixedPlan(about, parallelism, build, {"remembered": once, "sessions": once})
+    expected = {"remembered": once, "sessions": once}
+    return FixedPlan(about=about, parallelism=parallelism, build=build, expected=expected)
 
 
 class Remembering(StatefulProcessor):
@@ -178,7 +150,7 @@ class Remembering(StatefulProcessor):
         self._last = handle.getValueState("last", "number long", ttl)
         self._recent = handle.getListState("recent", "number long", ttl)
         self._pages = handle.getMapState("pages", "page string", "number long", ttl)
-        self._run = handle.getReducingState("run", "length long", _sum, ttl)
+        self._run = handle.getReducingState("run", "length long", add_first, ttl)
         self._all = handle.getListState("all", "number long, page string, written long")
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
@@ -208,10 +180,6 @@ class Remembering(StatefulProcessor):
                 recent.append(number)
                 pages[page] = number
         return last, recent, pages, (run,) if last else None
-
-
-def _sum(left: tuple[int], right: tuple[int]) -> tuple[int]:
-    return (left[0] + right[0],)
 
 
 class Sessions(StatefulProcessor):

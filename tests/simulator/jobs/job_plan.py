@@ -36,6 +36,7 @@ class Version(ABC):
         return "never"
 
 
+@dataclass(frozen=True, kw_only=True)
 class JobPlan(ABC):
     """A random job as a value."""
 
@@ -65,17 +66,11 @@ class JobPlan(ABC):
         return None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FixedPlan(JobPlan, Version):
     """A job that is the same program at each start."""
 
-    about: str
-    parallelism: int
     build: Callable[[Sinks], Job]
-    expected: Records
-    mode: Mode = "exactly-once"
-    rescalable: bool = True
-    drained: Callable[[Records], Records | None] | None = None
 
     def job(self, sink: Sinks) -> Job:
         return self.build(sink)

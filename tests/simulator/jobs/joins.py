@@ -41,7 +41,8 @@ def joins(rng: Random) -> FixedPlan:
 
     written = Counter(map(_numbers, pairs(left.records, right.records)))
     about = f"{kind}, {how}; {len(left.splits)} and {len(right.splits)} splits"
-    return FixedPlan(about, parallelism, made, {"joined": written})
+    expected = {"joined": written}
+    return FixedPlan(about=about, parallelism=parallelism, build=made, expected=expected)
 
 
 def _arrivals(rng: Random, first: int) -> Arrivals:

@@ -74,11 +74,11 @@ class Graph:
         branches = ", ".join(_names(branch.stages) for branch in self.branches)
         copies = any(stage.copies for source in self.sources for stage in source.stages)
         return FixedPlan(
-            f"{sources}; {branches}",
-            self.parallelism,
-            self.job,
-            self.evaluate(),
-            mode,
+            about=f"{sources}; {branches}",
+            parallelism=self.parallelism,
+            build=self.job,
+            expected=self.evaluate(),
+            mode=mode,
             rescalable=not copies,
         )
 

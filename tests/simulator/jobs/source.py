@@ -29,18 +29,6 @@ class Record(NamedTuple):
     """Event time in milliseconds; within a split out of order by a bounded time only."""
 
 
-class Followed:
-    """Splits that are followed: none ends before all of them have been read."""
-
-    def __init__(self, splits: Iterable[str]) -> None:
-        self._unread = set(splits)
-
-    def read(self, split: str) -> bool:
-        """A split was read as far as it goes; whether all were."""
-        self._unread.discard(split)
-        return not self._unread
-
-
 @dataclass(frozen=True, slots=True)
 class Split:
     """Records, of which one arrives every `every_s` virtual seconds."""
@@ -49,8 +37,6 @@ class Split:
     every_s: float = 0.0
     open_until: float = 0.0
     """The virtual second before which nobody knows that there are no more."""
-    followed: Followed | None = None
-    """With which other splits it ends; None: on its own."""
 
 
 Splits = dict[str, Split]
@@ -81,14 +67,12 @@ class _Reader(SplitReader):
         self.position = position
         self.delay_s = source.pause
         self._chunk = source.chunk
-        self._name = name
         self._split = source.splits[name]
 
     def read(self) -> list[Any] | None:
         split, at, now = self._split, self.position, asyncio.get_running_loop().time()
         if at >= len(split.records):
-            ends = split.followed is None or split.followed.read(self._name)
-            return None if ends and now >= split.open_until else []
+            return None if now >= split.open_until else []
         end = min(at + self._chunk, len(split.records))
         while end > at and (end - 1) * split.every_s > now:
             end -= 1

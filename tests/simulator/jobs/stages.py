@@ -43,6 +43,14 @@ def through(stream: Stream, stages: Iterable[Stage]) -> Stream:
     return stream
 
 
+def type_name(record: Any) -> str:
+    return type(record).__name__
+
+
+def add_first(left: tuple[int], right: tuple[int]) -> tuple[int]:
+    return (left[0] + right[0],)
+
+
 def same(records: Any) -> Any:
     return records
 
@@ -134,11 +142,14 @@ TOTALS = grouping(
 
 
 def numbering(padding: int = 0) -> Stage:
-    """Every record numbered within its key."""
+    """Every record numbered within its key and kind."""
     return grouping(
         "numbering",
-        lambda stream: stream.key_by(key_of).transform_with_state(lambda: Numbering(padding)),
+        lambda stream: stream.key_by(key_of).transform_with_state(
+            lambda: Numbering(padding=padding)
+        ),
         lambda group, rows: [(*group, number) for number in range(1, len(rows) + 1)],
+        _by(lambda record: [(record.key, type_name(record))]),
     )
 
 
@@ -265,24 +276,36 @@ def bucket_of(record: Any) -> int:
 
 
 class Numbering(StatefulProcessor):
-    """Numbers the records of a key: emits (key, 1), (key, 2), ..."""
+    """Numbers the records of a key by their kinds: emits (key, kind, 1), (key, kind, 2), ...
 
-    def __init__(self, padding: int) -> None:
+    They are counted in three states; where these disagree, a number is negative.
+    """
+
+    def __init__(
+        self, kind: Callable[[Any], str] = type_name, ttl_ms: int | None = None, padding: int = 0
+    ) -> None:
+        self._kind = kind
+        self._ttl_ms = ttl_ms
         self._padding = "x" * padding
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        self._count = handle.getValueState("count", "count long, padding string")
-        self._total = handle.getReducingState(
-            "total", "total long", lambda left, right: (left[0] + right[0],)
-        )
+        ttl = self._ttl_ms
+        self._kinds = handle.getMapState("kinds", "kind string", "count long", ttl)
+        self._count = handle.getValueState("count", "count long, padding string", ttl)
+        self._total = handle.getReducingState("total", "total long", add_first, ttl)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
         stored = self._count.get()
         count = stored[0] if stored is not None else 0
         for row in rows:
             count += 1
-            self._total.add((row.value,))
-            yield key[0], count
+            kind = self._kind(row)
+            (of_kind,) = self._kinds.getValue((kind,)) or (0,)
+            self._kinds.updateValue((kind,), (of_kind + 1,))
+            self._total.add((1,))
+            counted = sum(number for _, (number,) in self._kinds.iterator())
+            agreed = (counted,) == (count,) == self._total.get()
+            yield key[0], kind, of_kind + 1 if agreed else -1
         self._count.update((count, self._padding))
 
 

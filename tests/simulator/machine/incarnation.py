@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.simulator.jobs.job_plan import Version
 from tests.simulator.machine.loop import OWNER, VirtualLoop
-from tests.simulator.machine.network import FaultPlan
+from tests.simulator.machine.network import Weather
 from tests.simulator.machine.process import Process
 from tests.support.workers import Actors
 from tidelog import Checkpoint, JobResult, JobRunner
@@ -135,12 +135,12 @@ _STOP: Final = 0.4
 
 
 async def ask_for_savepoints(
-    runner: JobRunner, rng: Random, drains: float, faults: FaultPlan
+    runner: JobRunner, rng: Random, drains: float, weather: Weather
 ) -> None:
     """Ask now and then while faults last; a share of the requests that stop the job drain it."""
     while True:
         await asyncio.sleep(rng.random() * _WITHIN_S)
-        if faults.calm:
+        if weather.calm:
             return
         kind: SavepointFormat = "native" if rng.random() < 0.5 else "canonical"
         with suppress(TidelogError):

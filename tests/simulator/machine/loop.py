@@ -198,9 +198,7 @@ def _stack(task: "asyncio.Task[Any]") -> str:
     names = []
     coroutine: Any = task.get_coro()
     while coroutine is not None:
-        name = getattr(coroutine, "__qualname__", None)
-        if name is not None:
-            frame = getattr(coroutine, "cr_frame", None)
-            names.append(f"{name}:{frame.f_lineno}" if frame is not None else str(name))
+        if (frame := getattr(coroutine, "cr_frame", None)) is not None:
+            names.append(f"{coroutine.__qualname__}:{frame.f_lineno}")
         coroutine = getattr(coroutine, "cr_await", None)
     return " > ".join(names)

@@ -37,43 +37,13 @@ class Watcher(Protocol):
     def deleted(self, process: Process, name: str) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Fate:
-    """What becomes of one request; times in seconds."""
+@dataclass(slots=True)
+class Weather:
+    """What becomes of requests; `calm` ends all misfortune."""
 
-    there: float
-    back: float
-    lost: bool = False
-    unanswered: bool = False
-    again: float | None = None
-    """How long after the first the second copy arrives."""
-    orphan_arrives: bool = True
-    """The request arrives even if its sender dies meanwhile."""
-
-
-class FaultPlan:
-    """Draws the fate of requests; `calm` ends all misfortune."""
-
-    def __init__(self, scenario: Scenario, rng: Random) -> None:
-        self._scenario = scenario
-        self._rng = rng
-        self.calm = False
-
-    def fate(self, operation: str) -> Fate:
-        rng, rates = self._rng, self._scenario
-        there, back = rng.random() * _USUAL_S, rng.random() * _USUAL_S
-        draw, orphan, slow = rng.random(), rng.random() < 0.5, rng.random()
-        if self.calm:
-            return Fate(there, back)
-        if slow < rates.slow:
-            there += rng.random() * _SLOW_S
-        elif slow < 2 * rates.slow:
-            back += rng.random() * _SLOW_S
-        lost = draw < rates.fail
-        unanswered = not lost and draw < rates.fail + rates.lose_answer
-        twice = operation in _WRITES and 1 - draw < rates.twice
-        again = rng.random() * _NOTICED_S if twice else None
-        return Fate(there, back, lost, unanswered, again, orphan)
+    scenario: Scenario
+    rng: Random
+    calm: bool = False
 
 
 class Truth(MemoryStore):
@@ -103,7 +73,7 @@ class Network:
     """The ways to a store."""
 
     truth: Truth
-    faults: FaultPlan
+    weather: Weather
     trace: Trace
     watcher: Watcher
     requests: int = 0
@@ -119,58 +89,73 @@ class StoreClient(ForwardingStore):
 
     async def _call(self, operation: str, name: str, effect: Callable[[], Awaitable[T]]) -> T:
         self._process.check_alive()
-        network = self._network
-        network.requests += 1
-        fate = network.faults.fate(operation)
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        _Request(network, self._process, operation, name, effect, fate, answer).depart()
-        return await answer
+        self._network.requests += 1
+        answer: T = await _Request(self._network, self._process, operation, name, effect).answer
+        return answer
 
 
-@dataclass(slots=True)
 class _Request:
-    network: Network
-    process: Process
-    operation: str
-    name: str
-    effect: Callable[[], Awaitable[Any]]
-    fate: Fate
-    answer: "asyncio.Future[Any]"
+    """One request, whose fate is drawn as it departs."""
 
-    def depart(self) -> None:
-        fate, now = self.fate, asyncio.get_running_loop().time()
+    def __init__(
+        self,
+        network: Network,
+        process: Process,
+        operation: str,
+        name: str,
+        effect: Callable[[], Awaitable[Any]],
+    ) -> None:
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._network = network
+        self._process = process
+        self._operation = operation
+        self._name = name
+        self._effect = effect
+        rng, calm = network.weather.rng, network.weather.calm
+        rate = 0.0 if calm else network.weather.scenario.requests
+        there, self._back = rng.random() * _USUAL_S, rng.random() * _USUAL_S
+        draw, slow = rng.random(), rng.random()
+        self._orphan_arrives = rng.random() < 0.5 or calm
+        """The request arrives even if its sender dies meanwhile."""
+        if slow < rate:
+            there += rng.random() * _SLOW_S
+        elif slow < 2 * rate:
+            self._back += rng.random() * _SLOW_S
+        self._unanswered = rate <= draw < 2 * rate
         # Cut off: the request waits in some queue and comes through with the line.
-        delay = max(fate.there, self.process.cut_off_until + fate.there - now)
-        if fate.lost:
+        now = asyncio.get_running_loop().time()
+        delay = max(there, process.cut_off_until + there - now)
+        twice = operation in _WRITES and 1 - draw < rate
+        if draw < rate:
             _later(min(delay, _NOTICED_S), self._fail, "lost")
             return
-        _later(delay, self._arrive, fate.again is None)
-        if fate.again is not None:
-            _later(delay + fate.again, self._arrive, True)
+        _later(delay, self._arrive, not twice)
+        if twice:
+            _later(delay + rng.random() * _NOTICED_S, self._arrive, True)
 
     def _arrive(self, answers: bool) -> None:
-        if self.process.dead and not self.fate.orphan_arrives:
+        if self._process.dead and not self._orphan_arrives:
             return
         settle: Callable[[Any], None]
         try:
-            settle, outcome = self.answer.set_result, _immediate(self.effect())
+            settle, outcome = self.answer.set_result, _immediate(self._effect())
         except TidelogError as error:
             settle, outcome = self.answer.set_exception, error
             self._log(type(error).__name__)
         else:
             self._log("ok")
-            if self.operation == "delete":
-                self.network.watcher.deleted(self.process, self.name)
-            elif self.operation in _WRITES:
-                self.network.watcher.written(self.process, self.name)
+            if self._operation == "delete":
+                self._network.watcher.deleted(self._process, self._name)
+            elif self._operation in _WRITES:
+                self._network.watcher.written(self._process, self._name)
         if not answers or self.answer.done():
             return
-        if not self.fate.unanswered:
-            _later(self.fate.back, self._settle, settle, outcome)
+        if not self._unanswered:
+            _later(self._back, self._settle, settle, outcome)
             return
         _later(_NOTICED_S, self._fail, "unanswered")
-        if self.operation == "create":
-            self.process.in_doubt.set()
+        if self._operation == "create":
+            self._process.in_doubt.set()
 
     def _settle(self, settle: Callable[[Any], None], outcome: Any) -> None:
         if not self.answer.done():
@@ -179,13 +164,13 @@ class _Request:
     def _fail(self, how: str) -> None:
         if not self.answer.done():
             self._log(how)
-            what = object_at(self.network.truth.url, self.name)
-            found = f"{self.operation} was {how} (simulated)"
+            what = object_at(self._network.truth.url, self._name)
+            found = f"{self._operation} was {how} (simulated)"
             self.answer.set_exception(store_unreachable(what, found))
 
     def _log(self, outcome: str) -> None:
-        line = f"{self.operation} {_stable(self.name)} {outcome}"
-        self.network.trace.add(self.process.name, line)
+        line = f"{self._operation} {_stable(self._name)} {outcome}"
+        self._network.trace.add(self._process.name, line)
 
 
 def _later(seconds: float, happens: Callable[..., None], *args: Any) -> None:

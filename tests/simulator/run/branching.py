@@ -68,7 +68,7 @@ class BranchingWorld(World):
         self._use_another_store(
             origin, {sink: all_ - self._elsewhere[sink] for sink, all_ in expected.items()}
         )
-        self.network.faults.calm = False
+        self.network.weather.calm = False
         await super()._operate()
         if origin.network.truth.objects() not in ({}, found):
             self.checker.blame(Property.CENSUS, "a fork changed the store that it came from")
@@ -76,7 +76,7 @@ class BranchingWorld(World):
     def _start(self) -> Incarnation:
         # It was stopped with a savepoint, or died before it committed what that holds.
         newest = self.checker.newest
-        moves = self._rng.random() < self.scenario.moves and not self.network.faults.calm
+        moves = self._rng.random() < self.scenario.moves and not self.network.weather.calm
         if moves and isinstance(newest, Savepoint) and not newest.final:
             self._move(newest)
         return super()._start()
@@ -95,7 +95,7 @@ class BranchingWorld(World):
         self.checker = self._checker(truth, expected)
         self.checker.expects_all, self.checker.violated = False, violated
         self.referees.append(self.checker)
-        self.network = Network(truth, origin.network.faults, self._trace, self.checker)
+        self.network = Network(truth, origin.network.weather, self._trace, self.checker)
         self._from = origin
         came_from = f"slot {origin.savepoint.slot} of {origin.network.truth.url}"
         self._note(f"goes on in {truth.url} from {came_from}")

@@ -30,20 +30,14 @@ class Scenario:
 
     name: str
     about: str
-    fail: float = 0.0
-    """A request never arrives, and its sender hears so."""
-    lose_answer: float = 0.0
-    """A request takes effect, and its sender hears that it failed."""
-    slow: float = 0.0
-    """A request or its answer takes up to seconds, so that others overtake it."""
-    twice: float = 0.0
-    """The client library sends a request twice; the second answer counts."""
+    requests: float = 0.0
+    """Each misfortune of a request: it never arrives; it takes effect, and its sender hears that it
+    failed; it or its answer takes up to seconds, so that others overtake it; it arrives twice."""
     crash: float = 0.0
     """An incarnation is killed."""
     supersede: float = 0.0
-    """A new incarnation starts beside one that still runs."""
-    partition: float = 0.0
-    """A superseded incarnation is cut off from the store for a while, and comes back."""
+    """A new incarnation starts beside one that still runs, and is cut off from the store for a
+    while, as often as not."""
     skew: float = 0.0
     """An incarnation has a clock of its own."""
     rescale: float = 0.0
@@ -70,8 +64,6 @@ class Scenario:
     """Sources never end; the operator drains the job once it has written what it must."""
     sinks_on_disk: bool = False
     """Sinks are tidelog's own as well: files and SQLite."""
-    timeouts: tuple[float, float] = (3.0, 10.0)
-    """Seconds after which a checkpoint is given up; one of them for a run."""
     jobs: Callable[[Random], JobPlan] = make_plan
     """Which jobs are drawn."""
     chaos_s: float = 6.0
@@ -80,28 +72,10 @@ class Scenario:
     """Tables in RocksDB; without it in memory."""
 
 
-_FAULTS: Final = Scenario(
-    "",
-    "",
-    fail=0.02,
-    lose_answer=0.03,
-    slow=0.04,
-    twice=0.02,
-    crash=0.4,
-    supersede=0.3,
-    partition=0.5,
-)
+_FAULTS: Final = Scenario("", "", requests=0.03, crash=0.4, supersede=0.3)
 """What every scenario of all faults at once has."""
 _RESTARTS: Final = Scenario(
-    "",
-    "",
-    lose_answer=0.02,
-    slow=0.02,
-    crash=0.6,
-    supersede=0.1,
-    rescale=0.5,
-    savepoints=0.2,
-    timeouts=(0.3, 3.0),
+    "", "", requests=0.02, crash=0.6, supersede=0.1, rescale=0.5, savepoints=0.2
 )
 """What jobs as users write them meet: kills, rescales and a store that is slow."""
 _JOBS: Final[tuple[tuple[str, str, Callable[[Random], JobPlan]], ...]] = (
@@ -126,36 +100,32 @@ _ALL: Final = (
     Scenario(
         "store",
         "requests fail, lose their answers, are slow or arrive twice",
-        fail=0.03,
-        lose_answer=0.03,
-        slow=0.05,
-        twice=0.03,
+        requests=0.04,
     ),
     Scenario(
-        "crashes", "incarnations are killed at any moment and started again", crash=0.8, slow=0.03
+        "crashes",
+        "incarnations are killed at any moment and started again",
+        requests=0.02,
+        crash=0.8,
     ),
     Scenario(
         "zombies",
         "two incarnations on one store; the older one is cut off and comes back",
-        lose_answer=0.05,
-        slow=0.03,
+        requests=0.04,
         supersede=0.7,
-        partition=0.7,
         chaos_s=12.0,
     ),
     Scenario(
         "rescales",
         "every incarnation has another parallelism; the changelog is switched on and off",
         crash=0.8,
-        slow=0.03,
-        fail=0.01,
+        requests=0.02,
         rescale=1.0,
     ),
     Scenario(
         "savepoints",
         "savepoints of both formats, jobs that are stopped with one, and crashes meanwhile",
-        lose_answer=0.02,
-        slow=0.03,
+        requests=0.02,
         crash=0.4,
         rescale=0.3,
         savepoints=0.9,
@@ -163,8 +133,7 @@ _ALL: Final = (
     Scenario(
         "local",
         "restarts with local copies that are there, gone or damaged",
-        fail=0.02,
-        slow=0.03,
+        requests=0.02,
         crash=0.9,
         supersede=0.1,
         local_copies=1.0,
@@ -178,7 +147,6 @@ _ALL: Final = (
         rescale=0.3,
         savepoints=0.3,
         local_copies=0.3,
-        chaos_s=8.0,
     ),
     replace(_FAULTS, name="rocksdb", about="everything, over RocksDB tables", rocksdb=True),
     Scenario(
@@ -186,8 +154,7 @@ _ALL: Final = (
         "processes stand still at any step, also of their start, and go on beside a successor",
         suspend=0.8,
         crash=0.1,
-        slow=0.02,
-        lose_answer=0.01,
+        requests=0.01,
         sinks_on_disk=True,
     ),
     Scenario(
@@ -198,7 +165,6 @@ _ALL: Final = (
         rescale=0.3,
         sink_fails=0.1,
         sinks_on_disk=True,
-        timeouts=(0.1, 3.0),
     ),
     *(replace(_RESTARTS, name=name, about=about, jobs=jobs) for name, about, jobs in _JOBS),
     replace(
@@ -212,8 +178,7 @@ _ALL: Final = (
     Scenario(
         "relay",
         "stateless jobs, mostly at least once: no record is lost",
-        fail=0.02,
-        slow=0.03,
+        requests=0.02,
         crash=0.6,
         supersede=0.2,
         rescale=0.3,
@@ -237,7 +202,6 @@ _ALL: Final = (
         drains=0.2,
         moves=0.7,
         forks=2,
-        chaos_s=5.0,
         jobs=lifecycle,
     ),
     replace(
@@ -273,7 +237,7 @@ def make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path
         retain=rng.choice((1, 2, 3)),
         checkpoint=Schedule(
             interval=rng.choice((0.2, 0.5, 1.0)),
-            timeout=rng.choice(scenario.timeouts),
+            timeout=rng.choice((0.3, 3.0, 10.0)),
             min_pause=rng.choice((0.0, 0.1)),
             tolerable_failures=_NEVER,
         ),

@@ -17,7 +17,7 @@ from tests.simulator.jobs.job_plan import Records, Version
 from tests.simulator.jobs.outputs import Output, SimulatedSink, make_output
 from tests.simulator.machine.incarnation import Incarnation, ask_for_savepoints, drain_when, name_of
 from tests.simulator.machine.loop import VirtualLoop, waiting
-from tests.simulator.machine.network import FaultPlan, Network, StoreClient, Truth
+from tests.simulator.machine.network import Network, StoreClient, Truth, Weather
 from tests.simulator.machine.process import Machines, Process, effects_of
 from tests.simulator.run.scenario import CHANGELOG, RETRY, Scenario, make_settings
 from tests.simulator.run.trace import Trace
@@ -67,7 +67,7 @@ class World:
         self.checker = self._checker(truth, self.plan.expected)
         self.referees = [self.checker]
         """One for each store."""
-        weather = FaultPlan(scenario, self._random("weather"))
+        weather = Weather(scenario, self._random("weather"))
         self.network = Network(truth, weather, trace, self.checker)
         self._outputs: dict[str, Output] = {}
         self._rescales = rng.random() < scenario.rescale and self.plan.rescalable
@@ -116,7 +116,7 @@ class World:
                 await asyncio.sleep(self._rng.random() * _RESTART_S)
         finally:
             ending.cancel()
-            self.network.faults.calm = True
+            self.network.weather.calm = True
         # Whoever was left behind wakes up, and what is still on its way arrives.
         await asyncio.sleep(_SETTLED_S + self.scenario.chaos_s)
         for zombie in list(self._alive):
@@ -131,15 +131,15 @@ class World:
 
     async def _end_faults(self) -> None:
         await asyncio.sleep(self.scenario.chaos_s)
-        self.network.faults.calm = True
+        self.network.weather.calm = True
         self._note("faults stop")
 
     async def _live_once(self) -> bool:
         """One incarnation, until it ended, was killed or superseded; whether the job is done."""
         incarnation = self._start()
         process, runner = incarnation.process, incarnation.runner
-        rng, rates, faults = self._rng, self.scenario, self.network.faults
-        calm = faults.calm
+        rng, rates, weather = self._rng, self.scenario, self.network.weather
+        calm = weather.calm
         kills = not calm and rng.random() < rates.crash
         replaces = not calm and not kills and rng.random() < rates.supersede
         patience = _BOUND_S + rates.chaos_s
@@ -151,7 +151,7 @@ class World:
                 waited.append(asyncio.ensure_future(process.in_doubt.wait()))
         asking = []
         if rng.random() < rates.savepoints:
-            asking.append(ask_for_savepoints(runner, rng, rates.drains, faults))
+            asking.append(ask_for_savepoints(runner, rng, rates.drains, weather))
         if rates.endless:
             asking.append(drain_when(self.checker.outputs_are_complete, runner))
         helping = [*waited, *map(asyncio.ensure_future, asking)]
@@ -185,7 +185,7 @@ class World:
     def _leave_behind(self, incarnation: Incarnation) -> None:
         """The operator takes it for dead, but it is not."""
         self._note(f"{incarnation.process.name} is left behind")
-        if self._rng.random() < self.scenario.partition:
+        if self._rng.random() < 0.5:
             back_at = self._loop.time() + self._rng.random() * self.scenario.chaos_s
             incarnation.process.cut_off_until = back_at
         if self._machines is not None:
@@ -198,7 +198,7 @@ class World:
         rng, scenario, calm = (
             self._random(f"start of {name}"),
             self.scenario,
-            self.network.faults.calm,
+            self.network.weather.calm,
         )
         process = Process(name, self._random(name), booted=rng.random() * self._loop.time())
         if rng.random() < scenario.skew:
@@ -244,7 +244,7 @@ class World:
         ended = None
         if newest is not None and any(state.finished for _, state in newest.subtasks()):
             ended = self._versions[newest.author.generation]
-        return self.plan.version(self.incarnations, ended, calm=self.network.faults.calm)
+        return self.plan.version(self.incarnations, ended, calm=self.network.weather.calm)
 
     def _shape(self) -> JobConfig:
         """The settings of the next incarnation."""
