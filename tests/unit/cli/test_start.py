@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documentation import ROOT
+
 _LISTED = """
 import sys
 sys.argv = ["tidelog", *sys.argv[1:]]
@@ -85,32 +87,19 @@ def test_the_options_of_run_import_nothing_that_runs() -> None:
     assert not modules & (RUNTIME | LIBRARIES | UNUSED)
 
 
-def test_a_plain_run_imports_what_it_uses(tmp_path: Path) -> None:
-    words = tmp_path / "words"
-    words.mkdir()
-    (words / "a.txt").write_text("to be or not to be\n")
-    modules = imported(
-        *("run", "wordcount", "--input", words, "--store", tmp_path / "store"),
-        *("--output", tmp_path / "counts", "--json"),
-    )
+def test_a_run_imports_what_it_uses_and_a_second_one_what_restores(
+    text: Path, tmp_path: Path
+) -> None:
+    """The second one shows that the names above are those of modules that do the work."""
+    run = ("run", "wordcount", "--input", text, "--store", tmp_path / "store", "--json")
+    modules = imported(*run, "--output", tmp_path / "counts")
     assert modules >= RUNTIME
     assert sorted(modules & UNUSED) == []
-
-
-def test_a_second_run_imports_what_restores(tmp_path: Path) -> None:
-    """The names above are those of modules that there are, and that do the work."""
-    words = tmp_path / "words"
-    words.mkdir()
-    (words / "a.txt").write_text("to be or not to be\n")
-    run = ("run", "wordcount", "--input", words, "--store", tmp_path / "store", "--json")
-    imported(*run, "--output", tmp_path / "counts")
-    modules = imported(*run, "--output", tmp_path / "counts")
-    assert "tidelog.runtime.restore.fit" in modules
+    assert "tidelog.runtime.restore.fit" in imported(*run, "--output", tmp_path / "counts")
 
 
 def test_no_name_of_a_module_that_should_not_be_imported_is_out_of_date() -> None:
-    root = Path(__file__).parents[3] / "src"
     for name in sorted(RUNTIME | UNUSED):
         if name.startswith("tidelog"):
-            path = root / name.replace(".", "/")
+            path = ROOT / "src" / name.replace(".", "/")
             assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), name
