@@ -10,12 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.support.damage import checkpoint_in
+from tests.support.damage import needs
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, Portions, config, effects
 from tidelog import Job, JobConfig, JobResult, JobRunner, Sink, Source, UploadConfig
-from tidelog.checkpoint.manifest import Start, decode_descriptor, decode_entry
-from tidelog.checkpoint.retention import checkpoint_objects
+from tidelog.checkpoint.manifest import Start, decode_entry
 from tidelog.errors import UserFunctionError
 from tidelog.ids import Slot
 from tidelog.storage import object_names
@@ -119,15 +118,6 @@ def newest(objects: Objects) -> int:
 
 def _is_start(objects: Objects, name: str) -> bool:
     return isinstance(decode_entry(objects[name], name), Start)
-
-
-def needs(objects: Objects, slot: int) -> set[str]:
-    """The data objects that a checkpoint needs."""
-    names = checkpoint_objects(checkpoint_in(objects, slot))
-    descriptors = [name for name in names if name.startswith(object_names.MATERIALIZATIONS)]
-    for name in descriptors:
-        names |= decode_descriptor(objects[name], name).shared_bytes.keys()
-    return names
 
 
 def newest_without(objects: Objects, name: str) -> int:

@@ -138,7 +138,7 @@ OPTIONS: list[tuple[list[str], str]] = [
     (["--checkpoint-timeout", "ten"], "found 'ten'"),
     (["--report-interval", "1"], "no duration"),
     (["--parallelism", "0"], "--parallelism"),
-    (["--parallelism", "129"], "parallelism; expected a number from 1 to 128"),
+    (["--parallelism", "129"], "set --key-groups (JobConfig.key_groups) to 129 or more"),
     (["--retain", "0"], "--retain"),
     (["--restore-slot", "-1"], "--restore-slot"),
     (["--restore-slot", "latest"], "--restore-slot"),

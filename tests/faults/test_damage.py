@@ -14,7 +14,6 @@ from tests.faults.counting import (
     counting,
     finish,
     manifest,
-    needs,
     newest,
     newest_without,
     settings,
@@ -30,6 +29,7 @@ from tests.support.damage import (
     damaged,
     flipped,
     missing,
+    needs,
     of_a_newer_release,
     truncated,
 )

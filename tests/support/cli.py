@@ -2,7 +2,7 @@
 docs/reference/cli-json.md says of what it prints.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -16,6 +16,13 @@ CLI_JSON = (ROOT / "docs" / "reference" / "cli-json.md").read_text()
 def tidelog(*arguments: str | Path, env: Mapping[str, str] | None = None) -> Result:
     """Run `tidelog` with these arguments, and these environment variables besides its own."""
     return CliRunner().invoke(main, [str(argument) for argument in arguments], env=env)
+
+
+def count_words(text: Path, *options: str | Path, logs: Sequence[str] = ()) -> Result:
+    """Run the word count of a directory, with its store and its output beside it."""
+    place = text.parent
+    paths = ["--input", text, "--store", place / "store", "--output", place / "out"]
+    return tidelog(*logs, "run", "wordcount", *paths, "--table", "memory", *options)
 
 
 def simulate(*arguments: str) -> Result:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from tidelog.checkpoint.manifest import Checkpoint, Descriptor, decode_descriptor, decode_entry
+from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.ids import Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import checksum
@@ -51,6 +52,15 @@ def checkpoint_in(objects: Objects, slot: int) -> Checkpoint:
     return entry
 
 
+def needs(objects: Objects, slot: int) -> set[str]:
+    """The data objects that a checkpoint needs."""
+    names = checkpoint_objects(checkpoint_in(objects, slot))
+    descriptors = [name for name in names if name.startswith(object_names.MATERIALIZATIONS)]
+    for name in descriptors:
+        names |= decode_descriptor(objects[name], name).shared_bytes.keys()
+    return names
+
+
 def a_descriptor(objects: Objects, slot: int) -> tuple[str, Descriptor]:
     """A descriptor that a checkpoint names, with table files."""
     for _, subtask in checkpoint_in(objects, slot).subtasks():
@@ -65,6 +75,15 @@ def a_descriptor(objects: Objects, slot: int) -> tuple[str, Descriptor]:
 def a_table_file(objects: Objects, slot: int) -> str:
     """A table file that a checkpoint needs."""
     return a_descriptor(objects, slot)[1].shared[0].object
+
+
+def a_segment(objects: Objects, slot: int) -> str:
+    """A segment of whose middle, where `flipped` strikes, a checkpoint needs the log."""
+    for _, subtask in checkpoint_in(objects, slot).subtasks():
+        for part in subtask.log:
+            if part.offset <= len(objects[part.segment]) // 2 < part.offset + part.length:
+                return part.segment
+    raise AssertionError("some range was meant to cover the middle of its segment")
 
 
 def last_segment(objects: Objects, slot: int) -> str:

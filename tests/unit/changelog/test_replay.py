@@ -34,27 +34,14 @@ def batches_of(log: list[dict[bytes, bytes | None]], first: int = 10) -> list[Ch
     return batches
 
 
-@given(logs, st.integers(0, 3000))
+ALL_AT_ONCE = st.just(1 << 20)
+
+
+@given(logs, st.integers(0, 3000), ALL_AT_ONCE | st.integers(1, 9), st.integers(1, 4))
 def test_draining_whenever_full_gives_the_state_of_applying_every_change(
-    log: list[dict[bytes, bytes | None]], limit: int
-) -> None:
-    expected: dict[bytes, bytes | None] = {}
-    table: dict[bytes, bytes | None] = {}
-    merger = LastWriterWins(limit, SeqNo(10))
-    for rows, batch in zip(log, batches_of(log), strict=True):
-        expected |= rows
-        add(merger, batch)
-        if merger.full:
-            table |= zip(*merger.drain(), strict=True)
-    table |= zip(*merger.drain(), strict=True)
-    assert table == expected
-    assert merger.next == 10 + sum(map(len, log))
-
-
-@given(logs, st.integers(0, 3000), st.integers(1, 9), st.integers(1, 4))
-def test_rows_merged_range_by_range_are_those_of_applying_every_change(
     log: list[dict[bytes, bytes | None]], limit: int, at_once: int, sampled: int
 ) -> None:
+    """In one range of keys or range by range."""
     expected: dict[bytes, bytes | None] = {}
     table: dict[bytes, bytes | None] = {}
     merger = LastWriterWins(limit, SeqNo(10))
@@ -70,6 +57,7 @@ def test_rows_merged_range_by_range_are_those_of_applying_every_change(
         keys, values = merger.drain()
     assert keys == sorted(set(keys))
     assert table | dict(zip(keys, values, strict=True)) == expected
+    assert merger.next == 10 + sum(map(len, log))
 
 
 def test_a_large_log_is_merged_in_several_ranges_of_keys() -> None:

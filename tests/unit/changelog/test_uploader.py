@@ -40,9 +40,9 @@ class Rig:
             self.store, effects, self.ledger, Generation(0), "process", self.cadence, settings
         )
 
-    def write(self, chain: SubtaskLogChain, size: int = 1, first: int | None = None) -> None:
+    def write(self, chain: SubtaskLogChain, size: int = 1) -> None:
         """One change with an incompressible value of `size` bytes."""
-        start = SeqNo(chain.end or 0) if first is None else SeqNo(first)
+        start = SeqNo(chain.end or 0)
         key = start.to_bytes(8, "big")
         self.uploader.submit(chain, ChangeBatch(start, [key], [Random(start).randbytes(size)]))
 
@@ -54,6 +54,17 @@ class Rig:
 
     def persist(self, chain: SubtaskLogChain) -> "asyncio.Future[ChainState]":
         return asyncio.ensure_future(self.uploader.persist(chain.capture()))
+
+    async def begin_upload(self, chain: SubtaskLogChain) -> None:
+        """Write as much as does not wait for a checkpoint."""
+        self.write(chain, 500)
+        await self.clock.advance(0.001)
+
+    async def persisted(self, chain: SubtaskLogChain, seconds: float = 0.02) -> "Changes":
+        """What a checkpoint stores of the log within this time."""
+        answer = self.persist(chain)
+        await self.clock.advance(seconds)
+        return changes(answer.result())
 
     @property
     def segments(self) -> list[str]:
@@ -85,8 +96,12 @@ def upload(number: int) -> str:
     return object_names.segment(Generation(0), "process", number)
 
 
-def changes(state: ChainState) -> list[tuple[int, int]]:
-    """What a checkpoint stores, as (first, end) of ranges and inline blocks, in order."""
+Changes = list[tuple[int, int]]
+"""(first, end) of ranges and inline blocks, in order."""
+
+
+def changes(state: ChainState) -> Changes:
+    """What a checkpoint stores."""
     inline = [open_block(data) for data in state.inline]
     return [(r.first, r.end) for r in state.ranges] + [(b.first, b.end) for b in inline]
 
@@ -126,14 +141,10 @@ async def test_a_small_tail_lives_in_the_manifest_and_costs_no_upload() -> None:
         chain = chain_of()
         for expected in ([(0, 1)], [(0, 1), (1, 2)]):
             rig.write(chain, 50)
-            answer = rig.persist(chain)
-            await rig.clock.advance(0.02)
-            assert changes(answer.result()) == expected
+            assert await rig.persisted(chain) == expected
         assert rig.segments == []
         rig.write(chain, 2000)
-        answer = rig.persist(chain)
-        await rig.clock.advance(0.02)
-        assert changes(answer.result()) == [(0, 3)]
+        assert await rig.persisted(chain) == [(0, 3)]
         assert len(rig.segments) == 1
 
 
@@ -141,9 +152,7 @@ async def test_what_a_manifest_holds_does_not_hurry_the_changes_behind_it() -> N
     async with running(inline_bytes=1000, max_age=0.25) as rig:
         chain = chain_of()
         rig.write(chain, 900)
-        answer = rig.persist(chain)
-        await rig.clock.advance(5.0)
-        assert changes(answer.result()) == [(0, 1)]
+        assert await rig.persisted(chain, 5.0) == [(0, 1)]
         rig.write(chain, 900)
         await rig.clock.advance(0.24)
         assert rig.segments == []
@@ -204,19 +213,15 @@ async def test_a_checkpoint_does_not_wait_for_the_pause_behind_a_failure() -> No
         rig.store.fail(Failure("put"))
         rig.write(chain, 5000)
         await rig.clock.advance(1.0)
-        answer = rig.persist(chain)
-        await rig.clock.advance(0.02)
-        assert changes(answer.result()) == [(0, 1)]
+        assert await rig.persisted(chain) == [(0, 1)]
 
 
 async def test_uploads_that_finish_out_of_order_leave_the_log_in_order() -> None:
     async with running(segment_bytes=100) as rig:
         chain = chain_of()
         rig.store.hold(upload(1))
-        rig.write(chain, 500)
-        await rig.clock.advance(0.001)
-        rig.write(chain, 500)
-        await rig.clock.advance(0.001)
+        await rig.begin_upload(chain)
+        await rig.begin_upload(chain)
         assert len(rig.segments) == 1, "the second is durable, the first is not"
         answer = rig.persist(chain)
         await rig.clock.advance(1.0)
@@ -236,8 +241,7 @@ async def test_changes_before_durable_ones_are_uploaded_never_inlined() -> None:
         rig.store.hold(upload(1))
         rig.store.fail(Failure("put", upload(1)))
         await rig.clock.advance(0.001)
-        rig.write(chain, 500)
-        await rig.clock.advance(0.001)
+        await rig.begin_upload(chain)
         rig.store.release()
         await rig.clock.advance(0.001)
         assert len(rig.segments) == 1, "the later changes are durable, the earlier are not"
@@ -258,15 +262,12 @@ async def test_uploads_that_fail_out_of_order_go_back_in_order() -> None:
         # Metadata counts no change: only its place in the log tells where it belongs.
         rig.uploader.submit_block(chain, seal_metadata(b"{}", SeqNo(1)))
         await rig.clock.advance(0.001)
-        rig.write(chain, 500, first=1)
-        await rig.clock.advance(0.001)
+        await rig.begin_upload(chain)
         for name in names:
             rig.store.held.pop(name).set()
             await rig.clock.advance(0.001)
         assert rig.segments == []
-        answer = rig.persist(chain)
-        await rig.clock.advance(0.02)
-        assert changes(answer.result()) == [(0, 2)]
+        assert await rig.persisted(chain) == [(0, 2)]
 
 
 async def test_a_range_never_reaches_over_metadata_that_another_segment_has() -> None:
@@ -278,8 +279,7 @@ async def test_a_range_never_reaches_over_metadata_that_another_segment_has() ->
         chain = chain_of()
         rig.store.hold(upload(1))
         rig.store.fail(Failure("put", upload(1)))
-        rig.write(chain, 500)
-        await rig.clock.advance(0.001)
+        await rig.begin_upload(chain)
         # Large enough for an upload of its own, which is faster than the one before.
         rig.uploader.submit_block(chain, seal_metadata(Random(0).randbytes(500), SeqNo(1)))
         await rig.clock.advance(0.001)
@@ -287,10 +287,8 @@ async def test_a_range_never_reaches_over_metadata_that_another_segment_has() ->
         chain.truncate(SeqNo(1))
         rig.store.release()
         await rig.clock.advance(0.001)
-        rig.write(chain, 500, first=1)
-        answer = rig.persist(chain)
-        await rig.clock.advance(0.5)
-        assert changes(answer.result()) == [(1, 1), (1, 2)]
+        rig.write(chain, 500)
+        assert await rig.persisted(chain, 0.5) == [(1, 1), (1, 2)]
 
 
 async def test_a_stalled_store_holds_writers_back_until_it_moves() -> None:
@@ -350,10 +348,8 @@ async def test_only_the_checkpoints_whose_bytes_failed_hear_of_it() -> None:
         failing, fine = chain_of(0), chain_of(1)
         rig.store.hold(upload(1))
         rig.store.fail(Failure("put", upload(1)))
-        rig.write(failing, 500)
-        await rig.clock.advance(0.001)
-        rig.write(fine, 500)
-        await rig.clock.advance(0.001)
+        await rig.begin_upload(failing)
+        await rig.begin_upload(fine)
         answers = [rig.persist(failing), rig.persist(fine)]
         await rig.clock.advance(0.02)
         rig.store.release()

@@ -5,7 +5,7 @@ A sweep deletes what nothing can name again, and refuses to guess.
 
 import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 import pytest
@@ -13,11 +13,13 @@ import pytest
 from tests.support.damage import (
     Damage,
     a_descriptor,
+    a_segment,
     a_table_file,
     checkpoint_in,
     damaged,
     flipped,
     missing,
+    needs,
     of_a_newer_release,
     truncated,
 )
@@ -33,7 +35,6 @@ from tests.support.jobs import (
 )
 from tidelog import JobConfig, MaterializeConfig, UploadConfig
 from tidelog.catalog.audit import AuditReport, audit
-from tidelog.catalog.inventory import read_inventory
 from tidelog.catalog.locate import find
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import Invariant
@@ -44,12 +45,6 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 START, NEWEST = "checkpoints/00000004.json", "checkpoints/00000009.json"
-
-
-def needs(objects: Mapping[str, bytes], slot: int) -> set[str]:
-    """The objects that a checkpoint needs."""
-    inventory = asyncio.run(read_inventory(store_of(objects)))
-    return {need.name for need in inventory.needs(inventory.slots.checkpoints[Slot(slot)])}
 
 
 def users(objects: Mapping[str, bytes], name: str) -> tuple[int, ...]:
@@ -95,25 +90,16 @@ def test_a_missing_object_costs_exactly_the_checkpoints_that_need_it() -> None:
         assert [problem.unusable for problem in found] == ([needed_by] if needed_by else [])
 
 
-@pytest.mark.parametrize("part", ["table file", "segment"])
-def test_a_flipped_bit_is_found_by_a_deep_look_only(part: str) -> None:
+@pytest.mark.parametrize("part", [a_table_file, a_segment])
+def test_a_flipped_bit_is_found_by_a_deep_look_only(part: Callable[..., str]) -> None:
     objects = filled()
-    name = a_table_file(objects, 9) if part == "table file" else _segment_of_one_block(objects)
+    name = part(objects, 9)
     hurt = damaged(objects, name, flipped)
     assert report_of(hurt).problems == ()
     report = report_of(hurt, deep=True)
     assert {p.where for p in report.problems} == {name}
     assert {p.check for p in report.problems} == {Invariant.READABLE}
     assert {slot for p in report.problems for slot in p.unusable} == set(users(objects, name))
-
-
-def _segment_of_one_block(objects: Mapping[str, bytes]) -> str:
-    """A segment with a range in its middle, so that the flipped bit lies in it."""
-    for _, subtask in checkpoint_in(objects, 9).subtasks():
-        for part in subtask.log:
-            if part.offset <= len(objects[part.segment]) // 2 < part.offset + part.length:
-                return part.segment
-    raise AssertionError("some range was meant to cover the middle of its segment")
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped])

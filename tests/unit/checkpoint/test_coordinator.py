@@ -1,7 +1,7 @@
 """The coordinator keeps its promises under every order of events."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import hypothesis.strategies as st
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog.checkpoint.coordinator import Abort, Complete, Coordinator, FailJob, Store, Trigger
+from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.ids import CheckpointId
 
@@ -21,13 +22,26 @@ def coordinator(schedule: Schedule = SCHEDULE) -> Coordinator[str, int]:
     return Coordinator(PREDECESSORS, schedule, CheckpointId(7), now=0.0)
 
 
-def trigger(checkpoint: int, *, final: bool = False, at: tuple[str, ...] = ("source",)) -> object:
-    return Trigger(CheckpointId(checkpoint), final, frozenset(at))
+def trigger(
+    checkpoint: int,
+    savepoint: SavepointRequest | None = None,
+    *,
+    final: bool = False,
+    at: tuple[str, ...] = ("source",),
+) -> object:
+    return Trigger(CheckpointId(checkpoint), final, frozenset(at), savepoint)
 
 
-def complete(checkpoint: int, *, final: bool = False, exited: tuple[str, ...] = ()) -> object:
+def complete(
+    checkpoint: int,
+    savepoint: SavepointRequest | None = None,
+    *,
+    final: bool = False,
+    exited: tuple[str, ...] = (),
+) -> object:
     """Every task's state is its place in the row of tasks."""
-    return Complete(CheckpointId(checkpoint), final, {task: TASKS.index(task) for task in exited})
+    states = {task: TASKS.index(task) for task in exited}
+    return Complete(CheckpointId(checkpoint), final, states, savepoint)
 
 
 def acknowledge_all(
@@ -38,6 +52,19 @@ def acknowledge_all(
         done = task in finished
         decided += c.acknowledged(CheckpointId(checkpoint), task, number, finished=done)
     return decided
+
+
+def completed(
+    c: Coordinator[str, int], checkpoint: int, now: float, finished: Collection[str] = ()
+) -> Sequence[object]:
+    """What is decided when a checkpoint that all have acknowledged is stored."""
+    acknowledge_all(c, checkpoint, finished)
+    return c.stored(CheckpointId(checkpoint), now)
+
+
+def all_end(c: Coordinator[str, int], now: float) -> Sequence[object]:
+    """What is decided when the last task ends."""
+    return [c.ended(task, now) for task in TASKS][-1]
 
 
 def test_a_late_checkpoint_is_given_up_and_names_who_it_waited_for() -> None:
@@ -63,12 +90,10 @@ def test_a_manifest_on_its_way_is_never_given_up() -> None:
 def test_a_pause_follows_a_slow_checkpoint_and_the_interval_a_fast_one() -> None:
     c = coordinator()
     c.tick(1.0)
-    acknowledge_all(c, 7)
-    c.stored(CheckpointId(7), 1.1)
+    completed(c, 7, 1.1)
     assert c.next_event_at() == 2.0
     c.tick(2.0)
-    acknowledge_all(c, 8)
-    c.stored(CheckpointId(8), 4.0)
+    completed(c, 8, 4.0)
     assert c.next_event_at() == 4.5
 
 
@@ -80,10 +105,8 @@ def test_more_failures_in_a_row_than_tolerated_fail_the_job() -> None:
         assert len(c.declined(CheckpointId(checkpoint), "no", now)) == 1
         now += 1.0
     c.tick(now)
-    assert c.declined(CheckpointId(9), "no", now) == [
-        Abort(CheckpointId(9), "no"),
-        FailJob(3, "no"),
-    ]
+    nine = CheckpointId(9)
+    assert c.declined(nine, "no", now) == [Abort(nine, "no"), FailJob(3, "no")]
 
 
 def test_a_completed_checkpoint_forgives_earlier_failures() -> None:
@@ -91,8 +114,7 @@ def test_a_completed_checkpoint_forgives_earlier_failures() -> None:
     c.tick(1.0)
     c.declined(CheckpointId(7), "no", 1.0)
     c.tick(2.0)
-    acknowledge_all(c, 8)
-    c.stored(CheckpointId(8), 2.0)
+    completed(c, 8, 2.0)
     assert c.consecutive_failures == 0
 
 
@@ -101,38 +123,25 @@ def test_a_checkpoint_under_way_at_the_end_is_followed_by_the_final_one_at_once(
     c.tick(1.0)
     for task in TASKS:
         assert c.ended(task, 1.1) == []
-    acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.2) == [complete(7), trigger(8, final=True)]
+    assert completed(c, 7, 1.2) == [complete(7), trigger(8, final=True)]
 
 
 def test_the_rest_of_a_job_ends_with_a_final_checkpoint_at_once() -> None:
     c = Coordinator(PREDECESSORS, SCHEDULE, CheckpointId(7), 0.0, exited=["source"])
     assert c.ended("middle", 0.1) == []
     assert c.ended("sink", 0.1) == [trigger(7, final=True, at=("middle",))]
-    acknowledge_all(c, 7, finished=TASKS)
-    assert c.stored(CheckpointId(7), 0.2) == [complete(7, final=True, exited=("middle", "sink"))]
+    assert completed(c, 7, 0.2, TASKS) == [complete(7, final=True, exited=TASKS[1:])]
 
 
 def test_a_job_stopped_without_drain_ends_with_a_checkpoint_that_is_not_the_end_of_its_data() -> (
     None
 ):
     c = coordinator()
-    for task in TASKS:
-        c.ended(task, 0.1)
+    all_end(c, 0.1)
     (store,) = acknowledge_all(c, 7)
     assert isinstance(store, Store) and not store.final
     assert c.stored(CheckpointId(7), 0.2) == [complete(7, final=True, exited=TASKS)]
     assert c.finished
-
-
-def test_a_failed_final_checkpoint_is_tried_again() -> None:
-    c = coordinator()
-    for task in TASKS:
-        c.ended(task, 0.1)
-    c.declined(CheckpointId(7), "no", 0.2)
-    due = c.next_event_at()
-    assert due is not None
-    assert c.tick(due) == [trigger(8, final=True)]
 
 
 event = st.one_of(
@@ -235,8 +244,7 @@ def test_a_checkpoint_that_somebody_waits_for_is_tried_again_soon() -> None:
     c.declined(CheckpointId(7), "no", 2.0)
     assert c.next_event_at() == 3.0
     assert c.tick(3.0) == [trigger(8)]
-    acknowledge_all(c, 8)
-    c.stored(CheckpointId(8), 4.0)
+    completed(c, 8, 4.0)
     assert c.next_event_at() == 3603.0
     c.tick(3603.0)
     c.declined(CheckpointId(9), "no", 3604.0)  # nobody waits
@@ -246,9 +254,7 @@ def test_a_checkpoint_that_somebody_waits_for_is_tried_again_soon() -> None:
 @pytest.mark.parametrize("interval", [3600, math.inf])
 def test_the_end_of_a_job_waits_no_interval_for_a_checkpoint_that_failed(interval: float) -> None:
     c = coordinator(Schedule(interval=interval, timeout=5.0, min_pause=0.5, tolerable_failures=9))
-    for task in TASKS:
-        started = c.ended(task, 1.0)
-    assert started == [trigger(7, final=True)]
+    assert all_end(c, 1.0) == [trigger(7, final=True)]
     c.declined(CheckpointId(7), "no", 2.0)
     assert c.next_event_at() == 3.0
     assert c.tick(3.0) == [trigger(8, final=True)]
@@ -267,6 +273,5 @@ def test_a_checkpoint_that_somebody_waits_for_is_tried_again_though_nothing_has_
     assert c.hurry(0.5) == (7, [trigger(7)])
     c.declined(CheckpointId(7), "no", 0.6)
     assert c.tick(1.6, unchanged=True) == [trigger(8)]
-    acknowledge_all(c, 8)
-    c.stored(CheckpointId(8), 1.7)
+    completed(c, 8, 1.7)
     assert c.tick(2.7, unchanged=True) == [], "nobody waits any more"

@@ -5,57 +5,29 @@ import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tidelog.checkpoint.coordinator import (
-    Abort,
-    Complete,
-    Coordinator,
-    Drain,
-    FailJob,
-    Refuse,
-    Store,
-    Trigger,
+from tests.unit.checkpoint.test_coordinator import (
+    TASKS,
+    acknowledge_all,
+    all_end,
+    complete,
+    completed,
+    coordinator,
+    trigger,
 )
+from tidelog.checkpoint.coordinator import Abort, Complete, Drain, FailJob, Refuse, Store
 from tidelog.checkpoint.request import SavepointRequest
-from tidelog.checkpoint.schedule import Schedule
 from tidelog.ids import CheckpointId
 
-TASKS = ("source", "sink")
-SCHEDULE = Schedule(interval=1.0, timeout=5.0, min_pause=0.5, tolerable_failures=2)
 PLAIN = SavepointRequest("plain")
 STOP = SavepointRequest("stop", stop=True)
 DRAIN = SavepointRequest("drain", stop=True, drain=True)
 
 
-def coordinator() -> Coordinator[str, int]:
-    return Coordinator({"source": [], "sink": []}, SCHEDULE, CheckpointId(7), now=0.0)
-
-
-def trigger(
-    checkpoint: int, savepoint: SavepointRequest | None = None, *, final: bool = False
-) -> object:
-    return Trigger(CheckpointId(checkpoint), final, frozenset(TASKS), savepoint)
-
-
-def complete(
-    checkpoint: int, savepoint: SavepointRequest | None = None, *, final: bool = False
-) -> object:
-    """All tasks leave with the final one."""
-    exited = dict(zip(TASKS, (0, 1), strict=True)) if final else {}
-    return Complete(CheckpointId(checkpoint), final, exited, savepoint)
-
-
-def acknowledge_all(c: Coordinator[str, int], checkpoint: int) -> list[object]:
-    decided: list[object] = []
-    for number, task in enumerate(TASKS):
-        decided += c.acknowledged(CheckpointId(checkpoint), task, number)
-    return decided
-
-
 def test_a_savepoint_is_triggered_at_once_and_periodic_checkpoints_go_on_after_it() -> None:
     c = coordinator()
-    seven = CheckpointId(7)
+    seven, states = CheckpointId(7), {"source": 0, "middle": 1, "sink": 2}
     assert c.savepoint(PLAIN, 0.2) == [trigger(7, PLAIN)]
-    assert acknowledge_all(c, 7) == [Store(seven, {"source": 0, "sink": 1}, False, PLAIN)]
+    assert acknowledge_all(c, 7) == [Store(seven, states, False, PLAIN)]
     assert c.stored(seven, 0.3) == [complete(7, PLAIN)]
     assert not c.finished
     due = c.next_event_at()
@@ -102,8 +74,7 @@ def test_a_savepoint_has_a_timeout_of_its_own() -> None:
 def test_a_job_is_over_with_the_savepoint_it_stops_with() -> None:
     c = coordinator()
     c.savepoint(STOP, 0.1)
-    acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 0.2) == [complete(7, STOP, final=True)]
+    assert completed(c, 7, 0.2) == [complete(7, STOP, final=True, exited=TASKS)]
     assert c.finished
     assert c.tick(100.0) == []
     assert isinstance(c.savepoint(PLAIN, 100.0)[0], Refuse)
@@ -113,17 +84,14 @@ def test_a_drain_ends_the_sources_and_its_savepoint_is_the_final_checkpoint() ->
     c = coordinator()
     assert c.savepoint(DRAIN, 0.1) == [Drain()]
     assert c.tick(1.0) == [trigger(7)], "before the end it is a plain one"
-    acknowledge_all(c, 7)
-    assert c.stored(CheckpointId(7), 1.1) == [complete(7)]
-    c.ended("source", 1.2)
-    assert c.ended("sink", 1.3) == [trigger(8, DRAIN, final=True)]
+    assert completed(c, 7, 1.1) == [complete(7)]
+    assert all_end(c, 1.2) == [trigger(8, DRAIN, final=True)]
 
 
 def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
     c = coordinator()
     c.savepoint(DRAIN, 0.1)
-    c.ended("source", 0.2)
-    c.ended("sink", 0.3)
+    all_end(c, 0.3)
     assert c.declined(CheckpointId(7), "no", 0.4) == [Abort(CheckpointId(7), "no")]
     assert c.tick(1.4) == [trigger(8, DRAIN, final=True)]
     c.declined(CheckpointId(8), "no", 1.5)
@@ -184,9 +152,7 @@ def test_nobody_leaves_with_a_savepoint_for_its_owner_may_delete_it() -> None:
     c = coordinator()
     c.ended("source", 0.1)
     c.savepoint(PLAIN, 0.2)
-    c.acknowledged(CheckpointId(7), "source", 0, finished=True)
-    c.acknowledged(CheckpointId(7), "sink", 1)
-    assert c.stored(CheckpointId(7), 0.3) == [complete(7, PLAIN)]
+    assert completed(c, 7, 0.3, ["source"]) == [complete(7, PLAIN)]
 
 
 def test_the_savepoint_of_a_drain_holds_the_state_of_all_tasks() -> None:
@@ -194,8 +160,6 @@ def test_the_savepoint_of_a_drain_holds_the_state_of_all_tasks() -> None:
     c = coordinator()
     c.tick(1.0)
     assert c.savepoint(DRAIN, 1.1) == [Drain()]
-    for number, task in enumerate(TASKS):
-        c.ended(task, 1.2)
-        c.acknowledged(CheckpointId(7), task, number, finished=True)
-    assert c.stored(CheckpointId(7), 1.3) == [complete(7), trigger(8, DRAIN, final=True)]
+    all_end(c, 1.2)
+    assert completed(c, 7, 1.3, TASKS) == [complete(7), trigger(8, DRAIN, final=True)]
     assert not c.finished

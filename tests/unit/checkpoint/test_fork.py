@@ -14,16 +14,25 @@ from tests.faults.counting import (
     checkpoints,
     counting,
     finish,
-    needs,
     settings,
+    start,
     usual,
 )
 from tests.support.cli import files, lay_out, tidelog
-from tests.support.damage import Damage, damaged, flipped, missing, truncated
+from tests.support.damage import Damage, damaged, flipped, missing, needs, truncated
 from tests.support.faults import Failure, SteerableStore
 from tests.support.jobs import contents, store_of
-from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
-from tidelog import Job, JobRunner, Savepoint, SinkContext, SinkWriter
+from tests.support.pipelines import (
+    Outside,
+    Portions,
+    acted_on,
+    config,
+    effects,
+    run,
+    word_count,
+    words,
+)
+from tidelog import Job, Savepoint, SinkContext, SinkWriter
 from tidelog.catalog.audit import audit
 from tidelog.catalog.fork import Fork, Forked
 from tidelog.catalog.locate import CheckpointName
@@ -68,6 +77,13 @@ def objects_of(place: int) -> set[str]:
     return needs(usual(), place)
 
 
+def saved_in(store: ObjectStore, form: SavepointFormat = "native", at: float = 9.2) -> int:
+    """The slot of the savepoint `before-it` of a word count that then goes on to its end."""
+    job, settings = word_count(TEXT, Outside()), config(retain=1)
+    act = lambda runner: runner.savepoint("before-it", form)  # noqa: E731
+    return int(acted_on(job, store, act, at=at, settings=settings)[1].slot)
+
+
 @pytest.mark.parametrize("slot", SLOTS)
 def test_a_fork_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
     target = MemoryStore("memory://fork")
@@ -110,13 +126,12 @@ def test_the_origin_is_only_read() -> None:
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
 def test_a_savepoint_is_found_by_its_name_below_a_damaged_slot(damage: Damage) -> None:
-    store, job = MemoryStore("memory://saved"), word_count(TEXT, Outside())
-    act = lambda runner: runner.savepoint("kept")  # noqa: E731
-    _, saved = acted_on(job, store, act, at=3.2, settings=config(retain=2))
+    store = MemoryStore("memory://saved")
+    slot = saved_in(store, at=3.2)
     newest = max(name for name in contents(store) if name.startswith("checkpoints/"))
     hurt = store_of(damaged(contents(store), newest, damage))
-    forked = fork(hurt, MemoryStore("memory://fork"), "kept")
-    assert forked.checkpoint.slot == saved.slot
+    forked = fork(hurt, MemoryStore("memory://fork"), "before-it")
+    assert forked.checkpoint.slot == slot
     with pytest.raises(CorruptObjectError, match=newest):
         fork(hurt, MemoryStore("memory://other"), "gone")
 
@@ -248,7 +263,7 @@ class TestOutput:
     def start(self, store: ObjectStore, sink: Outside) -> None:
         job = Job("copy")
         job.source(NUMBERS).map(lambda n: n, name="copy").sink(sink)
-        asyncio.run(JobRunner(job, store, settings(parallelism=1), effects(5)).run())
+        start(job, store, settings(parallelism=1), seed=5)
 
     def test_it_is_the_origins_and_the_forks_output_begins_behind_it(
         self, origin: MemoryStore, outside: Outside
@@ -276,22 +291,12 @@ class TestOutput:
 def test_a_savepoint_is_forked_by_its_name(form: SavepointFormat) -> None:
     """A native one is a checkpoint like any other in the fork; a canonical one says what it is."""
     origin, target, sink = MemoryStore("memory://origin"), MemoryStore("memory://fork"), Outside()
-
-    async def take() -> None:
-        world = effects()
-        runner = JobRunner(word_count(TEXT, Outside()), origin, config(retain=1), world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        await runner.savepoint("before-it", form)
-        await running
-
-    asyncio.run(take())
+    saved_in(origin, form)
     assert problems(origin) == []
     forked = fork(origin, target, "before-it")
     assert isinstance(forked.checkpoint, Savepoint) == (form == "canonical")
     assert problems(target) == []
-    job = word_count(TEXT, sink)
-    result = asyncio.run(JobRunner(job, target, config(retain=1), effects(2)).run())
+    result = run(word_count(TEXT, sink), target, config(retain=1), seed=2)
     assert result.restored_slot == forked.checkpoint.slot
     assert sorted(sink.records) == sorted(Counter(TEXT.records).items())
     kept = checkpoints(contents(target))
@@ -300,17 +305,7 @@ def test_a_savepoint_is_forked_by_its_name(form: SavepointFormat) -> None:
 
 def test_commands_that_read_a_checkpoint_take_the_name_of_a_savepoint(tmp_path: Path) -> None:
     origin = MemoryStore("memory://origin")
-
-    async def take() -> int:
-        world = effects()
-        runner = JobRunner(word_count(TEXT, Outside()), origin, config(retain=1), world)
-        running = asyncio.ensure_future(runner.run())
-        await world.clock.sleep(9.2)
-        slot = (await runner.savepoint("before-it")).slot
-        await running
-        return slot
-
-    slot = asyncio.run(take())
+    slot = saved_in(origin)
     store = lay_out(tmp_path / "store", contents(origin))
     for named in ("before-it", str(slot)):
         to = tmp_path / named
@@ -335,6 +330,5 @@ def test_two_forks_and_their_origin_go_three_ways(tmp_path: Path) -> None:
         assert tidelog("fork", f"{origin}@{slot}", tmp_path / name).exit_code == 0
     for directory in (tmp_path / "b", origin, tmp_path / "a"):
         sink = Outside()
-        runner = JobRunner(counting(sink), local(directory), settings(retain=1), effects(4))
-        asyncio.run(runner.run())
+        start(counting(sink), local(directory), settings(retain=1), seed=4)
         assert Counter(dict(sink.records)) == EXPECTED

@@ -10,9 +10,9 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import Damage, damaged, flipped, truncated
 from tests.support.jobs import filled
+from tests.unit.storage.test_every_store_conforms import Overwriting
 from tidelog import JobConfig, UploadConfig, Value, open_partitions
 from tidelog.storage import open as opening
-from tidelog.storage.memory import MemoryStore
 
 MANIFEST = "checkpoints/00000009.json"
 GARBAGE = {"segments/00000000-zombie-0000000009.seg": b"left by a crash"}
@@ -70,12 +70,7 @@ def test_a_partition_that_has_lost_its_slots_hides_no_other(tmp_path: Path) -> N
 
 
 def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Overwriting(MemoryStore):
-        async def create(self, name: str, data: bytes) -> None:
-            await self.put(name, data)
-
-    store = Overwriting()
-    monkeypatch.setattr(opening, "open_store", lambda *_, **__: store)
+    monkeypatch.setattr(opening, "open_store", lambda *_, **__: Overwriting())
     result = tidelog("doctor", "memory://unsafe")
     assert result.exit_code == 1
     assert "refuse overwrite  FAILED" in result.stdout and "NOT safe" in result.stdout

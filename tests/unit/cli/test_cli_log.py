@@ -9,7 +9,15 @@ import pytest
 
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.clock import VirtualClock
-from tests.support.damage import Damage, checkpoint_in, damaged, flipped, missing, truncated
+from tests.support.damage import (
+    Damage,
+    a_segment,
+    checkpoint_in,
+    damaged,
+    flipped,
+    missing,
+    truncated,
+)
 from tests.support.jobs import (
     config,
     contents,
@@ -137,12 +145,7 @@ def test_follow_prints_every_change_of_subtasks_that_are_others_after_a_rescale(
 
 @pytest.mark.parametrize("damage", [truncated, flipped, missing])
 def test_a_damaged_segment_is_named(damage: Damage, tmp_path: Path) -> None:
-    name = next(
-        part.segment
-        for _, state in checkpoint_in(filled(), 9).subtasks()
-        for part in state.log
-        if part.offset <= len(filled()[part.segment]) // 2 < part.offset + part.length
-    )
+    name = a_segment(filled(), 9)
     objects = damaged(filled(), name, damage)
     store = lay_out(tmp_path, objects)
     result = tidelog("log", store)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import tidelog, undocumented
+from tests.support.cli import count_words, tidelog, undocumented
 from tidelog.settings.declared import OPTIONS, flag
 
 
@@ -66,9 +66,8 @@ def test_run_has_a_flag_for_every_option() -> None:
 
 def test_run_takes_its_options_from_a_file(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
-    file.write_text('key_groups = 300\ntable = "memory"\n[upload]\ncompression_level = 0\n')
-    run = ["run", "wordcount", "--input", text, "--store", tmp_path / "store"]
-    done = tidelog(*run, "--output", tmp_path / "out", "--config", file)
+    file.write_text("key_groups = 300\n[upload]\ncompression_level = 0\n")
+    done = count_words(text, "--config", file)
     assert done.exit_code == 0, done.output
     shown = tidelog("checkpoints", "show", tmp_path / "store", "latest", "--json")
     assert {each["key_groups"] for each in json.loads(shown.output)["operators"]} == {300}
@@ -77,8 +76,7 @@ def test_run_takes_its_options_from_a_file(text: Path, tmp_path: Path) -> None:
 def test_run_refuses_a_wrong_file_before_it_starts(text: Path, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text("[materialise]\ninterval = 20\n")
-    run = ["run", "wordcount", "--input", text, "--store", tmp_path / "store"]
-    refused = tidelog(*run, "--config", file)
+    refused = count_words(text, "--config", file)
     assert refused.exit_code == 2
     assert "did you mean materialize?" in refused.output
     assert not (tmp_path / "store").exists()

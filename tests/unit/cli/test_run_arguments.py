@@ -1,7 +1,4 @@
-"""Durations and job names on the command line.
-
-`tidelog run` on a store with another job, other operators or key groups.
-"""
+"""Jobs by their names; `tidelog run` on a store with another job, other operators or key groups."""
 
 import json
 import sys
@@ -10,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.support.cli import files, lay_out, tidelog
+from tests.support.cli import count_words, files, lay_out, tidelog
 from tests.support.jobs import WORDS, Tide, contents, run_until_break, word_count
 from tidelog import Callback, ConfigError, Job, JobArguments
 from tidelog.cli.run.process import load_job
@@ -20,7 +17,6 @@ MODULE = """
 from tidelog.runtime.graph import Job
 
 job = Job("plain")
-number = 3
 
 
 def build():
@@ -29,14 +25,6 @@ def build():
 
 def build_with(arguments):
     return Job(arguments.input)
-
-
-def build_nothing():
-    pass
-
-
-def fail():
-    raise RuntimeError("no luck")
 """
 
 
@@ -74,15 +62,12 @@ def test_a_job_is_found_by_its_examples_name_or_in_a_module_here_or_in_a_file(he
         ("my_job_module", "module:attribute"),
         (":job", "module:attribute"),
         ("my_job_module:", "module:attribute"),
-        ("nowhere:job", "no module 'nowhere'"),
         ("nowhere.py:job", "no module 'nowhere'"),
         ("my_job_module.sub:job", "no module 'my_job_module.sub'"),
-        ("my_job_module:missing", "no 'missing' in it"),
-        ("my_job_module:number", "found int"),
-        ("my_job_module:build_nothing", "found NoneType"),
     ],
 )
 def test_what_is_no_job_is_refused_with_its_name(here: Path, name: str, says: str) -> None:
+    """Modules without such a job are tried by tests/faults/test_command_line.py."""
     with pytest.raises(ConfigError, match=says):
         load_job(name, JobArguments())
 
@@ -158,34 +143,12 @@ def test_the_store_of_a_job_of_another_name_is_left_alone(
     assert taken.exit_code == 0, taken.output
 
 
-def counted(text: Path, *options: str) -> Result:
-    place = text.parent
-    arguments = ["--input", text, "--store", place / "store", "--output", place / "out"]
-    return tidelog("run", "wordcount", *arguments, "--table", "memory", *options)
-
-
-def test_a_job_has_as_many_key_groups_as_it_is_told_at_its_first_start(text: Path) -> None:
-    done = counted(text, "--key-groups", "300", "--parallelism", "2")
-    assert done.exit_code == 0, done.output
-    shown = json.loads(
-        tidelog("checkpoints", "show", text.parent / "store", "latest", "--json").output
-    )
-    assert {operator["key_groups"] for operator in shown["operators"]} == {300}
-
-
-def test_a_parallelism_above_the_key_groups_says_which_option_to_set(text: Path) -> None:
-    refused = counted(text, "--parallelism", "129")
-    assert refused.exit_code == 2
-    assert "expected a number from 1 to 128, the number of key groups; found 129" in refused.output
-    assert "--key-groups" in refused.output and "129 or more" in refused.output
-    assert not (text.parent / "store").exists() or not files(text.parent / "store")
-
-
 def test_what_a_checkpoint_has_fixed_is_told_before_the_running_job_is_fenced(text: Path) -> None:
-    assert counted(text, "--key-groups", "2").exit_code == 0
-    before = files(text.parent / "store")
-    refused = counted(text, "--key-groups", "4", "--parallelism", "3")
+    store = text.parent / "store"
+    assert count_words(text, "--key-groups", "2").exit_code == 0
+    before = files(store)
+    refused = count_words(text, "--key-groups", "4", "--parallelism", "3")
     assert refused.exit_code == 1
     assert "key groups of 'source'" in refused.output
     assert "set --key-groups 2" in refused.output
-    assert files(text.parent / "store") == before
+    assert files(store) == before

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import Result
 from rich.console import Console
 
-from tests.support.cli import lay_out, tidelog
-from tests.support.jobs import contents, word_count
-from tests.support.jobs import run as job
+from tests.support.cli import count_words, lay_out, tidelog
+from tests.support.jobs import contents, run, word_count
 from tidelog import ConfigError, FencedError, JobStatus, TidelogError, UserFunctionError
 from tidelog.cli.run.live import LiveView, panel
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
@@ -119,18 +117,13 @@ def test_every_outcome_has_its_exit_code(outcome, error: TidelogError | None, co
     assert exit_code(outcome, error) == code
 
 
-def run(text: Path, *logs: str) -> Result:
-    place = text.parent
-    paths = ["--input", text, "--store", place / "store", "--output", place / "out"]
-    return tidelog(*logs, "run", "wordcount", *paths, "--table", "memory", "--json")
-
-
 def documents(lines: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines.splitlines()]
 
 
 def test_json_records_have_time_level_logger_event_and_fields(text: Path) -> None:
-    done = run(text, "--log-level", "info", "--log-format", "json")
+    logs = ("--log-level", "info", "--log-format", "json")
+    done = count_words(text, "--json", logs=logs)
     assert done.exit_code == 0, done.output
     records = {record["event"]: record for record in documents(done.stderr)}
     started = records["generation_started"]
@@ -149,7 +142,7 @@ def test_json_records_have_time_level_logger_event_and_fields(text: Path) -> Non
 def test_other_commands_show_their_records_too(tmp_path: Path) -> None:
     """`overhead` goes on without a segment that is gone, and says so."""
     store = MemoryStore()
-    job(store, word_count())
+    run(store, word_count())
     objects = dict(contents(store))
     del objects[max(name for name in objects if name.startswith(SEGMENTS))]
     place = lay_out(tmp_path / "store", objects)

@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 
-from tests.faults.counting import EXPECTED, checkpoints, counting, needs, refuse_poison, settings
+from tests.faults.counting import EXPECTED, checkpoints, counting, refuse_poison, settings
+from tests.support.damage import needs
 from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects

@@ -5,7 +5,6 @@ SIGSTOP or a paused virtual machine does. A loop that is never run again is `kil
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from random import Random
 from typing import Any
@@ -14,56 +13,27 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
+from tests.support.faults import FaultyStore
 from tests.support.pipelines import Portions, config
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
 from tidelog import Effects, Job, JobResult, JobRunner, TidelogError
-from tidelog.effects import InlineOffload
+from tidelog.effects import InlineOffload, SystemClock
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.port import ObjectInfo
 
 NUMBERS = [(n,) for n in range(60)]
 
 
-class Awaiting:
+class Awaiting(FaultyStore):
     """A store whose calls can be suspended before and after their effect."""
 
     def __init__(self, shared: MemoryStore) -> None:
-        self.url = shared.url
-        self.request_metrics = shared.request_metrics
-        self.cipher = None
+        super().__init__(shared, (), SystemClock())
         self.created: list[str] = []
-        self._shared = shared
 
-    async def put(self, name: str, data: bytes) -> None:
+    async def _suffer(self, struck: Any, operation: str, name: str, *, after: bool) -> None:
+        if after and operation == "create":
+            self.created.append(name)
         await asyncio.sleep(0)
-        await self._shared.put(name, data)
-        await asyncio.sleep(0)
-
-    async def create(self, name: str, data: bytes) -> None:
-        await asyncio.sleep(0)
-        await self._shared.create(name, data)
-        self.created.append(name)
-        await asyncio.sleep(0)
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        await asyncio.sleep(0)
-        return await self._shared.get(name, start, length)
-
-    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        await asyncio.sleep(0)
-        for info in [info async for info in self._shared.list(prefix, start_after)]:
-            yield info
-        await asyncio.sleep(0)
-
-    async def head(self, name: str) -> ObjectInfo:
-        return await self._shared.head(name)
-
-    async def delete(self, name: str) -> None:
-        await asyncio.sleep(0)
-        await self._shared.delete(name)
-
-    async def close(self) -> None:
-        await self._shared.close()
 
 
 class Offloading(InlineOffload):
