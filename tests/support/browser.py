@@ -124,16 +124,3 @@ def page(executable: str, profile: Path) -> Iterator[Page]:
         os.close(requests)
         os.killpg(process.pid, 9)
         process.wait()
-
-
-def assert_all_within_its_width(tab: Page, scrolling: str) -> None:
-    """A page does not scroll sideways, and nothing is cut off: what is wider lies in a part that
-    scrolls by itself, which the CSS selector `scrolling` names.
-    """
-    room = tab.evaluate("document.documentElement.clientWidth")
-    assert tab.evaluate("document.documentElement.scrollWidth") <= room
-    outside = tab.evaluate(
-        f"[...document.querySelectorAll('body *')].filter(e => !e.closest('{scrolling}')"
-        f" && e.getBoundingClientRect().right > {room} + 1).map(e => e.outerHTML.slice(0, 99))"
-    )
-    assert outside == []

@@ -2,8 +2,10 @@
 docs/reference/cli-json.md says of what it prints.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner, Result
 
@@ -45,6 +47,12 @@ def files(directory: Path) -> dict[str, bytes]:
     """Every file below a directory."""
     found = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in found}
+
+
+def restored_rows(directory: Path) -> list[dict[str, Any]]:
+    """What `tidelog restore --format jsonl` has written."""
+    texts = [path.read_text() for path in sorted(directory.glob("*.jsonl"))]
+    return [json.loads(line) for text in texts for line in text.splitlines()]
 
 
 def section(command: str) -> str:

@@ -22,16 +22,15 @@ class VirtualClock:
     the rest of the loop has come to a halt.
     """
 
-    def __init__(self, *, auto: bool = True, start_ms: int = 1_700_000_000_000) -> None:
+    def __init__(self, *, auto: bool = True) -> None:
         self._auto = auto
-        self._start_ms = start_ms
         self._elapsed = 0.0
         self._order = count()
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._driver: asyncio.Task[None] | None = None
 
     def now_ms(self) -> int:
-        return self._start_ms + int(self._elapsed * 1000)
+        return 1_700_000_000_000 + int(self._elapsed * 1000)
 
     def monotonic(self) -> float:
         return self._elapsed

@@ -4,7 +4,7 @@ They run in virtual time with all I/O inline, so a store filled by the same call
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -91,21 +91,21 @@ class EveryKind(StatefulProcessor):
         yield key[0], count
 
 
-def word_count(words: list[str] = WORDS, breaks_at: int | None = None) -> Job:
-    """Counts words with an aggregate."""
+def word_count(
+    words: list[str] = WORDS, breaks_at: int | None = None, *, name: str = "count"
+) -> Job:
+    """Counts words with an aggregate of this name."""
     job = Job("word-count")
     keyed = job.source(Tide(words, breaks_at)).key_by(lambda word: word)
-    counted = keyed.aggregate(lambda _: 1, lambda a, b: a + b, name="count")
+    counted = keyed.aggregate(lambda _: 1, lambda a, b: a + b, name=name)
     counted.sink(Callback(lambda _: None))
     return job
 
 
-def every_kind(
-    words: list[str] = WORDS, breaks_at: int | None = None, timer_ms: int = 1_900_000_000_000
-) -> Job:
+def every_kind(breaks_at: int | None = None, timer_ms: int = 1_900_000_000_000) -> Job:
     """Keeps one state of each kind per word, and a timer that fires at `timer_ms`."""
     job = Job("every-kind")
-    keyed = job.source(Tide(words, breaks_at)).key_by(lambda word: word)
+    keyed = job.source(Tide(WORDS, breaks_at)).key_by(lambda word: word)
     processed = keyed.transform_with_state(
         lambda: EveryKind(timer_ms), time_mode="processing", name="process"
     )
@@ -176,3 +176,21 @@ def store_of(objects: Mapping[str, bytes]) -> MemoryStore:
         with suppress(StopIteration):  # It never waits, so a test with a loop may call this too.
             store.put(name, data).send(None)
     return store
+
+
+class Dropping(MemoryStore):
+    """A store whose job drops some of these objects as soon as someone has read this one."""
+
+    def __init__(self, objects: Mapping[str, bytes], read: str, dropped: Collection[str]) -> None:
+        super().__init__()
+        for name, data in objects.items():
+            self._store(name, data)
+        self._read = read
+        self._dropped = dropped
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        if name == self._read:
+            for gone in self._dropped:
+                await self.delete(gone)
+        return data

@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -82,20 +81,12 @@ its standard input is closed, by us or because we are gone."""
 
 
 class Broker:
-    """Kafka over a new directory; `settings` are those of a broker.
+    """Kafka over a new directory; raises ConfigError when Java or Kafka are missing."""
 
-    `say` gets a line before Kafka is fetched. Raises ConfigError when Java or Kafka are missing.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        settings: Mapping[str, str] | None = None,
-        say: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
         self._java = fitting_java(OLDEST_JAVA, "Kafka")
-        self._classpath = os.pathsep.join(sorted(map(str, kafka_jars(say).glob("*.jar"))))
+        self._classpath = os.pathsep.join(sorted(map(str, kafka_jars().glob("*.jar"))))
         of = hashlib.sha256(f"{self._java} {self._classpath}".encode()).hexdigest()[:16]
         self._classes = cache_directory() / "kafka" / f"classes-{of}.jsa"
         """Classes as a JVM maps them into memory."""
@@ -109,7 +100,6 @@ class Broker:
             "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://{quorum}",
             "controller.quorum.voters": f"1@{quorum}",
             "log.dirs": str(self._directory / "data"),
-            **(settings or {}),
         }
 
     def __enter__(self) -> Self:
@@ -241,17 +231,17 @@ def _is_free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def kafka_jars(say: Callable[[str], None] | None = None) -> Path:
-    """The directory with the broker's jars; `say` gets a line before a download, by default on
-    standard error. Raises ConfigError.
+def kafka_jars() -> Path:
+    """The directory with the broker's jars; standard error gets a line before a download.
+
+    Raises ConfigError.
     """
     home = os.environ.get(HOME_VARIABLE)
     if home:
         return _jars_of(Path(home))
     target = cache_directory() / "kafka" / f"kafka-{KAFKA}"
     if not target.is_dir():
-        say = say or (lambda line: click.echo(line, err=True))
-        say(f"fetching the broker of Apache Kafka {KAFKA} once, 43 MB ...")
+        click.echo(f"fetching the broker of Apache Kafka {KAFKA} once, 43 MB ...", err=True)
         _fetch(target)
     return target
 

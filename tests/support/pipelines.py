@@ -10,12 +10,11 @@ from tests.support.clock import in_virtual_time
 from tests.support.workers import runner_of
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.effects import Effects
+from tidelog.effects import Clock, Effects
 from tidelog.ids import CheckpointId
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore.choose import RestoreFrom
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.source import Source, SplitReader
@@ -173,15 +172,16 @@ def acted_on(
     at: float = 9.2,
     settings: JobConfig | None = None,
     crash: bool = False,
-    restore_from: RestoreFrom | None = None,
+    clock: Clock | None = None,
+    **options: Any,
 ) -> tuple[JobResult | None, Any]:
     """Run a job, `act` on it when it has run for `at` seconds, then crash it or let it end; its
-    result and that of `act`.
+    result and that of `act`. `options` are the runner's.
     """
 
     async def both() -> tuple[JobResult | None, Any]:
-        world, started = effects(), asyncio.Event()
-        runner = runner_of(job, store, settings or config(), world, restore_from=restore_from)
+        world, started = in_virtual_time(1, clock), asyncio.Event()
+        runner = runner_of(job, store, settings or config(), world, **options)
         running = asyncio.ensure_future(runner.run(started.set))
         running.add_done_callback(lambda _: started.set())
         await started.wait()

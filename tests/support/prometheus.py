@@ -126,12 +126,11 @@ def free_port() -> int:
 
 
 @contextmanager
-def server(directory: Path, target: int, path: str = "/metrics") -> Iterator[Prometheus]:
+def server(directory: Path, target: int) -> Iterator[Prometheus]:
     """A Prometheus that scrapes the port `target` five times a second, with the alerts."""
     config = yaml.safe_load((OPERATIONS / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "200ms", "evaluation_interval": "1s"}
     config["rule_files"] = [str(OPERATIONS / "alerts.yml")]
-    config["scrape_configs"][0]["metrics_path"] = path
     config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{target}"]}]
     file = directory / "prometheus.yml"
     file.write_text(yaml.safe_dump(config))

@@ -1,45 +1,18 @@
 """Documents of the operators' page, made from stores in memory and from jobs that are made up."""
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from tests.support.clock import VirtualClock
 from tests.support.jobs import store_of
 from tidelog.errors import ControlError
 from tidelog.runtime.control.protocol import Done, Request
-from tidelog.storage.port import ObjectInfo, ObjectStore
 from tidelog.ui.document import Document
 from tidelog.ui.read import StoreReader
 from tidelog.ui.watch import Watcher
 
 URL = "memory://"
-
-
-class Counting:
-    """A store that notes what it is asked for."""
-
-    def __init__(self, inner: ObjectStore) -> None:
-        self.inner = inner
-        self.url = inner.url
-        self.request_metrics = None
-        self.cipher = None
-        self.asked: Counter[str] = Counter()
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        self.asked["get"] += 1
-        return await self.inner.get(name, start, length)
-
-    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
-        self.asked["list"] += 1
-        async for info in self.inner.list(prefix, start_after):
-            yield info
-
-    def taken(self) -> dict[str, int]:
-        """What it was asked for since the last time."""
-        asked, self.asked = dict(self.asked), Counter()
-        return asked
 
 
 class MadeUpJob:

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from tests.support.jobs import store_of
 from tidelog.changelog import reader as reader_module
 from tidelog.changelog.block import Block, seal
 from tidelog.changelog.change import ChangeBatch
@@ -104,8 +105,7 @@ def test_every_truncation_of_a_range_is_detected() -> None:
     packed = segment("a", groups=1)
     wanted = packed.ranges[0]
     for length in range(wanted.offset + wanted.length):
-        store = MemoryStore()
-        asyncio.run(store.put("a", packed.data[:length]))
+        store = store_of({"a": packed.data[:length]})
         with pytest.raises(CorruptObjectError, match="truncated"):
             read(store, wanted)
 
@@ -132,8 +132,6 @@ def test_a_range_that_is_not_that_of_its_blocks_is_refused(
 
 def test_a_gap_between_the_blocks_of_a_range_is_refused() -> None:
     data = seal(batch(10)).data + seal(batch(14)).data
-    store = MemoryStore()
-    asyncio.run(store.put("a", data))
     whole = replace(WHOLE, offset=0, length=len(data), end=SeqNo(16))
     with pytest.raises(CorruptObjectError, match="expected changes from 12; found changes from 14"):
-        read(store, whole)
+        read(store_of({"a": data}), whole)

@@ -1,7 +1,6 @@
 """A fork goes on from its checkpoint, and neither store ever needs the other."""
 
 import asyncio
-import json
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.faults.counting import (
     start,
     usual,
 )
-from tests.support.cli import files, lay_out, tidelog
+from tests.support.cli import files, lay_out, restored_rows, tidelog
 from tests.support.damage import Damage, damaged, flipped, missing, needs, truncated
 from tests.support.faults import Failure, SteerableStore
 from tests.support.jobs import contents, store_of
@@ -62,10 +61,9 @@ def fork(
     target: ObjectStore,
     place: CheckpointName = None,
     *,
-    sharing: bool = True,
     keep_transactions: bool = False,
 ) -> Forked:
-    made = Fork(origin, target, effects(), sharing, keep_transactions)
+    made = Fork(origin, target, effects(), keep_transactions=keep_transactions)
     return asyncio.run(made.run(place))
 
 
@@ -111,8 +109,7 @@ def test_what_a_slot_restores_is_what_had_been_counted_then(slot: int, tmp_path:
 
 def rows_of(directory: Path) -> tuple[Counter[str], dict[str, int]]:
     """(counts by word, positions by split)."""
-    lines = [line for path in directory.glob("*.jsonl") for line in path.read_text().splitlines()]
-    rows = [json.loads(line) for line in lines]
+    rows = restored_rows(directory)
     counts = {row["key"]: row["value"] for row in rows if row["state"] == "aggregate"}
     splits = {row["key"]: row["value"]["position"] for row in rows if row["state"] == "$splits"}
     return Counter(counts), splits

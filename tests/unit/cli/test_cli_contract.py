@@ -13,9 +13,10 @@ from typing import get_args, get_type_hints
 
 import click
 import pytest
+from click.testing import Result
 
 from tests.support.cli import CLI_JSON, files, keys, lay_out, tidelog, undocumented
-from tests.support.damage import damaged, flipped, of_a_newer_release, truncated
+from tests.support.damage import Damage, damaged, flipped, of_a_newer_release, truncated
 from tests.support.jobs import filled
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.cli import main
@@ -23,19 +24,24 @@ from tidelog.metrics import METRIC
 from tidelog.runtime.status.series import SERIES
 from tidelog.runtime.status.status import JobStatus
 
-STORE_COMMANDS = [
-    ("checkpoints", "list"),
-    ("checkpoints", "show"),
-    ("doctor",),
-    ("inspect",),
-    ("log",),
-    ("overhead", "--engine", "local"),
-    ("report", "--output", os.devnull),
-    ("restore", "--to", "unused"),
-    ("sweep",),
-    ("verify", "--engine", "local"),
-]
-READERS = [c for c in STORE_COMMANDS if c[0] != "doctor"]
+STORE_COMMANDS = {
+    "checkpoints list": (),
+    "checkpoints show": (),
+    "doctor": (),
+    "inspect": (),
+    "log": (),
+    "overhead": ("--engine", "local"),
+    "report": ("--output", os.devnull),
+    "restore": ("--to", "target"),
+    "sweep": (),
+    "verify": ("--engine", "local"),
+}
+"""What they need to be told besides the store."""
+READERS = [command for command in STORE_COMMANDS if command != "doctor"]
+
+
+def read(command: str, store: Path) -> Result:
+    return tidelog(*command.split(), store, *STORE_COMMANDS[command])
 
 
 def test_help_names_every_command_as_its_module_does() -> None:
@@ -48,9 +54,9 @@ def test_help_names_every_command_as_its_module_does() -> None:
         assert command is not None and command.name == name
 
 
-@pytest.mark.parametrize("command", STORE_COMMANDS, ids=" ".join)
-def test_every_command_explains_itself(command: tuple[str, ...]) -> None:
-    help_ = tidelog(*command, "--help")
+@pytest.mark.parametrize("command", STORE_COMMANDS)
+def test_every_command_explains_itself(command: str) -> None:
+    help_ = tidelog(*command.split(), "--help")
     assert help_.exit_code == 0
     for option in ("--json", "--endpoint", "--debug"):
         assert option in help_.stdout
@@ -74,12 +80,9 @@ def test_a_wrong_option_exits_with_2_and_names_the_action(tmp_path: Path) -> Non
     assert "Next: remove them" in result.stderr
 
 
-@pytest.mark.parametrize("command", READERS, ids=" ".join)
-def test_a_url_without_a_job_is_an_error(command: tuple[str, ...], tmp_path: Path) -> None:
-    group, *rest = command
-    sub = rest if group == "checkpoints" else []
-    options = [] if group == "checkpoints" else rest
-    result = tidelog(group, *sub, tmp_path / "typo", *options)
+@pytest.mark.parametrize("command", READERS)
+def test_a_url_without_a_job_is_an_error(command: str, tmp_path: Path) -> None:
+    result = read(command, tmp_path / "typo")
     assert result.exit_code == 1
     assert "Next: check the URL" in result.stderr
     assert result.stdout == ""
@@ -104,24 +107,19 @@ NEWEST = "checkpoints/00000009.json"
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, of_a_newer_release])
-@pytest.mark.parametrize("command", READERS, ids=" ".join)
+@pytest.mark.parametrize("command", READERS)
 def test_a_damaged_manifest_is_named_with_what_to_do(
-    command: tuple[str, ...], damage: object, tmp_path: Path
+    command: str, damage: Damage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    objects = damaged(filled(), NEWEST, damage)  # type: ignore[arg-type]
+    monkeypatch.chdir(tmp_path)
+    objects = damaged(filled(), NEWEST, damage)
     store = lay_out(tmp_path / "store", objects)
-    match command:
-        case ("checkpoints", sub):
-            result = tidelog("checkpoints", sub, store)
-        case ("restore", *_):
-            result = tidelog("restore", store, "--to", tmp_path / "target")
-        case (name, *options):
-            result = tidelog(name, store, *options)
+    result = read(command, store)
     assert result.exit_code == 1
     assert NEWEST in result.output
     assert "next: " in result.output.lower()
     if damage is of_a_newer_release:
-        assert "use the tidelog release that wrote it" in result.output or command == ("sweep",)
+        assert "use the tidelog release that wrote it" in result.output or command == "sweep"
     assert files(store) == objects
     assert not (tmp_path / "target").exists()
 
@@ -132,22 +130,24 @@ USER_FIELDS = {"letter", "times", "share", "count", "at", "length", "word"}
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        (["checkpoints", "list"], []),
-        (["checkpoints", "show"], ["7"]),
-        (["inspect"], ["--deep"]),
-        (["log"], ["--slot", "7"]),
-        (["sweep"], []),
-        (["doctor"], []),
-        (["restore"], ["--slot", "7", "--to", "{to}"]),
+        ("checkpoints list", []),
+        ("checkpoints show", ["7"]),
+        ("inspect", ["--deep"]),
+        ("log", ["--slot", "7"]),
+        ("sweep", []),
+        ("doctor", []),
+        ("restore", ["--slot", "7", "--to", "to"]),
     ],
 )
-def test_every_field_is_documented(command: list[str], options: list[str], tmp_path: Path) -> None:
+def test_every_field_is_documented(
+    command: str, options: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     hurt = damaged(filled(), "checkpoints/00000008.json", flipped)
     # A sweep prints nothing but an error for a damaged store.
-    store = lay_out(tmp_path / "store", filled() if command == ["sweep"] else hurt)
-    options = [option.format(to=tmp_path / "to") for option in options]
-    result = tidelog(*command, store, *options, "--json")
-    lines = result.stdout.splitlines() if command == ["log"] else [result.stdout]
+    store = lay_out(tmp_path / "store", filled() if command == "sweep" else hurt)
+    result = tidelog(*command.split(), store, *options, "--json")
+    lines = result.stdout.splitlines() if command == "log" else [result.stdout]
     found = list(map(json.loads, lines))
     assert set(keys(found)) - USER_FIELDS
     assert undocumented(found) - USER_FIELDS == set()

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.damage import (
     Damage,
     a_segment,
@@ -27,11 +28,10 @@ from tests.support.jobs import (
     store_of,
     word_count,
 )
-from tidelog import Effects, MaterializeConfig
+from tidelog import MaterializeConfig
 from tidelog.cli.output import Output
 from tidelog.cli.store.log import Change, MissingRange, Tail
 from tidelog.cli.store.options import StoreCommand
-from tidelog.effects import InlineOffload
 from tidelog.ids import Slot
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.storage import object_names
@@ -65,30 +65,22 @@ def test_a_change_is_decoded_and_options_narrow_the_output(store: Path) -> None:
     assert '  put  $splits  "right"  {"done":true,"position":400}\n' in shown
 
 
-class _Growing(VirtualClock):
-    """While one sleeps, the job completes its next checkpoint."""
+class Growing(VirtualClock):
+    """Each time one sleeps, a job writes the next objects into a store."""
 
-    def __init__(self, store: MemoryStore, slots: list[int]) -> None:
+    def __init__(self, store: MemoryStore, *growths: Mapping[str, bytes]) -> None:
         super().__init__()
         self._store = store
-        self._slots = slots
+        self._growths = list(growths)
 
     async def sleep(self, seconds: float) -> None:
-        if self._slots:
-            name = object_names.checkpoint(Slot(self._slots.pop(0)))
-            await self._store.put(name, filled()[name])
+        for name, data in self._growths.pop(0).items() if self._growths else ():
+            await self._store.put(name, data)
 
 
-def followed(first: int, then: list[int]) -> list[Change | MissingRange]:
-    """What --follow prints from slot `first` on, while the slots `then` appear."""
-    later = {object_names.checkpoint(Slot(slot)) for slot in (7, 8, 9) if slot > first}
-    store = store_of({name: data for name, data in filled().items() if name not in later})
-    return printed(store, _Growing(store, then))
-
-
-def printed(store: MemoryStore, clock: VirtualClock) -> list[Change | MissingRange]:
-    """What --follow prints of a store that changes while it sleeps."""
-    effects = Effects(clock=clock, offload=InlineOffload())
+def printed(store: MemoryStore, *growths: Mapping[str, bytes]) -> list[Change | MissingRange]:
+    """What --follow prints of a store that grows while it sleeps."""
+    effects = in_virtual_time(1, Growing(store, *growths))
     tail = Tail(StoreCommand("", None, effects, store, Output(as_json=False)))
 
     async def read() -> list[Change | MissingRange]:
@@ -99,7 +91,9 @@ def printed(store: MemoryStore, clock: VirtualClock) -> list[Change | MissingRan
 
 @pytest.mark.parametrize("then", [[8, 9], [9]])
 def test_follow_prints_every_change_once_and_names_gaps(then: list[int]) -> None:
-    found = followed(7, list(then))
+    first = {n: data for n, data in filled().items() if object_names.slot_of(n) not in (8, 9)}
+    later = [object_names.checkpoint(Slot(slot)) for slot in then]
+    found = printed(store_of(first), *({name: filled()[name]} for name in later))
     # A slot that was never seen may have cut the log behind a materialization.
     assert then == [8, 9] or any(isinstance(line, MissingRange) for line in found)
     for operator, state in checkpoint_in(filled(), 9).subtasks():
@@ -129,15 +123,9 @@ def test_follow_prints_every_change_of_subtasks_that_are_others_after_a_rescale(
     first = word_count(hot + cold, breaks_at=len(hot))
     run_until_break(store, first, config(parallelism=2, materialize=log_alone))
 
-    class Rescaling(VirtualClock):
-        async def sleep(self, seconds: float) -> None:
-            for name, data in rescaled.items():
-                await store.put(name, data)
-
     after = store_of(contents(store))
     run(after, word_count(hot + cold), config(parallelism=4, materialize=log_alone))
-    rescaled = contents(after)
-    found = printed(store, Rescaling())
+    found = printed(store, contents(after))
     assert not [line for line in found if isinstance(line, MissingRange)]
     rows = [line.row for line in found if isinstance(line, Change) and line.operator == "count"]
     assert {row.key for row in rows if row.state == "aggregate"} == {*hot, *cold}

@@ -2,12 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rocksdict import Options, Rdict
 
-from tests.support.cli import files, lay_out, tidelog
+from tests.support.cli import files, lay_out, restored_rows, tidelog
 from tests.support.damage import (
     Damage,
     a_table_file,
@@ -32,14 +31,6 @@ from tidelog.runtime.graph import Job
 from tidelog.storage.memory import MemoryStore
 
 
-def rows_in(directory: Path) -> list[dict[str, Any]]:
-    return [
-        json.loads(line)
-        for path in sorted(directory.glob("*.jsonl"))
-        for line in path.read_text().splitlines()
-    ]
-
-
 def store_after(directory: Path, job: Job, broken: Job, table: str) -> Path:
     memory = MemoryStore()
     settings = config(table=table)
@@ -53,7 +44,7 @@ def test_rows_are_what_the_job_counted(table: str, tmp_path: Path) -> None:
     store = store_after(tmp_path / "store", word_count(), word_count(breaks_at=200), table)
     result = tidelog("restore", store, "--to", tmp_path / "to", "--format", "jsonl")
     assert result.exit_code == 0
-    rows = [row for row in rows_in(tmp_path / "to") if row["operator"] == "count"]
+    rows = [row for row in restored_rows(tmp_path / "to") if row["operator"] == "count"]
     # Both splits hold all words.
     wanted = {word: 2 * WORDS.count(word) for word in WORDS}
     assert {row["key"]: row["value"] for row in rows} == wanted
@@ -62,7 +53,7 @@ def test_rows_are_what_the_job_counted(table: str, tmp_path: Path) -> None:
 
 def test_every_kind_of_state_is_decoded(store: Path, tmp_path: Path) -> None:
     assert tidelog("restore", store, "--to", tmp_path / "to", "--format", "jsonl").exit_code == 0
-    rows = rows_in(tmp_path / "to")
+    rows = restored_rows(tmp_path / "to")
     assert {row["encoding"] for row in rows} == {"decoded"}
     of_word = {row["state"]: row for row in rows if row["key"] == "word-7"}
     assert of_word["count"]["value"] == {"count": 20}
@@ -111,7 +102,7 @@ def test_an_older_slot_and_one_operator_can_be_chosen(store: Path, tmp_path: Pat
         }
         for state in source.subtasks
     ]
-    assert {row["key"] for row in rows_in(to)} == {"left", "right"}
+    assert {row["key"] for row in restored_rows(to)} == {"left", "right"}
 
 
 def test_a_target_that_is_not_empty_is_refused_and_left_alone(store: Path, tmp_path: Path) -> None:

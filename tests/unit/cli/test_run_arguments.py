@@ -8,8 +8,8 @@ import pytest
 from click.testing import Result
 
 from tests.support.cli import count_words, files, lay_out, tidelog
-from tests.support.jobs import WORDS, Tide, contents, run_until_break, word_count
-from tidelog import Callback, ConfigError, Job, JobArguments
+from tests.support.jobs import WORDS, contents, run_until_break, word_count
+from tidelog import ConfigError, Job, JobArguments
 from tidelog.cli.run.process import load_job
 from tidelog.storage.memory import MemoryStore
 
@@ -92,11 +92,7 @@ FEW = WORDS[:100]
 
 def renamed() -> Job:
     """The word count, its aggregate under another name."""
-    job = Job("word-count")
-    keyed = job.source(Tide(FEW)).key_by(lambda word: word)
-    counted = keyed.aggregate(lambda _: 1, lambda a, b: a + b, name="total")
-    counted.sink(Callback(lambda _: None))
-    return job
+    return word_count(FEW, name="total")
 
 
 def another() -> Job:

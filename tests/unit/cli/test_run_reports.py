@@ -38,20 +38,15 @@ RUNNING = replace(
 ERROR = UserFunctionError("parse", found="ValueError: no", action="fix it")
 
 
-def lines_of(*observed: JobStatus, interval_s: float = 5.0) -> list[str]:
-    written: list[str] = []
-    reporter = PlainLines(interval_s, written.append)
-    for status in observed:
-        reporter.observe(status, ReadSpeed(10.0, 20.0))
-    return written
-
-
 def at(status: JobStatus, seconds: float) -> JobStatus:
     return replace(status, at_s=seconds)
 
 
 def test_a_long_restore_shows_how_much_is_left() -> None:
-    lines = lines_of(at(RESTORING, 0), at(RESTORING, 6))
+    lines: list[str] = []
+    reporter = PlainLines(5.0, lines.append)
+    for seconds in (0, 6):
+        reporter.observe(at(RESTORING, seconds), ReadSpeed(10.0, 20.0))
     assert lines[1].startswith("words: restored 25% of slot 5, 3.0 s left; read 1.0 KiB of 4.0 KiB")
 
 

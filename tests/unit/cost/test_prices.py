@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from tests.support.documentation import ROOT
 from tidelog.cost.model.usage import MONTH_S, Flow, Reads, Usage
 from tidelog.cost.prices import (
     GOOD_FOR,
@@ -109,7 +110,7 @@ def test_ones_own_book_is_used_alone_or_beside_named_ones(own: Path) -> None:
 
 
 def test_the_documentation_lists_every_field_and_every_book() -> None:
-    document = (Path(__file__).parents[3] / "docs" / "guides" / "estimate.md").read_text()
+    document = (ROOT / "docs" / "guides" / "estimate.md").read_text()
     section = document[document.index("## Price books") : document.index("## Limits")]
     for field in PriceBook.__struct_fields__:
         assert f"`{field}`" in section

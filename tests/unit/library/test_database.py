@@ -21,6 +21,7 @@ import pytest
 
 import tidelog
 from tests.support.cli import tidelog as command
+from tests.support.depth import more_in_depth
 from tests.unit.library.conftest import OFTEN, Broken, in_threads, opened
 from tidelog import (
     CheckpointFailedError,
@@ -94,18 +95,6 @@ def test_a_list_is_not_set_to_the_letters_of_a_text(url: str, elements: Any) -> 
         with pytest.raises(StateSchemaError, match="a list of its elements"):
             db.key("k").names.set(elements)
         assert db.key("k").names.get() == ["x"]
-
-
-def test_a_program_that_breaks_off_goes_on_from_its_last_checkpoint(url: str) -> None:
-    with pytest.raises(Broken), opened(url) as db:
-        db.key("a").total.set(1)
-        db.advance("t", 1)
-        db.checkpoint()
-        db.key("a").total.set(2)
-        db.advance("t", 2)
-        raise Broken
-    with opened(url) as db:
-        assert (db.key("a").total.get(), db.position) == (1, {"t": 1})
 
 
 def test_threads_that_work_while_it_is_closed_are_told_so(url: str) -> None:
@@ -223,7 +212,7 @@ def test_a_name_that_no_state_can_have_is_refused(url: str, name: Any) -> None:
 
 
 def test_a_program_that_is_interrupted_at_any_place_ends(url: str) -> None:
-    """Ctrl-C comes to the main thread wherever it is, 40 times in four processes."""
+    """Ctrl-C comes to the main thread wherever it is, ten times in each process."""
     program = """
 import signal, sys
 from tidelog import Map, Value, open
@@ -249,27 +238,11 @@ for after in others:
     raise AssertionError("it went on")
 interrupted(last)
 """
-    for number in range(4):
+    for number in range(more_in_depth(2, 4)):
         pauses = [str(0.05 + (number + n) / 1_000) for n in range(0, 40, 4)]
         command = [sys.executable, "-c", program, url, *pauses]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
         assert done.stderr.rstrip().endswith("KeyboardInterrupt"), done.stderr
-
-
-def test_no_checkpoint_holds_half_a_step(url: str) -> None:
-    """Checkpoints come all the time; each start finds both changes of a step or none."""
-    for _ in range(8):
-        with pytest.raises(Broken), opened(url, OFTEN) as db:
-            left, right = db.key("left").total, db.key("right").total
-            began = number = (db.position or {"t": 0})["t"]
-            assert (left.get() or 0) == (right.get() or 0) == began
-            while (db.position or {"t": 0})["t"] == began:  # until a checkpoint is durable
-                number += 1
-                left.set(number)
-                right.set(number)
-                db.advance("t", number)
-            left.set(-1)
-            raise Broken
 
 
 def test_steps_of_several_threads_are_whole_in_every_checkpoint(url: str) -> None:

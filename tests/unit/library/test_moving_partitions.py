@@ -117,7 +117,7 @@ def checkpoint(model: Model, app: Partitions, process: int, partition: int, rng:
     changed = {each for each in app if ended(app, each) or stale(app, each)}
     fenced = [each for each in app if not model.checkpoint(process, each) and each in changed]
     if fenced:
-        with pytest.raises(FencedError):
+        with pytest.raises(FencedError, match=r"partition \d of .*store"):
             app.checkpoint()
     else:
         app.checkpoint()

@@ -1,4 +1,7 @@
-"""Partitions of one application: state and positions follow them from process to process."""
+"""Partitions of one application: their number, whose they are, and what waits for what.
+
+That state and positions follow them from process to process is in `test_moving_partitions`.
+"""
 
 import logging
 import threading
@@ -10,7 +13,7 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER
-from tidelog import ConfigError, Database, FencedError, JobConfig, Partitions, Value
+from tidelog import ConfigError, Database, JobConfig, Partitions, Value
 from tidelog.runtime.memory import LEAST_MEMORY
 
 STATES = {"count": Value(int), "bytes": Value(bytes)}
@@ -20,64 +23,13 @@ def opened(url: str, partitions: int | None = 4, config: JobConfig = NEVER) -> P
     return tidelog.open_partitions(url, STATES, partitions=partitions, config=config)
 
 
-def count(app: Partitions, partition: int, key: str, position: int) -> None:
-    state = app[partition].key(key).count
-    state.set((state.get() or 0) + 1)
-    app[partition].advance("input", position)
+def count(app: Partitions, partition: int) -> None:
+    app[partition].key("k").count.set(1)
+    app[partition].advance("input", 1)
 
 
-def found(app: Partitions, partition: int, key: str = "k") -> tuple[int | None, object]:
-    position = app[partition].position
-    return app[partition].key(key).count.get(), position and position["input"]
-
-
-def slots(url: str, partition: int) -> list[str]:
-    return sorted(p.name for p in Path(url, f"partitions/{partition:05}/checkpoints").iterdir())
-
-
-def test_a_revoked_partition_goes_on_elsewhere_with_its_position(url: str) -> None:
-    with opened(url) as one, opened(url) as two:
-        one.assign([0, 3])
-        count(one, 0, "k", 1)
-        count(one, 3, "k", 7)
-        count(one, 3, "k", 8)
-        one.revoke([3])
-        assert list(one) == [0] and 3 not in one
-        assert list(two.assign([3])) == [3]
-        assert found(two, 3) == (2, 8)
-        count(two, 3, "k", 9)
-        count(one, 0, "k", 2)
-    with opened(url) as app:
-        app.assign(range(4))
-        assert [found(app, p) for p in app] == [(2, 2), (None, None), (None, None), (3, 9)]
-
-
-def test_a_zombie_is_fenced_in_the_partition_that_it_lost_alone(url: str) -> None:
-    with opened(url) as zombie, opened(url) as owner:
-        zombie.assign([0, 1])
-        count(zombie, 0, "k", 1)
-        zombie.checkpoint()
-        owner.assign([0])
-        assert found(owner, 0) == (1, 1)
-        count(zombie, 0, "k", 2)
-        count(zombie, 1, "k", 5)
-        with pytest.raises(FencedError, match=r"partition 0 of .*store"):
-            zombie.checkpoint()
-        for use in (
-            zombie[0].key("k").count.get,
-            lambda: zombie[0].key("k").count.set(1),
-            lambda: zombie[0].advance("input", 3),
-        ):
-            with pytest.raises(FencedError, match=r"partition 0 of .*store"):
-                use()
-        count(zombie, 1, "k", 6)
-        zombie.lose([0])
-        zombie.checkpoint()
-        count(owner, 0, "k", 2)
-        owner.checkpoint()
-        zombie.assign([0])
-        assert found(zombie, 0) == (2, 2) and found(zombie, 1) == (2, 6)
-        owner.lose([0])
+def found(app: Partitions, partition: int) -> tuple[int | None, object]:
+    return app[partition].key("k").count.get(), app[partition].position
 
 
 def test_the_partitions_of_others_are_told_from_ours(url: str) -> None:
@@ -138,7 +90,7 @@ def test_a_revocation_waits_for_the_steps_of_other_threads_and_not_for_ever(
 
     with opened(url) as app:
         app.assign([0, 1])
-        count(app, 0, "k", 1)
+        count(app, 0)
         app.checkpoint()
         thread = threading.Thread(target=step, args=(app,))
         thread.start()
@@ -149,7 +101,7 @@ def test_a_revocation_waits_for_the_steps_of_other_threads_and_not_for_ever(
         thread.join()
         assert "found none after 0.01 s" in caplog.text
         app.assign([0])
-        assert found(app, 0) == (1, 1)
+        assert found(app, 0) == (1, {"input": 1})
 
 
 def test_rows_that_are_only_read_stay_within_the_budget(url: str) -> None:
@@ -211,9 +163,9 @@ def in_steps_of_both(one: Database, two: Database) -> None:
 def test_a_partition_that_cannot_be_opened_opens_none(url: str) -> None:
     with opened(url) as app:
         app.assign([1])
-        count(app, 1, "k", 1)
+        count(app, 1)
         app.revoke([1])
-        newest = Path(url, "partitions/00001/checkpoints", slots(url, 1)[-1])
+        newest = max(Path(url, "partitions/00001/checkpoints").iterdir())
         intact = newest.read_bytes()
         newest.write_bytes(intact[:-20])
         with pytest.raises(tidelog.CorruptObjectError, match=r"partition 1 of"):
@@ -221,4 +173,4 @@ def test_a_partition_that_cannot_be_opened_opens_none(url: str) -> None:
         assert list(app) == []
         newest.write_bytes(intact)
         app.assign([0, 1])
-        assert found(app, 1) == (1, 1)
+        assert found(app, 1) == (1, {"input": 1})

@@ -1,6 +1,5 @@
 """A view shows what a checkpoint holds, of programs and of jobs, and changes nothing."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from tidelog import (
     Effects,
     Job,
     JobConfig,
-    JobRunner,
     ObjectNotFoundError,
     Replayable,
     Schedule,
@@ -204,43 +202,28 @@ def test_states_of_a_job_are_read_by_their_names(url: str) -> None:
 
 
 class Quoting(StatefulProcessor):
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.sizes = handle.getMapState("sizes", "`user-id` string", "`größe` int, n int")
-
-    def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
-        self.sizes.updateValue(("x",), (2, len(list(rows))))
-        yield key
-
-
-def test_columns_of_a_job_may_have_names_that_are_quoted(url: str) -> None:
-    job = Job("quoting")
-    keyed = job.source(Replayable(["a", "a"])).key_by(str)
-    keyed.transform_with_state(Quoting).sink(Callback(lambda _: None))
-    asyncio.run(JobRunner(job, open_store(url, Effects()), JobConfig(), Effects()).run())
-    with tidelog.open(url, at="latest") as view:
-        assert view.key("a").sizes.items() == [("x", (2, 2))]
-
-
-class Named(StatefulProcessor):
     names = ("good", "_key", "__init__", "a\0b")
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.states = [handle.getValueState(name, "n int") for name in self.names]
+        self.sizes = handle.getMapState("sizes", "`user-id` string", "`größe` int, n int")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         for state in self.states:
             state.update((1,))
+        self.sizes.updateValue(("x",), (2, len(list(rows))))
         yield key
 
 
-def test_a_state_of_a_job_whose_name_is_no_attribute_is_scanned(url: str) -> None:
-    job = Job("named")
-    keyed = job.source(Replayable(["a"])).key_by(str)
-    keyed.transform_with_state(Named).sink(Callback(lambda _: None))
-    asyncio.run(JobRunner(job, open_store(url, Effects()), JobConfig(), Effects()).run())
+def test_states_and_columns_of_a_job_may_have_names_that_are_no_attributes(url: str) -> None:
+    job = Job("quoting")
+    keyed = job.source(Replayable(["a", "a"])).key_by(str)
+    keyed.transform_with_state(Quoting).sink(Callback(lambda _: None))
+    jobs.run(open_store(url, Effects()), job)
     with tidelog.open(url, at="latest") as view:
+        assert view.key("a").sizes.items() == [("x", (2, 2))]
         assert view.key("a").good.get() == 1
-        assert [list(view.scan(name)) for name in Named.names] == [[("a", 1)]] * 4
+        assert [list(view.scan(name)) for name in Quoting.names] == [[("a", 1)]] * 4
 
 
 def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
@@ -256,9 +239,7 @@ def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
 
 
 def test_the_values_of_an_aggregate_are_read(url: str) -> None:
-    store = open_store(url, Effects())
-    jobs.run_until_break(store, jobs.word_count(breaks_at=200))
-    asyncio.run(store.close())
+    jobs.run_until_break(open_store(url, Effects()), jobs.word_count(breaks_at=200))
     with tidelog.open(url, at="latest", operator="count") as view:
         found = dict(view.scan("aggregate"))
         assert found.keys() == set(jobs.WORDS[:40])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.support.cli import lay_out, tidelog
 from tests.support.clock import VirtualClock
+from tests.support.faults import FaultyStore
 from tests.support.jobs import store_of
-from tests.support.watching import Counting
 from tests.unit.spark.synthetic import Synthetic
 from tidelog.ui.document import Document, QueryPart
 from tidelog.ui.query import QueryWatcher
@@ -92,10 +92,12 @@ def test_a_report_is_written_of_a_checkpoint_and_says_what_is_damaged(tmp_path: 
 
 
 async def test_a_checkpoint_is_read_again_though_the_clock_was_set_back_by_an_hour() -> None:
-    store, clock = Counting(store_of(checkpoint().objects)), VirtualClock(auto=False)
+    clock = VirtualClock(auto=False)
+    store = FaultyStore(store_of(checkpoint().objects), (), clock)
     watching = QueryWatcher(store, clock)
     await watching.document()
-    assert store.taken()
+    assert store.calls
     clock.spend(-3600)
+    store.calls.clear()
     await watching.document()
-    assert store.taken()
+    assert store.calls

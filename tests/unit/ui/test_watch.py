@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.faults import FaultyStore
 from tests.support.jobs import filled, store_of
-from tests.support.watching import Counting, MadeUpJob, done, watcher
+from tests.support.watching import MadeUpJob, done, watcher
 from tidelog.errors import AccessDeniedError, ConfigError, ControlError, TidelogError
 from tidelog.ids import Slot
 from tidelog.storage.object_names import checkpoint
@@ -121,10 +122,12 @@ async def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
 
 
 async def test_a_store_is_read_again_though_the_clock_was_set_back_by_an_hour() -> None:
-    store, clock = Counting(store_of(OBJECTS)), VirtualClock(auto=False)
+    clock = VirtualClock(auto=False)
+    store = FaultyStore(store_of(OBJECTS), (), clock)
     watching = watcher(store, clock=clock)
     await watching.document()
-    assert store.taken()
+    assert store.calls
     clock.spend(-3600)
+    store.calls.clear()
     await watching.document()
-    assert store.taken()
+    assert store.calls

@@ -14,7 +14,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.damage import damaged, missing
 from tests.support.faults import Fault, FaultKind, FaultyStore
-from tests.support.jobs import contents, store_of, virtual_effects
+from tests.support.jobs import Dropping, contents, store_of, virtual_effects
 from tests.support.pipelines import Outside, words
 from tests.support.pressure import keyed_job, numbered, pressed, run_pressed
 from tests.unit.runtime.test_changed_types import run, stopped
@@ -39,25 +39,11 @@ from tidelog.verify.report import VerifyReport
 OLDEST, NEWEST = 5, 8
 
 
-class Dropping(MemoryStore):
-    """A job drops checkpoints as soon as someone reads the newest one."""
-
-    dropped: tuple[int, ...] = ()
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        data = await super().get(name, start, length)
-        if name == f"checkpoints/{NEWEST:08d}.json":
-            left = {n for n in range(OLDEST, NEWEST + 1) if n not in self.dropped}
-            for gone in small():
-                if needed_by(small(), gone) and not needed_by(small(), gone) & left:
-                    await self.delete(gone)
-        return data
-
-
 def report_while_dropping(*dropped: int) -> VerifyReport:
-    store = with_objects(Dropping(), small())
-    store.dropped = dropped
-    return report_on(store)
+    """What is reported while a job drops checkpoints as soon as the newest one was read."""
+    users = {name: needed_by(small(), name) for name in small()}
+    gone = [name for name, slots in users.items() if slots and slots <= set(dropped)]
+    return report_on(Dropping(small(), f"checkpoints/{NEWEST:08d}.json", gone))
 
 
 @pytest.mark.parametrize("dropped", [(5,), (5, 6), (5, 6, 7)])

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.support.pipelines import Portions
+from tidelog import Job
 from tidelog.ids import CheckpointId, Generation
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 
@@ -16,6 +18,13 @@ STEPS = ("write", "pre_commit", "complete", "commit", "crash")
 
 def context(generation: int = 1, subtask: int = 0, attempt: str = "a") -> SinkContext:
     return SinkContext("job", "sink", subtask, 4, Generation(generation), attempt)
+
+
+def copying(records: Sequence[Any], sink: Sink) -> Job:
+    """A job that reads these records, a few at a time, and writes them to a sink."""
+    job = Job("numbers")
+    job.source(Portions({"all": list(records)})).sink(sink)
+    return job
 
 
 def pre_committed(

@@ -34,22 +34,16 @@ class Output:
 
 def output(kind: str, request: pytest.FixtureRequest, number: int = 0) -> Output:
     """An empty one for each number; skips when there is no PostgreSQL."""
-    directory: Path = request.getfixturevalue("tmp_path")
     if kind == "kafka":
         return _kafka(request.getfixturevalue("fake_kafka"), f"numbers-{number}")
-    conninfo = request.getfixturevalue("conninfo") if kind == "postgres" else ""
-    return output_in(kind, directory, conninfo, number)
-
-
-def output_in(kind: str, directory: Path, conninfo: str = "", number: int = 0) -> Output:
-    """One that another process can find again."""
+    if kind == "postgres":
+        return _postgres(request.getfixturevalue("conninfo"), f"numbers_{number}")
+    directory: Path = request.getfixturevalue("tmp_path")
     if kind == "files":
         return _files(directory / f"out-{number}")
     if kind == "sqlite":
         return _sqlite(directory / f"out-{number}.db")
-    if kind == "iceberg":
-        return iceberg(directory, f"lake.numbers_{number}")
-    return _postgres(conninfo, f"numbers_{number}")
+    return _iceberg(directory, f"lake.numbers_{number}")
 
 
 def _files(directory: Path) -> Output:
@@ -87,7 +81,7 @@ def _postgres(conninfo: str, table: str) -> Output:
     )
 
 
-def iceberg(directory: Path, table: str) -> Output:
+def _iceberg(directory: Path, table: str) -> Output:
     lake = Lake(directory)
     lake.create(table, n="long")
     return Output(

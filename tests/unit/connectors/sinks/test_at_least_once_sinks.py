@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.pipelines import Portions, config, run
-from tests.unit.connectors.sinks.job import context
+from tests.unit.connectors.sinks.job import context, copying
 from tidelog import (
     Callback,
     ConfigError,
@@ -74,9 +74,7 @@ def test_no_line_is_missing_after_a_flush_that_failed(
 
     def start() -> None:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(disk, 1000)))
-        job = Job("print")
-        job.source(Portions({"all": lines})).sink(Stdout())
-        run(job, store, config(parallelism=1))
+        run(copying(lines, Stdout()), store, config(parallelism=1))
 
     failures = 0
     while failures <= len(refused):

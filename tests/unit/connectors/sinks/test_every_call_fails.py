@@ -7,10 +7,11 @@ from itertools import count
 import pytest
 
 from tests.support.depth import more_in_depth, one_by_one
-from tests.support.pipelines import Portions, config, run
+from tests.support.pipelines import config, run
+from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
 from tests.unit.connectors.sinks.trap import Trap, lay, trapped
-from tidelog import Job, Schedule, TidelogError
+from tidelog import Schedule, TidelogError
 from tidelog.storage.memory import MemoryStore
 
 NUMBERS = [(n,) for n in range(60)]
@@ -24,9 +25,7 @@ def copy(out: Output, store: MemoryStore, *traps: Trap) -> None:
     sink = out.sink()
     for trap in traps:
         sink = trapped(sink, trap)
-    job = Job("numbers")
-    job.source(Portions({"all": NUMBERS})).sink(sink)
-    run(job, store, config(parallelism=1, checkpoint=Schedule(interval=4.0)))
+    run(copying(NUMBERS, sink), store, config(parallelism=1, checkpoint=Schedule(interval=4.0)))
 
 
 def complete(out: Output, store: MemoryStore) -> None:

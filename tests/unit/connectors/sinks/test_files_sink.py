@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks import job
-from tests.unit.connectors.sinks.job import context
+from tests.unit.connectors.sinks.job import context, copying
 from tidelog import Files, Job, Row, TextFiles
 from tidelog.errors import (
     ConfigError,
@@ -127,10 +127,9 @@ def test_a_file_whose_sync_failed_is_written_again_before_it_counts(
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", fails_twice)
-    job = Job("copy")
-    job.source(Portions({"all": [f"line {n}" for n in range(20)]})).sink(Files(tmp_path, "text"))
-    run(job, MemoryStore(), config(parallelism=1))
-    assert shown(tmp_path) == [f"line {n}" for n in range(20)]
+    lines = [f"line {n}" for n in range(20)]
+    run(copying(lines, Files(tmp_path, "text")), MemoryStore(), config(parallelism=1))
+    assert shown(tmp_path) == lines
     assert len(refused) == 2
     assert {path.stat().st_ino for path in tmp_path.glob("part-*")}.isdisjoint(refused)
     for file in held:
@@ -224,8 +223,7 @@ def test_no_checkpoint_names_a_file_that_somebody_has_removed(tmp_path: Path) ->
 
 
 def test_a_job_that_begins_adds_nothing_to_the_files_of_another_one(tmp_path: Path) -> None:
-    copies = Job("copies")
-    copies.source(Portions({"all": ["a"]})).sink(Files(tmp_path, "text"))
+    copies = copying(["a"], Files(tmp_path, "text"))
     run(copies, MemoryStore())
     with pytest.raises(ConfigError, match="no part files where a job begins"):
         run(copies, MemoryStore())

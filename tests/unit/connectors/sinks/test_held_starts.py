@@ -14,9 +14,10 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
 from tests.support.faults import FaultyStore
-from tests.support.pipelines import Portions, config
+from tests.support.pipelines import config
+from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
-from tidelog import Effects, Job, JobResult, JobRunner, TidelogError
+from tidelog import Effects, JobResult, JobRunner, TidelogError
 from tidelog.effects import InlineOffload, SystemClock
 from tidelog.storage.memory import MemoryStore
 
@@ -50,13 +51,12 @@ class Process:
     """One incarnation, run step by step on a loop of its own."""
 
     def __init__(self, out: Output, store: MemoryStore, seed: int) -> None:
-        job = Job("numbers")
-        job.source(Portions({"all": NUMBERS})).sink(out.sink())
         self.store = Awaiting(store)
         self.loop = asyncio.new_event_loop()
         self.started = False
         effects = Effects(VirtualClock(), Random(seed), Offloading())
         settings = config(parallelism=1, retain=1)
+        job = copying(NUMBERS, out.sink())
         self._runner = JobRunner(job, self.store, settings, effects)
         self._task = self.loop.create_task(self._runner.run(self._on_started))
 

@@ -147,8 +147,8 @@ class Start:
     @classmethod
     def begin(cls, world: World) -> "Start":
         retained = world.retained()
-        older = world.branching and world.rng.random() < 0.2
-        of = world.rng.choice(retained) if older else retained[-1]
+        branch = world.branching and world.rng.random() < 0.2
+        of = world.rng.choice(retained) if branch else retained[-1]
         world.generation += 1
         start = cls(world, world.generation, world.rng.randrange(1, 4), of)
         world.newest = start
@@ -159,7 +159,7 @@ class Start:
             seen = world.visible()
             owed = {r for _, token in of.tokens for r in world.records_of[token]}
             assert owed.issubset(seen), "a restored transaction is not shown"
-            world.settled = start.generation, older_than(seen, start.generation)
+            world.settled = start.generation, older(seen, start.generation)
         return start
 
     def _open(self, of: Checkpoint, named: tuple[bytes, ...]) -> None:
@@ -234,9 +234,6 @@ class Start:
             self.writers[subtask].commit(token)
             self.to_commit.remove((subtask, token))
             self.open.remove((subtask, token))
-
-
-older_than = older
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, TOGETHER))

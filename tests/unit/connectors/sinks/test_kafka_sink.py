@@ -33,8 +33,18 @@ def started(of: KafkaSink, context: SinkContext, *owed: bytes) -> Any:
     return writer
 
 
-def shown(kafka: FakeKafka, topic: str = "out") -> list[str]:
-    return [(entry.value or b"").decode() for entry in kafka.visible(topic)]
+def committed(writer: Any, *records: Any) -> None:
+    """Write these records to a sink that is exactly or at least once, up to their commit."""
+    writer.write(list(records))
+    if writer.full():
+        writer.make_room()
+    token = writer.pre_commit(CheckpointId(1))
+    if token is not None:
+        writer.commit(token)
+
+
+def shown(kafka: FakeKafka) -> list[str]:
+    return [(entry.value or b"").decode() for entry in kafka.visible("out")]
 
 
 def test_a_pre_commit_gives_up_while_brokers_are_away_and_the_next_one_has_all(
@@ -95,9 +105,7 @@ def test_a_sink_that_is_at_least_once_from_now_on_commits_what_was_pre_committed
     kafka: FakeKafka,
 ) -> None:
     token = pre_committed(started(sink(), context(1)), 1, "a")
-    writer = started(sink(exactly_once=False), context(2), token)
-    writer.write(["b"])
-    writer.pre_commit(CheckpointId(1))
+    committed(started(sink(exactly_once=False), context(2), token), "b")
     assert shown(kafka) == ["a", "b"]
 
 
@@ -117,11 +125,7 @@ def test_a_sink_that_is_at_least_once_from_now_on_commits_what_was_pre_committed
 def test_records_become_messages(
     kafka: FakeKafka, options: dict[str, Any], record: Any, expected: Any, exactly_once: bool
 ) -> None:
-    writer = started(sink(**options, exactly_once=exactly_once), context())
-    writer.write([record])
-    token = writer.pre_commit(CheckpointId(1))
-    if token is not None:
-        writer.commit(token)
+    committed(started(sink(**options, exactly_once=exactly_once), context()), record)
     (entry,) = kafka.visible("out")
     assert (entry.key, entry.value, entry.headers, entry.timestamp) == expected
 
@@ -130,11 +134,7 @@ def test_records_become_messages(
 def test_a_function_may_choose_topic_and_partition(kafka: FakeKafka, exactly_once: bool) -> None:
     kafka.create("more", 3)
     to = sink(lambda r: r[0], partition=lambda r: r[1], exactly_once=exactly_once)
-    writer = started(to, context())
-    writer.write([("more", 2), ("more", True), ("out", 0)])
-    token = writer.pre_commit(CheckpointId(1))
-    if token is not None:
-        writer.commit(token)
+    committed(started(to, context()), ("more", 2), ("more", True), ("out", 0))
     assert [len(kafka.visible("more", n)) for n in range(3)] == [0, 1, 1]
     assert len(kafka.visible("out")) == 1
 
@@ -145,12 +145,7 @@ def test_a_topic_that_a_function_chooses_is_made_on_request_alone(
 ) -> None:
     def written(**options: Any) -> None:
         writer = started(sink(lambda r: r, exactly_once=exactly_once, **options), context())
-        writer.write(["made", "out", "made"])
-        if writer.full():
-            writer.make_room()
-        token = writer.pre_commit(CheckpointId(1))
-        if token is not None:
-            writer.commit(token)
+        committed(writer, "made", "out", "made")
 
     with pytest.raises(ObjectNotFoundError, match=r"topic 'made'.*pass create="):
         written()

@@ -14,12 +14,12 @@ import pytest
 from tests.first_jobs.programs import run
 from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.documentation import BLOCKS
-from tests.support.pipelines import Portions, config
+from tests.support.pipelines import config
 from tests.support.postgres import query
 from tests.unit.connectors.sinks import job
-from tests.unit.connectors.sinks.job import context
+from tests.unit.connectors.sinks.job import context, copying
 from tests.unit.connectors.sinks.outputs import output
-from tidelog import Job, JobResult, JobRunner, Postgres
+from tidelog import JobResult, JobRunner, Postgres
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.errors import ConfigError, FencedError, StoreUnreachableError, UserFunctionError
 from tidelog.ids import CheckpointId
@@ -33,8 +33,8 @@ def shown(conninfo: str) -> list[Any]:
     return query(conninfo, "SELECT word, n FROM words ORDER BY ctid")
 
 
-def staged(conninfo: str, tables: TableNames = TABLES) -> int:
-    return int(query(conninfo, f"SELECT count(*) FROM {tables.pending}")[0][0])
+def staged(conninfo: str) -> int:
+    return int(query(conninfo, f"SELECT count(*) FROM {TABLES.pending}")[0][0])
 
 
 pre_committed = partial(job.pre_committed, usual=[("a", 1), ("b", 2)])
@@ -98,12 +98,9 @@ class TestFencing:
         numbers = [(n,) for n in range(40)]
 
         def started(seed: int) -> "asyncio.Task[JobResult]":
-            job = Job("numbers")
-            job.source(Portions({"all": numbers})).sink(out.sink())
-            effects = in_virtual_time(seed, clock)
-            return asyncio.ensure_future(
-                JobRunner(job, store, config(parallelism=1), effects).run()
-            )
+            effects, copy = in_virtual_time(seed, clock), copying(numbers, out.sink())
+            runner = JobRunner(copy, store, config(parallelism=1), effects)
+            return asyncio.ensure_future(runner.run())
 
         older = started(1)
         await clock.sleep(2.5)

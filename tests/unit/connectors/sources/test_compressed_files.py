@@ -6,7 +6,6 @@ import tracemalloc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import pytest
 import zstandard
@@ -51,17 +50,13 @@ def compressed(kind: str, path: Path, *members: bytes) -> Path:
     return whole
 
 
-def source_of(path: Path, **options: Any) -> TextFiles:
-    return TextFiles(path, **options)
-
-
 @given(st.sampled_from(list(KINDS)), st.lists(CONTENTS, min_size=1, max_size=5), st.integers(1, 64))
 def test_a_restart_from_every_position_gives_the_remaining_lines(
     kind: str, members: list[bytes], chunk_bytes: int
 ) -> None:
     with TemporaryDirectory() as directory:
         path = compressed(kind, Path(directory, "input"), *members)
-        source = source_of(path, chunk_bytes=chunk_bytes)
+        source = TextFiles(path, chunk_bytes=chunk_bytes)
         check_every_restart(source, path.name, lines_of(b"".join(members)))
 
 
@@ -85,7 +80,7 @@ def test_a_file_that_is_not_complete_is_an_error_and_goes_on_when_it_is(
     whole, boundary = path.read_bytes(), len(KINDS[kind][1](b"0\n1\n"))
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        source = source_of(path, chunk_bytes=5, follow=bool(size % 2))
+        source = TextFiles(path, chunk_bytes=5, follow=bool(size % 2))
         reader = source.open(path.name, None)
         seen: list[str] = []
         if size == boundary:  # a whole member is a whole file
@@ -105,7 +100,7 @@ def test_a_file_whose_text_was_written_anew_between_two_starts_is_an_error(
 ) -> None:
     lines = [b"%d\n" % n for n in range(2000)]
     path = compressed(kind, tmp_path / "input", b"".join(lines))
-    source = source_of(path, chunk_bytes=100)
+    source = TextFiles(path, chunk_bytes=100)
     first = source.open(path.name, None)
     seen = len(first.read() or []) + len(first.read() or [])
     first.close()
@@ -129,7 +124,7 @@ def test_damage_is_an_error_or_changes_nothing(kind: str, data: st.DataObject) -
         damaged[at] ^= data.draw(st.integers(1, 255))
         path.write_bytes(damaged)
         try:
-            found = read_all(source_of(path))
+            found = read_all(TextFiles(path))
         except TidelogError as error:
             assert str(path) in str(error)
         else:
@@ -142,7 +137,7 @@ def test_a_bomb_takes_no_more_memory_than_the_line_limit(kind: str, tmp_path: Pa
     path = compressed(kind, tmp_path / "input", text)
     assert path.stat().st_size < len(text) / 500
     del text
-    reader = source_of(path, max_line_bytes=1 << 20).open(path.name, None)
+    reader = TextFiles(path, max_line_bytes=1 << 20).open(path.name, None)
     tracemalloc.start()
     try:
         with pytest.raises(ConfigError, match=r"line at byte 0; .*within 1048576 bytes"):
@@ -158,7 +153,7 @@ def test_a_followed_file_ends_and_what_is_added_later_is_for_the_next_start(
     kind: str, tmp_path: Path
 ) -> None:
     path = compressed(kind, tmp_path / "input", b"one\ntwo")
-    source = source_of(path, follow=True)
+    source = TextFiles(path, follow=True)
     assert source.discover() == [path.name]
     reader = source.open(path.name, None)
     assert drain(reader) == ["one", "two"]
@@ -171,7 +166,7 @@ def test_a_followed_file_ends_and_what_is_added_later_is_for_the_next_start(
 
 def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     path = compressed("gzip", tmp_path / "input", b"one\n", b"two\n")
-    source = source_of(path)
+    source = TextFiles(path)
     reader = source.open(path.name, None)
     drain(reader)
     os.truncate(path, 3)

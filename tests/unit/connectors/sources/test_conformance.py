@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import zstandard
 
 from tests.support.clock import VirtualClock
@@ -24,7 +23,6 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tests.unit.connectors.sources.reading import check_every_restart
 from tests.unit.connectors.sources.test_push import Numbers
 from tidelog import (
     Job,
@@ -134,28 +132,11 @@ def known_blocking_ends(directory: Path) -> Case:
     return lambda: Known(blocking=True), KNOWN_RECORDS
 
 
-PUSHED = [pushed]
 READ = [text, compressed, json_lines, parquet, replayable, blocking, rate]
 KNOWN = [known_ends, known_blocking_ends]
 
 
-@pytest.mark.parametrize("case", READ)
-def test_a_reader_goes_on_from_every_position(case: Callable[[Path], Case], tmp_path: Path) -> None:
-    make, records = case(tmp_path)
-    source, seen = make(), 0
-    for split in source.discover():
-        reader = source.open(split, None)
-        of_split = []
-        while (batch := reader.read()) is not None:
-            of_split += batch
-        reader.close()
-        assert of_split == records[seen : seen + len(of_split)]
-        check_every_restart(source, split, of_split)
-        seen += len(of_split)
-    assert seen == len(records)
-
-
-@one_by_one(case=READ + KNOWN + PUSHED, parallelism=[2, 1])
+@one_by_one(case=[*READ, *KNOWN, pushed], parallelism=[2, 1])
 def test_a_job_goes_on_from_every_checkpoint(
     case: Callable[[Path], Case], parallelism: int, tmp_path: Path
 ) -> None:

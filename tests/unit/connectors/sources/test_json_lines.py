@@ -6,9 +6,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.depth import more_in_depth
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
 from tidelog import CorruptObjectError, JsonLines, Row
 
@@ -32,6 +33,7 @@ def row(value: Any) -> Any:
     return [row(item) for item in value] if isinstance(value, list) else value
 
 
+@settings(max_examples=more_in_depth(40, 100))
 @given(st.lists(OBJECTS, max_size=8), st.integers(1, 64), st.sampled_from(["\n", "\r\n", "\n\n"]))
 def test_a_restart_from_every_position_gives_the_remaining_rows(
     objects: list[dict[str, Any]], chunk_bytes: int, newline: str

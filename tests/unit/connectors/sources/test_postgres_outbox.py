@@ -35,32 +35,18 @@ def outbox(conninfo: str) -> str:
     return conninfo
 
 
-class Program:
-    """A transaction of a program that adds rows."""
+def connect(conninfo: str) -> Any:
+    """A program that adds rows, in transactions."""
+    return import_module("psycopg").connect(conninfo)
 
-    def __init__(self, conninfo: str) -> None:
-        self._connection = import_module("psycopg").connect(conninfo)
 
-    def add(self, event: str) -> "Program":
-        self._connection.execute("INSERT INTO outbox (event) VALUES (%s)", (event,))
-        return self
-
-    def execute(self, statement: str) -> None:
-        self._connection.execute(statement)
-
-    def commit(self) -> None:
-        self._connection.commit()
-
-    def rollback(self) -> None:
-        self._connection.rollback()
-
-    def close(self) -> None:
-        self._connection.close()
+def add(program: Any, event: str) -> None:
+    program.execute("INSERT INTO outbox (event) VALUES (%s)", (event,))
 
 
 @pytest.fixture
-def programs(outbox: str) -> Iterator[list[Program]]:
-    made = [Program(outbox) for _ in range(4)]
+def programs(outbox: str) -> Iterator[list[Any]]:
+    made = [connect(outbox) for _ in range(4)]
     yield made
     for program in made:
         program.close()
@@ -79,25 +65,27 @@ def source(conninfo: str, **options: Any) -> PostgresOutbox:
 
 
 def test_a_smaller_number_that_commits_later_is_not_passed_over(
-    outbox: str, programs: list[Program]
+    outbox: str, programs: list[Any]
 ) -> None:
     reader = source(outbox).open("outbox", None)
     slow, fast, *_ = programs
-    slow.add("first number")
-    fast.add("second number").commit()
+    add(slow, "first number")
+    add(fast, "second number")
+    fast.commit()
     assert query(outbox, "SELECT id, event FROM outbox") == [(2, "second number")]
     assert events(reader) == [], "whoever read on from number 2 would lose number 1"
-    slow.add("third number").commit()
+    add(slow, "third number")
+    slow.commit()
     assert events(reader) == ["first number", "third number", "second number"]
     reader.close()
 
 
 @pytest.mark.parametrize("seed", range(more_in_depth(4, 60)))
 def test_every_committed_row_comes_once_whatever_overlaps(
-    seed: int, outbox: str, programs: list[Program]
+    seed: int, outbox: str, programs: list[Any]
 ) -> None:
     rng, seen, number = Random(seed), list[str](), 0
-    open_: dict[Program, list[str]] = {program: [] for program in programs}
+    open_: dict[Any, list[str]] = {program: [] for program in programs}
     committed: set[str] = set()
     outbox_of = source(outbox, batch_rows=3)
     reader = outbox_of.open("outbox", None)
@@ -105,7 +93,7 @@ def test_every_committed_row_comes_once_whatever_overlaps(
         program, step = rng.choice(programs), rng.random()
         if step < 0.45:
             number += 1
-            program.add(f"{number}")
+            add(program, f"{number}")
             open_[program].append(f"{number}")
         elif step < 0.65:
             program.commit()
@@ -235,12 +223,13 @@ def test_a_table_that_is_no_outbox_is_refused(
 def test_a_notification_ends_the_wait_for_the_next_look(outbox: str) -> None:
     # A look an hour: without the notification the test would not end.
     reader = source(outbox, poll=3600, channel="Out box").open("outbox", None)
-    program = Program(outbox)
+    program = connect(outbox)
 
     def add() -> None:
         while not query(outbox, "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COMMIT%'"):
             pass
-        program.add("at last").execute('NOTIFY "Out box"')
+        add(program, "at last")
+        program.execute('NOTIFY "Out box"')
         program.commit()
 
     adding = threading.Thread(target=add)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,27 +26,14 @@ from tidelog.storage.memory import MemoryStore
 class Numbers(PushSource):
     """Pushes 0..limit of each split, one after the other, as fast as it may."""
 
-    def __init__(self, splits: int, limit: int, fails_at: int | None = None) -> None:
+    def __init__(self, splits: int, limit: int) -> None:
         self._splits = splits
         self._limit = limit
-        self._fails_at = fails_at
+        self.taken: list[str] = []
+        """The split of each record that was taken over, in this order."""
 
     def discover(self) -> list[str]:
         return [str(split) for split in range(self._splits)]
-
-    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
-        for number in range(position or 0, self._limit):
-            if number == self._fails_at:
-                raise OSError("the client lost its server")
-            await emitter.emit([(split, number)], number + 1)
-
-
-class Counted(Numbers):
-    """Knows what was taken over of each split, in this order."""
-
-    def __init__(self, splits: int, limit: int) -> None:
-        super().__init__(splits, limit)
-        self.taken: list[str] = []
 
     async def push(self, split: str, position: Any, emitter: Emitter) -> None:
         for number in range(position or 0, self._limit):
@@ -55,17 +41,9 @@ class Counted(Numbers):
             self.taken.append(split)
 
 
-def several_splits(source: PushSource, sink: Outside, clock: VirtualClock, seen: Any) -> Job:
-    """One task reads all splits, and the one behind it takes its time."""
-    job = Job("several")
-    stream = slowly(job.source(source, parallelism=1).rebalance(), clock, 0.2)
-    stream.map(seen).sink(sink)
-    return job
-
-
 @pytest.mark.parametrize("overdraft", [0, 5])
 def test_no_split_of_a_task_pushes_without_a_free_buffer_and_all_take_turns(overdraft: int) -> None:
-    source, sink, clock = Counted(4, 30), Outside(), VirtualClock()
+    source, sink, clock = Numbers(4, 30), Outside(), VirtualClock()
     unhandled: list[int] = []
     shares: list[Counter[str]] = []
 
@@ -74,9 +52,10 @@ def test_no_split_of_a_task_pushes_without_a_free_buffer_and_all_take_turns(over
         shares.append(Counter(source.taken))
         return record
 
-    settings = pressed(parallelism=1, channel_buffers=2)
-    settings = replace(settings, unaligned=UnalignedConfig("always", overdraft=overdraft))
-    job = several_splits(source, sink, clock, seen)
+    lending = UnalignedConfig("always", overdraft=overdraft)
+    settings = pressed(parallelism=1, channel_buffers=2, unaligned=lending)
+    job = Job("several")  # one task reads all splits, and the next one takes its time
+    slowly(job.source(source, parallelism=1).rebalance(), clock, 0.2).map(seen).sink(sink)
     run_pressed(job, MemoryStore("memory://pushed"), settings, clock)
     assert sorted(sink.records) == sorted((str(s), n) for s in range(4) for n in range(30))
     # One at either end of the channel, also where there are buffers to lend.

@@ -27,6 +27,12 @@ def test_a_restart_from_every_position_gives_the_remaining_records(size: int, ki
     check_every_restart(source, "records", list(range(size)))
 
 
+def test_iterators_that_wait_and_rates_go_on_from_every_position_too() -> None:
+    waiting = Replayable(lambda: iter(range(30)), blocking=True)
+    check_every_restart(waiting, "records", list(range(30)))
+    check_every_restart(Rate(None, splits=2, limit=9000), "1", list(range(1, 9000, 2)))
+
+
 @pytest.mark.parametrize("records", [iter([1]), {1, 2}, 5])
 def test_what_cannot_be_read_twice_in_the_same_order_is_refused(records: Any) -> None:
     with pytest.raises(ConfigError, match=f"split 'records'; .*found {type(records).__name__}"):

@@ -1,6 +1,5 @@
 """Text files: every line once, from every position, whatever the bytes and the chunk size."""
 
-import asyncio
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.clock import VirtualClock, in_virtual_time
-from tests.support.pipelines import Outside
+from tests.support.clock import VirtualClock
+from tests.support.pipelines import Outside, acted_on
 from tests.support.pressure import checkpoints, outside_as_of, pressed, run_pressed, slowly
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import ConfigError, Files, Job, JobConfig, JobRunner, StorageError, TextFiles
+from tidelog import ConfigError, Files, Job, JobRunner, StorageError, TextFiles
 from tidelog.errors import ObjectNotFoundError
-from tidelog.ids import Slot
 from tidelog.storage.memory import MemoryStore
 
 CONTENTS = st.one_of(
@@ -228,30 +226,9 @@ def copying(directory: Path, sink: Outside, clock: VirtualClock, *, follow: bool
     return job
 
 
-def write(path: Path, *lines: str) -> None:
-    with path.open("a") as file:
-        file.writelines(line + "\n" for line in lines)
-
-
-def follow_for_a_while(
-    job: Job, store: MemoryStore, config: JobConfig, clock: VirtualClock, slot: Slot | None = None
-) -> None:
-    async def main() -> None:
-        effects = in_virtual_time(1, clock)
-        runner = JobRunner(job, store, config, effects, restore_slot=slot)
-        started = asyncio.Event()
-        running = asyncio.ensure_future(runner.run(started.set))
-        await started.wait()
-        await clock.sleep(60)
-        await runner.stop()
-        await running
-
-    asyncio.run(main())
-
-
 def test_lines_behind_the_end_that_an_earlier_run_saw_are_read(tmp_path: Path) -> None:
-    write(tmp_path / "short", "s0")
-    write(tmp_path / "long", *(f"l{n}" for n in range(60)))
+    append(tmp_path / "short", b"s0\n")
+    append(tmp_path / "long", b"".join(b"l%d\n" % n for n in range(60)))
     store, sink, clock = MemoryStore("memory://followed"), Outside(), VirtualClock()
     config = pressed(parallelism=1, channel_buffers=1)
     run_pressed(copying(tmp_path, sink, clock, follow=False), store, config, clock)
@@ -259,11 +236,12 @@ def test_lines_behind_the_end_that_an_earlier_run_saw_are_read(tmp_path: Path) -
     taken = [c for c in checkpoints(store) if "s0" in outside_as_of(sink, c).records]
     middle = taken[0]
     assert len(outside_as_of(sink, middle).records) < 40
-    write(tmp_path / "short", "s1", "s2")
-    write(tmp_path / "new", "n0")
+    append(tmp_path / "short", b"s1\ns2\n")
+    append(tmp_path / "new", b"n0\n")
     again, clock = outside_as_of(sink, middle), VirtualClock()
     job = copying(tmp_path, again, clock, follow=True)
-    follow_for_a_while(job, store, config, clock, middle.slot)
+    stop, slot = JobRunner.stop, middle.slot
+    acted_on(job, store, stop, at=60, settings=config, clock=clock, restore_slot=slot)
     expected = ["n0", "s0", "s1", "s2", *(f"l{n}" for n in range(60))]
     assert sorted(again.records) == sorted(expected)
 
@@ -272,8 +250,7 @@ def test_a_source_that_had_finished_says_that_it_follows_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("done", "going-on"):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name / "file", name)
+        written(tmp_path / name / "file", f"{name}\n".encode())
 
     def job(sink: Outside, *, follow: bool) -> Job:
         job = Job("two")
@@ -283,10 +260,10 @@ def test_a_source_that_had_finished_says_that_it_follows_nothing(
         return job
 
     store, sink, config = MemoryStore("memory://finished"), Outside(), pressed(parallelism=1)
-    follow_for_a_while(job(sink, follow=False), store, config, VirtualClock())
-    write(tmp_path / "done" / "file", "too late")
+    acted_on(job(sink, follow=False), store, JobRunner.stop, at=60, settings=config)
+    append(tmp_path / "done" / "file", b"too late\n")
     assert "is to follow" not in caplog.text
-    follow_for_a_while(job(sink, follow=True), store, config, VirtualClock())
+    acted_on(job(sink, follow=True), store, JobRunner.stop, at=60, settings=config)
     assert sorted(sink.records) == ["done", "going-on"]
     assert "source 'done' is to follow its input" in caplog.text
     assert "source 'going-on' is to follow" not in caplog.text

@@ -10,12 +10,12 @@ CHANGE_BYTES = 10
 
 
 def snapshot(
-    slot: int, at_s: float, seqno: int, upto: int = 0, *, generation: int = 0, final: bool = False
+    slot: int, at_s: float, seqno: int, upto: int = 0, *, generation: int = 0
 ) -> MeasuredSnapshot:
     """A checkpoint of one subtask; a change takes ten bytes."""
     created_ms = int(at_s * 1000)
     point = Point(slot, created_ms, seqno, upto, upto, (seqno - upto) * CHANGE_BYTES)
-    return MeasuredSnapshot(slot, generation, created_ms, 100, final, frozenset(), {WHO: point})
+    return MeasuredSnapshot(slot, generation, created_ms, 100, False, frozenset(), {WHO: point})
 
 
 def blocks(snapshots: Iterable[MeasuredSnapshot]) -> BlockFacts:
@@ -29,9 +29,11 @@ def blocks(snapshots: Iterable[MeasuredSnapshot]) -> BlockFacts:
     return BlockFacts(held, {WHO: most})
 
 
-def steady(seconds: int, interval_s: int, per_s: int = 5, first: int = 0) -> list[MeasuredSnapshot]:
-    """A checkpoint a second; a table frozen at the end of an interval is seen a second later."""
+def steady(seconds: int, interval_s: int) -> list[MeasuredSnapshot]:
+    """Five changes and a checkpoint a second; a table frozen at the end of an interval is seen a
+    second later.
+    """
     return [
-        snapshot(at, at, at * per_s, (at - 1) // interval_s * interval_s * per_s if at else 0)
-        for at in range(first, seconds + 1)
+        snapshot(at, at, at * 5, (at - 1) // interval_s * interval_s * 5 if at else 0)
+        for at in range(seconds + 1)
     ]

@@ -40,10 +40,9 @@ SLIDE_MS: Final = 2_000
 class Metered(Source):
     """So many records a second of the job's clock: (number, time in milliseconds)."""
 
-    def __init__(self, clock: VirtualClock, per_s: int, seconds: float) -> None:
+    def __init__(self, clock: VirtualClock, per_s: int) -> None:
         self.clock = clock
         self.per_s = per_s
-        self.seconds = seconds
 
     def discover(self) -> list[str]:
         return ["all"]
@@ -65,37 +64,37 @@ class MeteredReader(SplitReader):
         if self._idle:
             return []
         now = self._source.clock.monotonic()
-        if now >= self._source.seconds:
+        if now >= SECONDS:
             return None
         first, self.position = self.position, int(now * self._source.per_s)
         return [(number, int(now * 1000)) for number in range(first, self.position)]
 
 
-def aggregate(clock: VirtualClock, seconds: float) -> Job:
+def aggregate(clock: VirtualClock) -> Job:
     """Sums per key; which keys come is drawn, so the write buffer combines some of the updates."""
     rng = Random(5)
     job = Job("aggregate")
-    source = job.source(Metered(clock, AGGREGATED_PER_S, seconds), parallelism=1)
+    source = job.source(Metered(clock, AGGREGATED_PER_S), parallelism=1)
     keyed = source.key_by(lambda record: rng.randrange(KEYS))
     summed = keyed.aggregate(lambda _: rng.random(), lambda a, b: a + b, name="sum")
     summed.sink(Callback(lambda _: None))
     return job
 
 
-def windows(clock: VirtualClock, seconds: float, per_record: int) -> Job:
+def windows(clock: VirtualClock, per_record: int) -> Job:
     """Sliding windows, `per_record` of which hold a record; every record has a key of its own.
 
     Keys and values are random, so that the log compresses about as well as real ones.
     """
     rng = Random(7)
-    source = Metered(clock, PER_S, seconds)
+    source = Metered(clock, PER_S)
     return _windows(source, lambda: rng.getrandbits(62), rng, per_record * SLIDE_MS, SLIDE_MS)
 
 
-def few_windows(clock: VirtualClock, seconds: float) -> Job:
+def few_windows(clock: VirtualClock) -> Job:
     """Tumbling windows of the keys of the aggregate, which most flushes find changed."""
     rng = Random(7)
-    source = Metered(clock, AGGREGATED_PER_S, seconds)
+    source = Metered(clock, AGGREGATED_PER_S)
     return _windows(source, lambda: rng.randrange(KEYS), rng, 10 * SLIDE_MS, 10 * SLIDE_MS)
 
 
@@ -111,21 +110,19 @@ def _windows(source: Metered, key: Any, rng: Random, size_ms: int, slide_ms: int
     return job
 
 
-def run(job_of: Any, *arguments: Any, seconds: float = SECONDS, **changes: Any) -> MemoryStore:
-    """Run a job for so many seconds of its clock; `changes` are to its settings."""
-    clock = VirtualClock()
-    settings: dict[str, Any] = {
-        "parallelism": 2,
-        "key_groups": 16,
-        "table": "memory",
-        "retain": RETAIN,
-        "checkpoint": Schedule(interval=CHECKPOINT_S),
-        "materialize": MaterializeConfig(interval=INTERVAL_S),
-    }
-    store = MemoryStore()
+def run(job_of: Any, *arguments: Any) -> MemoryStore:
+    """What a job leaves in its store."""
+    clock, store = VirtualClock(), MemoryStore()
+    config = JobConfig(
+        parallelism=2,
+        key_groups=16,
+        table="memory",
+        retain=RETAIN,
+        checkpoint=Schedule(interval=CHECKPOINT_S),
+        materialize=MaterializeConfig(interval=INTERVAL_S),
+    )
     effects = in_virtual_time(3, clock)
-    config = JobConfig(**{**settings, **changes})
-    asyncio.run(JobRunner(job_of(clock, seconds, *arguments), store, config, effects).run())
+    asyncio.run(JobRunner(job_of(clock, *arguments), store, config, effects).run())
     return store
 
 

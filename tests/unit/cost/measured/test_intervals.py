@@ -129,9 +129,9 @@ def test_windows_that_are_written_more_than_once_are_said_to_exceed_the_rule() -
     assert rule.peak.ratio is not None and rule.peak.ratio < 0.6
 
 
-def counted(slot: int, seqno: int, updates: int, **given: int) -> MeasuredSnapshot:
+def counted(slot: int, seqno: int, updates: int, generation: int = 0) -> MeasuredSnapshot:
     """A checkpoint that counts updates."""
-    bare = snapshot(slot, slot, seqno, **given)
+    bare = snapshot(slot, slot, seqno, generation=generation)
     return replace(bare, points={WHO: replace(bare.points[WHO], updates=updates)})
 
 

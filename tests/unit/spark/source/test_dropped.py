@@ -9,12 +9,13 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql.datasource import InputPartition
 
 from tests.support.cli import lay_out
-from tests.support.jobs import filled, store_of
+from tests.support.jobs import Dropping, filled, store_of
 from tests.unit.spark.source.changelogs import COLUMNS, content_of, expected
 from tests.unit.spark.source.reading import bag, planned, read, request
 from tests.unit.spark.synthetic import Synthetic
@@ -66,35 +67,23 @@ def test_a_batch_dropped_since_the_plan_says_so(tmp_path: Path) -> None:
         lay_out(location, objects)
 
 
-class Dropping(MemoryStore):
-    """A job drops its oldest checkpoint as soon as someone has read the newest one."""
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        data = await super().get(name, start, length)
-        if name == "checkpoints/00000008.json":
-            for gone in small():
-                if needed_by(small(), gone) == {5}:
-                    await self.delete(gone)
-        return data
-
-
 def test_a_checkpoint_dropped_while_objects_are_listed_is_left_out(tmp_path: Path) -> None:
     assert any(n.startswith("materializations/") and needed_by(small(), n) == {5} for n in small())
-    rows = asyncio.run(listed(Dropping(), tmp_path))
+    dropped = {name for name in small() if needed_by(small(), name) == {5}}
+    store = Dropping(small(), "checkpoints/00000008.json", dropped)
+    rows = asyncio.run(listed(store, tmp_path))
     assert {slot for row in rows for slot in row["referenced_by"]} == {6, 7, 8}
-    assert {row["name"] for row in rows} == {n for n in small() if needed_by(small(), n) != {5}}
+    assert {row["name"] for row in rows} == small().keys() - dropped
 
 
 def test_a_descriptor_that_a_retained_checkpoint_lacks_is_an_error(tmp_path: Path) -> None:
     lost = next(n for n in small() if n.startswith("materializations/") and needed_by(small(), n))
     store = store_of({name: data for name, data in small().items() if name != lost})
     with pytest.raises(ObjectNotFoundError, match=lost):
-        asyncio.run(listed(store, tmp_path, fill=False))
+        asyncio.run(listed(store, tmp_path))
 
 
-async def listed(store: MemoryStore, location: Path, *, fill: bool = True) -> list[dict]:  # type: ignore[type-arg]
-    for name, data in small().items() if fill else ():
-        await store.put(name, data)
+async def listed(store: MemoryStore, location: Path) -> list[dict[str, Any]]:
     (part,) = await plan_objects(store, request(location, view="objects"))
     assert isinstance(part, Listing)
     return await part.rows(store)
