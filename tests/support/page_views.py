@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.jobs import contents, store_of
-from tests.support.pipelines import Outside, config
+from tests.support.pipelines import Outside, completed, config
 from tidelog import Job, JobRunner, Source, SplitReader, Stream, UserFunctionError
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.config import Mode
@@ -63,8 +63,7 @@ class Run:
         job = Job("page-views")
         sources = [job.source(_Reading(self, n), name="in") for n in range(len(self.partitions))]
         views: Stream = sources[0].union(*sources[1:]) if sources[1:] else sources[0].rebalance()
-        counted = views.key_by(lambda name: name).aggregate(lambda _: 1, lambda a, b: a + b)
-        counted.sink(sink)
+        views.key_by(lambda name: name).count().sink(sink)
         return job
 
     def under_way(self, number: int) -> bool:
@@ -73,10 +72,6 @@ class Run:
             return number in self.reached
         incarnation = self.runner.incarnation if self.runner else None
         return incarnation is not None and incarnation.driver.coordinator.in_progress is not None
-
-    def completed(self) -> int:
-        incarnation = self.runner.incarnation if self.runner else None
-        return incarnation.driver.metrics.completed if incarnation is not None else 0
 
 
 class _Reading(Source):
@@ -109,7 +104,7 @@ class _Reader(SplitReader):
         views, end = self._partition.views, len(self._partition.views)
         if not self._run.reads:
             return None
-        if self._run.breaks and self._run.completed():
+        if self._run.breaks and self._run.runner and completed(self._run.runner):
             raise UserFunctionError("the source", found="the break", action="start again")
         if not self._passed:
             end = self._partition.goes_on

@@ -153,6 +153,11 @@ def run(
     return asyncio.run(runner_of(job, store, settings or config(), effects(seed)).run())
 
 
+def completed(runner: JobRunner) -> int:
+    """Checkpoints since the job's start."""
+    return runner.incarnation.driver.metrics.completed if runner.incarnation is not None else 0
+
+
 @asynccontextmanager
 async def running(runner: JobRunner) -> "AsyncIterator[asyncio.Task[JobResult]]":
     """A job that runs within the block, and is broken off behind it."""
@@ -199,7 +204,7 @@ def acted_on(
 
 def word_count(source: Source, sink: Sink) -> Job:
     job = Job("word-count")
-    counted = job.source(source).key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b)
+    counted = job.source(source).key_by(lambda w: w).count(name="aggregate")
     counted.sink(sink)
     return job
 

@@ -1,10 +1,10 @@
 """Jobs of which a part ends early, run in virtual time, and all they stored."""
 
-import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.pipelines import Outside, Portions, acted_on, config, effects, running
+from tests.support.pipelines import Outside, Portions, acted_on, config
 from tidelog import Checkpoint, Job, JobConfig, JobRunner, SplitReader
 from tidelog.checkpoint.manifest import OperatorState
 from tidelog.storage.port import ObjectStore
@@ -41,7 +41,7 @@ def merged(left: Portions, right: Portions, sink: Outside) -> Job:
     """Both sources into one count."""
     job = Job("merged")
     stream = job.source(left, name="left").union(job.source(right, name="right"))
-    stream.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b).sink(sink)
+    stream.key_by(lambda w: w).count(name="aggregate").sink(sink)
     return job
 
 
@@ -49,11 +49,7 @@ def side_by_side(left: Portions, right: Portions, first: Outside, second: Outsid
     """Two pipelines that share nothing but the job."""
     job = Job("side-by-side")
     for name, source, sink in (("left", left, first), ("right", right, second)):
-        counted = (
-            job.source(source, name=name)
-            .key_by(lambda w: w)
-            .aggregate(lambda _: 1, lambda a, b: a + b, name=f"{name}-count")
-        )
+        counted = job.source(source, name=name).key_by(lambda w: w).count(name=f"{name}-count")
         counted.rebalance().map(lambda r: r, name=f"{name}-out").sink(sink, name=f"{name}-sink")
     return job
 
@@ -84,20 +80,25 @@ def run_until(
 ) -> None:
     """Run until something is reached, and crash."""
 
-    async def scenario() -> None:
-        runner = JobRunner(job, store, chosen, effects())
-        async with running(runner) as task:
-            while not reached(runner):
-                await runner.effects.clock.sleep(0.2)
-                assert not task.done(), "it ended before it was to crash"
+    async def act(runner: JobRunner) -> None:
+        while not reached(runner):
+            await runner.effects.clock.sleep(0.2)
+            assert runner.running, "it ended before it was to crash"
 
-    asyncio.run(scenario())
+    acted_on(job, store, act, at=0, settings=chosen, crash=True)
 
 
 def exited(runner: JobRunner, vertex: str) -> int:
     """How many subtasks of a vertex have exited."""
     tasks = runner.incarnation.tasks if runner.incarnation is not None else []
     return sum(task.exited for task in tasks if task.id.operator == vertex)
+
+
+def assert_counted(*pipelines: tuple[Portions, Outside], at: object = None) -> None:
+    """Each has counted all that its source has, committed it, and left nothing open."""
+    for source, sink in pipelines:
+        assert sorted(sink.records) == sorted(Counter(source.records).items()), at
+        assert sink.prepared == {}, at
 
 
 def operator(checkpoint: Checkpoint, name: str) -> OperatorState:

@@ -5,15 +5,17 @@ job in which a finished operator would have to handle records again is refused.
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.support.depth import more_in_depth
-from tests.support.faults import Fault, FaultKind, FaultyStore
+from tests.support.faults import Fault, FaultKind
 from tests.support.harness import assert_nothing_is_left_over
 from tests.support.pipelines import Outside, config, effects, run
 from tests.support.pressure import checkpoints
 from tests.unit.runtime.ending.jobs import (
+    assert_counted,
     exited,
     long,
     operator,
@@ -24,6 +26,7 @@ from tests.unit.runtime.ending.jobs import (
     side_by_side,
     uneven,
 )
+from tests.unit.runtime.test_job_faults import faulty
 from tidelog import (
     CheckpointFailedError,
     Job,
@@ -44,14 +47,6 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 
-def faulty(inner: MemoryStore, *faults: Fault) -> FaultyStore:
-    return FaultyStore(inner, faults, effects().clock)
-
-
-def expected(source: object) -> list[tuple[str, int]]:
-    return sorted(Counter(source.records).items())  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_whichever_storage_call_fails_both_pipelines_commit_once(after: bool) -> None:
     left, right, chosen = short(), long(1, 25), config(parallelism=1)
@@ -69,9 +64,7 @@ def test_whichever_storage_call_fails_both_pipelines_commit_once(after: bool) ->
         except TidelogError as error:
             assert "injected" in str(error), (nth, error)
         run(job, inner, chosen, seed=2)
-        assert sorted(first.records) == expected(left), nth
-        assert sorted(second.records) == expected(right), nth
-        assert first.prepared == second.prepared == {}, nth
+        assert_counted((left, first), (right, second), at=nth)
         assert_nothing_is_left_over(inner)
 
 
@@ -84,8 +77,7 @@ def test_what_a_source_has_read_in_part_is_dealt_out_to_another_parallelism(
     run_until(job, objects, lambda runner: exited(runner, "left") > 0, settings(parallelism=3))
     assert partially_finished(operator(checkpoints(objects)[-1], "left"))
     run(job, objects, settings(parallelism=parallelism), seed=2)
-    assert sorted(first.records) == expected(left)
-    assert sorted(second.records) == expected(right)
+    assert_counted((left, first), (right, second))
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
@@ -97,41 +89,32 @@ def test_finished_operators_are_skipped_at_any_parallelism(parallelism: int) -> 
     opened, commits = left.opened, dict(first.commits)
     run(job, objects, settings(parallelism=parallelism), seed=2)
     assert (left.opened, dict(first.commits)) == (opened, commits)
-    assert sorted(second.records) == expected(right)
+    assert_counted((right, second))
     (last,) = checkpoints(objects)[-1:]
     assert len(operator(last, "left").subtasks) == parallelism and last.final
-
-
-class StalePlans:
-    """Plans made as if nobody had exited, until one of them was declined."""
-
-    def __init__(self) -> None:
-        self.made = 0
-
-    def __call__(self, predecessors: object, exited: set[SubtaskId]) -> Plan[SubtaskId]:
-        plan = make_plan(predecessors, exited)  # type: ignore[arg-type, var-annotated]
-        if not exited or self.made >= 2:
-            return plan
-        self.made += 1
-        whole: Plan[SubtaskId] = make_plan(predecessors, set())  # type: ignore[arg-type]
-        return Plan(whole.starts_at, plan.takes_part)
 
 
 def test_a_task_that_finished_between_plan_and_trigger_costs_that_checkpoint_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stale = StalePlans()
+    made: list[Plan[SubtaskId]] = []
+
+    def stale(predecessors: Any, exited: set[SubtaskId]) -> Plan[SubtaskId]:
+        """As if nobody had exited, until two were declined."""
+        plan = make_plan(predecessors, exited)
+        if exited and len(made) < 2:
+            made.append(plan)
+            return Plan(make_plan(predecessors, set()).starts_at, plan.takes_part)
+        return plan
+
     monkeypatch.setattr(coordinator, "make_plan", stale)
     left, right, first, second, objects = short(2), long(2), Outside(), Outside(), MemoryStore()
     runner = JobRunner(side_by_side(left, right, first, second), objects, settings(), effects())
     asyncio.run(runner.run())
-    assert stale.made == 2 and runner.incarnation is not None
-    assert runner.incarnation.driver.metrics.failed == 2
-    assert "finished before the barrier reached it" in str(
-        runner.incarnation.driver.metrics.last_failure
-    )
-    assert sorted(first.records) == expected(left)
-    assert sorted(second.records) == expected(right)
+    metrics = runner.incarnation.driver.metrics
+    assert len(made) == metrics.failed == 2
+    assert "finished before the barrier reached it" in metrics.last_failure
+    assert_counted((left, first), (right, second))
 
 
 def test_a_final_checkpoint_that_always_fails_ends_the_job_and_commits_nothing_of_it() -> None:
@@ -145,7 +128,7 @@ def test_a_final_checkpoint_that_always_fails_ends_the_job_and_commits_nothing_o
         run(job, down, chosen)
     assert first.records == []
     run(job, inner, chosen, seed=2)
-    assert sorted(first.records) == expected(left)
+    assert_counted((left, first))
 
 
 def test_the_final_checkpoint_comes_at_once_and_alone() -> None:
@@ -159,7 +142,7 @@ def test_the_final_checkpoint_comes_at_once_and_alone() -> None:
     assert only.final and all(fully_finished(each) for each in only.operators)
     assert all(any(s.seqno for s in operator(only, name).subtasks) for name in ("left", "right"))
     assert started.clock.monotonic() < 1000
-    assert sorted(first.records + second.records) == sorted(expected(left) + expected(right))
+    assert_counted((left, first), (right, second))
 
 
 def finished(name: str, *chain: str, known: bool = True) -> OperatorState:
@@ -172,7 +155,7 @@ def check(job: Job, *operators: OperatorState) -> None:
 
 
 def counted(stream: Stream) -> Stream:
-    return stream.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b, name="count")
+    return stream.key_by(lambda w: w).count()
 
 
 def orders() -> Job:
@@ -219,13 +202,10 @@ def pair(*, second: bool, between: bool = False) -> tuple[Job, Outside, Outside]
     if second:
         left.rebalance().map(lambda w: w, name="extra").sink(sinks[0], name="extra-sink")
     stream = left.rebalance().filter(bool, name="new") if between else left
-    stream.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b, name="left-count").sink(
-        Outside(), name="left-sink"
-    )
-    right = job.source(long(2), name="right").key_by(lambda w: w)
-    right.aggregate(lambda _: 1, lambda a, b: a + b, name="right-count").sink(
-        sinks[1], name="right-sink"
-    )
+    right = job.source(long(2), name="right")
+    for name, each, sink in (("left", stream, Outside()), ("right", right, sinks[1])):
+        counted = each.key_by(lambda w: w).count(name=f"{name}-count")
+        counted.sink(sink, name=f"{name}-sink")
     return job, *sinks
 
 
@@ -254,5 +234,5 @@ def test_a_refused_job_fences_nobody_and_changes_nothing() -> None:
     before = dict(objects._objects)
     job, _, _ = pair(second=False, between=True)
     with pytest.raises(RestoreError, match=r"(?s)'new' lies in front of.*'left-count'"):
-        asyncio.run(JobRunner(job, objects, config(), effects()).run())
+        run(job, objects, config())
     assert objects._objects == before

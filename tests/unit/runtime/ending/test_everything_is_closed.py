@@ -4,18 +4,15 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
-from tests.support.clock import VirtualClock
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import SteerableStore
-from tests.support.pipelines import Outside, Portions, config, effects, word_count
+from tests.support.pipelines import Outside, Portions, config, effects, running, word_count
 from tidelog import (
-    Effects,
     Job,
     JobConfig,
     JobRunner,
@@ -24,7 +21,6 @@ from tidelog import (
     StatefulProcessorHandle,
     UploadConfig,
 )
-from tidelog.effects import InlineOffload
 from tidelog.errors import FencedError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -164,8 +160,8 @@ def runner_of(
     store: MemoryStore | None = None,
     clock: VirtualClock | None = None,
 ) -> JobRunner:
-    effects = Effects(clock or VirtualClock(), Random(1), InlineOffload())
-    return JobRunner(job_of(ledger, endless=endless), store or MemoryStore(), config(), effects)
+    world = in_virtual_time(1, clock)
+    return JobRunner(job_of(ledger, endless=endless), store or MemoryStore(), config(), world)
 
 
 def test_at_the_end_of_the_data() -> None:
@@ -228,12 +224,9 @@ async def test_when_a_newer_start_has_fenced_it() -> None:
     older = asyncio.ensure_future(runner_of(ledger, endless=True, clock=clock, store=store).run())
     await clock.sleep(3.0)
     newer = runner_of(Ledger(), endless=True, clock=clock, store=store)
-    running = asyncio.ensure_future(newer.run())
-    with pytest.raises(FencedError):
-        await older
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with running(newer):
+        with pytest.raises(FencedError):
+            await older
     ledger.check()
 
 
@@ -327,13 +320,10 @@ async def test_a_job_that_is_cancelled_leaves_nothing_running(changelog: bool) -
     settings = config(changelog=changelog, upload=UploadConfig(inline_bytes=0))
     words = [f"w{n}" for n in range(400)]
     job = word_count(Portions({"a": words, "b": words}), Outside())
-    running = asyncio.ensure_future(JobRunner(job, store, settings, effects()).run())
-    while not store.waiting:
-        await asyncio.sleep(0)
-        assert not running.done()
-    running.cancel()
-    with suppress(asyncio.CancelledError):
-        await running
+    async with running(JobRunner(job, store, settings, effects())) as task:
+        while not store.waiting:
+            await asyncio.sleep(0)
+            assert not task.done()
     own = asyncio.current_task()
     left = [task for task in asyncio.all_tasks() if task is not own]
     assert ([task for task in left if "VirtualClock" not in repr(task)]) == []

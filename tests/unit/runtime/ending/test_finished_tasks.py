@@ -13,6 +13,7 @@ from tests.support.faults import Failure, SteerableStore
 from tests.support.pipelines import Outside, acted_on, effects, run
 from tests.support.pressure import checkpoints
 from tests.unit.runtime.ending.jobs import (
+    assert_counted,
     exited,
     long,
     merged,
@@ -87,7 +88,6 @@ def test_a_finished_task_frees_what_it_held_while_others_run() -> None:
     seen: list[JobRunner] = []
 
     def look(runner: JobRunner) -> None:
-        assert runner.incarnation is not None
         incarnation = runner.incarnation
         seen.append(runner)
         gone = {task.id.operator for task in incarnation.tasks if task.exited}
@@ -109,8 +109,7 @@ def test_the_pipeline_that_ends_first_commits_its_last_records_while_the_other_r
     left, right, first, second = short(2), long(2), Outside(), Outside()
 
     def look(runner: JobRunner) -> None:
-        assert sorted(first.records) == sorted(Counter(left.records).items())
-        assert first.prepared == {}
+        assert_counted((left, first))
         assert second.records == []
 
     run_for(side_by_side(left, right, first, second), MemoryStore(), 8.0, look=look)
@@ -131,10 +130,8 @@ def test_a_crash_at_any_time_reads_nothing_twice(
     job = side_by_side(left, right, first, second)
     run_for(job, objects, seconds, chosen)
     run(job, objects, chosen, seed=2)
-    assert sorted(first.records) == sorted(Counter(left.records).items())
-    assert sorted(second.records) == sorted(Counter(right.records).items())
+    assert_counted((left, first), (right, second))
     assert {*first.commits.values(), *second.commits.values()} <= {1, 2}
-    assert first.prepared == second.prepared == {}
 
 
 class Refusing(Outside):
@@ -167,8 +164,7 @@ def test_the_last_records_are_committed_after_a_crash_between_checkpoint_and_com
     first.down, opened = False, left.opened
     run(job, objects, settings(), seed=2)
     assert left.opened == opened
-    assert sorted(first.records) == sorted(Counter(left.records).items())
-    assert sorted(second.records) == sorted(Counter(right.records).items())
+    assert_counted((left, first), (right, second))
     assert {*first.commits.values()} == {1}
 
 
@@ -206,9 +202,7 @@ def test_a_job_goes_on_from_a_savepoint_of_a_part(
     job = side_by_side(left, right, first, second)
     runner = JobRunner(job, new, settings(parallelism=parallelism), effects(2), restore_from=origin)
     asyncio.run(runner.run())
-    assert sorted(first.records) == sorted(Counter(left.records).items())
-    assert sorted(second.records) == sorted(Counter(right.records).items())
-    assert first.prepared == second.prepared == {}
+    assert_counted((left, first), (right, second))
 
 
 @pytest.mark.usefixtures("workers")
@@ -220,8 +214,7 @@ def test_after_a_savepoint_that_failed_another_one_stops_the_job(kind: Any) -> N
     names = [each.name for each in checkpoints(store) if isinstance(each, Savepoint)]
     assert names == ["halt"]
     run(side_by_side(left, right, first, second), store, settings(), seed=2)
-    assert sorted(first.records) == sorted(Counter(left.records).items())
-    assert sorted(second.records) == sorted(Counter(right.records).items())
+    assert_counted((left, first), (right, second))
 
 
 @pytest.mark.usefixtures("workers")

@@ -41,11 +41,8 @@ def priced(words: Portions, rules: Portions, sink: Outside) -> Job:
 @pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
 def test_every_subtask_knows_every_rule(parallelism: int) -> None:
     words, sink = long(3), Outside()
-    run(
-        priced(words, Portions({"rules": RULES}), sink),
-        MemoryStore(),
-        settings(parallelism=parallelism),
-    )
+    job = priced(words, Portions({"rules": RULES}), sink)
+    run(job, MemoryStore(), settings(parallelism=parallelism))
     assert Counter(word for word, _, _ in sink.records) == Counter(words.records)
     known = [(word, factor) for word, factor, count in sink.records if count == len(RULES)]
     assert len(known) > len(sink.records) // 2
@@ -108,7 +105,7 @@ class Remembering(Operator):
 def remembering(sink: Outside) -> Job:
     job = Job("remembering")
     stream = job.source(uneven(4), name="left")._then("remember", Remembering)
-    stream.key_by(lambda w: w).aggregate(lambda _: 1, lambda a, b: a + b).sink(sink)
+    stream.key_by(lambda w: w).count().sink(sink)
     return job
 
 
@@ -139,9 +136,8 @@ def test_a_union_comes_back_whole_in_every_subtask() -> None:
     sink, objects = Outside(), MemoryStore()
     run_until(remembering(sink), objects, lambda _: any(seen_by(objects)), settings(parallelism=2))
     held = sum(seen_by(objects), Counter())
-    run_until(
-        remembering(sink), objects, lambda _: len(seen_by(objects)) == 3, settings(parallelism=3)
-    )
+    more = settings(parallelism=3)
+    run_until(remembering(sink), objects, lambda _: len(seen_by(objects)) == 3, more)
     restored = seen_by(objects)
     assert len(restored) == 3 and held
     assert all(held <= entries for entries in restored)
