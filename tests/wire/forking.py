@@ -25,7 +25,6 @@ class Forking:
 
     def run(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
         """Run `tidelog` with these arguments to its end."""
-        assert self._process.stdin is not None and self._process.stdout is not None
         outputs = [f"{self._output}.{kind}" for kind in ("out", "err")]
         self._process.stdin.write(json.dumps([list(arguments), *outputs]) + "\n")
         self._process.stdin.flush()

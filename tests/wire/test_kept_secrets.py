@@ -100,7 +100,6 @@ def page_of(env: dict[str, str], url: str) -> dict[str, bytes]:
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as serving:
-        assert serving.stdout is not None
         try:
             page = json.loads(serving.stdout.readline())["page"]
             found = {}

@@ -79,13 +79,10 @@ def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() 
     )
     asyncio.run(runner.run())
 
-    assert runner.incarnation is not None
-    metrics = runner.incarnation.driver.metrics
-    assert metrics.failed == 1
-    assert metrics.last_failure is not None and "no connection" in metrics.last_failure
-    assert runner.incarnation.driver.coordinator.consecutive_failures == 0, (
-        "the next one forgave it"
-    )
+    driver = runner.incarnation.driver
+    assert driver.metrics.failed == 1
+    assert "no connection" in driver.metrics.last_failure
+    assert driver.coordinator.consecutive_failures == 0, "the next one forgave it"
     ids = [checkpoint.checkpoint_id for checkpoint in checkpoints(store)]
     assert BAD not in ids and ids[:4] == [1, 2, 3, 5]
     # Subtask 0 had pre-committed; it commits with checkpoint 5, the fourth that completed.
@@ -101,7 +98,7 @@ def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job
     runner = JobRunner(copy(sink), store, settings, effects())
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row failed"):
         asyncio.run(runner.run())
-    assert runner.incarnation is not None and runner.incarnation.driver.metrics.failed == 3
+    assert runner.incarnation.driver.metrics.failed == 3
     # What was not committed comes again, and nothing else does.
     sink.bad = ()
     asyncio.run(JobRunner(copy(sink), store, config(), effects(2)).run())
@@ -128,13 +125,11 @@ def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
         await running
 
     asyncio.run(scenario())
-    assert runner.incarnation is not None
-    failure = runner.incarnation.driver.metrics.last_failure
-    assert failure is not None and failure.startswith("timed out after 5.0 s")
-    found = checkpoints(inner)
-    ids = [checkpoint.checkpoint_id for checkpoint in found]
+    metrics = runner.incarnation.driver.metrics
+    assert metrics.last_failure.startswith("timed out after 5.0 s")
+    ids = [checkpoint.checkpoint_id for checkpoint in checkpoints(inner)]
     late = set(range(1, max(ids))) - set(ids)
-    assert len(late) == runner.incarnation.driver.metrics.failed
+    assert len(late) == metrics.failed
     assert sorted(sink.records) == sorted(Counter(source.records).items())
     assert_nothing_is_left_over(inner)
 
@@ -167,7 +162,6 @@ def test_the_barrier_goes_on_before_the_snapshot_is_taken() -> None:
     steps: list[tuple[str, int, str]] = []
 
     def watch() -> None:
-        assert runner.incarnation is not None
         for task in runner.incarnation.tasks:
             _watch(str(task.id), task.parts, steps)
 
@@ -216,7 +210,6 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
         await sleep(10.0)
         meanwhile = records_read(runner)
         store.release()
-        assert runner.incarnation is not None
         assert not runner.incarnation.driver.metrics.completed
         slot = runner.incarnation.driver.next_slot
         await running
@@ -232,5 +225,4 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
 
 
 def records_read(runner: JobRunner) -> int:
-    assert runner.incarnation is not None
     return sum(task.records_in for task in runner.incarnation.tasks)

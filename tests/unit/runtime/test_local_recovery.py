@@ -90,9 +90,7 @@ def fetched(runner: JobRunner) -> set[str]:
 
 
 def metrics(runner: JobRunner) -> LocalCopiesStatus:
-    copies = status_of(runner).local_copies
-    assert copies is not None
-    return copies
+    return status_of(runner).local_copies
 
 
 def fill(store: MemoryStore, objects: Mapping[str, bytes]) -> None:
@@ -221,8 +219,7 @@ def test_a_disk_that_refuses_copies_does_not_stop_the_job(
     runner = machine.finish()
     assert machine.copies() == {}
     assert metrics(runner).refused > 0
-    problem = metrics(runner).last_problem
-    assert problem is not None and problem.endswith("No space left on device")
+    assert metrics(runner).last_problem.endswith("No space left on device")
 
 
 def test_what_a_crash_left_unfinished_is_removed(machine: Machine) -> None:

@@ -126,7 +126,6 @@ def test_each_block_is_fetched_and_its_changes_counted_once(before: int, after: 
     assert set(store.reads.values()) == {1}
     assert store.bytes.total() == sum(r.length for r in ranges)
     (restore,) = restored
-    assert restore is not None
     assert (restore.bytes, restore.changes) == (restore.total_bytes, restore.total_changes)
     assert restore.total_changes == changes
     assert restore.total_bytes == store.bytes.total()

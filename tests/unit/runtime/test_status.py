@@ -104,7 +104,6 @@ def test_a_job_remembers_the_checkpoints_that_it_wrote() -> None:
     store = MemoryStore()
     runner = JobRunner(every_kind(), store, config(retain=100), virtual_effects())
     asyncio.run(runner.run())
-    assert runner.incarnation is not None
     recent = list(runner.incarnation.driver.metrics.recent)
     objects = contents(store)
     assert len(recent) > 3
@@ -130,8 +129,7 @@ def test_a_store_with_counters_shows_them(tmp_path: Path) -> None:
     runner = runner_of(counting_job()[0], store, tmp_path)
     asyncio.run(runner.run())
     status = status_of(runner)
-    assert status.store is not None
-    assert status.state.combine_factor is not None and status.state.combine_factor > 1
+    assert status.state.combine_factor > 1
     create = status.store.create
     assert create.calls == create.attempts == store.request_metrics.create.calls
     assert create.calls >= 1 + status.checkpoints.completed  # the start's slot and theirs
@@ -153,15 +151,13 @@ def test_a_restart_compares_its_checkpoints_to_the_one_it_resumed_from(tmp_path:
         return asyncio.run(until(runner, has_a_log))
 
     first = stopped_at_a_checkpoint()
-    assert first.checkpoints.sizes is not None
     assert first.restore is None and first.store is None, "it does not count requests"
     second = stopped_at_a_checkpoint()
     restore = second.restore
-    assert restore is not None and restore.seconds is not None and restore.fraction == 1.0
+    assert restore.seconds is not None and restore.fraction == 1.0
     assert restore.changes == restore.total_changes > 0
     assert restore.slot >= first.checkpoints.last_slot
     sizes = second.checkpoints.sizes
-    assert sizes is not None
     assert 0 < sizes.log_incremental_bytes <= sizes.log_full_bytes
     assert sizes.materialized_full_bytes == sizes.materialized_incremental_bytes == 0
 

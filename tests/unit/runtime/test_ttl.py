@@ -52,7 +52,6 @@ class Remember(StatefulProcessor):
 
 def stored(runner: JobRunner) -> list[int]:
     """Expiry times of all stored rows of the processor."""
-    assert runner.incarnation is not None
     expiries = []
     for task in runner.incarnation.tasks:
         if task.id.operator == "process":

@@ -58,7 +58,6 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Page]:
-    assert CHROMIUM is not None
     with browser.page(CHROMIUM, tmp_path_factory.mktemp("profile")) as found:
         yield found
 

@@ -50,7 +50,6 @@ def test_it_names_the_job_and_every_slot_that_counts_newest_first(document: Docu
 def test_a_checkpoint_opens_to_its_operators_and_subtasks(document: Document) -> None:
     entry = checkpoint_in(filled(), 8)
     [shown] = [slot for slot in document.slots if slot.slot == 8]
-    assert shown.operators is not None
     assert [each.id for each in shown.operators] == [each.id for each in entry.operators]
     for part, operator in zip(shown.operators, entry.operators, strict=True):
         assert [state.name for state in part.states] == [state.name for state in operator.states]
@@ -80,10 +79,9 @@ def test_a_restore_reads_what_the_page_says() -> None:
 
     asyncio.run(until_checkpoints())
     restore = document_of(contents(store)).restore
-    assert restore is not None and restore.fetch.changes > 0 and restore.possible
+    assert restore.fetch.changes > 0 and restore.possible
     again = JobRunner(job, store, settings, pipelines.effects())
     asyncio.run(again.run())
-    assert again.incarnation is not None
     progress: RestoreProgress = again.states.progress
     fetch = restore.fetch
     assert fetch.changes == progress.total_changes
@@ -95,7 +93,7 @@ def test_a_restore_reads_what_the_page_says() -> None:
 
 def test_the_bill_counts_what_is_stored(document: Document) -> None:
     bill = document.bill
-    assert bill is not None and bill.requests is None
+    assert bill.requests is None
     stored = {kind.kind: (kind.objects, kind.bytes) for kind in bill.stored}
     for kind, prefix in (("log segments", "segments/"), ("table files", "tables/")):
         sizes = [len(data) for name, data in filled().items() if name.startswith(prefix)]
@@ -115,12 +113,11 @@ def test_a_damaged_slot_has_its_place_and_its_action(slot: int, damage: Damage) 
     document = document_of(damaged(filled(), name, damage))
     [shown] = [each for each in document.slots if each.slot == slot]
     assert (shown.kind, shown.restorable, shown.operators) == ("unreadable", False, None)
-    assert shown.problem is not None and name in shown.problem
+    assert name in shown.problem
     [problem] = document.problems
     assert (problem.where, problem.unusable) == (name, (slot,))
-    assert problem.action is not None
     assert "restore slot" in problem.action or "release that wrote it" in problem.action
-    assert document.restore is not None and document.restore.slot == (9 if slot == 7 else 8)
+    assert document.restore.slot == (9 if slot == 7 else 8)
 
 
 def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:

@@ -28,9 +28,7 @@ def document_of(objects: dict[str, bytes]) -> Document:
 
 
 def query_of(objects: dict[str, bytes]) -> QueryPart:
-    query = document_of(objects).query
-    assert query is not None
-    return query
+    return document_of(objects).query
 
 
 def test_every_batch_is_shown_with_what_it_wrote() -> None:

@@ -101,7 +101,6 @@ def test_chains_of_one_history_are_joined(case: str) -> None:
     newer, others, expected = JOINED[case]
     history = alternate_history(newer, others)
     assert isinstance(history, AlternateHistory)
-    assert history.newer.materialization is not None
     assert history.older.seqno == history.newer.materialization.upto
     assert (history.slot, history.older.seqno) == expected
 

@@ -139,9 +139,9 @@ def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> No
     runner = JobRunner(job, objects, settings, in_virtual_time(1, clock))
     asyncio.run(runner.run())
     assert sorted(sink.records) == sorted(source.records)
-    assert runner.incarnation is not None and runner.incarnation.driver.metrics.failed == 1
+    assert runner.incarnation.driver.metrics.failed == 1
     kept = runner.incarnation.driver.reports.kept_aligned
-    assert kept is not None and "Order" in kept and "record_types" in kept
+    assert "Order" in kept and "record_types" in kept
     assert not any(map(overtaken, checkpoints(objects)))
     status = status_of(runner).checkpoints
     assert status.kept_aligned == kept
@@ -157,7 +157,6 @@ def test_a_restore_told_to_drop_what_is_in_flight_loses_exactly_that() -> None:
     job = keyed_job(source, again, clock)
     runner = JobRunner(job, copy_of(objects), settings, effects, restore_slot=second.slot)
     asyncio.run(runner.run())
-    assert runner.incarnation is not None
     assert runner.incarnation.dropped_buffers == overtaken(second) > 0
     running = replace(status_of(runner), phase="running")
     assert f"{overtaken(second)} buffers of records in flight DROPPED" in phase_line(running)

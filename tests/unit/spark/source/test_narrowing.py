@@ -202,9 +202,7 @@ def test_what_lies_within_a_range_is_cut_to_it(
     ],
 )
 def test_a_text_of_numbers_and_spans_is_read(text: str, expected: list[tuple[int, int]]) -> None:
-    found = Intervals.parse(text)
-    assert found is not None
-    assert list(found.spans) == expected
+    assert list(Intervals.parse(text).spans) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "1,,2", "-3", "6-4", "1-2-3", "1.5", "latest", "-"])

@@ -101,7 +101,6 @@ class SparkStore:
             since = self.lineage_from.get(directory, 0)
             lineage = [each for each in versions if each[0] >= since]
             name = ChangelogName.of(directory, *version)
-            assert name is not None
             names.append(name)
             self.changelogs[name] = changelog(records, lineage)
             versions.append(version)
