@@ -13,6 +13,8 @@ from tests.support.harness import assert_nothing_is_left_over
 from tests.support.pipelines import (
     Outside,
     Portions,
+    acted_on,
+    completed,
     config,
     effects,
     running,
@@ -31,6 +33,7 @@ from tidelog import (
 )
 from tidelog.ids import CheckpointId, Slot
 from tidelog.materialize.table_snapshot import TableSnapshots
+from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -74,9 +77,7 @@ def copy(sink: Outside) -> Job:
 def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() -> None:
     store, sink = MemoryStore("memory://one"), Failing([BAD])
     runner = JobRunner(copy(sink), store, config(retain=50), effects())
-    sink.completed = lambda: (
-        runner.incarnation.driver.metrics.completed if runner.incarnation else 0
-    )
+    sink.completed = lambda: completed(runner)
     asyncio.run(runner.run())
 
     driver = runner.incarnation.driver
@@ -110,22 +111,20 @@ def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
     inner, sink, source = MemoryStore("memory://late"), Outside(), words(2, 40)
     store = SteerableStore(inner)
     settings = config(retain=50, checkpoint=Schedule(interval=1.0, timeout=5.0))
-    runner = JobRunner(word_count(source, sink), store, settings, effects())
 
-    async def scenario() -> None:
-        running = asyncio.ensure_future(runner.run())
-        sleep = runner.effects.clock.sleep
-        while runner.incarnation is None or not runner.incarnation.driver.metrics.completed:
+    async def act(runner: JobRunner) -> CheckpointDriver:
+        driver, sleep = runner.incarnation.driver, runner.effects.clock.sleep
+        while not driver.metrics.completed:
             await sleep(0.05)
         store.hold(object_names.SEGMENTS)
-        while not runner.incarnation.driver.metrics.failed:
+        while not driver.metrics.failed:
             await sleep(0.05)
-        assert runner.incarnation.driver.coordinator.consecutive_failures == 1
+        assert driver.coordinator.consecutive_failures == 1
         store.release()
-        await running
+        return driver
 
-    asyncio.run(scenario())
-    metrics = runner.incarnation.driver.metrics
+    _, driver = acted_on(word_count(source, sink), store, act, at=0, settings=settings)
+    metrics = driver.metrics
     assert metrics.last_failure.startswith("timed out after 5.0 s")
     ids = [checkpoint.checkpoint_id for checkpoint in checkpoints(inner)]
     late = set(range(1, max(ids))) - set(ids)
@@ -150,7 +149,7 @@ async def test_nothing_stays_on_disk_of_a_snapshot_whose_checkpoint_was_given_up
     settings = config(changelog=False, table="rocksdb", work_dir=tmp_path, checkpoint=late)
     runner = JobRunner(word_count(words(2, 60), Outside()), MemoryStore(), settings, world)
     async with running(runner):
-        while runner.incarnation is None or not runner.incarnation.driver.metrics.completed:
+        while not completed(runner):
             await world.clock.sleep(0.05)
         assert runner.incarnation.driver.metrics.failed
         assert not list(tmp_path.rglob("snapshot-*"))
@@ -198,11 +197,9 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
     """By reference, then in the background: what changes meanwhile is in the next checkpoint."""
     inner, source = MemoryStore("memory://behind"), words(2, 60)
     store = SteerableStore(inner)
-    runner = JobRunner(word_count(source, Outside()), store, config(retain=50), effects())
+    store.hold(object_names.SEGMENTS)
 
-    async def scenario() -> tuple[Slot, int, int]:
-        store.hold(object_names.SEGMENTS)
-        running = asyncio.ensure_future(runner.run())
+    async def act(runner: JobRunner) -> tuple[Slot, int, int]:
         sleep = runner.effects.clock.sleep
         while not store.waiting:
             await sleep(0.05)
@@ -210,12 +207,11 @@ def test_a_job_goes_on_while_its_snapshot_is_uploaded_which_stays_what_it_was() 
         await sleep(10.0)
         meanwhile = records_read(runner)
         store.release()
-        assert not runner.incarnation.driver.metrics.completed
-        slot = runner.incarnation.driver.next_slot
-        await running
-        return slot, before, meanwhile
+        assert not completed(runner)
+        return runner.incarnation.driver.next_slot, before, meanwhile
 
-    slot, before, meanwhile = asyncio.run(scenario())
+    job, kept = word_count(source, Outside()), config(retain=50)
+    _, (slot, before, meanwhile) = acted_on(job, store, act, at=0, settings=kept)
     assert meanwhile > before + 20
     # Offsets and counts of that checkpoint belong together: resuming from it counts all once.
     resumed = Outside()

@@ -10,14 +10,18 @@ import pytest
 from tests.support.depth import more_in_depth
 from tests.support.faults import Fault, FaultKind, FaultyStore, SteerableStore
 from tests.support.harness import assert_nothing_is_left_over
-from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
-from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.schedule import Schedule
+from tests.support.pipelines import (
+    Outside,
+    Portions,
+    acted_on,
+    config,
+    effects,
+    run,
+    word_count,
+    words,
+)
+from tidelog import FlushConfig, JobConfig, JobRunner, MaterializeConfig, Schedule, UploadConfig
 from tidelog.errors import MaterializationFailedError, TidelogError
-from tidelog.materialize.config import MaterializeConfig
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.runner import JobRunner
-from tidelog.state.config import FlushConfig
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -105,7 +109,7 @@ def test_with_materialization_off_the_log_alone_restores_the_job() -> None:
     assert sorted(sink.records) == EXPECTED
 
 
-async def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
+def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
     """Nothing is durable, so nothing is read any more, until the store moves again."""
     inner, sink = MemoryStore("memory://stalled"), Outside()
     source = Portions({"endless": [f"key-{n}" * 5 for n in range(20_000)]}, portion=200, pause=0.01)
@@ -118,16 +122,17 @@ async def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> N
     )
     store = SteerableStore(inner)
     store.hold(object_names.SEGMENTS)
-    runner = JobRunner(word_count(source, sink), store, settings, effects())
-    running = asyncio.ensure_future(runner.run())
-    held = []
-    while len(held) < 300:
-        await runner.effects.clock.sleep(0.05)
-        uploader = runner.incarnation.start.uploader if runner.incarnation else None
-        held.append(uploader.metrics.queued_bytes if uploader else 0)
+
+    async def act(runner: JobRunner) -> list[int]:
+        held = []
+        while len(held) < 300:
+            await runner.effects.clock.sleep(0.05)
+            held.append(runner.incarnation.start.uploader.metrics.queued_bytes)
+        store.release()
+        return held
+
+    _, held = acted_on(word_count(source, sink), store, act, at=0, settings=settings)
     one_flush = 20_000  # the most that a subtask adds before it asks again
     assert limit < max(held) <= limit + one_flush
     assert held[-1] == held[-100], "nothing moved"
-    store.release()
-    await running
     assert sorted(sink.records) == sorted(Counter(source.records).items())

@@ -185,8 +185,8 @@ def test_barriers_pass_while_an_aggregate_emits_and_a_restart_emits_the_rest(
 
     def job(sink: Outside, clock: VirtualClock) -> Job:
         job = Job("finish")
-        summed = job.source(source).key_by(lambda n: n).aggregate(lambda n: 1, lambda a, b: a + b)
-        slowly(summed.rebalance(), clock, 0.3).sink(sink)
+        counted = job.source(source).key_by(lambda n: n).count()
+        slowly(counted.rebalance(), clock, 0.3).sink(sink)
         return job
 
     def settings(parallelism: int) -> Any:
@@ -238,42 +238,29 @@ def test_buffers_have_a_limit_in_bytes_and_records(monkeypatch: pytest.MonkeyPat
                 assert len(batch.keys) == len(batch.groups) == len(batch.records)
 
 
-def on_one(clock: Stopwatch, seconds: float) -> Any:
-    """Takes long for two of the records."""
-    return lambda n: slow(clock, n, seconds if n in (5, 300) else 0.0)
-
-
-LONG_CALLS = [
-    ("map", lambda stream, slowly, out: stream.map(slowly, name="long").sink(out)),
-    ("filter", lambda stream, slowly, out: stream.filter(slowly, name="long").sink(out)),
-    (
-        "flat_map",
-        lambda stream, slowly, out: stream.flat_map(lambda n: [slowly(n)], name="long").sink(out),
+NOTHING = Callback(lambda _: None)
+LONG_CALLS: dict[str, Callable[[Any, Any], object]] = {
+    "map": lambda stream, slowly: stream.map(slowly, name="long").sink(NOTHING),
+    "filter": lambda stream, slowly: stream.filter(slowly, name="long").sink(NOTHING),
+    "flat_map": lambda stream, slowly: stream.flat_map(lambda n: [slowly(n)], name="long").sink(
+        NOTHING
     ),
-    (
-        "map_batches",
-        lambda stream, slowly, out: stream.map_batches(
-            lambda many: [slowly(n) for n in many], name="long"
-        ).sink(out),
-    ),
-    (
-        "key_by",
-        lambda stream, slowly, out: (
-            stream.key_by(slowly).aggregate(lambda n: n, lambda a, b: a, name="long").sink(out)
-        ),
-    ),
-    ("sink", lambda stream, slowly, _: stream.sink(Callback(slowly), name="long")),
-]
+    "map_batches": lambda stream, slowly: stream.map_batches(
+        lambda many: [slowly(n) for n in many], name="long"
+    ).sink(NOTHING),
+    "key_by": lambda stream, slowly: stream.key_by(slowly).count(name="long").sink(NOTHING),
+    "sink": lambda stream, slowly: stream.sink(Callback(slowly), name="long"),
+}
 
 
-@pytest.mark.parametrize("build", [b for _, b in LONG_CALLS], ids=[n for n, _ in LONG_CALLS])
+@pytest.mark.parametrize("build", LONG_CALLS.values(), ids=LONG_CALLS)
 @pytest.mark.parametrize("seconds", [0.25, 0.1])
 def test_one_call_of_a_users_function_that_holds_the_process_is_told_once(
     build: Any, seconds: float, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock, job = Stopwatch(), Job("long-call")
     source = Eager({"one": list(range(200)), "two": list(range(200, 400))}, 100)
-    build(job.source(source), on_one(clock, seconds), Callback(lambda _: None))
+    build(job.source(source), lambda n: slow(clock, n, seconds if n in (5, 300) else 0.0))
     status = run_watched(job, clock, parallelism=2)
     told = [record.getMessage() for record in caplog.records if "without a pause" in record.msg]
     longest = max(operator.longest_call_s for operator in status.operators)

@@ -155,16 +155,6 @@ BODY = 64 << 10
 COUNT = 400
 
 
-def run_large(job: Job, directory: Path, **settings: Any) -> None:
-    async def main() -> None:
-        effects = Effects()
-        store = open_store(str(directory / "store"), effects)
-        await JobRunner(job, store, JobConfig(work_dir=directory, **settings), effects).run()
-        effects.offload.close()
-
-    asyncio.run(main())
-
-
 def by_flat_map(stream: Stream) -> Stream:
     return stream.filter(lambda n: n == 0).flat_map(lambda _: bodies())
 
@@ -218,5 +208,5 @@ def buffers_of(made: Stream, job: Job, directory: Path) -> list[int]:
         return []
 
     made.map_batches(counted).sink(Callback(lambda _: None))
-    run_large(job, directory)
+    run(job, directory, JobConfig(work_dir=directory))
     return buffers

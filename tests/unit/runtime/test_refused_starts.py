@@ -30,8 +30,7 @@ class Count(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
         for _ in rows:
-            before = self._count.get()
-            count = 1 if before is None else before[0] + 1
+            count = (self._count.get() or (0,))[0] + 1
             self._count.update((count,))
             yield key[0], count
 
@@ -144,7 +143,7 @@ def vertices(parallelism: int) -> list[Vertex]:
     another one the map is kept apart."""
     job = Job("job")
     counted = job.source(words(), parallelism=1).map(str).key_by(str)
-    counted.aggregate(lambda _: 1, lambda a, b: a + b).sink(Outside(), parallelism=1)
+    counted.count(name="aggregate").sink(Outside(), parallelism=1)
     return compile_job(job, parallelism, apart=() if parallelism == 1 else ("map",))
 
 

@@ -9,6 +9,7 @@ from tests.support.clock import in_virtual_time
 from tests.support.depth import more_in_depth
 from tidelog import (
     Callback,
+    Checkpoint,
     Effects,
     Job,
     JobConfig,
@@ -49,10 +50,6 @@ class CountingStore(MemoryStore):
         return data
 
 
-def effects() -> Effects:
-    return in_virtual_time(1)
-
-
 def job(world: Effects, results: dict[int, int], breaks: bool) -> Job:
     def value(n: int) -> int:
         if breaks and n >= BREAK:
@@ -61,17 +58,24 @@ def job(world: Effects, results: dict[int, int], breaks: bool) -> Job:
 
     job = Job("sums")
     source = Rate(1000, limit=RECORDS, clock=world.clock)
-    keyed = job.source(source, parallelism=1).key_by(lambda n: n % KEYS)
-    keyed.aggregate(value, lambda a, b: a + b, name="sum").sink(
-        Callback(lambda record: results.__setitem__(*record))
-    )
+    sums = job.source(source, parallelism=1).key_by(lambda n: n % KEYS).sum(value)
+    sums.sink(Callback(lambda record: results.__setitem__(*record)))
     return job
 
 
-def config(
-    parallelism: int, restore: RestoreConfig | None = None, inline_bytes: int = 0
-) -> JobConfig:
-    return JobConfig(
+def run(
+    store: CountingStore,
+    parallelism: int,
+    *,
+    breaks: bool = False,
+    inline_bytes: int = 0,
+    restore: RestoreConfig | None = None,
+) -> tuple[dict[int, int], RestoreStatus | None]:
+    """The sums, and what the status said of the restore when it was over."""
+    world = in_virtual_time(1)
+    results: dict[int, int] = {}
+    restored: list[RestoreStatus | None] = []
+    settings = JobConfig(
         parallelism=parallelism,
         key_groups=64,
         table="memory",
@@ -80,52 +84,39 @@ def config(
         materialize=MaterializeConfig(interval=1e6, replay_target=1e6),
         restore=restore or RestoreConfig(),
     )
-
-
-def run(
-    store: CountingStore, parallelism: int, *, breaks: bool, inline_bytes: int = 0
-) -> dict[int, int]:
-    world = effects()
-    results: dict[int, int] = {}
-    settings = config(parallelism, inline_bytes=inline_bytes)
     runner = JobRunner(job(world, results, breaks), store, settings, world)
-    asyncio.run(runner.run())
-    return results
+    asyncio.run(runner.run(lambda: restored.append(status_of(runner).restore)))
+    return results, restored[0]
 
 
-def model() -> dict[int, int]:
-    sums: dict[int, int] = {}
-    for n in range(RECORDS):
-        sums[n % KEYS] = sums.get(n % KEYS, 0) + n
-    return sums
+SUMS = {key: sum(range(key, RECORDS, KEYS)) for key in range(KEYS)}
+
+
+def broken_off(parallelism: int, **settings: int) -> tuple[CountingStore, Checkpoint]:
+    """A store, and its newest checkpoint."""
+    store = CountingStore()
+    with pytest.raises(UserFunctionError):
+        run(store, parallelism, breaks=True, **settings)
+    checkpoints = asyncio.run(read_slots(store)).checkpoints
+    return store, checkpoints[max(checkpoints)]
 
 
 @pytest.mark.parametrize(
     ("before", "after"), [(3, 5), (8, 1), *more_in_depth([], [(1, 8), (4, 4)])]
 )
 def test_each_block_is_fetched_and_its_changes_counted_once(before: int, after: int) -> None:
-    store = CountingStore()
-    with pytest.raises(UserFunctionError):
-        run(store, before, breaks=True)
-    checkpoints = asyncio.run(read_slots(store)).checkpoints
-    last = checkpoints[max(checkpoints)]
+    store, last = broken_off(before)
     ranges = {r for _, state in last.subtasks() for r in state.log}
     changes = sum(state.seqno for _, state in last.subtasks())
     assert len({r.segment for r in ranges}) > 4
     store.reads.clear()
     store.bytes.clear()
 
-    world = effects()
-    results: dict[int, int] = {}
-    restored: list[RestoreStatus | None] = []
-    runner = JobRunner(job(world, results, False), store, config(after), world)
-    asyncio.run(runner.run(lambda: restored.append(status_of(runner).restore)))
-
-    assert results == model()
+    results, restore = run(store, after)
+    assert results == SUMS
     assert set(store.reads) == {r.segment for r in ranges}
     assert set(store.reads.values()) == {1}
     assert store.bytes.total() == sum(r.length for r in ranges)
-    (restore,) = restored
     assert (restore.bytes, restore.changes) == (restore.total_bytes, restore.total_changes)
     assert restore.total_changes == changes
     assert restore.total_bytes == store.bytes.total()
@@ -137,11 +128,7 @@ def test_each_block_is_fetched_and_its_changes_counted_once(before: int, after: 
 def test_each_block_of_a_manifest_is_decoded_once(
     before: int, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = CountingStore()
-    with pytest.raises(UserFunctionError):
-        run(store, before, breaks=True, inline_bytes=1 << 30)
-    checkpoints = asyncio.run(read_slots(store)).checkpoints
-    last = checkpoints[max(checkpoints)]
+    store, last = broken_off(before, inline_bytes=1 << 30)
     inline = {data for _, state in last.subtasks() for data in state.inline}
     assert len(inline) > 4 and not any(state.log for _, state in last.subtasks())
 
@@ -153,19 +140,13 @@ def test_each_block_of_a_manifest_is_decoded_once(
         return changes(self)
 
     monkeypatch.setattr(Block, "changes", counted)
-    assert run(store, after, breaks=False, inline_bytes=1 << 30) == model()
+    assert run(store, after, inline_bytes=1 << 30)[0] == SUMS
     assert len(decoded) > 2
     assert set(decoded.values()) == {1}
 
 
 @pytest.mark.parametrize("read_ahead", [1, 3000, *more_in_depth([], [40_000])])
 def test_the_values_are_the_same_with_hardly_any_room_to_share(read_ahead: int) -> None:
-    store = CountingStore()
-    with pytest.raises(UserFunctionError):
-        run(store, 3, breaks=True)
-    world = effects()
-    results: dict[int, int] = {}
+    store, _ = broken_off(3)
     bounds = RestoreConfig(read_ahead_bytes=read_ahead, replay_bytes=20_000)
-    settings = config(5, bounds)
-    asyncio.run(JobRunner(job(world, results, False), store, settings, world).run())
-    assert results == model()
+    assert run(store, 5, restore=bounds)[0] == SUMS

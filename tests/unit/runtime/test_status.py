@@ -2,7 +2,6 @@
 work gives its figures: of subtasks, of what waits in their inputs, of the last checkpoint."""
 
 import asyncio
-from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,7 @@ from tests.support.damage import checkpoint_in
 from tests.support.jobs import config, contents, every_kind, virtual_effects
 from tests.support.pipelines import Outside, running
 from tests.support.pressure import checkpoints, keyed_job, numbered, overtaken, pressed
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program import Callback, Rate
-from tidelog.effects import Effects
-from tidelog.materialize.config import MaterializeConfig
-from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
+from tidelog import Callback, Effects, Job, JobConfig, JobRunner, MaterializeConfig, Rate, Schedule
 from tidelog.runtime.status.distribution import distribution
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.operators import OperatorStatus
@@ -38,8 +31,7 @@ def counting_job(limit: int | None = RECORDS) -> tuple[Job, list[Any]]:
     results: list[Any] = []
     job = Job("counting")
     numbers = job.source(Rate(None, limit=limit))
-    counts = numbers.key_by(lambda n: n % KEYS).aggregate(lambda n: 1, add, name="count")
-    counts.sink(Callback(results.append))
+    numbers.key_by(lambda n: n % KEYS).count().sink(Callback(results.append))
     return job, results
 
 
@@ -77,12 +69,8 @@ def test_after_the_end_every_record_is_accounted_for(tmp_path: Path, changelog: 
 
 
 def test_a_running_job_shows_its_log_tables_and_materializations(tmp_path: Path) -> None:
-    runner = runner_of(
-        counting_job(None)[0],
-        MemoryStore("memory://s"),
-        tmp_path,
-        materialize=MaterializeConfig(interval=0.05),
-    )
+    often = MaterializeConfig(interval=0.05)
+    runner = runner_of(counting_job(None)[0], MemoryStore(), tmp_path, materialize=often)
 
     def all_there(status: JobStatus) -> bool:
         # Just after a materialization there may be no log.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.depth import more_in_depth
+from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside, config, effects, run, word_count, words
 from tests.support.workers import Actors, with_workers
 from tidelog import Job, JobConfig, JobRunner, Replayable, status_of
@@ -93,20 +94,6 @@ def test_the_status_of_a_job_in_workers_is_that_of_all_of_them() -> None:
     assert three.memory.budget_bytes == one.memory.budget_bytes
 
 
-def test_a_record_that_has_no_pickle_is_named() -> None:
-    class Local:
-        """Pickle finds no class within a function."""
-
-    job = Job("local")
-    source = job.source(Replayable(list(range(100))), parallelism=1).map(lambda _: Local())
-    source.rebalance().map(lambda record: 1).sink(Outside())
-    with (
-        with_workers(3),
-        pytest.raises(UserFunctionError, match=r"Local, sent to another worker.*top of a module"),
-    ):
-        run(job, MemoryStore(), config(parallelism=3, buffer_records=10))
-
-
 class Twice(Exception):
     """An exception that pickles and does not unpickle: BaseException's `__reduce__` passes its
     constructor one argument, which takes two.
@@ -125,10 +112,14 @@ def local(_: int) -> Any:
 
 @pytest.mark.parametrize(
     ("made", "reason"),
-    [(lambda n: Twice(n, n), "__reduce__"), (lambda n: n if n < 90 else local(n), "Local")],
-    ids=["received", "sent when there is room"],
+    [
+        (local, r"Local, sent to another worker.*top of a module"),
+        (lambda n: Twice(n, n), "__reduce__"),
+        (lambda n: n if n < 90 else local(n), "Local"),
+    ],
+    ids=["sent", "received", "sent when there is room"],
 )
-def test_what_a_message_of_another_worker_raises_ends_the_job(
+def test_what_a_message_to_another_worker_raises_ends_the_job_and_names_the_record(
     made: Callable[[int], Any], reason: str
 ) -> None:
     job = Job("raised")
@@ -138,24 +129,13 @@ def test_what_a_message_of_another_worker_raises_ends_the_job(
         run(job, MemoryStore(), config(parallelism=3, buffer_records=1, channel_buffers=2))
 
 
-class Deletions(MemoryStore):
-    """Counts how often each object is deleted."""
-
-    def __init__(self) -> None:
-        super().__init__("memory://deletions")
-        self.deleted: Counter[str] = Counter()
-
-    async def delete(self, name: str) -> None:
-        self.deleted[name] += 1
-        await super().delete(name)
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 def test_an_object_is_deleted_once(workers: int) -> None:
-    store = Deletions()
+    store = SteerableStore(MemoryStore())
     with with_workers(workers):
         run(word_count(words(4, 60), Outside()), store, config(parallelism=3))
-    assert len(store.deleted) > 10 and set(store.deleted.values()) == {1}
+    deleted = Counter(name for operation, name in store.calls if operation == "delete")
+    assert len(deleted) > 10 and set(deleted.values()) == {1}
 
 
 def test_workers_that_declare_their_states_in_another_order_are_refused() -> None:
