@@ -13,7 +13,7 @@ from tests.support import pipelines
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, Portions, acted_on, config, words
 from tests.support.pressure import checkpoints
-from tidelog import StateSchemaError
+from tidelog import Source, StateSchemaError
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -25,30 +25,37 @@ class Counted(TypedDict):
     n: int
 
 
+COUNT = {"value_of": lambda _: 1, "combine": lambda a, b: a + b}
+
+
+def keyed(
+    source: Source, key: Key = str, change: Key = lambda record: record, **declared: Any
+) -> tuple[tidelog.Job, tidelog.KeyedStream]:
+    """All records have one time: windows are open as long as there is data."""
+    job = tidelog.Job("job")
+    return job, job.source(source).map(change).event_time(lambda _: 5).key_by(key, **declared)
+
+
 def counts(
-    source: Portions, sink: Outside, key: Key = str, *, key_type: Any = None, **aggregate: Any
+    source: Source, sink: Outside, key: Key = str, declared: Any = None, **aggregate: Any
 ) -> tidelog.Job:
-    job = tidelog.Job("counts")
-    keyed = job.source(source).key_by(key, key_type=key_type)
-    options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **aggregate}
-    keyed.aggregate(name="count", **options).sink(sink)
+    job, stream = keyed(source, key, **(declared or {}))
+    stream.aggregate(name="count", **{**COUNT, **aggregate}).sink(sink)
     return job
 
 
-def windows(source: Portions, sink: Outside, key: Key = str, **window: Any) -> tidelog.Job:
-    """One window that is open as long as there is data."""
-    job = tidelog.Job("windows")
-    keyed = job.source(source).event_time(lambda _: 5).key_by(key)
-    options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **window}
-    keyed.window(tidelog.Tumbling(1_000)).aggregate(**options).sink(sink)
+def windows(
+    source: Source, sink: Outside, key: Key = str, declared: Any = None, **window: Any
+) -> tidelog.Job:
+    job, stream = keyed(source, key, **(declared or {}))
+    counted = stream.window(tidelog.Tumbling(1_000), name="count")
+    counted.aggregate(**{**COUNT, **window}).map(lambda r: (r[0], r[2])).sink(sink)
     return job
 
 
-def records(source: Portions, sink: Outside, change: Key, **options: Any) -> tidelog.Job:
-    job = tidelog.Job("records")
-    timed = job.source(source).map(change).event_time(lambda _: 5)
-    keyed = timed.key_by(lambda _: "all")
-    windows = keyed.window(tidelog.Tumbling(1_000))
+def records(source: Source, sink: Outside, change: Key, **options: Any) -> tidelog.Job:
+    job, stream = keyed(source, lambda _: "all", change)
+    windows = stream.window(tidelog.Tumbling(1_000))
     windows.records(lambda k, s, r: (k, s, len(r)), **options).sink(sink)
     return job
 
@@ -125,9 +132,7 @@ def test_a_value_of_another_type_is_refused_with_both(
     assert f"value_type={' | '.join(sorted([old, new]))}" in told
     assert f"value_type={new}, migrate=function" in told
     run(job(source, sink, value_of=before, combine=lambda a, b: b), store)
-    assert {record[0]: record[-1] for record in sink.records} == {
-        key: before(key) for key in expected(source)
-    }
+    assert dict(sink.records) == {key: before(key) for key in expected(source)}
 
 
 @pytest.mark.parametrize("job", [counts, windows])
@@ -155,7 +160,7 @@ def test_dicts_may_get_fields_and_declared_types(
     stopped(job(source, sink, value_of=lambda w: {"n": 1}, combine=lambda a, b: b), store)
     changed = {"value_of": after, "combine": lambda a, b: b, **options}
     run(job(source, sink, **changed), store)
-    found = {record[0]: record[-1] for record in sink.records}
+    found = dict(sink.records)
     assert found.keys() == expected(source).keys()
     for word, value in found.items():
         assert value in ({"n": 1}, {"n": "1"}, after(word))
@@ -229,12 +234,13 @@ def mixed(word: str) -> Any:
 def test_a_declared_union_takes_types_that_the_checkpoint_has_not_seen(key_type: Any) -> None:
     store, sink = MemoryStore(), Outside()
     source = Portions({"one": ["w1"] * 80 + ["w5"] * 80})
-    stopped(counts(source, sink, mixed, key_type=key_type), store)
+    declared = {"key_type": key_type}
+    stopped(counts(source, sink, mixed, declared), store)
     assert checkpoints(store)[-1].operators[-1].key_types == ("str",)
-    run(counts(source, sink, mixed, key_type=key_type), store)
+    run(counts(source, sink, mixed, declared), store)
     assert dict(sink.records) == {"w1": 80, 5: 80}
     with pytest.raises(StateSchemaError, match=r"expected int, as declared; found str"):
-        run(counts(source, Outside(), mixed, key_type=int), MemoryStore())
+        run(counts(source, Outside(), mixed, {"key_type": int}), MemoryStore())
 
 
 def test_types_that_are_declared_otherwise_are_refused_before_the_running_job_is_fenced() -> None:
@@ -242,7 +248,7 @@ def test_types_that_are_declared_otherwise_are_refused_before_the_running_job_is
     stopped(counts(source, sink), store)
     before = dict(store._objects)
     with pytest.raises(StateSchemaError, match=r"expected str.*tuple\[str\] declared.*migrate="):
-        run(counts(source, sink, lambda w: (w,), key_type=tuple[str]), store)
+        run(counts(source, sink, lambda w: (w,), {"key_type": tuple[str]}), store)
     with pytest.raises(StateSchemaError, match=r"expected int.*found str declared"):
         run(counts(source, sink, value_type=str), store)
     assert store._objects == before

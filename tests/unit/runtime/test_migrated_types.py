@@ -1,7 +1,6 @@
 """Stored keys and values that a job migrates: by value, in every shape, once."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,54 +9,39 @@ from msgspec.structs import replace
 
 import tidelog
 from tests.support.depth import in_pairs
-from tests.support.pipelines import Outside, Portions, config, effects, words
+from tests.support.pipelines import Outside, config, effects, words
 from tests.support.pressure import checkpoints
 from tests.support.workers import with_workers
-from tests.unit.runtime.test_changed_types import run, stopped
+from tests.unit.runtime.test_changed_types import (
+    Key,
+    counts,
+    expected,
+    keyed,
+    run,
+    stopped,
+    windows,
+)
+from tidelog import Source
 from tidelog.catalog.audit import audit
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.errors import RestoreError, StateSchemaError, UserFunctionError
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
-
-def source() -> Portions:
-    return words(length=60)
+SOURCE = words(length=60)
 
 
 def in_tuple(word: Any) -> Any:
     return (word,)
 
 
-def keyed(
-    sink: Outside, key: Callable[[Any], Any] = str, **declared: Any
-) -> tuple[tidelog.Job, tidelog.KeyedStream]:
-    job = tidelog.Job("job")
-    return job, job.source(source()).event_time(lambda _: 5).key_by(key, **declared)
+MIGRATED = {"key_type": tuple[str], "migrate": in_tuple}
 
 
-MIGRATED = {"key": in_tuple, "key_type": tuple[str], "migrate": in_tuple}
-
-
-def counts(sink: Outside, declared: Any = None, **aggregate: Any) -> tidelog.Job:
-    job, stream = keyed(sink, **(declared or {}))
-    options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **aggregate}
-    stream.aggregate(name="count", **options).sink(sink)
-    return job
-
-
-def windows(sink: Outside, declared: Any = None, **window: Any) -> tidelog.Job:
-    job, stream = keyed(sink, **(declared or {}))
-    options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **window}
-    counted = stream.window(tidelog.Tumbling(1_000), name="count").aggregate(**options)
-    counted.map(lambda r: (r[0], r[2])).sink(sink)
-    return job
-
-
-def kept(sink: Outside, declared: Any = None, **window: Any) -> tidelog.Job:
-    job, stream = keyed(sink, **(declared or {}))
-    options = {"function": lambda key, start, records: (key, len(records)), **window}
-    stream.window(tidelog.Tumbling(1_000), name="count").records(**options).sink(sink)
+def kept(source: Source, sink: Outside, key: Key = str, declared: Any = None) -> tidelog.Job:
+    job, stream = keyed(source, key, **(declared or {}))
+    windows = stream.window(tidelog.Tumbling(1_000), name="count")
+    windows.records(lambda key, start, records: (key, len(records))).sink(sink)
     return job
 
 
@@ -88,8 +72,8 @@ class EveryState(tidelog.StatefulProcessor):
         yield key, counted.pop() if len(counted) == 1 else counted
 
 
-def processed(sink: Outside, declared: Any = None) -> tidelog.Job:
-    job, stream = keyed(sink, **(declared or {}))
+def processed(source: Source, sink: Outside, key: Key = str, declared: Any = None) -> tidelog.Job:
+    job, stream = keyed(source, key, **(declared or {}))
     stream.transform_with_state(EveryState, time_mode="event", name="count").sink(sink)
     return job
 
@@ -113,15 +97,16 @@ def test_migrated_keys_keep_their_state_in_every_kind_of_state(
 ) -> None:
     store, sink = MemoryStore(), Outside()
     settings = {"table": table, "changelog": changelog}
-    stopped(job(sink), store, **settings)
+    stopped(job(SOURCE, sink), store, **settings)
     before = {c.slot for c in checkpoints(store)}
     with with_workers(workers):
-        stopped(job(sink, MIGRATED), store, "again", parallelism=parallelism, **settings)
+        migrated = job(SOURCE, sink, in_tuple, MIGRATED)
+        stopped(migrated, store, "again", parallelism=parallelism, **settings)
     new = [c for c in checkpoints(store) if c.slot not in before]
     assert {types for c in new for types in c.operators[-1].key_types} == {"tuple[str]"}
     # From here on nothing is migrated: the function is no longer needed, nor the declaration.
-    run(job(sink, {"key": in_tuple}), store, **settings)
-    words_of = Counter(map(in_tuple, source().records))
+    run(job(SOURCE, sink, in_tuple), store, **settings)
+    words_of = expected(SOURCE, in_tuple)
     assert {tuple(key): n for key, n in sink.records} == words_of
     assert len(sink.records) == len(words_of)
     assert not problems(store)
@@ -133,7 +118,7 @@ def test_migrated_values_go_on_as_the_new_type(
     job: Callable[..., tidelog.Job], workers: int
 ) -> None:
     store, sink = MemoryStore(), Outside()
-    stopped(job(sink), store)
+    stopped(job(SOURCE, sink), store)
     text = {
         "value_of": lambda _: "1",
         "combine": lambda a, b: str(int(a) + int(b)),
@@ -141,18 +126,17 @@ def test_migrated_values_go_on_as_the_new_type(
         "migrate": str,
     }
     with with_workers(workers):
-        run(job(sink, **text), store)
-    assert dict(sink.records) == {w: str(n) for w, n in Counter(source().records).items()}
+        run(job(SOURCE, sink, **text), store)
+    assert dict(sink.records) == {w: str(n) for w, n in expected(SOURCE).items()}
     assert checkpoints(store)[-1].operators[-1].states[-1].types in (("str",), ())
     assert not problems(store)
 
 
 def test_keys_and_values_are_migrated_together_also_from_a_savepoint_elsewhere() -> None:
     old, new, sink = MemoryStore("memory://old"), MemoryStore("memory://new"), Outside()
-    stopped(counts(sink), old)
+    stopped(counts(SOURCE, sink), old)
     job = counts(
-        sink,
-        MIGRATED,
+        *(SOURCE, sink, in_tuple, MIGRATED),
         value_of=lambda _: [1],
         combine=lambda a, b: [a[0] + b[0]],
         value_type=list[int],
@@ -160,31 +144,31 @@ def test_keys_and_values_are_migrated_together_also_from_a_savepoint_elsewhere()
     )
     chosen = tidelog.RestoreFrom("halt", old)
     asyncio.run(tidelog.JobRunner(job, new, config(), effects(), restore_from=chosen).run())
-    assert {tuple(key): n for key, (n,) in sink.records} == Counter(map(in_tuple, source().records))
+    assert {tuple(key): n for key, (n,) in sink.records} == expected(SOURCE, in_tuple)
     assert not problems(new)
 
 
 def test_a_migration_that_fails_leaves_everything_as_it_was_and_can_be_mended() -> None:
     store, sink = MemoryStore(), Outside()
-    stopped(counts(sink), store)
+    stopped(counts(SOURCE, sink), store)
     kept_slots = [c.slot for c in checkpoints(store)]
 
     def refused(error: type[Exception], match: str, migrate: Callable[[Any], Any]) -> None:
         with pytest.raises(error, match=match):
-            run(counts(sink, {**MIGRATED, "migrate": migrate}), store)
+            run(counts(SOURCE, sink, in_tuple, {**MIGRATED, "migrate": migrate}), store)
         assert [c.slot for c in checkpoints(store)] == kept_slots
 
     refused(UserFunctionError, "migrate= of key_by before operator 'count'", lambda _: 1 / 0)
     refused(StateSchemaError, r"expected tuple\[str\], as declared; found int", lambda _: 1)
     refused(RestoreError, "a key of its own for every stored key", lambda _: ("one",))
-    run(counts(sink, MIGRATED), store)
-    assert {tuple(k): n for k, n in sink.records} == Counter(map(in_tuple, source().records))
+    run(counts(SOURCE, sink, in_tuple, MIGRATED), store)
+    assert {tuple(k): n for k, n in sink.records} == expected(SOURCE, in_tuple)
 
 
 @pytest.mark.parametrize("reached", ["watermark", "advancing"])
 def test_keys_do_not_move_to_where_event_time_is_further(reached: str) -> None:
     store, sink = MemoryStore(), Outside()
-    stopped(windows(sink), store, parallelism=2)
+    stopped(windows(SOURCE, sink), store, parallelism=2)
     newest = checkpoints(store)[-1]
     # As after an unaligned checkpoint whose barriers overtook records of one subtask.
     apart = tuple(
@@ -198,7 +182,7 @@ def test_keys_do_not_move_to_where_event_time_is_further(reached: str) -> None:
     )
     slots = set(store._objects)
     with pytest.raises(RestoreError, match="2 event times"):
-        run(windows(sink, MIGRATED), store, parallelism=2)
+        run(windows(SOURCE, sink, in_tuple, MIGRATED), store, parallelism=2)
     assert set(store._objects) == slots, "the job that runs is not fenced"
-    run(windows(sink), store, parallelism=2)
-    assert dict(sink.records) == Counter(source().records)
+    run(windows(SOURCE, sink), store, parallelism=2)
+    assert dict(sink.records) == expected(SOURCE)

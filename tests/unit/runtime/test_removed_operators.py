@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ def job(build: BUILD, sink: Outside, **options: Any) -> tidelog.Job:
 
 
 def count(stream: tidelog.Stream, sink: Outside, name: str = "count", **options: Any) -> None:
-    counted = stream.key_by(str).aggregate(lambda _: 1, lambda a, b: a + b, name=name)
-    counted.sink(sink, name="sink", **options)
+    stream.key_by(str).count(name=name, **options).sink(sink, name="sink")
+
+
+total = partial(count, name="total")
 
 
 def stopped(made: tidelog.Job, store: MemoryStore) -> None:
@@ -40,14 +43,7 @@ def stopped(made: tidelog.Job, store: MemoryStore) -> None:
     assert checkpoints(store)
 
 
-def renamed(before: str, after: str) -> Callable[[Callable[..., None]], tuple[BUILD, BUILD]]:
-    return lambda build: (
-        lambda stream, sink: build(stream, sink, before),
-        lambda stream, sink: build(stream, sink, after),
-    )
-
-
-def spread_map(stream: tidelog.Stream, sink: Outside, name: str) -> None:
+def spread_map(stream: tidelog.Stream, sink: Outside, name: str = "one") -> None:
     count(stream.rebalance().map(str, name=name), sink)
 
 
@@ -63,9 +59,9 @@ def without_map(stream: tidelog.Stream, sink: Outside) -> None:
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        renamed("one", "other")(spread_map),
-        (renamed("one", "other")(spread_map)[0], without_map),
-        (without_map, renamed("one", "other")(spread_map)[1]),
+        (spread_map, partial(spread_map, name="other")),
+        (spread_map, without_map),
+        (without_map, spread_map),
         (two_branches, count),
         (count, two_branches),
     ],
@@ -88,7 +84,7 @@ def test_an_operator_with_state_goes_only_when_it_is_named_and_then_it_is_told(
 ) -> None:
     store, sink = MemoryStore(), Outside()
     stopped(job(count, sink), store)
-    changed = job(lambda stream, sink: count(stream, sink, "total"), sink)
+    changed = job(total, sink)
     before = dict(store._objects)
     with pytest.raises(RestoreError) as refused:
         run(changed, store)
@@ -112,24 +108,16 @@ def test_an_operator_with_state_goes_only_when_it_is_named_and_then_it_is_told(
 def test_a_renamed_source_would_read_everything_again_and_is_refused() -> None:
     store, sink = MemoryStore(), Outside()
     stopped(job(count, sink), store)
-    with pytest.raises(
-        RestoreError, match=r"'source'.*the positions of its splits.*--allow-dropped"
-    ):
-        run(job(count, sink, name="words"), store)
-    run(job(count, sink, name="words"), store, allow_dropped_state=("source",))
+    changed = job(count, sink, name="words")
+    with pytest.raises(RestoreError, match=r"'source'.*positions of its splits.*--allow-dropped"):
+        run(changed, store)
+    run(changed, store, allow_dropped_state=("source",))
     again = dict(sink.records)
     assert all(again[word] > n for word, n in Counter(source().records).items())
 
 
 def plain(stream: tidelog.Stream, sink: Any) -> None:
     stream.map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="sink")
-
-
-def running_count(stream: tidelog.Stream, sink: Any) -> None:
-    counted = stream.key_by(str).aggregate(
-        lambda _: 1, lambda a, b: a + b, emit_updates=True, name="count"
-    )
-    counted.sink(sink, name="sink")
 
 
 def uncommitted(sink: Outside, build: BUILD = plain) -> MemoryStore:
@@ -187,15 +175,12 @@ def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_writte
 def test_a_sink_that_stays_commits_what_it_had_written_for_an_operator_that_goes(
     parallelism: int,
 ) -> None:
-    def totals(stream: tidelog.Stream, sink: Outside) -> None:
-        count(stream, sink, "total")
-
     def only_shown(stream: tidelog.Stream, sink: Outside) -> None:
         stream.filter(lambda _: False, name="none").sink(sink, name="sink")
 
-    for after in (totals, only_shown):
+    for after in (total, only_shown):
         sink = Outside()
-        store = uncommitted(sink, running_count)
+        store = uncommitted(sink, partial(count, emit_updates=True))
         held = dict(sink.committed)
         # The process died before it committed the savepoint.
         sink.prepared, sink.committed = dict(held), {}
@@ -247,10 +232,7 @@ def window(size_ms: int, slide_ms: int | None = None, *, keep: bool = False) -> 
     def build(stream: tidelog.Stream, sink: Outside) -> None:
         keyed = stream.event_time(lambda _: 5).key_by(str)
         windows = keyed.window(Sliding(size_ms, slide_ms or size_ms), name="count")
-        if keep:
-            made = windows.records(lambda *a: a[:2])
-        else:
-            made = windows.aggregate(lambda _: 1, lambda a, b: a + b)
+        made = windows.records(lambda *a: a[:2]) if keep else windows.count()
         made.sink(sink, name="sink")
 
     return build

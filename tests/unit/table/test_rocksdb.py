@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
+from tests.support.pipelines import Outside, run, word_count, words
 from tests.unit.storage.conformance import names
-from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Replayable, RocksOptions
-from tidelog.effects import InlineOffload
+from tidelog import JobConfig, RocksOptions
 from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, StoreFullError
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.memory import MemoryTableFactory
@@ -179,13 +179,6 @@ def test_an_options_file_that_rocksdb_wrote_itself_is_taken(
     table.close()
 
 
-def counting() -> Job:
-    job = Job("count")
-    words = job.source(Replayable(["a", "b", "a"]))
-    words.key_by(str).aggregate(lambda _: 1, lambda a, b: a + b).sink(Callback(print))
-    return job
-
-
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -204,6 +197,6 @@ def test_a_start_with_a_file_that_cannot_be_used_is_refused_before_it_fences(
     store = MemoryStore()
     config = JobConfig(rocksdb=RocksOptions(options_file=options_file))
     with pytest.raises(ConfigError, match=says) as caught:
-        asyncio.run(JobRunner(counting(), store, config, Effects(offload=InlineOffload())).run())
+        run(word_count(words(), Outside()), store, config)
     assert str(options_file) in str(caught.value)
     assert asyncio.run(names(store)) == []

@@ -171,11 +171,7 @@ def test_a_running_job_tells_its_status_and_its_checkpoints(tmp_path: Path) -> N
     job, _ = counting_job(limit=None)
     store = MemoryStore(URL)
     done = asyncio.run(observed(runner_of(job, store, tmp_path), checkpoints=3))
-    assert (done.job, done.status["job"], done.status["phase"]) == (
-        "counting",
-        "counting",
-        "running",
-    )
+    assert done.job == done.status["job"] == "counting" and done.status["phase"] == "running"
     assert done.status["checkpoints"]["completed"] >= 3
     assert [each["id"] for each in done.status["operators"]]
     slots = [each["slot"] for each in done.checkpoints]

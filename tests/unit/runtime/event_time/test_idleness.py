@@ -40,13 +40,8 @@ def status_when(
     """Run an endless job in virtual time until its windows and its status are as wanted."""
     job = Job("endless")
     fired: list[Any] = []
-    windows = (
-        build(job)
-        .key_by(lambda _: "all")
-        .window(Tumbling(1000))
-        .aggregate(lambda _: 1, lambda a, b: a + b)
-    )
-    windows.sink(Callback(fired.append))
+    windows = build(job).key_by(lambda _: "all").window(Tumbling(1000))
+    windows.count().sink(Callback(fired.append))
 
     async def steps() -> JobStatus:
         runner = JobRunner(job, MemoryStore(), config(parallelism=parallelism), effects())
@@ -160,6 +155,9 @@ def test_a_source_that_ends_is_at_no_moment_idle(
 class Returns(PushSource):
     """The quiet split comes back with what is late by then, and goes on from there."""
 
+    def __init__(self) -> None:
+        self.back = asyncio.Event()
+
     def discover(self) -> list[str]:
         return ["busy", "returning"]
 
@@ -171,9 +169,6 @@ class Returns(PushSource):
         await self.back.wait()
         await emitter.emit([1, 2, 9000], 2)
         await asyncio.Event().wait()
-
-    def __init__(self) -> None:
-        self.back = asyncio.Event()
 
 
 def test_a_split_that_comes_back_counts_again_and_what_is_late_is_counted() -> None:
@@ -192,10 +187,6 @@ def test_a_split_that_comes_back_counts_again_and_what_is_late_is_counted() -> N
     # The other split is idle, so event time goes as far as the one that came back.
     assert operator(status, "window").watermark_ms == 8999
     assert operator(status, "window").late_records == 2
-
-
-def plus(a: int, b: int) -> int:
-    return a + b
 
 
 class Echo(StatefulProcessor):
@@ -221,12 +212,10 @@ def test_late_records_are_a_stream_of_their_own_each_once(
         keyed = timed.key_by(lambda r: r[0])
         if kind == "process":
             operator = keyed.transform_with_state(Echo, time_mode="event", late=tag)
-        elif kind == "records":
-            operator = keyed.window(Tumbling(1000), late=tag).records(
-                lambda key, start, held: ("fired", len(held))
-            )
         else:
-            operator = keyed.window(Tumbling(1000), late=tag).aggregate(lambda _: 1, plus)
+            windows = keyed.window(Tumbling(1000), late=tag)
+            lengths = windows.records(lambda key, start, held: ("fired", len(held)))
+            operator = lengths if kind == "records" else windows.count()
 
         def check(record: Any) -> Any:
             if breaks:

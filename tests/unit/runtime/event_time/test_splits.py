@@ -19,7 +19,6 @@ from tests.support.pipelines import Outside, config, run
 from tidelog import (
     Job,
     JsonLines,
-    KeyedStream,
     Replayable,
     StatefulProcessor,
     Stream,
@@ -33,27 +32,25 @@ pytestmark = pytest.mark.usefixtures("workers")
 HOUR_MS = 3_600_000
 WINDOW_MS = 600_000
 SERVERS = ("east", "west")
+TIMES = [second * 1000 - (second % 3) * 2000 for second in range(3600)]
+"""Of an hour, a record a second, up to 4 s out of order."""
 
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Path:
-    """Two servers' logs of one hour: a record a second each, up to 4 s out of order."""
+    """Two servers' logs."""
     for server in SERVERS:
-        times = [second * 1000 - (second % 3) * 2000 for second in range(3600)]
-        lines = (json.dumps({"server": server, "time_ms": time}) for time in times)
+        lines = (json.dumps({"server": server, "time_ms": time}) for time in TIMES)
         (tmp_path / f"{server}.json").write_text("".join(f"{line}\n" for line in lines))
     return tmp_path
 
 
 def expected() -> Counter[tuple[str, int]]:
-    times = [second * 1000 - (second % 3) * 2000 for second in range(3600)]
-    return Counter((server, time - time % WINDOW_MS) for server in SERVERS for time in times)
+    return Counter((server, time - time % WINDOW_MS) for server in SERVERS for time in TIMES)
 
 
 def counted(stream: Stream, sink: Outside) -> None:
-    keyed: KeyedStream = stream.key_by(attrgetter("server"))
-    windows = keyed.window(Tumbling(WINDOW_MS)).aggregate(lambda _: 1, lambda a, b: a + b)
-    windows.sink(sink)
+    stream.key_by(attrgetter("server")).window(Tumbling(WINDOW_MS)).count().sink(sink)
 
 
 def timed(stream: Stream, name: str = "event-time") -> Stream:
@@ -170,12 +167,7 @@ def test_windows_before_1970_count_every_record() -> None:
     times = [day * DAY_MS // 2 for day in range(-9, 4)]
     sink, job = Outside(), Job("old")
     timed = job.source(Replayable(times)).event_time(lambda time: time)
-    days = (
-        timed.key_by(lambda _: "all")
-        .window(Tumbling(DAY_MS))
-        .aggregate(lambda _: 1, lambda a, b: a + b)
-    )
-    days.sink(sink)
+    timed.key_by(lambda _: "all").window(Tumbling(DAY_MS)).count().sink(sink)
     run(job, MemoryStore())
     assert sorted(start for _, start, _ in sink.records) == [d * DAY_MS for d in range(-5, 2)]
     assert sum(count for _, _, count in sink.records) == len(times)
@@ -209,14 +201,6 @@ RECORDS = 4000
 SHIFT = 10_000_000
 
 
-def plus(a: int, b: int) -> int:
-    return a + b
-
-
-def one(_: Any) -> int:
-    return 1
-
-
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_an_input_that_ends_does_not_bring_the_first_watermark_to_the_second(
     parallelism: int,
@@ -231,6 +215,6 @@ def test_an_input_that_ends_does_not_bring_the_first_watermark_to_the_second(
     short, long = input("short", range(0, 2)), input("long", range(0, RECORDS))
     both = short.union(long).map(lambda n: n)
     again = both.event_time(lambda n: n, name="created")
-    again.key_by(lambda _: "all").window(Tumbling(100)).aggregate(one, plus).sink(sink)
+    again.key_by(lambda _: "all").window(Tumbling(100)).count().sink(sink)
     run(job, MemoryStore(), config(parallelism=parallelism))
     assert sum(count for *_, count in sink.records) == RECORDS + 2

@@ -178,7 +178,7 @@ def union_job(sink: Outside, clock: VirtualClock, *, swapped: bool, windows: boo
     merged = slowly(streams[0].union(streams[1]).rebalance(), clock, 0.2)
     if windows:
         keyed = merged.key_by(lambda r: r[0])
-        merged = keyed.window(Tumbling(1_000)).aggregate(lambda _: 1, lambda a, b: a + b)
+        merged = keyed.window(Tumbling(1_000)).count()
     merged.sink(sink)
     return union_job
 

@@ -35,13 +35,11 @@ from tidelog.errors import UnstorableError
 from tidelog.storage.memory import MemoryStore
 
 
-class Order:
+class Parcel:
     """A user's own type of record, which is no data type."""
 
     def __init__(self, key: str, split: int, number: int) -> None:
-        self.key = key
-        self.split = split
-        self.number = number
+        self.key, self.split, self.number = key, split, number
 
 
 def keyed(source: Portions) -> PressedJob:
@@ -130,18 +128,14 @@ def test_barriers_late_in_outputs_and_in_tasks_overtake() -> None:
 
 def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> None:
     source, sink, objects, clock = numbered(), Outside(), MemoryStore(), VirtualClock()
-    job = Job("orders")
-    orders = job.source(source, parallelism=4).map(lambda r: Order(*r))
-    slowly(orders.key_by(lambda o: o.key), clock, 0.2).map(
-        lambda o: (o.key, o.split, o.number)
-    ).sink(sink)
+    job = typed(Parcel)(sink, clock)
     settings = pressed("always", checkpoint=Schedule(1.5, 1e6, tolerable_failures=1))
     runner = JobRunner(job, objects, settings, in_virtual_time(1, clock))
     asyncio.run(runner.run())
     assert sorted(sink.records) == sorted(source.records)
     assert runner.incarnation.driver.metrics.failed == 1
     kept = runner.incarnation.driver.reports.kept_aligned
-    assert "Order" in kept and "record_types" in kept
+    assert "Parcel" in kept and "record_types" in kept
     assert not any(map(overtaken, checkpoints(objects)))
     status = status_of(runner).checkpoints
     assert status.kept_aligned == kept
@@ -179,13 +173,6 @@ class Purchase:
 
     def __post_init__(self) -> None:
         assert self.number >= 0
-
-
-class Parcel:
-    """No data type."""
-
-    def __init__(self, key: str, split: int, number: int) -> None:
-        self.key, self.split, self.number = key, split, number
 
 
 Make = Callable[..., Any]

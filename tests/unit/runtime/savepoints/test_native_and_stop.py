@@ -84,12 +84,8 @@ def numbers(count: int = 40) -> Portions:
 @pytest.mark.parametrize("changelog", [True, False])
 def test_a_savepoint_is_a_slot_of_its_name_that_retention_never_drops(changelog: bool) -> None:
     store, sink = MemoryStore(), Outside()
-    result, savepoint = run(
-        word_count(words(length=60), sink),
-        store,
-        lambda r: r.savepoint("mine"),
-        changelog=changelog,
-    )
+    job = word_count(words(length=60), sink)
+    result, savepoint = run(job, store, lambda r: r.savepoint("mine"), changelog=changelog)
     assert isinstance(savepoint, Savepoint)
     assert (savepoint.name, savepoint.savepoint_format) == ("mine", "native")
     assert result.stopped is None
@@ -121,12 +117,7 @@ def test_a_job_that_was_stopped_goes_on_exactly_where_it_was(changelog: bool, mo
 def windows(source: Source, sink: Sink) -> Job:
     job = Job("windows")
     timed = job.source(source).event_time(lambda _: 1_000, max_delay_ms=0)
-    counted = (
-        timed.key_by(lambda w: w)
-        .window(Tumbling(60_000))
-        .aggregate(lambda _: 1, lambda a, b: a + b)
-    )
-    counted.sink(sink)
+    timed.key_by(lambda w: w).window(Tumbling(60_000)).count().sink(sink)
     return job
 
 
@@ -137,9 +128,8 @@ def test_without_drain_no_window_fires_and_with_drain_all_do() -> None:
     assert sink.records == []
     assert not savepoint.final
     drained, flushed = MemoryStore(), Outside()
-    result, savepoint = run(
-        windows(source, flushed), drained, lambda r: r.stop("flush", drain=True)
-    )
+    flush = lambda r: r.stop("flush", drain=True)  # noqa: E731
+    result, savepoint = run(windows(source, flushed), drained, flush)
     assert savepoint.final
     assert result.stopped == savepoint
     read = sum(record[2] for record in flushed.records)
