@@ -10,11 +10,14 @@ from tests.support.kafka_broker import Broker
 
 
 @pytest.fixture(scope="session")
-def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    """Topics of the shared broker, which no test may stop."""
-    reason = reason_without()
-    if reason is not None:
+def _possible() -> None:
+    if (reason := reason_without()) is not None:
         pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def topics(_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    """Topics of the shared broker, which no test may stop."""
     base = tmp_path_factory.getbasetemp()
     directory = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with shared_broker(directory / "kafka") as bootstrap:
@@ -22,10 +25,7 @@ def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
 
 
 @pytest.fixture(scope="session")
-def _other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    reason = reason_without()
-    if reason is not None:
-        pytest.skip(reason)
+def _other_broker(_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 

@@ -5,7 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.first_jobs.programs import run
+from tests.support.kafka import Topics
 from tidelog import Callback, Job, KafkaRecord, KafkaSource
+
+
+def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:
+    return KafkaSource(names, bootstrap=topics.bootstrap, **{"value": "text", **options})
 
 
 def read(

@@ -45,10 +45,6 @@ def job() -> Job:
         stop="latest" if released else None,
     )
     numbered = Job("numbered")
-    (
-        numbered.source(source)
-        .key_by(lambda record: record.key)
-        .transform_with_state(Seen)
-        .sink(Sqlite(os.environ["TIDELOG_TEST_DATABASE"], "numbers", COLUMNS))
-    )
+    seen = numbered.source(source).key_by(lambda record: record.key).transform_with_state(Seen)
+    seen.sink(Sqlite(os.environ["TIDELOG_TEST_DATABASE"], "numbers", COLUMNS))
     return numbered

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.kafka.jobs import read, values
+from tests.kafka.jobs import read, source, values
 from tests.support.kafka import Topics
 from tests.support.kafka_broker import Broker
 from tidelog import (
@@ -18,10 +18,6 @@ from tidelog import (
     ObjectNotFoundError,
     StoreUnreachableError,
 )
-
-
-def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:
-    return KafkaSource(names, bootstrap=topics.bootstrap, **{"value": "text", **options})
 
 
 def events(caplog: pytest.LogCaptureFixture, name: str) -> list[str]:
@@ -75,18 +71,12 @@ def test_a_job_waits_for_brokers_that_went_away_and_not_for_ever(
     assert "goes on from its last checkpoint (a retry is safe)" in str(error.value)
 
 
-def stopped_at(topics: Topics, store: Path, partitions: int = 1) -> str:
-    """A topic of which a job has read ten messages of the last partition."""
-    topic = topics.new(partitions)
-    topics.write(topic, map(str, range(10)), partition=partitions - 1)
+def stopped_at(topics: Topics, store: Path) -> str:
+    """A topic of which a job has read ten messages."""
+    topic = topics.new()
+    topics.write(topic, map(str, range(10)))
     read(source(topics, topic), store, lambda found: len(found) == 10)
     return topic
-
-
-def made_again(topics: Topics, topic: str, partitions: int) -> None:
-    topics.delete(topic)
-    topics.new(partitions, topic)
-    topics.write(topic, ["other"], partition=0)
 
 
 @pytest.mark.parametrize(("policy", "stop"), [("fail", None), ("earliest", "latest")])
@@ -94,7 +84,8 @@ def test_a_topic_that_was_made_again_is_an_error_and_no_new_beginning(
     topics: Topics, tmp_path: Path, policy: Any, stop: Any
 ) -> None:
     topic = stopped_at(topics, tmp_path)
-    made_again(topics, topic, 1)
+    topics.delete(topic)
+    topics.write(topics.new(name=topic), ["other"])
     again = source(topics, topic, stop=stop, on_missing_offset=policy)
     with pytest.raises(ObjectNotFoundError) as error:
         read(again, tmp_path)
@@ -134,9 +125,8 @@ def test_a_message_that_does_not_decode_stops_the_job_behind_those_before_it(
     topics.write(topic, BROKEN)
     found: list[Any] = []
     with pytest.raises(CorruptObjectError) as error:
-        read(
-            source(topics, topic, value="json"), tmp_path, lambda got: bool(found.append(list(got)))
-        )
+        of_json = source(topics, topic, value="json")
+        read(of_json, tmp_path, lambda got: bool(found.append(list(got))))
     assert values(found[-1]) == [{"n": 0}] or not found[-1]
     assert f"topic '{topic}', partition 0, offset 1" in str(error.value)
     assert "malformed" in str(error.value) and "DeadLetterTopic" in str(error.value)

@@ -36,8 +36,7 @@ def test_windows_fire_by_the_times_of_messages_though_a_partition_is_empty(
     topic = topics.new(3, "requests")
     for partition, minutes in [(0, (1, 2, 11, 25)), (1, (9, 3, 12, 25))]:
         for minute in minutes:
-            value = json.dumps({"server": "a"})
-
+            value = '{"server": "a"}'
             topics.write(topic, [value], partition=partition, timestamp=minute * MINUTE_MS)
     run(job_of("kafka 0", topics), here / "store", lambda: len(rows_of(here / "counts")) == 2)
     counts = {row["start_ms"]: row["requests"] for row in rows_of(here / "counts")}

@@ -127,7 +127,6 @@ class Reader:
             }
         )
         self._consumer.assign([kafka.TopicPartition(topic, p, 0) for p in range(partitions)])
-        self._eof = kafka.KafkaError._PARTITION_EOF
         self._once = once
         self.seen: Counter[str] = Counter()
         """The next number of each split."""

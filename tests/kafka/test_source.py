@@ -9,14 +9,10 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import run
-from tests.kafka.jobs import read, values
+from tests.kafka.jobs import read, source, values
 from tests.support.kafka import Topics
-from tidelog import Callback, ConfigError, Job, KafkaRecord, KafkaSource
+from tidelog import Callback, ConfigError, Job, KafkaRecord
 from tidelog.connectors.kafka.client import library
-
-
-def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:
-    return KafkaSource(names, bootstrap=topics.bootstrap, **{"value": "text", **options})
 
 
 def test_a_message_is_a_record_with_all_that_kafka_knows(topics: Topics, tmp_path: Path) -> None:
@@ -54,19 +50,15 @@ def test_a_stopped_job_goes_on_behind_its_checkpoint_whatever_the_group_says(
     reading = source(topics, topic, group="watchers-1")
     assert values(read(reading, tmp_path, lambda found: len(found) == 2)) == ["a", "b"]
     group = library().Consumer({"bootstrap.servers": topics.bootstrap, "group.id": "watchers-1"})
-    place = library().TopicPartition(topic, 0)
-    (committed,) = group.committed([place])
-    assert committed.offset == 2
+    places = [library().TopicPartition(topic, each) for each in (0, 1)]
+    assert group.committed(places)[0].offset == 2
     # Somebody sets the group back: only those who watch it see that.
-    place.offset = 0
-    group.commit(offsets=[place], asynchronous=False)
-    group.close()
+    places[0].offset = 0
+    group.commit(offsets=places[:1], asynchronous=False)
     topics.write(topic, ["c"], partition=0)
     topics.write(topic, ["d"], partition=1)
     bounded = source(topics, topic, group="watchers-1", stop="latest")
     assert sorted(values(read(bounded, tmp_path))) == ["c", "d"]
-    group = library().Consumer({"bootstrap.servers": topics.bootstrap, "group.id": "watchers-1"})
-    places = [library().TopicPartition(topic, each) for each in (0, 1)]
     assert [each.offset for each in group.committed(places)] == [3, 1]
     group.close()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.kafka_broker import Broker, admin_client, kafka_jars
+from tests.support.maven import JarsUnavailableError
 from tidelog.connectors.kafka.client import library
 from tidelog.errors import ConfigError
 
@@ -98,8 +99,7 @@ def reason_without() -> str | None:
     try:
         library()
         Broker(Path("unused"))
-        kafka_jars()
-    except ConfigError as error:
+    except (ConfigError, JarsUnavailableError) as error:
         return str(error)
     return None
 

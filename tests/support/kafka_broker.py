@@ -1,50 +1,26 @@
 """A broker of Apache Kafka for tests: one process on the loopback interface.
 
 Invariants: it may be killed at any moment and started again on the same data and the same ports;
-it does not outlive the process that started it. Its jars are those of KAFKA_HOME, else fetched once
-with Maven; their directory appears complete or not at all, so several processes may ask at once.
+it does not outlive the process that started it. Its jars are fetched once, with Maven.
 """
 
 import hashlib
 import os
-import shutil
 import socket
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any, Final, Self
 
-import click
-
+from tests.support.maven import fetched
 from tidelog.connectors.kafka.client import library
 from tidelog.effects import SystemClock, cache_directory, hold_thread
-from tidelog.errors import ConfigError, StoreUnreachableError
+from tidelog.errors import StoreUnreachableError
 from tidelog.spark.plugin.toolchain import fitting_java
 
 OLDEST_JAVA: Final = 17
-HOME_VARIABLE: Final = "KAFKA_HOME"
 KAFKA: Final = "4.1.1"
 
-_POM: Final = """\
-<project>
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tidelog</groupId>
-  <artifactId>kafka-broker</artifactId>
-  <version>1</version>
-  <dependencies>
-    <dependency>
-      <groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId>
-      <version>{kafka}</version>
-    </dependency>
-    <dependency>
-      <groupId>org.slf4j</groupId><artifactId>slf4j-simple</artifactId>
-      <version>1.7.36</version>
-    </dependency>
-  </dependencies>
-</project>
-"""
-_FETCH_S: Final = 600
-
+_POM: Final = Path(__file__).parents[1] / "kafka" / "pom.xml"
 _JVM: Final = (
     *("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"),
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -81,7 +57,9 @@ its standard input is closed, by us or because we are gone."""
 
 
 class Broker:
-    """Kafka over a new directory; raises ConfigError when Java or Kafka are missing."""
+    """Kafka over a new directory; raises ConfigError without Java, JarsUnavailableError without
+    Kafka.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory.absolute()
@@ -232,77 +210,6 @@ def _is_free(port: int) -> bool:
 
 
 def kafka_jars() -> Path:
-    """The directory with the broker's jars; standard error gets a line before a download.
-
-    Raises ConfigError.
-    """
-    home = os.environ.get(HOME_VARIABLE)
-    if home:
-        return _jars_of(Path(home))
-    target = cache_directory() / "kafka" / f"kafka-{KAFKA}"
-    if not target.is_dir():
-        click.echo(f"fetching the broker of Apache Kafka {KAFKA} once, 43 MB ...", err=True)
-        _fetch(target)
-    return target
-
-
-def _jars_of(home: Path) -> Path:
-    for directory in (home / "libs", home):
-        if any(directory.glob("kafka-server-[0-9]*.jar")):
-            return directory
-    raise ConfigError(
-        f"environment variable {HOME_VARIABLE}",
-        expected="the directory of an Apache Kafka 4, with kafka-server-*.jar in its libs",
-        found=str(home),
-        action="correct it, or unset it to have Kafka fetched",
-    )
-
-
-def _fetch(target: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise ConfigError(
-            "Maven",
-            expected="`mvn` on the PATH, to fetch Kafka's broker",
-            found="none",
-            action="install it (apt-get install maven), name a Kafka that is installed by "
-            f"{HOME_VARIABLE}, or use a broker that runs",
-        )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.parent) as scratch:
-        (Path(scratch) / "pom.xml").write_text(_POM.format(kafka=KAFKA))
-        jars = Path(scratch) / "jars"
-        command = [maven, "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
-        found = _failure(command, scratch)
-        if found is not None:
-            raise ConfigError(
-                f"the jars of Apache Kafka {KAFKA}",
-                expected="that Maven fetches them",
-                found=found,
-                action="see whether Maven reaches its repository, or name a Kafka that is "
-                f"installed by {HOME_VARIABLE}",
-            )
-        try:
-            jars.rename(target)
-        except OSError:
-            if not target.is_dir():  # otherwise another process was faster
-                raise
-
-
-def _failure(command: list[str], directory: str) -> str | None:
-    """What went wrong with a command; None: nothing."""
-    try:
-        run = subprocess.run(
-            command,
-            cwd=directory,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            check=False,
-            timeout=_FETCH_S,
-        )
-    except subprocess.TimeoutExpired:
-        return f"no end after {_FETCH_S} s"
-    lines = [line for line in run.stdout.splitlines() if "ERROR" in line]
-    return None if run.returncode == 0 else f"exit code {run.returncode}: {' '.join(lines[:3])}"
+    """The directory with the broker's jars; raises JarsUnavailableError."""
+    directory = cache_directory() / "kafka" / f"kafka-{KAFKA}"
+    return fetched(_POM, directory, kafka_version=KAFKA)

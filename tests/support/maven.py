@@ -1,4 +1,4 @@
-"""Jars from Maven's repositories, fetched once and kept in `.tools/`."""
+"""Jars from Maven's repositories, fetched once and kept."""
 
 import shutil
 import subprocess
@@ -13,21 +13,21 @@ class JarsUnavailableError(Exception):
 
 
 def jars_of(pom: Path, name: str, **properties: str) -> list[Path]:
-    """What the dependencies of a POM are with these properties, kept under this name; raises
-    JarsUnavailableError.
+    """What the dependencies of a POM are with these properties, kept in `.tools/` under this name;
+    raises JarsUnavailableError.
     """
-    directory = _TOOLS / name
-    if not directory.is_dir():
-        _fetch(pom, directory, properties)
-    return sorted(directory.glob("*.jar"))
+    return sorted(fetched(pom, _TOOLS / name, **properties).glob("*.jar"))
 
 
-def _fetch(pom: Path, directory: Path, properties: dict[str, str]) -> None:
+def fetched(pom: Path, directory: Path, **properties: str) -> Path:
+    """The directory, which appears with all jars or not at all; raises JarsUnavailableError."""
+    if directory.is_dir():
+        return directory
     maven = shutil.which("mvn")
     if maven is None:
         raise JarsUnavailableError(f"{directory.name} needs `mvn` on the PATH to be fetched")
-    _TOOLS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_TOOLS) as scratch:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent) as scratch:
         jars = Path(scratch) / "jars"
         command = [
             *(maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"),
@@ -41,3 +41,4 @@ def _fetch(pom: Path, directory: Path, properties: dict[str, str]) -> None:
             )
         if not directory.is_dir():  # another process may have been first
             jars.rename(directory)
+    return directory

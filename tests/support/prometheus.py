@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from urllib.request import urlopen
 import yaml
 
 from tests.support.documentation import ROOT
+from tests.support.ports import free_port
 
 OPERATIONS = ROOT / "docs" / "operations"
 DASHBOARD = json.loads((OPERATIONS / "dashboard.json").read_text())
@@ -115,14 +115,6 @@ class Prometheus:
         """What a query finds now."""
         found: list[Any] = self.get("query", query=query)["result"]
         return found
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

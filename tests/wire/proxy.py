@@ -1,5 +1,6 @@
 """A proxy in front of an S3 server that makes it misbehave on request."""
 
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -38,14 +39,37 @@ class Behaviour:
     seen: list[Exchange] = field(default_factory=list)
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Requests are not logged to standard error."""
+
+
+@contextmanager
+def serving(handler: type[QuietHandler], context: ssl.SSLContext | None = None) -> Iterator[str]:
+    """Run a server, with TLS if there is a context, and give its endpoint."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    # The pause between two looks whether it is to end, which every test waits for.
+    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"{'http' if context is None else 'https'}://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 @contextmanager
 def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
     """Run a proxy before `endpoint` and give its own endpoint."""
     upstream = urlsplit(endpoint).netloc
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
+    class Handler(QuietHandler):
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             conditional = "If-None-Match" in self.headers
@@ -92,17 +116,5 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
 
         do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _handle
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Requests are not logged to standard error."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    # The pause between two looks whether it is to end, which every test waits for.
-    thread = Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with serving(Handler) as endpoint:
+        yield endpoint

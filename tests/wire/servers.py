@@ -6,7 +6,6 @@ Run as a module, it makes the programs that have to be built, once, before any t
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 from tests.support.kafka import kept_classes
+from tests.support.maven import JarsUnavailableError
+from tests.support.ports import free_port
 from tidelog.errors import ConfigError
 
 # Imported within: libraries of the clouds, which take seconds; every worker imports this module.
@@ -201,14 +202,6 @@ def azurite_server(script: Path) -> Iterator[CloudServer]:
         yield CloudServer("az", endpoint, options, env)
 
 
-def free_port() -> int:
-    """A port that nothing listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def _running(command: list[str], port: int, env: dict[str, str]) -> Iterator[None]:
     with subprocess.Popen(
@@ -304,5 +297,5 @@ if __name__ == "__main__":
     for server in (versitygw_binary, fake_gcs_binary, azurite_script, kept_classes):
         try:
             print(server(), flush=True)
-        except (ServerUnavailableError, ConfigError) as error:
+        except (ServerUnavailableError, JarsUnavailableError, ConfigError) as error:
             print(f"{error}; tests that need it are skipped", flush=True)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.ports import free_port
 from tests.wire.calls import IMPATIENT, OPERATIONS, call
-from tests.wire.proxy import Behaviour, Exchange, proxy
-from tests.wire.servers import CloudServer, S3Server, free_port
+from tests.wire.proxy import Behaviour, proxy
+from tests.wire.servers import CloudServer, S3Server
 from tidelog import Effects, RetryPolicy, open_store
 from tidelog.errors import (
     AccessDeniedError,
     ConditionalPutError,
-    ConfigError,
     ObjectExistsError,
     StorageError,
     StoreFullError,
@@ -52,19 +52,6 @@ def run(
     asyncio.run(main())
 
 
-def refused_as(
-    kind: type[Exception], match: str, operations: Sequence[str] = OPERATIONS
-) -> Callable[[Any], Coroutine[Any, Any, None]]:
-    """Each of the operations raises this error."""
-
-    async def scenario(store: ObjectStore) -> None:
-        for operation in operations:
-            with pytest.raises(kind, match=match):
-                await call(store, operation)
-
-    return scenario
-
-
 @pytest.fixture(params=ALL)
 def server(request: pytest.FixtureRequest) -> Server:
     found: Server = request.getfixturevalue(request.param)
@@ -89,8 +76,12 @@ def misbehaving_s3(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
 
 
 def test_an_endpoint_where_nobody_listens_is_unreachable(server: Server) -> None:
-    nobody = replace(server, endpoint=f"http://127.0.0.1:{free_port()}")
-    run(nobody, refused_as(StoreUnreachableError, r"name.*check the endpoint"), IMPATIENT)
+    async def scenario(store: ObjectStore) -> None:
+        for operation in OPERATIONS:
+            with pytest.raises(StoreUnreachableError, match=r"name.*check the endpoint"):
+                await call(store, operation)
+
+    run(replace(server, endpoint=f"http://127.0.0.1:{free_port()}"), scenario, IMPATIENT)
 
 
 @pytest.mark.parametrize(
@@ -138,8 +129,6 @@ ANSWERS = [
     (507, "InsufficientStorage", StoreFullError),
 ]
 OF_ONE = [
-    ("moto", 400, "AuthorizationHeaderMalformed", ConfigError),
-    ("moto", 403, "RequestTimeTooSkewed", AccessDeniedError),
     ("moto", 409, "ConditionalRequestConflict", StoreUnreachableError),
     ("moto", 502, "BadGateway", StoreUnreachableError),
     ("moto", 503, "SlowDown", StoreUnreachableError),
@@ -165,7 +154,7 @@ def test_every_answer_has_its_error(
 
     async def scenario(store: ObjectStore) -> None:
         for operation in operations:
-            with pytest.raises((StorageError, ConfigError)) as raised:
+            with pytest.raises(StorageError) as raised:
                 await call(store, operation)
             assert type(raised.value) is expected
             assert expected is ObjectExistsError or code in str(raised.value)
@@ -223,10 +212,7 @@ def test_a_call_whose_answer_was_lost_is_repeated(
 def test_a_server_that_knows_no_conditional_writes_is_refused(
     misbehaving_s3: S3Server, behaviour: Behaviour
 ) -> None:
-    def refusing(exchange: Exchange) -> tuple[int, str] | None:
-        return (501, "NotImplemented") if exchange.conditional else None
-
-    behaviour.error = refusing
+    behaviour.error = lambda asked: (501, "NotImplemented") if asked.conditional else None
 
     async def scenario(store: ObjectStore) -> None:
         await store.put("name", b"x")

@@ -18,9 +18,10 @@ from urllib.request import urlopen
 import pytest
 
 from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.support.ports import free_port
 from tests.wire.forking import Forking, forking
 from tests.wire.proxy import Behaviour, proxy
-from tests.wire.servers import S3Server, free_port
+from tests.wire.servers import S3Server
 
 KEY_ID = "AKIASENTINELKEY"
 SECRET = "sentinel/secret+key-of-aws"

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import tidelog
 from tests.support.documentation import BLOCKS
-from tests.support.prometheus import free_port
+from tests.support.ports import free_port
 from tests.support.statuses import STATUS
 from tidelog import JobStatus
 from tidelog.runtime.status.prometheus import StatusCollector
