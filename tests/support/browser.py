@@ -19,6 +19,7 @@ _OPTIONS = (
     "--disable-background-networking",
     "--no-first-run",
     "--remote-debugging-pipe",
+    "--window-size=1280,780",
 )
 # The protocol wants descriptors 3 and 4, which may be taken here.
 _LAUNCH = (
@@ -65,18 +66,9 @@ class Page:
                 return dict(answer["result"])
             self.events.append(answer)
 
-    def show(self, file: Path, width: int, scheme: str, height: int = 780) -> None:
-        """Load a file into a window of some width, light or dark."""
+    def show(self, file: Path) -> None:
+        """Load a file."""
         self.events.clear()
-        self.call(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=width < 600,
-        )
-        feature = {"name": "prefers-color-scheme", "value": scheme}
-        self.call("Emulation.setEmulatedMedia", features=[feature])
         self.call("Page.navigate", url=file.as_uri())
         while not self.seen("Page.loadEventFired"):
             self.events.append(self._read())

@@ -15,6 +15,9 @@ I/O and threads would need a look at the selector, so tests with this clock do t
 """
 
 
+_START_MS = 1_700_000_000_000
+
+
 class VirtualClock:
     """Implements `tidelog.effects.Clock` in virtual time.
 
@@ -30,7 +33,7 @@ class VirtualClock:
         self._driver: asyncio.Task[None] | None = None
 
     def now_ms(self) -> int:
-        return 1_700_000_000_000 + int(self._elapsed * 1000)
+        return _START_MS + int(self._elapsed * 1000)
 
     def monotonic(self) -> float:
         return self._elapsed

@@ -114,7 +114,6 @@ def every_kind(breaks_at: int | None = None, timer_ms: int = 1_900_000_000_000) 
 
 
 def virtual_effects(seed: int = 7) -> Effects:
-    """Virtual time, seeded randomness, everything inline."""
     return in_virtual_time(seed)
 
 

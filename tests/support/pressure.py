@@ -87,7 +87,7 @@ def numbered(splits: int = 4, length: int = 28, keys: int = 5, portion: int = 2)
 
 def slowly(stream: Stream, clock: VirtualClock, seconds: float) -> Stream:
     """Behind an operator that takes its time for each buffer."""
-    return stream._then("slow", lambda: Slow(clock, seconds), keyed=False)
+    return stream._then("slow", lambda: Slow(clock, seconds))
 
 
 def keyed_job(source: Portions, sink: Outside, clock: VirtualClock, seconds: float = 0.2) -> Job:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from operator import add
 from pathlib import Path
 
 from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule, serve_control
@@ -17,7 +16,7 @@ def running_job(store: ObjectStore, work_dir: Path) -> Iterator[None]:
     """A job with a checkpoint every moment and a control socket, on a loop of its own."""
     job = Job("counting")
     numbers = job.source(Rate(2000)).key_by(lambda n: n % 100)
-    numbers.aggregate(lambda n: 1, add, name="count").sink(Callback(lambda _: None))
+    numbers.count().sink(Callback(lambda _: None))
     config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.05))
     loop, _ = loop_thread()
     runner = JobRunner(job, store, config, Effects())

@@ -12,8 +12,6 @@ from tidelog.ui.document import Document
 from tidelog.ui.read import StoreReader
 from tidelog.ui.watch import Watcher
 
-URL = "memory://"
-
 
 class MadeUpJob:
     """Answers for a job; None: no job runs."""

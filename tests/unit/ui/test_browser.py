@@ -70,7 +70,7 @@ def complaints(tab: browser.Page) -> list[Any]:
 def test_a_report_loads_nothing_and_complains_of_nothing(
     tab: browser.Page, reports: dict[str, Path], name: str
 ) -> None:
-    tab.show(reports[name], 1280, "light")
+    tab.show(reports[name])
     requests = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
     addresses = [url for url in requests if not url.startswith("data:")]
     assert addresses == [reports[name].as_uri()]
@@ -84,7 +84,7 @@ SECTIONS = ("Checkpoints", "Log and tables", "Materializations", "Operators", "A
 def test_every_section_is_there_and_says_why_when_it_is_empty(
     tab: browser.Page, reports: dict[str, Path], name: str
 ) -> None:
-    tab.show(reports[name], 1280, "light")
+    tab.show(reports[name])
     titles = tab.evaluate("[...document.querySelectorAll('section > h2')].map(e => e.textContent)")
     assert titles == [*SECTIONS, "The bill of a day", "Slots"]
     bare = (
