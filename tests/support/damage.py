@@ -1,6 +1,7 @@
 """Damage done to the objects of a store, as disks, networks and newer releases do it."""
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -19,10 +20,29 @@ def truncated(data: bytes) -> bytes:
     return data[: len(data) * 2 // 3]
 
 
+def cut(data: bytes) -> bytes:
+    """The last byte is lost."""
+    return data[:-1]
+
+
+def emptied(data: bytes) -> bytes:
+    """Every byte is lost."""
+    return b""
+
+
+def lengthened(data: bytes) -> bytes:
+    """Some bytes come again."""
+    return data + data[:7]
+
+
+def flipped_at(at: int, bit: int = 1) -> Callable[[bytes], bytes]:
+    """One bit of a byte is another."""
+    return lambda data: data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+
+
 def flipped(data: bytes) -> bytes:
     """One bit in the middle is another."""
-    at = len(data) // 2
-    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    return flipped_at(len(data) // 2)(data)
 
 
 def missing(data: bytes) -> None:
@@ -42,6 +62,15 @@ def damaged(objects: Objects, name: str, damage: Damage) -> dict[str, bytes]:
     data = damage(objects[name])
     rest = {other: content for other, content in objects.items() if other != name}
     return rest if data is None else {**rest, name: data}
+
+
+def damage_file(path: Path, damage: Damage) -> None:
+    """Damage a file as an object is damaged."""
+    data = damage(path.read_bytes())
+    if data is None:
+        path.unlink()
+    else:
+        path.write_bytes(data)
 
 
 def checkpoint_in(objects: Objects, slot: int) -> Checkpoint:

@@ -40,7 +40,7 @@ def counts(
     source: Source, sink: Outside, key: Key = str, declared: Any = None, **aggregate: Any
 ) -> tidelog.Job:
     job, stream = keyed(source, key, **(declared or {}))
-    stream.aggregate(name="count", **{**COUNT, **aggregate}).sink(sink)
+    stream.aggregate(**{"name": "count", **COUNT, **aggregate}).sink(sink)
     return job
 
 

@@ -3,14 +3,15 @@
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
 from tests.faults.counting import EXPECTED, checkpoints, counting, refuse_poison, settings
-from tests.support.damage import needs
+from tests.support.damage import cut, damage_file, flipped, lengthened, missing, needs
 from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
@@ -125,35 +126,17 @@ def test_nothing_that_has_an_intact_copy_is_read_from_the_store(machine: Machine
     assert metrics(runner).last_problem is None
 
 
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def grow(path: Path) -> None:
-    path.write_bytes(path.read_bytes() + b"\0")
-
-
-def replaced(path: Path) -> None:
-    """By a directory."""
-    path.unlink()
-    path.mkdir()
-
-
 @pytest.mark.parametrize("kind", COPIED)
-@pytest.mark.parametrize("harm", [Path.unlink, flip, cut, grow, replaced])
+@pytest.mark.parametrize("damage", [missing, flipped, cut, lengthened, "directory"])
 def test_a_copy_that_is_missing_or_damaged_costs_one_request_and_nothing_else(
-    machine: Machine, kind: str, harm: Callable[[Path], None]
+    machine: Machine, kind: str, damage: Any
 ) -> None:
-    harmed = sorted(name for name in machine.needed() if name.startswith(kind))[0]
-    harm(machine.copies()[harmed])
-    runner = machine.finish()
-    assert fetched(runner) == {harmed}
+    harmed = min(name for name in machine.needed() if name.startswith(kind))
+    path = machine.copies()[harmed]
+    damage_file(path, missing if damage == "directory" else damage)
+    if damage == "directory":
+        path.mkdir()
+    assert fetched(machine.finish()) == {harmed}
 
 
 @pytest.mark.parametrize("kind", COPIED)

@@ -6,18 +6,16 @@ RocksDB is opened with SMALL_BUFFERS, so that a few thousand rows already flush 
 import hashlib
 import random
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
+from tests.support.damage import Damage, cut, damage_file, emptied, flipped, missing
 from tidelog import CorruptObjectError, InvariantError, RocksOptions
 from tidelog.table.port import Table, TableFactory, TableFile
 
 SMALL_BUFFERS = RocksOptions(write_buffer_bytes=64 << 10, target_file_bytes=32 << 10)
-
-Damage = Callable[[Path], None]
 
 
 def rows(table: Table) -> dict[bytes, bytes]:
@@ -44,24 +42,6 @@ def lay_out(files: list[TableFile], directory: Path) -> Path:
     for file in files:
         shutil.copyfile(file.path, directory / file.name)
     return directory
-
-
-def flip_middle_bit(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def cut_last_byte(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def cut_to_nothing(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-def remove(path: Path) -> None:
-    path.unlink()
 
 
 class TableConformance:
@@ -122,13 +102,8 @@ class TableConformance:
         table.write(keys[:3], [b"before"] * 3)
         table.load(keys, [None if key == keys[1] else b"loaded" for key in keys])
         table.write(keys[2:3], [b"after"])
-        assert table.get_many([*keys[:4], keys[-1]]) == [
-            b"loaded",
-            None,
-            b"after",
-            b"loaded",
-            b"loaded",
-        ]
+        found = table.get_many([*keys[:4], keys[-1]])
+        assert found == [b"loaded", None, b"after", b"loaded", b"loaded"]
         assert len(rows(table)) == count - 1
 
     def test_a_snapshot_lists_exactly_the_files_of_its_directory(
@@ -194,15 +169,15 @@ class TableConformance:
         preparation.join()
         assert all("closed" in str(failure) for failure in failures)
 
-    @pytest.mark.parametrize("damage", [cut_last_byte, cut_to_nothing, remove])
+    @pytest.mark.parametrize("damage", [cut, emptied, missing])
     def test_a_restore_refuses_any_damaged_file_by_name(
         self, table: Table, factory: TableFactory, tmp_path: Path, damage: Damage
     ) -> None:
         put(table, many_rows(1))
         files = table.freeze(tmp_path / "snapshot")()
         for file in files:
-            directory = lay_out(files, tmp_path / damage.__name__ / file.name)
-            damage(directory / file.name)
+            directory = lay_out(files, tmp_path / "damaged" / file.name)
+            damage_file(directory / file.name, damage)
             with pytest.raises(CorruptObjectError, match=file.name):
                 factory.restore(directory)
 
@@ -213,7 +188,7 @@ class TableConformance:
         files = table.freeze(tmp_path / "snapshot")()
         for file in files:
             directory = lay_out(files, tmp_path / "flipped" / file.name)
-            flip_middle_bit(directory / file.name)
+            damage_file(directory / file.name, flipped)
             with pytest.raises(CorruptObjectError, match=file.name):
                 rows(factory.restore(directory))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
+from tests.support.damage import damage_file, flipped_at
 from tests.support.pipelines import Outside, run, word_count, words
 from tests.unit.storage.conformance import names
 from tidelog import JobConfig, RocksOptions
@@ -31,9 +32,7 @@ def table(factory: RocksTableFactory, tmp_path: Path) -> RocksTable:
 
 
 class TestRocksTable(TableConformance):
-    @pytest.fixture
-    def factory(self) -> RocksTableFactory:
-        return RocksTableFactory(SMALL_BUFFERS)
+    """With the factory of this module."""
 
 
 def test_a_snapshot_is_sst_files_and_one_small_file(table: RocksTable, tmp_path: Path) -> None:
@@ -70,18 +69,16 @@ def test_a_damaged_block_fails_every_way_to_read_it(
     put(table, many_rows(1))
     files = table.freeze(tmp_path / "snapshot")()
     directory = lay_out(files, tmp_path / "restored")
-    data = bytearray((directory / files[0].name).read_bytes())
-    data[100] ^= 1
-    (directory / files[0].name).write_bytes(data)
+    damage_file(directory / files[0].name, flipped_at(100))
     restored = factory.restore(directory)
-    with pytest.raises(CorruptObjectError, match=files[0].name):
-        restored.get(keys[0])
-    with pytest.raises(CorruptObjectError, match=files[0].name):
-        restored.get_many(keys)
-    with pytest.raises(CorruptObjectError, match=files[0].name):
-        list(restored.scan(b"", None))
-    with pytest.raises(CorruptObjectError, match=files[0].name):
-        list(restored.columns(1000))
+    for read in (
+        lambda: restored.get(keys[0]),
+        lambda: restored.get_many(keys),
+        lambda: list(restored.scan(b"", None)),
+        lambda: list(restored.columns(1000)),
+    ):
+        with pytest.raises(CorruptObjectError, match=files[0].name):
+            read()
 
 
 def test_an_unsorted_bulk_load_is_refused_and_changes_nothing(table: RocksTable) -> None:

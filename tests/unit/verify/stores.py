@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from tests.support.damage import checkpoint_in
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import config, contents, run, store_of, virtual_effects, word_count
 from tidelog import Checkpoint, Job, JobRunner
@@ -66,6 +67,16 @@ def verdicts(report: VerifyReport) -> dict[int, str]:
     return {checkpoint.checkpoint: checkpoint.verdict for checkpoint in report.checkpoints}
 
 
+def with_verdict(report: VerifyReport, verdict: str) -> set[int]:
+    return {each.checkpoint for each in report.checkpoints if each.verdict == verdict}
+
+
+def assert_sound(report: VerifyReport) -> None:
+    """There are checkpoints, all of them sound, and nothing else is wrong."""
+    assert report.problems == () and report.passed
+    assert set(verdicts(report).values()) == {"sound"}
+
+
 @cache
 def small() -> Objects:
     """Tables in memory with files of their own, several materializations: quick to restore."""
@@ -122,9 +133,7 @@ def needed_by(objects: Objects, name: str) -> set[int]:
 def with_manifest(objects: Objects, slot: int, change: Callable[[Checkpoint], Any]) -> Objects:
     """The objects with another manifest in a slot, its checksum right."""
     name = f"checkpoints/{slot:08d}.json"
-    entry = decode_entry(objects[name], name)
-    assert isinstance(entry, Checkpoint)
-    return {**objects, name: encode_entry(change(entry))}
+    return {**objects, name: encode_entry(change(checkpoint_in(objects, slot)))}
 
 
 def with_subtask(checkpoint: Checkpoint, operator: str, index: int, **changes: Any) -> Checkpoint:

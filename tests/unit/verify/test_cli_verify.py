@@ -34,11 +34,8 @@ def test_a_sound_store_passes_and_is_not_written_to(store: Path) -> None:
     code, document = verify(store)
     assert code == 0 and document["passed"] and document["problems"] == []
     assert document["layout"] == "tidelog" and document["engine"] == "local"
-    assert [(c["checkpoint"], c["verdict"]) for c in document["checkpoints"]] == [
-        (7, "sound"),
-        (8, "sound"),
-        (9, "sound"),
-    ]
+    found = {c["checkpoint"]: c["verdict"] for c in document["checkpoints"]}
+    assert found == {7: "sound", 8: "sound", 9: "sound"}
     assert document["newest_sound"] == 9
     assert files(store) == filled()
 
@@ -80,11 +77,8 @@ def test_every_field_and_check_is_documented(tmp_path: Path) -> None:
     _, document = verify(directory, "--slot", "6")
     assert document["problems"] and document["not_checked"]
     assert undocumented(document, section("verify")) == set()
-    assert {
-        check
-        for check in (*CheckName, Invariant.READABLE, Invariant.OBJECTS)
-        if f"| `{check}` |" not in CLI_JSON
-    } == set()
+    checks = (*CheckName, Invariant.READABLE, Invariant.OBJECTS)
+    assert {check for check in checks if f"| `{check}` |" not in CLI_JSON} == set()
     for verdict in ("sound", "doubtful", "unusable", "expired", "gone"):
         assert f"`{verdict}`" in section("verify")
 
@@ -94,23 +88,18 @@ def test_a_number_of_processes_is_for_the_local_engine_alone(store: Path) -> Non
     assert result.exit_code == 2 and "add --engine local" in result.stderr
 
 
-def test_without_pyspark_the_error_says_what_else_works(
-    store: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("why", ["pip install", "by SPARK_REMOTE=sc://server"])
+def test_without_pyspark_or_a_session_of_its_own_the_error_says_what_else_works(
+    store: Path, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyspark", None)
-    monkeypatch.delenv("SPARK_HOME", raising=False)
-    assert json.loads(tidelog("verify", store, "--json").stdout)["engine"] == "local"
+    if why == "pip install":
+        monkeypatch.setitem(sys.modules, "pyspark", None)
+        monkeypatch.delenv("SPARK_HOME", raising=False)
+        assert json.loads(tidelog("verify", store, "--json").stdout)["engine"] == "local"
+    else:
+        monkeypatch.setenv("SPARK_REMOTE", "sc://server")
     result = tidelog("verify", store, "--engine", "spark")
-    assert result.exit_code == 2 and "pip install" in result.stderr
-    assert "--engine local" in result.stderr
-
-
-def test_for_a_client_of_spark_connect_the_error_says_what_else_works(
-    store: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SPARK_REMOTE", "sc://server")
-    result = tidelog("verify", store, "--engine", "spark")
-    assert result.exit_code == 2 and "by SPARK_REMOTE=sc://server" in result.stderr
+    assert result.exit_code == 2 and why in result.stderr
     assert "--engine local" in result.stderr
 
 

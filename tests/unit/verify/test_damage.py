@@ -4,10 +4,19 @@ import asyncio
 from collections.abc import Callable, Iterator
 from itertools import combinations
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from tests.support.damage import damaged, flipped, missing, truncated
+from tests.support.damage import (
+    checkpoint_in,
+    damaged,
+    emptied,
+    flipped,
+    flipped_at,
+    lengthened,
+    missing,
+    truncated,
+)
 from tests.support.jobs import contents, filled
 from tests.unit.storage.encryption.test_encrypted_store import encrypted
 from tests.unit.verify.stores import (
@@ -21,9 +30,9 @@ from tests.unit.verify.stores import (
     with_manifest,
     with_objects,
     with_subtask,
+    with_verdict,
 )
 from tidelog.changelog.segment import HEADER_BYTES
-from tidelog.checkpoint.manifest import decode_entry
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -31,26 +40,13 @@ ALL = {5, 6, 7, 8}
 """The checkpoints of `small`."""
 
 
-def flipped_at(share: float) -> Callable[[bytes], bytes]:
+def flipped_by(share: float) -> Callable[[bytes], bytes]:
     """One bit is another, so far into the object."""
-
-    def damage(data: bytes) -> bytes:
-        at = min(int(len(data) * share), len(data) - 1)
-        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-
-    return damage
-
-
-def lengthened(data: bytes) -> bytes:
-    return data + data[:7]
-
-
-def emptied(data: bytes) -> bytes:
-    return b""
+    return lambda data: flipped_at(min(int(len(data) * share), len(data) - 1))(data)
 
 
 DAMAGES = {
-    **{f"flipped at {share}": flipped_at(share) for share in (0, 0.3, 0.83, 1)},
+    **{f"flipped at {share}": flipped_by(share) for share in (0, 0.3, 0.83, 1)},
     "truncated": truncated,
     "lengthened": lengthened,
     "emptied": emptied,
@@ -101,7 +97,7 @@ def test_damage_in_an_encrypted_store_is_named_and_costs_what_needs_it(
         asyncio.run(inner.put(name, damage(sealed)))
         report = report_on(store)
         assert {problem.where for problem in report.problems} == {name}
-        costs = {number for number, verdict in verdicts(report).items() if verdict == "unusable"}
+        costs = with_verdict(report, "unusable")
         assert costs and costs <= needed_by(small(), name)
         asyncio.run(inner.put(name, sealed))
 
@@ -111,14 +107,9 @@ def test_damage_that_costs_others_alone_is_none_of_a_chosen_checkpoint(
     damage: Callable[[bytes], bytes | None],
 ) -> None:
     objects = small()
-    others = [
-        name for name in objects if needed_by(objects, name) and 8 not in needed_by(objects, name)
-    ]
-    assert {name.partition("/")[0] for name in others} >= {
-        "checkpoints",
-        "segments",
-        "materializations",
-    }
+    others = [n for n in objects if needed_by(objects, n) and 8 not in needed_by(objects, n)]
+    kinds = {name.partition("/")[0] for name in others}
+    assert kinds >= {"checkpoints", "segments", "materializations"}
     for name in others:
         report = verified(damaged(objects, name, damage), "latest")
         assert report.passed and verdicts(report) == {8: "sound"}
@@ -140,10 +131,8 @@ def test_every_bit_of_a_segment_counts_and_costs_what_it_is_used_for() -> None:
     objects = tiny()
     name = max(name for name in objects if name.startswith(object_names.SEGMENTS))
     uses = list(ranges(objects, name))
-    data = objects[name]
-    for at in range(0, len(data), 7):
-        hurt = {**objects, name: data[:at] + bytes([data[at] ^ 64]) + data[at + 1 :]}
-        report = verified(hurt, "latest")
+    for at in range(0, len(objects[name]), 7):
+        report = verified(damaged(objects, name, flipped_at(at, 64)), "latest")
         assert {problem.where for problem in report.problems} == {name}, f"byte {at}"
         used = any(begin <= at < end for begin, end in uses)
         assert verdicts(report) == {8: "unusable" if used else "sound"}, f"byte {at}"
@@ -152,11 +141,10 @@ def test_every_bit_of_a_segment_counts_and_costs_what_it_is_used_for() -> None:
 
 def ranges(objects: Objects, segment: str) -> Iterator[tuple[int, int]]:
     """The bytes of a segment that the newest checkpoint uses."""
-    for operator in decode_entry(objects["checkpoints/00000008.json"], "").operators:  # type: ignore[union-attr]
-        for state in operator.subtasks:
-            for part in state.log:
-                if part.segment == segment:
-                    yield part.offset, part.offset + part.length
+    for _, state in checkpoint_in(objects, 8).subtasks():
+        for part in state.log:
+            if part.segment == segment:
+                yield part.offset, part.offset + part.length
 
 
 @pytest.mark.parametrize(
@@ -180,18 +168,12 @@ def test_objects_that_are_swapped_are_found(prefix: str) -> None:
         named = {name for p in report.problems for name in (one, other) if name in p.where}
         assert named == {one, other}, f"{one} and {other}"
         touched = needed_by(objects, one) | needed_by(objects, other)
-        sound = {number for number, verdict in verdicts(report).items() if verdict == "sound"}
-        assert sound >= ALL - touched
+        assert with_verdict(report, "sound") >= ALL - touched
 
 
 def test_a_manifest_put_back_under_its_own_number_has_too_few_changes() -> None:
-    older = decode_entry(small()["checkpoints/00000005.json"], "")
-    rewound = with_manifest(
-        small(),
-        8,
-        lambda newest: msgspec.structs.replace(newest, operators=older.operators),  # type: ignore[union-attr]
-    )
-    report = verified(rewound)
+    older = checkpoint_in(small(), 5).operators
+    report = verified(with_manifest(small(), 8, lambda newest: replace(newest, operators=older)))
     assert verdicts(report) == {5: "sound", 6: "sound", 7: "sound", 8: "doubtful"}
     assert {problem.check for problem in report.problems} == {"order"}
     assert all("as slot 7 has" in problem.expected for problem in report.problems)

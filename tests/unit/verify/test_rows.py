@@ -44,8 +44,8 @@ def row(kind: str, name: str, key: object, *, group: int | None = None, state: i
     return prefix + own_key(kind, name, key), b"value"
 
 
-def scanned(rows: list[Row], states: list[StateInfo], first: int = 0, last: int = 7) -> RowScan:
-    scan = RowScan(GROUPS, KeyGroupRange(KeyGroup(first), KeyGroup(last)), states)
+def scanned(rows: list[Row], states: list[StateInfo], last: int = 7) -> RowScan:
+    scan = RowScan(GROUPS, KeyGroupRange(KeyGroup(0), KeyGroup(last)), states)
     scan.take(sorted(rows))
     return scan
 

@@ -17,15 +17,17 @@ from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import Dropping, contents, store_of, virtual_effects
 from tests.support.pipelines import Outside, words
 from tests.support.pressure import keyed_job, numbered, pressed, run_pressed
-from tests.unit.runtime.test_changed_types import run, stopped
+from tests.unit.runtime.test_changed_types import counts, run, stopped
 from tests.unit.verify.stores import (
     Objects,
+    assert_sound,
     needed_by,
     report_on,
     small,
     verdicts,
     verified,
     with_objects,
+    with_verdict,
 )
 from tidelog import Job, StoreUnreachableError, UploadConfig
 from tidelog.catalog.audit import audit
@@ -93,8 +95,7 @@ class Restarting(MemoryStore):
 
 
 def test_a_job_that_starts_meanwhile_is_no_gap_between_generations() -> None:
-    report = report_on(with_objects(Restarting(), small()))
-    assert report.problems == () and report.passed
+    assert_sound(report_on(with_objects(Restarting(), small())))
 
 
 def test_a_store_out_of_reach_is_an_error_and_no_damage() -> None:
@@ -104,36 +105,28 @@ def test_a_store_out_of_reach_is_an_error_and_no_damage() -> None:
         report_on(FaultyStore(store_of(small()), [fault], effects.clock))
 
 
-def counts(name: str = "count", **aggregate: Any) -> Job:
-    job = Job("counts")
-    options = {"value_of": lambda _: 1, "combine": lambda a, b: a + b, **aggregate}
-    job.source(words(length=200)).key_by(str).aggregate(name=name, **options).sink(Outside())
-    return job
-
-
-def assert_sound(store: MemoryStore) -> None:
-    told = verdicts(report_on(store))
-    assert told and set(told.values()) == {"sound"}, told
+def counting(**aggregate: Any) -> Job:
+    return counts(words(length=200), Outside(), **aggregate)
 
 
 @pytest.mark.parametrize("parallelism", [2, 3])
 def test_a_store_is_sound_after_its_values_were_migrated(parallelism: int) -> None:
     store = MemoryStore("memory://migrated")
-    stopped(counts(), store, retain=20)
-    changed = counts(value_of=str, value_type=str, migrate=str)
+    stopped(counting(), store, retain=20)
+    changed = counting(value_of=str, value_type=str, migrate=str)
     stopped(changed, store, "migrated", parallelism=parallelism, retain=20)
-    assert_sound(store)
+    assert_sound(report_on(store))
     run(changed, store, parallelism=parallelism, retain=20)
-    assert_sound(store)
+    assert_sound(report_on(store))
 
 
 def test_a_store_is_sound_after_an_operator_was_dropped_and_came_back() -> None:
     store = MemoryStore("memory://dropped")
-    stopped(counts(), store, retain=20)
-    stopped(counts("total"), store, "dropped", retain=20, allow_dropped_state=("count",))
-    assert_sound(store)
-    run(counts(), store, retain=20, allow_dropped_state=("total",))
-    assert_sound(store)
+    stopped(counting(), store, retain=20)
+    stopped(counting(name="total"), store, "dropped", retain=20, allow_dropped_state=("count",))
+    assert_sound(report_on(store))
+    run(counting(), store, retain=20, allow_dropped_state=("total",))
+    assert_sound(report_on(store))
 
 
 @cache
@@ -169,6 +162,5 @@ def test_lost_in_flight_data_costs_the_checkpoints_that_need_it() -> None:
     name, slots = next(iter(in_segments(objects).items()))
     report = verified(damaged(objects, name, missing))
     assert {problem.where for problem in report.problems} == {name}
-    unusable = {slot for slot, verdict in verdicts(report).items() if verdict == "unusable"}
-    assert unusable >= set(slots)
+    assert with_verdict(report, "unusable") >= set(slots)
     assert all(problem.partitions for problem in report.problems)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.cli import lay_out, tidelog
 from tests.support.jobs import config, contents, every_kind, virtual_effects
-from tests.unit.verify.stores import Objects, verdicts, verified
+from tests.unit.verify.stores import Objects, assert_sound, verified
 from tidelog import JobRunner, MaterializeConfig
 from tidelog.storage.memory import MemoryStore
 
@@ -44,23 +44,14 @@ def store(tmp_path: Path) -> Path:
 
 def slots(store: Path) -> list[dict[str, Any]]:
     """What `checkpoints list` says."""
-    listed: list[dict[str, Any]] = json.loads(
-        tidelog("checkpoints", "list", store, "--json").stdout
-    )["slots"]
-    return listed
+    return json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["slots"]
 
 
 def test_savepoints_and_every_checkpoint_around_them_are_sound(store: Path) -> None:
-    assert_sound(lived())
+    assert_sound(verified(lived()))
     assert tidelog("inspect", store, "--deep").exit_code == 0
     swept = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)
     assert tidelog("inspect", store, "--deep").exit_code == 0, swept["garbage"]
-
-
-def assert_sound(objects: Objects) -> None:
-    report = verified(objects)
-    assert report.problems == () and report.passed
-    assert set(verdicts(report).values()) == {"sound"}
 
 
 def test_the_list_names_savepoints_and_show_says_what_they_are(store: Path) -> None:

@@ -17,7 +17,7 @@ from tests.support.jobs import (
     virtual_effects,
     word_count,
 )
-from tests.unit.verify.stores import overlapping, report_on, tiny, verdicts, verified
+from tests.unit.verify.stores import assert_sound, overlapping, report_on, tiny, verified
 from tidelog import (
     Callback,
     Job,
@@ -55,10 +55,7 @@ def test_every_checkpoint_of_a_job_that_was_restarted_is_sound(
     run_until_break(store, job(breaks_at=200), settings)
     run(store, job(), settings)
     before = contents(store)
-    report = report_on(store)
-    assert report.problems == () and report.passed
-    assert set(verdicts(report).values()) == {"sound"}
-    assert report.checkpoints
+    assert_sound(report_on(store))
     assert contents(store) == before
 
 
@@ -79,7 +76,7 @@ def test_keys_of_open_windows_are_where_they_belong() -> None:
     store = MemoryStore()
     run_until_break(store, windows(breaks_at=200), config(materialize=OFTEN))
     report = report_on(store)
-    assert report.problems == () and report.passed
+    assert_sound(report)
     kinds = {s.kind for o in checkpoint_in(contents(store), 3).operators for s in o.states}
     assert {"window-aggregate", "window-records", "timers"} <= kinds
     assert {content.operator for content in report.checkpoints[-1].contents} >= {"sums", "kept"}

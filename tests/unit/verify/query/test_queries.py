@@ -1,11 +1,12 @@
 """Every retained batch of a Spark query is restored, and what breaks it is named."""
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.support.damage import damaged, flipped, missing, truncated
+from tests.support.damage import Damage, damaged, flipped, flipped_at, missing, truncated
 from tests.unit.verify.query.spark_store import (
     SparkStore,
     applied,
@@ -17,13 +18,19 @@ from tests.unit.verify.query.spark_store import (
     segment_of,
     snapshot_files,
 )
-from tests.unit.verify.stores import report_on, verdicts, verified, with_objects
+from tests.unit.verify.stores import (
+    assert_sound,
+    report_on,
+    verdicts,
+    verified,
+    with_objects,
+    with_verdict,
+)
 from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.format.changelog import Record
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectInfo
 from tidelog.verify.fingerprint import fingerprint
-from tidelog.verify.report import VerifyReport
 
 
 @pytest.fixture
@@ -36,19 +43,15 @@ def query(tmp_path: Path) -> SparkStore:
 ALL = set(range(8))
 
 
-def unusable(report: VerifyReport) -> set[int]:
-    return {number for number, verdict in verdicts(report).items() if verdict == "unusable"}
-
-
-def doubtful(report: VerifyReport) -> set[int]:
-    return {number for number, verdict in verdicts(report).items() if verdict == "doubtful"}
+unusable = partial(with_verdict, verdict="unusable")
+doubtful = partial(with_verdict, verdict="doubtful")
 
 
 def test_every_batch_is_sound_and_has_the_rows_that_spark_has(query: SparkStore) -> None:
     before = dict(query.objects)
     report = verified(query.objects)
-    assert report.problems == () and report.passed and report.layout == "query"
-    assert set(verdicts(report).values()) == {"sound"}
+    assert_sound(report)
+    assert report.layout == "query"
     (content,) = report.checkpoints[-1].contents
     rows = [row for model in query.models.values() for row in model.items()]
     assert (content.rows, content.fingerprint) == (len(rows), str(fingerprint(rows)))
@@ -67,9 +70,12 @@ def test_stores_of_a_join_are_told_apart(tmp_path: Path) -> None:
     assert {p for problem in hurt.problems for p in problem.partitions} == set(sides)
 
 
-@pytest.mark.parametrize("damage", [flipped, truncated, missing])
+EVERY_DAMAGE = pytest.mark.parametrize("damage", [flipped, truncated, missing])
+
+
+@EVERY_DAMAGE
 def test_a_damaged_segment_costs_the_batches_up_to_the_next_snapshot(
-    query: SparkStore, damage: Callable[[bytes], bytes | None]
+    query: SparkStore, damage: Damage
 ) -> None:
     for batch in sorted(ALL):
         name = segment_of(batch)
@@ -81,9 +87,9 @@ def test_a_damaged_segment_costs_the_batches_up_to_the_next_snapshot(
         assert unusable(report) == set(range(batch, until)) and doubtful(report) == set()
 
 
-@pytest.mark.parametrize("damage", [flipped, truncated, missing])
+@EVERY_DAMAGE
 def test_a_damaged_snapshot_makes_spark_fall_back_where_that_is_possible(
-    query: SparkStore, damage: Callable[[bytes], bytes | None]
+    query: SparkStore, damage: Damage
 ) -> None:
     for name in [n for n in query.objects if n.endswith(".sst")]:
         report = verified(damaged(query.objects, name, damage))
@@ -111,9 +117,7 @@ def test_every_flipped_byte_counts_where_checksums_lie_beside_the_files(query: S
         name = next(n for n in objects if kind in n and not n.endswith(".crc"))
         for share in (0, 0.2, 0.5, 0.9, 1):
             at = min(int(len(objects[name]) * share), len(objects[name]) - 1)
-            data = objects[name]
-            hurt = {**objects, name: data[:at] + bytes([data[at] ^ 32]) + data[at + 1 :]}
-            report = verified(hurt)
+            report = verified(damaged(objects, name, flipped_at(at, 32)))
             assert not report.passed, f"{name} byte {at}"
             assert {problem.where for problem in report.problems} == {name}
 
