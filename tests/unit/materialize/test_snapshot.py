@@ -94,9 +94,8 @@ def test_a_failed_upload_protects_nothing_and_is_repeated_from_where_it_was(
     rig: Rig, prefix: str, after: bool
 ) -> None:
     rig.fill(0, 5000)
-    rig.store.fail(
-        Failure("put", prefix, after=after, nth=2 if prefix == object_names.TABLES else 1)
-    )
+    nth = 2 if prefix == object_names.TABLES else 1
+    rig.store.fail(Failure("put", prefix, after=after, nth=nth))
     with pytest.raises(StorageError):
         asyncio.run(rig.take(5000))
     assert rig.ledger.busy == frozenset()

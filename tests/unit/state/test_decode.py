@@ -86,6 +86,7 @@ def test_a_map_row_is_told_apart_into_key_and_entry(bench: Bench, key: Any) -> N
 
 
 TEN_SECONDS = WindowSpan(10_000, 10_000)
+FIRST_RECORDS = {"start_ms": 10_000, "position": 0}
 
 
 @pytest.mark.parametrize(
@@ -97,9 +98,7 @@ TEN_SECONDS = WindowSpan(10_000, 10_000)
         ),
         (
             RecordsWindow(TEN_SECONDS, lambda key, start, records: records),
-            row(
-                "window-records", "windows", entry={"start_ms": 10_000, "position": 0}, value=[1, 2]
-            ),
+            row("window-records", "windows", entry=FIRST_RECORDS, value=[1, 2]),
         ),
     ],
 )

@@ -28,13 +28,14 @@ from tidelog.storage.ledger import Ledger
 from tidelog.storage.memory import MemoryStore
 
 
-def log_of(flushes: int) -> SubtaskLog:
-    """A log with one change per flush."""
+@pytest.fixture
+def log() -> SubtaskLog:
+    """Six flushes of one change each."""
     clock = VirtualClock()
     effects = in_virtual_time(1, clock)
     parts = (MemoryStore(), effects, Ledger(), Generation(0), "process", Cadence(clock))
     log = SubtaskLog(Uploader(*parts), SubtaskLogChain("count", 0))
-    write(log, 0, flushes)
+    write(log, 0, 6)
     return log
 
 
@@ -53,24 +54,21 @@ def held(log: SubtaskLog) -> list[int]:
     return [piece.first for piece in chain.pieces]
 
 
-def test_what_no_completed_checkpoint_has_stays_when_the_table_covers_it() -> None:
-    log = log_of(6)
+def test_what_no_completed_checkpoint_has_stays_when_the_table_covers_it(log: SubtaskLog) -> None:
     log.completed(SeqNo(4))
     assert held(log) == [0, 1, 2, 3, 4, 5], "nothing is materialized"
     log.materialized(table(6))
     assert held(log) == [4, 5], "the next checkpoint goes on where the last one ended"
 
 
-def test_a_completed_checkpoint_lets_go_what_the_table_covers() -> None:
-    log = log_of(6)
+def test_a_completed_checkpoint_lets_go_what_the_table_covers(log: SubtaskLog) -> None:
     log.materialized(table(5))
     assert held(log) == [0, 1, 2, 3, 4, 5]
     log.completed(SeqNo(6))
     assert held(log) == [5]
 
 
-def test_without_a_checkpoint_the_log_is_cut_at_the_materialization_before() -> None:
-    log = log_of(6)
+def test_without_a_checkpoint_the_log_is_cut_at_the_table_before(log: SubtaskLog) -> None:
     log.materialized(table(4))
     write(log, 6, 9)
     log.materialized(table(8))
@@ -80,8 +78,7 @@ def test_without_a_checkpoint_the_log_is_cut_at_the_materialization_before() -> 
     assert held(log) == [8, 9, 10, 11]
 
 
-def test_a_checkpoint_that_completes_late_brings_nothing_back() -> None:
-    log = log_of(6)
+def test_a_checkpoint_that_completes_late_brings_nothing_back(log: SubtaskLog) -> None:
     log.completed(SeqNo(6))
     log.materialized(table(6))
     log.completed(SeqNo(3))
@@ -101,7 +98,8 @@ class Rig:
         self.decoded = 0
         for number, name in enumerate(SEGMENTS):
             author = SegmentAuthor(Generation(1), "process", number)
-            groups = [BlockGroup("op", task, _blocks(2 * number)) for task in range(2)]
+            pair = (2 * number, 2 * number + 1)
+            groups = [BlockGroup("op", task, [*map(_block, pair)]) for task in range(2)]
             packed = pack(author, name, groups)
             self.memory._objects[name] = packed.data
             for each, part in zip(self.ranges, packed.ranges, strict=True):
@@ -134,10 +132,6 @@ class Rig:
     @property
     def gets(self) -> int:
         return sum(1 for operation, _ in self.store.calls if operation == "get")
-
-
-def _blocks(first: int) -> list[object]:
-    return [_block(first), _block(first + 1)]
 
 
 def _block(number: int) -> object:

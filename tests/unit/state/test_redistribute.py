@@ -188,21 +188,12 @@ def test_key_groups_never_change_between_releases() -> None:
     assert {key: key_group(encode_key(key), 128) for key in stored} == stored
 
 
-def holding(index: int, count: int, *pieces: OperatorPiece, finished: bool = False) -> SubtaskState:
-    owned = range_of(index, 8, count)
-    return SubtaskState(
-        *(index, owned.first, owned.last, SeqNo(0), "memory"),
-        operator_state=pieces,
-        finished=finished,
-    )
+def holding(index: int, *pieces: OperatorPiece, finished: bool = False) -> SubtaskState:
+    return subtask(index, 2, operator_state=pieces, finished=finished)
 
 
 def piece(kind: OperatorStateKind, *values: Any) -> OperatorPiece:
     return OperatorPiece("op", "state", kind, tuple(map(msgspec.msgpack.encode, values)))
-
-
-def operator_of(*subtasks: SubtaskState) -> OperatorState:
-    return OperatorState("op", 8, (), subtasks)
 
 
 def after(old: OperatorState, parallelism: int) -> list[list[Any]]:
@@ -241,20 +232,19 @@ def test_a_value_that_cannot_be_stored_names_its_state() -> None:
 
 
 def test_a_broadcast_state_is_taken_from_a_running_subtask() -> None:
-    old = operator_of(
-        holding(0, 2, piece("broadcast", ["a", 1]), finished=True),
-        holding(1, 2, piece("broadcast", ["a", 2])),
+    old = operator(
+        holding(0, piece("broadcast", ["a", 1]), finished=True),
+        holding(1, piece("broadcast", ["a", 2])),
     )
     assert after(old, 2) == [[["a", 2]]] * 2
     assert after(old, 3) == [[["a", 2]]] * 3
 
 
 def test_a_union_of_which_a_part_finished_is_a_reason_against_the_checkpoint() -> None:
-    running, done = holding(0, 2, piece("union", 1)), holding(1, 2, piece("union"), finished=True)
-    assert "'state' of operator 'op': subtask 1 finished" in (
-        union_in_part([operator_of(running, done)]) or ""
-    )
-    both = operator_of(msgspec.structs.replace(running, finished=True), done)
-    assert union_in_part([both, operator_of(running)]) is None
-    lists = operator_of(holding(0, 2, piece("list", 1)), holding(1, 2, finished=True))
+    running, done = holding(0, piece("union", 1)), holding(1, piece("union"), finished=True)
+    reason = union_in_part([operator(running, done)])
+    assert "'state' of operator 'op': subtask 1 finished" in reason
+    both = operator(msgspec.structs.replace(running, finished=True), done)
+    assert union_in_part([both, operator(running)]) is None
+    lists = operator(holding(0, piece("list", 1)), holding(1, finished=True))
     assert union_in_part([lists]) is None

@@ -6,9 +6,9 @@ import multiprocessing
 import os
 import platform
 import subprocess
-from collections.abc import Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 
@@ -26,13 +26,8 @@ from tidelog.errors import (
 from tidelog.storage.local import LocalStore
 from tidelog.storage.local_files import TEMP_DIRECTORY
 
-T = TypeVar("T")
-
 INLINE = Effects(offload=InlineOffload())
-
-
-def run(call: Coroutine[Any, Any, T]) -> T:
-    return asyncio.run(call)
+run = asyncio.run
 
 
 def temps(root: Path) -> list[str]:
@@ -71,6 +66,21 @@ def test_a_create_has_exactly_one_winner_across_processes(tmp_path: Path) -> Non
     assert temps(tmp_path) == []
 
 
+def synced(
+    monkeypatch: pytest.MonkeyPatch, look: Callable[[], bool] = lambda: True
+) -> list[tuple[Path, bool]]:
+    """Every file and directory that is synced from now on, and what was to be seen just before."""
+    found: list[tuple[Path, bool]] = []
+    fsync = os.fsync
+
+    def recorded(descriptor: int) -> None:
+        found.append((Path(f"/proc/self/fd/{descriptor}").readlink(), look()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recorded)
+    return found
+
+
 @pytest.mark.parametrize("operation", ["put", "create"])
 def test_data_is_synced_before_its_name_appears_and_the_name_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operation: str
@@ -78,33 +88,20 @@ def test_data_is_synced_before_its_name_appears_and_the_name_after(
     store = LocalStore(tmp_path, INLINE)
     run(store.put("checkpoints/0", b"makes the directories"))
     path = tmp_path / "checkpoints/1"
-    synced: list[tuple[str, bool]] = []
-    fsync = os.fsync
-
-    def recorded(descriptor: int) -> None:
-        target = Path(f"/proc/self/fd/{descriptor}").readlink()
-        synced.append((target.parent.name if target.is_file() else target.name, path.exists()))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", recorded)
+    found = synced(monkeypatch, path.exists)
     run(getattr(store, operation)("checkpoints/1", b"x"))
-    assert synced == [(TEMP_DIRECTORY, False), ("checkpoints", True)]
+    (data, before), directory = found
+    assert data.parent == tmp_path / TEMP_DIRECTORY and not before
+    assert directory == (path.parent, True)
 
 
 def test_new_directories_are_synced_into_their_parents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synced: list[str] = []
-    fsync = os.fsync
-
-    def recorded(descriptor: int) -> None:
-        synced.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", recorded)
+    found = synced(monkeypatch)
     run(LocalStore(tmp_path / "root", INLINE).put("a/b/c", b"x"))
-    for directory in ("", "root", "root/a", "root/a/b"):
-        assert str(tmp_path / directory) in synced
+    directories = {tmp_path / name for name in ("", "root", "root/a", "root/a/b")}
+    assert directories <= {path for path, _ in found}
 
 
 @pytest.mark.parametrize(

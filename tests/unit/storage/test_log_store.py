@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.faults import Fault, FaultKind, FaultyStore
-from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
+from tests.unit.storage.conformance import fill, names
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, TidelogError
 from tidelog.storage.local import LocalStore
@@ -16,20 +16,6 @@ from tidelog.storage.open import open_store
 from tidelog.storage.port import ObjectStore
 
 INLINE = Effects(offload=InlineOffload())
-
-
-class TestStoreWithLog(StoreConformance, RaceConformance):
-    @pytest.fixture
-    def opener(self) -> Opener:
-        main, log = MemoryStore("memory://main"), MemoryStore("memory://log")
-        return lambda: StoreWithLog(main, lambda url: log, lambda: "1" * 16, log)
-
-
-class TestStoreWithoutLog(StoreConformance, RaceConformance):
-    @pytest.fixture
-    def opener(self) -> Opener:
-        main = MemoryStore()
-        return lambda: StoreWithLog(main, lambda url: main, lambda: "1" * 16)
 
 
 class Disk:
@@ -49,16 +35,12 @@ class Disk:
         async def main() -> None:
             store = self.open(name, log)
             await store.create("checkpoints/00000001.json", b"slot")
-            await store.put("segments/a.seg", b"log")
-            await store.put("tables/a.sst", b"table")
+            await fill(store, "segments/a.seg", "tables/a.sst")
 
         asyncio.run(main())
 
     def read(self, name: str, log: str | None = None) -> bytes:
-        async def main() -> bytes:
-            return await self.open(name, log).get("segments/a.seg")
-
-        return asyncio.run(main())
+        return asyncio.run(self.open(name, log).get("segments/a.seg"))
 
     def refused(self, name: str, log: str | None = None) -> TidelogError:
         with pytest.raises(TidelogError) as caught:
@@ -79,7 +61,7 @@ def test_segments_are_in_the_log_store_and_all_else_is_in_the_store(disk: Disk) 
 
 def test_a_store_that_is_opened_without_its_log_store_finds_it(disk: Disk) -> None:
     disk.fill("main", "fast")
-    assert disk.read("main") == b"log"
+    assert disk.read("main") == b"segments/a.seg"
     assert asyncio.run(names(disk.open("main"))) == [
         "checkpoints/00000001.json",
         "segments/a.seg",
@@ -107,7 +89,7 @@ def test_a_listing_has_the_objects_of_both_in_order(
 
 def test_a_second_start_may_name_the_log_store_again_and_no_other(disk: Disk) -> None:
     disk.fill("main", "fast")
-    assert disk.read("main", "fast") == b"log"
+    assert disk.read("main", "fast") == b"segments/a.seg"
     error = disk.refused("main", "other")
     assert isinstance(error, ConfigError)
     assert f"found {disk.root.as_uri()}/fast" in str(error)
@@ -119,7 +101,7 @@ def test_a_store_that_began_with_its_log_beside_its_tables_keeps_it_there(disk: 
     error = disk.refused("main", "fast")
     assert isinstance(error, ConfigError)
     assert "tidelog fork URL@latest NEWURL --log-store URL" in str(error)
-    assert disk.names("fast") == [] and disk.read("main") == b"log"
+    assert disk.names("fast") == [] and disk.read("main") == b"segments/a.seg"
 
 
 def test_two_stores_never_share_a_log_store(disk: Disk) -> None:
@@ -155,9 +137,8 @@ def test_the_log_store_of_another_one_in_its_place_is_an_error(disk: Disk) -> No
     disk.fill("second", "slow")
     (disk.root / "slow" / "log-of.json").replace(disk.root / "fast" / "log-of.json")
     error = disk.refused("main")
-    assert isinstance(error, RestoreError) and f"the log of {disk.root.as_uri()}/second" in str(
-        error
-    )
+    assert isinstance(error, RestoreError)
+    assert f"the log of {disk.root.as_uri()}/second" in str(error)
 
 
 def test_what_an_earlier_store_of_this_url_left_in_the_log_store_is_not_taken_over(
@@ -188,7 +169,7 @@ async def test_a_start_that_was_cut_short_is_completed_by_the_next_one(broken: s
     assert await log_place(store)
 
 
-def test_two_first_starts_at_once_agree_on_one_log_store() -> None:
+async def test_two_first_starts_at_once_agree_on_one_log_store() -> None:
     main = MemoryStore("memory://main")
     logs = {url: MemoryStore(url) for url in ("memory://one", "memory://two")}
     ids = iter(["1" * 16, "2" * 16, "3" * 16])
@@ -201,9 +182,6 @@ def test_two_first_starts_at_once_agree_on_one_log_store() -> None:
             return error.found
         return None
 
-    async def scenario() -> list[str | None]:
-        return await asyncio.gather(*map(start, ["memory://one", "memory://one", "memory://two"]))
-
-    found = asyncio.run(scenario())
+    found = await asyncio.gather(*map(start, ["memory://one", "memory://one", "memory://two"]))
     assert found == [None, None, "memory://one"]
-    assert asyncio.run(names(logs["memory://one"])) == ["log-of.json", "segments/one"]
+    assert await names(logs["memory://one"]) == ["log-of.json", "segments/one"]

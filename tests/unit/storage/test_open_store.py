@@ -5,7 +5,7 @@ and only our own are parsed."""
 import asyncio
 import errno
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
+from tests.wire.calls import OPERATIONS, call
 from tidelog import (
     AccessDeniedError,
     ConditionalPutError,
@@ -118,16 +119,6 @@ async def test_a_scheme_without_an_atomic_create_is_refused_for_create(tmp_path:
     assert await names(store) == ["a/b"]
 
 
-CALLS: dict[str, Callable[[FsspecStore], Coroutine[Any, Any, Any]]] = {
-    "put": lambda store: store.put("name", b"x"),
-    "create": lambda store: store.create("name", b"x"),
-    "get": lambda store: store.get("name"),
-    "list": lambda store: names(store, "name"),
-    "head": lambda store: store.head("name"),
-    "delete": lambda store: store.delete("name"),
-}
-
-
 class Failing(MemoryFileSystem):
     """Raises `error` from every call a store makes."""
 
@@ -139,14 +130,7 @@ class Failing(MemoryFileSystem):
     pipe_file = cat_file = find = info = rm_file = _fail
 
 
-def failing_store(error: Exception) -> FsspecStore:
-    filesystem = Failing(global_store=False, skip_instance_cache=True)
-    filesystem.error = error
-    effects = Effects(offload=InlineOffload())
-    return FsspecStore("odd://x", filesystem, "/x", effects, atomic_create=True)
-
-
-@pytest.mark.parametrize("operation", CALLS)
+@pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -160,11 +144,14 @@ def failing_store(error: Exception) -> FsspecStore:
     ],
     ids=repr,
 )
-def test_an_error_of_the_file_system_is_translated(
+async def test_an_error_of_the_file_system_is_translated(
     operation: str, error: Exception, expected: type[StorageError]
 ) -> None:
+    filesystem = Failing(global_store=False, skip_instance_cache=True)
+    filesystem.error = error
+    store = FsspecStore("odd://x", filesystem, "/x", INLINE, atomic_create=True)
     with pytest.raises(StorageError, match="odd://x/name") as raised:
-        asyncio.run(CALLS[operation](failing_store(error)))
+        await call(store, operation)
     assert type(raised.value) is expected
     assert raised.value.__cause__ is error
 

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from tests.support.clock import VirtualClock, in_virtual_time
-from tests.support.faults import Fault, FaultKind, FaultyStore
+from tests.support.faults import Failure, Fault, FaultKind, FaultyStore
 from tests.unit.storage.conformance import names
+from tests.wire.calls import OPERATIONS, call
 from tidelog.errors import (
     AccessDeniedError,
     ObjectExistsError,
@@ -23,7 +25,6 @@ from tidelog.storage.retry_policy import RetryPolicy
 
 POLICY = RetryPolicy(attempt_timeout=10.0, hedge_after=2.0, deadline=60.0)
 
-OPERATIONS = ["put", "create", "get", "list", "head", "delete"]
 FAULTS = {
     "refused": Fault(FaultKind.FAIL, nth=1),
     "answer lost": Fault(FaultKind.FAIL, nth=1, after=True),
@@ -51,19 +52,13 @@ class Rig:
         return Counter(operation for operation, _ in self.faulty.calls)
 
 
-def on(operation: str, fault: Fault, nth: int | None = 1) -> Fault:
-    return Fault(
-        fault.kind, operation, nth=nth, after=fault.after, seconds=fault.seconds, error=fault.error
-    )
-
-
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 @pytest.mark.parametrize("operation", OPERATIONS)
 async def test_a_single_fault_at_any_call_is_invisible(
     operation: str, fault: Fault, nth: int
 ) -> None:
-    rig = Rig(on(operation, fault, nth))
+    rig = Rig(replace(fault, operation=operation, nth=nth))
     store = rig.store
     for name in ("checkpoints/1", "checkpoints/2"):
         await create_once(store, name, name.encode())
@@ -89,7 +84,7 @@ async def test_a_single_fault_at_any_call_is_invisible(
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
 async def test_an_object_of_another_author_is_never_taken_for_ours(fault: Fault) -> None:
-    rig = Rig(on("create", fault), on("get", fault))
+    rig = Rig(*(replace(fault, operation=operation) for operation in ("create", "get")))
     await rig.inner.create("checkpoints/1", b"theirs")
     with pytest.raises(ObjectExistsError, match="checkpoints/1"):
         await create_once(rig.store, "checkpoints/1", b"ours")
@@ -111,7 +106,7 @@ async def test_a_create_once_whose_object_was_deleted_meanwhile_has_lost() -> No
 
 
 async def test_a_create_whose_answer_was_lost_reports_that_the_name_is_taken() -> None:
-    rig = Rig(Fault(FaultKind.FAIL, "create", nth=1, after=True))
+    rig = Rig(Failure("create", after=True))
     with pytest.raises(ObjectExistsError, match="read it back"):
         await rig.store.create("checkpoints/1", b"ours")
     assert await rig.inner.get("checkpoints/1") == b"ours"
@@ -124,11 +119,7 @@ async def test_a_store_that_never_answers_is_given_up_at_the_deadline(
 ) -> None:
     rig = Rig(Fault(kind, operation))
     with pytest.raises(StoreUnreachableError, match="attempts without an answer") as raised:
-        if operation == "list":
-            await names(rig.store, "name")
-        else:
-            data = (b"x",) if operation in {"put", "create"} else ()
-            await getattr(rig.store, operation)("name", *data)
+        await call(rig.store, operation)
     assert "name" in str(raised.value)
     assert 50.0 <= rig.clock.monotonic() <= 60.001
     counters = getattr(rig.store.request_metrics, operation)
@@ -153,8 +144,7 @@ async def test_an_error_that_a_retry_cannot_cure_is_raised_at_once() -> None:
 async def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None:
     rig = Rig(Fault(FaultKind.STALL, operation, nth=1))
     await rig.inner.put("name", b"old")
-    data = (b"new",) if operation == "put" else ()
-    await getattr(rig.store, operation)("name", *data)
+    await call(rig.store, operation)
     assert rig.clock.monotonic() == pytest.approx(2.0)
     assert rig.faulty.stalled == 0
     counters = getattr(rig.store.request_metrics, operation)
@@ -163,9 +153,7 @@ async def test_a_stalled_call_is_won_by_a_second_attempt(operation: str) -> None
 
 
 async def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
-    rig = Rig(
-        Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0), Fault(FaultKind.FAIL, "get", nth=2)
-    )
+    rig = Rig(Fault(FaultKind.DELAY, "get", nth=1, seconds=4.0), Failure("get", nth=2))
     await rig.inner.put("name", b"x")
     assert await rig.store.get("name") == b"x"
     assert rig.clock.monotonic() == 4.0
@@ -174,9 +162,7 @@ async def test_a_failure_of_one_attempt_leaves_the_other_to_answer() -> None:
 
 async def test_a_create_never_has_two_attempts_under_way() -> None:
     class Watching(MemoryStore):
-        under_way = 0
-        most = 0
-        attempts = 0
+        under_way = most = attempts = 0
 
         async def create(self, name: str, data: bytes) -> None:
             self.attempts += 1
@@ -230,7 +216,7 @@ async def test_a_cancelled_call_leaves_nothing_running() -> None:
     ("faults", "attempts"),
     [
         ((), [1, 1]),
-        ((Fault(FaultKind.FAIL, "put", nth=1), Fault(FaultKind.FAIL, "put", nth=2)), [3, 1]),
+        ((Failure("put"), Failure("put", nth=2)), [3, 1]),
         ((Fault(FaultKind.STALL, "put", nth=1),), [2, 1]),
     ],
     ids=["answered at once", "refused twice", "stalled: a second attempt beside it"],

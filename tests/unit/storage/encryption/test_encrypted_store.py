@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.support.faults import Failure, SteerableStore
-from tests.unit.storage.conformance import Opener, RaceConformance, StoreConformance, names
+from tests.unit.storage.conformance import names
 from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, SECOND, key_file
 from tidelog import (
     ConfigError,
@@ -47,13 +47,6 @@ class Requests(MemoryStore):
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         self.asked.append(f"get {name} {start} {length}")
         return await super().get(name, start, length)
-
-
-class TestEncryptedStore(StoreConformance, RaceConformance):
-    @pytest.fixture
-    def opener(self) -> Opener:
-        inner = MemoryStore()
-        return lambda: encrypted(inner)
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ def content(size: int) -> bytes:
     return bytes(i * 7 % 251 for i in range(251)) * (size // 251) + bytes(size % 251)
 
 
-def sealed(data: bytes, place: ObjectIdentity = PLACE, salt: int = 0) -> bytes:
-    return seal(data, KEY, place, salt.to_bytes(SALT, "big"))
+def sealed(data: bytes) -> bytes:
+    return seal(data, KEY, PLACE, bytes(SALT))
 
 
 @given(size=SIZES, data=st.data())
@@ -97,9 +97,9 @@ EFFECTS = Effects(offload=InlineOffload())
 FIRST, SECOND = b"1" * 32, b"2" * 32
 
 
-def key_file(path: Path, *keys: bytes, mode: int = 0o600) -> str:
+def key_file(path: Path, *keys: bytes) -> str:
     path.write_text("# a comment\n\n" + "".join(f"{key_line(key)}\n" for key in keys))
-    path.chmod(mode)
+    path.chmod(0o600)
     return str(path)
 
 
