@@ -89,9 +89,6 @@ def test_a_log_record_has_no_secret_in_its_fields(caplog: pytest.LogCaptureFixtu
     assert record.args == {"error": "cannot reach http://***@host"}
 
 
-URL = WITH_SECRETS[0]
-
-
 def test_a_properties_file_is_not_quoted(tmp_path: Any) -> None:
     properties = tmp_path / "spark-defaults.conf"
     properties.write_text(f"spark.hadoop.fs.s3a.access.key me\n{SECRET}\n")

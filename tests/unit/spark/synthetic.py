@@ -4,18 +4,36 @@ The model is what the state is: every changelog's name and bytes, in the order o
 """
 
 import json
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+
+import zstandard
 
 from tests.support.spark_segments import NewPiece, pack_pieces, write_index
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
+from tidelog.spark.format.changelog import Record
 from tidelog.spark.format.index import IndexDocument, IndexEntry
 from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
 
 RUN = "0a1b2c3d"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+def changelog(records: Iterable[Record], lineage: Iterable[tuple[int, str]] = ()) -> bytes:
+    """A changelog file of version 4."""
+    items = [{"version": version, "checkpointUniqueId": id_} for version, id_ in lineage]
+    parts = [_text(b"v4"), _text(json.dumps(items).encode())]
+    for kind, key, value in records:
+        parts += [bytes([kind]), struct.pack(">i", len(key)), key]
+        parts += [struct.pack(">i", -1 if value is None else len(value)), value or b""]
+    return zstandard.ZstdCompressor().compress(b"".join([*parts, b"\0"]))
+
+
+def _text(text: bytes) -> bytes:
+    return struct.pack(">H", len(text)) + text
 
 
 def content_of(name: ChangelogName) -> bytes:

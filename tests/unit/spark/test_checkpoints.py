@@ -15,10 +15,8 @@ from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import store_of
 from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
 from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint
-from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import Located, assembled, locate, read_footers
 from tidelog.spark.checkpoint.location import store_url
-from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import FooterEntry
 
@@ -30,14 +28,6 @@ def examine(synthetic: Synthetic) -> tuple[QueryCheckpoint, Located]:
         return checkpoint, await locate(store, checkpoint)
 
     return asyncio.run(work())
-
-
-def live_paths(assessment: Assessment) -> set[str]:
-    return {entry.name.path for entry in assessment.live}
-
-
-def paths(synthetic: Synthetic, since: int = 0) -> set[str]:
-    return {name.path for name in synthetic.model if name.version >= since}
 
 
 def document(synthetic: Synthetic, directory: Path, exit_code: int = 0) -> dict[str, Any]:
@@ -138,7 +128,8 @@ def test_what_a_retained_batch_needs_is_live_and_found(
     synthetic: Synthetic, since: int, from_footers: bool
 ) -> None:
     checkpoint, located = examine(synthetic)
-    assert live_paths(located.assessment) == paths(synthetic, since)
+    wanted = {name for name in synthetic.model if name.version >= since}
+    assert {entry.name for entry in located.assessment.live} == wanted
     assert (located.footers is not None) is from_footers
     assert (located.assessment.lost, checkpoint.damaged) == ((), {})
     indexed = {e.name: e for d in synthetic.documents.values() for e in d.entries}
@@ -218,10 +209,6 @@ def test_an_index_of_other_batches_is_damage() -> None:
 )
 def test_locations_are_taken_as_spark_writes_them(location: str, url: str) -> None:
     assert store_url(location) == url
-
-
-def entries(synthetic: Synthetic) -> list[IndexEntry]:
-    return [entry for document in synthetic.documents.values() for entry in document.entries]
 
 
 NAME = ChangelogName(0, 1, "default", 7, "id")

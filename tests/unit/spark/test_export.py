@@ -3,15 +3,15 @@ written.
 """
 
 import json
-from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
-from tests.support.damage import flipped, truncated
+from tests.support.damage import Damage, damaged, flipped, missing, truncated
 from tests.unit.spark.synthetic import Synthetic, roll_up_object
 from tests.wire.servers import S3Server
 
@@ -120,17 +120,10 @@ def test_with_remove_log_what_is_left_is_a_checkpoint_of_spark_alone(tmp_path: P
     assert (again["written"], again["stripped"], again["removed"]) == (0, 0, 0)
 
 
-def damaged_segment(damage: Callable[[bytes], bytes]) -> tuple[Synthetic, str]:
+def damaged_segment(damage: Damage) -> tuple[Synthetic, str]:
     synthetic = Synthetic(executors=1).virtual(3)
     segment = synthetic.segments()[1]
-    synthetic.objects[segment] = damage(synthetic.objects[segment])
-    return synthetic, segment
-
-
-def missing_segment() -> tuple[Synthetic, str]:
-    synthetic = Synthetic(executors=1).virtual(3)
-    segment = synthetic.segments()[1]
-    del synthetic.objects[segment]
+    synthetic.objects = damaged(synthetic.objects, segment, damage)
     return synthetic, segment
 
 
@@ -143,11 +136,9 @@ def damaged_commit() -> tuple[Synthetic, str]:
 def swapped_entries() -> tuple[Synthetic, str]:
     synthetic = Synthetic(executors=1).virtual(2)
     first, second = synthetic.documents[1].entries
-    swapped = {
-        first.name: type(first)(first.name, second.bytes, second.pieces),
-        second.name: type(first)(second.name, first.bytes, first.pieces),
-    }
-    synthetic.commit(1, [first.name, second.name], swapped)
+    swapped = {first.name: replace(second, name=first.name)}
+    swapped[second.name] = replace(first, name=second.name)
+    synthetic.commit(1, list(swapped), swapped)
     return synthetic, "damaged"
 
 
@@ -169,7 +160,7 @@ def damaged_orphan() -> tuple[Synthetic, str]:
 @pytest.mark.parametrize(
     "case",
     [
-        *(damaged_segment(flipped), damaged_segment(truncated), missing_segment()),
+        *map(damaged_segment, (flipped, truncated, missing)),
         *(damaged_commit(), swapped_entries(), other_file(), damaged_orphan()),
     ],
     ids=[*("flipped", "truncated", "missing", "commit", "swapped entries", "other file"), "orphan"],

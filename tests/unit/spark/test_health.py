@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
-from tests.support.damage import flipped, truncated
+from tests.support.damage import flipped, flipped_at, truncated
 from tests.unit.spark.synthetic import Synthetic, offsets, roll_up_object
 
 Findings = list[dict[str, Any]]
@@ -34,14 +34,6 @@ def of(found: Findings, verdict: str) -> dict[str, dict[str, Any]]:
 
 def damaged(synthetic: Synthetic, name: str, data: bytes) -> dict[str, bytes]:
     return {**synthetic.objects, name: data}
-
-
-def of_one_executor() -> Synthetic:
-    return Synthetic(executors=1, partitions=1).virtual(3)
-
-
-def in_first_block(data: bytes) -> bytes:
-    return data[:100] + bytes([data[100] ^ 1]) + data[101:]
 
 
 def of_named_sources() -> dict[str, bytes]:
@@ -100,9 +92,7 @@ def test_a_whole_checkpoint_is_fine_and_untouched(
         ),
         (
             Synthetic().virtual(3).without_line(1).objects,
-            "warn",
-            "index",
-            "a restarted query writes",
+            *("warn", "index", "a restarted query writes"),
         ),
         (Synthetic().virtual(2).failed_attempt().objects, "warn", "orphans", "2 segments"),
     ],
@@ -131,14 +121,14 @@ def test_a_damaged_index_asks_for_nothing(name: str, tmp_path: Path) -> None:
     ("damage", "check", "options"),
     [
         (truncated, "damage", []),
-        (in_first_block, "contents", ["--deep"]),
+        (flipped_at(100), "contents", ["--deep"]),  # in the first block
         (flipped, "contents", ["--deep"]),
     ],
 )
 def test_a_truncated_segment_is_seen_by_its_length_and_a_flipped_bit_with_deep(
     damage: Any, check: str, options: list[str], tmp_path: Path
 ) -> None:
-    synthetic = of_one_executor()
+    synthetic = Synthetic(executors=1, partitions=1).virtual(3)
     segment = synthetic.segments()[1]
     objects = damaged(synthetic, segment, damage(synthetic.objects[segment]))
     directory = lay_out(tmp_path, objects)

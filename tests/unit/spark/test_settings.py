@@ -194,9 +194,8 @@ def test_a_context_that_runs_without_the_plugin_is_refused(
 @pytest.mark.parametrize("plugins", [OURS, f"a.B, {OURS}"])
 def test_reports_come_of_a_session_that_has_the_plugin_among_others(plugins: str) -> None:
     listener = SimpleNamespace(report=lambda query, batch: None)
-    jvm = SimpleNamespace(
-        tidelog=SimpleNamespace(spark=SimpleNamespace(TidelogBatchListener=listener))
-    )
+    of_spark = SimpleNamespace(TidelogBatchListener=listener)
+    jvm = SimpleNamespace(tidelog=SimpleNamespace(spark=of_spark))
     context = SimpleNamespace(getConf=lambda: {"spark.plugins": plugins})
     session: Any = SimpleNamespace(_jvm=jvm, sparkContext=context)
     assert batch_report(session, "query", 0) is None

@@ -66,18 +66,12 @@ def test_a_restore_reads_what_the_page_says() -> None:
     store = MemoryStore()
     settings = pipelines.config(table="rocksdb")
     job = pipelines.word_count(words(length=40), Outside())
-    interrupted = JobRunner(job, store, settings, pipelines.effects())
 
-    async def until_checkpoints() -> None:
-        running = asyncio.ensure_future(interrupted.run())
-        while (
-            interrupted.incarnation is None or interrupted.incarnation.driver.metrics.completed < 5
-        ):
+    async def until_checkpoints(runner: JobRunner) -> None:
+        while pipelines.completed(runner) < 5:
             await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(until_checkpoints())
+    pipelines.acted_on(job, store, until_checkpoints, at=0, settings=settings, crash=True)
     restore = document_of(contents(store)).restore
     assert restore.fetch.changes > 0 and restore.possible
     again = JobRunner(job, store, settings, pipelines.effects())

@@ -50,10 +50,8 @@ def test_every_state_store_is_shown_with_what_a_restart_replays() -> None:
     made.objects["state/0/0/12_of-an-attempt.zip"] = b"zip"
     made.objects["state/0/1/14_of-the-next-batch.zip"] = b"zip"
     stores = query_of(made.objects).stores
-    assert [(store.operator, store.partition, store.name) for store in stores] == [
-        (0, 0, "default"),
-        (0, 1, "default"),
-    ]
+    found = [(store.operator, store.partition, store.name) for store in stores]
+    assert found == [(0, 0, "default"), (0, 1, "default")]
     for store in stores:
         behind = [
             sum(piece.length for piece in entry.pieces)

@@ -19,17 +19,10 @@ STATUS: dict[str, Any] = {
     "at_s": 1.0,
     "generation": 4,
     "operators": [{"id": "process", "parallelism": 2, "records_in": 10}],
-    "store": {
-        "put": {"attempts": 40},
-        "create": {"attempts": 20},
-        "list": {"attempts": 10},
-        "get": {"attempts": 7},
-        "head": {"attempts": 3},
-        "delete": {"attempts": 5},
-        "bytes_written": 2**30,
-        "bytes_read": 0,
-    },
+    "store": {"bytes_written": 2**30, "bytes_read": 0},
 }
+ATTEMPTS = {"put": 40, "create": 20, "list": 10, "get": 7, "head": 3, "delete": 5}
+STATUS["store"] |= {operation: {"attempts": number} for operation, number in ATTEMPTS.items()}
 
 
 def completed(slot: int, **changes: Any) -> dict[str, Any]:

@@ -14,6 +14,10 @@ from tidelog.state.processor import TimeMode
 ANY = TypeNames()
 
 
+def state(name: str, ttl: int | None = None) -> Callable[[SparkHandle], object]:
+    return lambda handle: handle.getListState(name, "n int", ttl)
+
+
 def late(handle: SparkHandle) -> None:
     handle.initialized()
     handle.getValueState("late", "n int")
@@ -30,20 +34,9 @@ def late(handle: SparkHandle) -> None:
             )
             for mode in ("none", "event")
         ),
+        *(("processing", state("brief", ttl), "TTL of state 'brief'") for ttl in (0, -1)),
         *(
-            (
-                "processing",
-                lambda handle, ttl=ttl: handle.getListState("brief", "n int", ttl),
-                "TTL of state 'brief'",
-            )
-            for ttl in (0, -1)
-        ),
-        *(
-            (
-                "none",
-                lambda handle, name=name: handle.getListState(name, "n int"),
-                "Next: rename it",
-            )
+            ("none", state(name), "Next: rename it")
             for name in ("", "default", "_mine", "$mine", " mine", "taken")
         ),
         ("none", late, "within init"),

@@ -1,36 +1,27 @@
 """Synthetic checkpoints whose changelogs are real: bytes as Spark writes them, records known."""
 
-import struct
 from typing import Any
 
-import zstandard
-
-from tests.unit.spark.synthetic import Synthetic
+from tests.unit.spark.synthetic import Synthetic, changelog
+from tidelog.spark.format.changelog import Record, RecordKind
 from tidelog.spark.format.names import ChangelogName
 
 Row = dict[str, Any]
 
-_CODES = {"put": 0x01, "delete": 0x10, "merge": 0x11, "delete_range": 0x20}
 
-
-def records_of(name: ChangelogName) -> list[tuple[str, bytes, bytes | None]]:
-    """What a changelog holds: operation, key, value; different for every name."""
-    own = f"{name.path}|".encode()
+def records_of(name: ChangelogName) -> list[Record]:
+    """What a changelog holds, different for every name."""
+    own, puts = f"{name.path}|".encode(), range(3 + name.version % 4)
     return [
-        *(("put", own + bytes([number]), own * number) for number in range(3 + name.version % 4)),
-        ("delete", own + b"gone", None),
-        ("merge", own + b"list", b"one more"),
-        ("delete_range", own + b"from", own + b"to"),
+        *(Record(RecordKind.PUT, own + bytes([number]), own * number) for number in puts),
+        Record(RecordKind.DELETE, own + b"gone", None),
+        Record(RecordKind.MERGE, own + b"list", b"one more"),
+        Record(RecordKind.DELETE_RANGE, own + b"from", own + b"to"),
     ]
 
 
 def content_of(name: ChangelogName) -> bytes:
-    """The bytes of that changelog, in version 4."""
-    body = b"\0\2v4" + b"\0\2[]"
-    for op, key, value in records_of(name):
-        body += bytes([_CODES[op]]) + struct.pack(">i", len(key)) + key
-        body += struct.pack(">i", -1) if value is None else struct.pack(">i", len(value)) + value
-    return zstandard.compress(body + b"\0")
+    return changelog(records_of(name))
 
 
 def expected(made: Synthetic) -> list[Row]:
@@ -46,11 +37,11 @@ def rows_of(name: ChangelogName) -> list[Row]:
             "subtask": name.partition,
             "seqno": name.version,
             "position": position,
-            "op": op,
+            "op": kind.name.lower(),
             "key": key,
             "value": value,
         }
-        for position, (op, key, value) in enumerate(records_of(name))
+        for position, (kind, key, value) in enumerate(records_of(name))
     ]
 
 

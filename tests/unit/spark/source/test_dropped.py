@@ -1,15 +1,12 @@
 """What a running job or query drops while it is read is an error with the reason, never no rows.
 
 Stores on S3 and encrypted ones are read like those on disk.
-
-What Spark calls, without Spark: readers are small and read what they have planned.
 """
 
 import asyncio
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql.datasource import InputPartition
@@ -17,13 +14,12 @@ from pyspark.sql.datasource import InputPartition
 from tests.support.cli import lay_out
 from tests.support.jobs import Dropping, filled, store_of
 from tests.unit.spark.source.changelogs import COLUMNS, content_of, expected
-from tests.unit.spark.source.reading import bag, planned, read, request
+from tests.unit.spark.source.reading import Row, bag, planned, read, request
 from tests.unit.spark.synthetic import Synthetic
 from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, key_file
-from tests.unit.verify.stores import needed_by, small
+from tests.unit.verify.stores import needed_by, small, with_objects
 from tests.wire.servers import S3Server
 from tidelog import ConfigError, ObjectNotFoundError, RestoreError, open_store
-from tidelog.spark import TidelogDataSource
 from tidelog.spark.source.datasource import BatchReader
 from tidelog.spark.source.job.listings import plan_objects
 from tidelog.spark.source.parts import Listing, ReadRequest
@@ -40,13 +36,16 @@ def read_after(location: Path, asked: ReadRequest, *gone: str) -> None:
         list(BatchReader(asked).read(InputPartition(part)))
 
 
-@pytest.mark.parametrize("view", ["changes", "state"])
-@pytest.mark.parametrize("prefix", ["segments/", "tables/", "materializations/"])
+@pytest.mark.parametrize(
+    ("view", "prefix"),
+    [
+        ("changes", "segments/"),
+        *(("state", prefix) for prefix in ("segments/", "tables/", "materializations/")),
+    ],
+)
 def test_a_checkpoint_dropped_since_the_plan_says_so(
     view: str, prefix: str, tmp_path: Path
 ) -> None:
-    if view == "changes" and prefix != "segments/":
-        pytest.skip("the log is in segments alone")
     location = lay_out(tmp_path, filled())
     gone = [name for name in filled() if name.startswith(prefix)]
     with pytest.raises(RestoreError, match="has dropped it since, or it is lost") as raised:
@@ -83,7 +82,7 @@ def test_a_descriptor_that_a_retained_checkpoint_lacks_is_an_error(tmp_path: Pat
         asyncio.run(listed(store, tmp_path))
 
 
-async def listed(store: MemoryStore, location: Path) -> list[dict[str, Any]]:
+async def listed(store: MemoryStore, location: Path) -> list[Row]:
     (part,) = await plan_objects(store, request(location, view="objects"))
     assert isinstance(part, Listing)
     return await part.rows(store)
@@ -126,20 +125,10 @@ def test_a_query_on_s3_is_read_by_its_location_in_spark(server: S3Server) -> Non
 def test_an_encrypted_store_reads_like_a_plain_one_with_its_key(
     plain: Path, tmp_path: Path
 ) -> None:
-    key, objects = key_file(tmp_path / "key", FIRST), filled()
-
-    async def write() -> None:
-        store = open_store(str(tmp_path / "secret"), EFFECTS, encryption_key=key)
-        for name, data in objects.items():
-            await store.put(name, data)
-
-    asyncio.run(write())
+    key = key_file(tmp_path / "key", FIRST)
+    with_objects(open_store(str(tmp_path / "secret"), EFFECTS, encryption_key=key), filled())
     for view in VIEWS:
         found = read(tmp_path / "secret", view=view, encryptionKey=key)
         assert found and bag(found) == bag(read(plain, view=view))
     with pytest.raises(ConfigError, match="no encryption key was given"):
         read(tmp_path / "secret", view="changes")
-
-
-def source(location: Path, **options: str) -> TidelogDataSource:
-    return TidelogDataSource({"path": str(location), **options})

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from tests.support.cli import lay_out, tidelog
@@ -18,12 +17,11 @@ from tests.support.jobs import (
     every_kind,
     filled,
     run,
-    run_until_break,
     store_of,
     word_count,
 )
 from tests.unit.spark.source.reading import Row, bag, batches, planned, read, request
-from tests.unit.verify.stores import needed_by
+from tests.unit.verify.stores import needed_by, with_subtask
 from tidelog import CorruptObjectError, ObjectNotFoundError, RestoreError, UploadConfig, Value
 from tidelog import open as open_state
 from tidelog.catalog.sweep import plan_sweep
@@ -58,21 +56,11 @@ def printed(command: str, store: Path, *options: str) -> list[dict[str, Any]]:
 
 def decoded(row: Row) -> Row:
     """A decoded row in the words of `tidelog log` and `tidelog restore`."""
-    parts = {
-        name: None if row[f"{name}_json"] is None else json.loads(row[f"{name}_json"])
-        for name in ("key", "entry", "value", "expires")
-    }
-    return {
-        "operator": row["operator"],
-        "subtask": row["subtask"],
-        "key_group": row["key_group"],
-        "state": row["state"],
-        "kind": row["state_kind"],
-        "key": parts["key"],
-        "entry": parts["entry"],
-        "value": parts["value"],
-        "expires_ms": parts["expires"],
-    }
+    texts = {name: row[f"{name}_json"] for name in ("key", "entry", "value")}
+    texts["expires_ms"] = row["expires_json"]
+    parts = {name: None if text is None else json.loads(text) for name, text in texts.items()}
+    same = {name: row[name] for name in ("operator", "subtask", "key_group", "state")}
+    return {**same, **parts, "kind": row["state_kind"]}
 
 
 def without(rows: Iterable[Mapping[str, Any]], *names: str) -> Counter[str]:
@@ -113,12 +101,10 @@ def test_objects_are_all_that_is_stored_with_the_checkpoints_that_need_it(store:
 
 
 def test_orphans_are_what_a_sweep_would_delete(tmp_path: Path) -> None:
-    memory = MemoryStore()
-    run_until_break(memory, every_kind(breaks_at=200))
-    run(memory, every_kind())
-    stray = object_names.segment(checkpoint_in(contents(memory), 9).author.generation, "late", 1)
-    old = object_names.segment(checkpoint_in(contents(memory), 9).author.generation - 4, "dead", 1)
-    objects = {**contents(memory), stray: b"x", old: b"y", "notes.txt": b"z"}
+    generation = checkpoint_in(filled(), 9).author.generation
+    stray = object_names.segment(generation, "late", 1)
+    old = object_names.segment(generation - 4, "dead", 1)
+    objects = {**filled(), stray: b"x", old: b"y", "notes.txt": b"z"}
     found = {row["name"]: row["orphan"] for row in read(lay_out(tmp_path, objects), view="objects")}
     sweep = asyncio.run(plan_sweep(store_of(objects)))
     assert {name for name, orphan in found.items() if orphan} == {o.name for o in sweep.garbage}
@@ -138,25 +124,22 @@ def test_references_that_are_unknown_are_an_error(view: str, tmp_path: Path) -> 
 
 def test_blocks_are_what_the_footers_say(store: Path) -> None:
     found = read(store, view="blocks")
-    expected = []
-    for name, data in filled().items():
-        if not name.startswith(object_names.SEGMENTS):
-            continue
-        for entry in read_footer(data, name).entries:
-            expected.append(
-                {
-                    "object": name,
-                    "offset": entry.offset,
-                    "operator": entry.operator,
-                    "subtask": entry.subtask,
-                    "first_seqno": entry.first,
-                    "changes": entry.count,
-                    "stored_bytes": entry.length,
-                    "key_group_min": entry.key_group_min,
-                    "key_group_max": entry.key_group_max,
-                }
-            )
-    assert expected
+    expected = [
+        {
+            "object": name,
+            "offset": entry.offset,
+            "operator": entry.operator,
+            "subtask": entry.subtask,
+            "first_seqno": entry.first,
+            "changes": entry.count,
+            "stored_bytes": entry.length,
+            "key_group_min": entry.key_group_min,
+            "key_group_max": entry.key_group_max,
+        }
+        for name, data in filled().items()
+        if name.startswith(object_names.SEGMENTS)
+        for entry in read_footer(data, name).entries
+    ]
     assert bag(found, list(expected[0])) == bag(expected)
     assert {row["kind"] for row in found} == {"changes", "metadata"}
     assert all(row["raw_bytes"] > 0 and row["codec"] in {"none", "zstd"} for row in found)
@@ -168,9 +151,7 @@ def test_changes_are_what_the_log_command_prints(store: Path) -> None:
         found = read(store, view="changes", slot=slot, decode="true")
         log = printed("log", store, "--slot", str(slot))
         assert found and {line["encoding"] for line in log} == {"decoded"}
-        rows = [
-            decoded(row) | {name: row[name] for name in ("slot", "seqno", "op")} for row in found
-        ]
+        rows = (decoded(row) | {n: row[n] for n in ("slot", "seqno", "op")} for row in found)
         assert bag(rows) == without(log, "encoding")
 
 
@@ -253,11 +234,8 @@ def test_a_damaged_segment_is_an_error_that_names_it(
 def test_a_gap_in_a_log_is_an_error_whatever_is_wanted(tmp_path: Path) -> None:
     name = object_names.checkpoint(Slot(9))
     checkpoint = checkpoint_in(filled(), 9)
-    operators = []
-    for operator in checkpoint.operators:
-        subtasks = tuple(msgspec.structs.replace(s, log=s.log[1:]) for s in operator.subtasks)
-        operators.append(msgspec.structs.replace(operator, subtasks=subtasks))
-    broken = encode_entry(msgspec.structs.replace(checkpoint, operators=tuple(operators)))
-    directory = lay_out(tmp_path, {**filled(), name: broken})
+    for operator, state in checkpoint.subtasks():
+        checkpoint = with_subtask(checkpoint, operator.id, state.index, log=state.log[1:])
+    directory = lay_out(tmp_path, {**filled(), name: encode_entry(checkpoint)})
     with pytest.raises(CorruptObjectError, match=name):
         read(directory, view="changes", seqno=0)

@@ -27,12 +27,9 @@ GOLDEN = Path(__file__).parents[3] / "golden"
 
 def made(**changes: Any) -> Checkpoints:
     """Twelve batches of two operators, one of them with two stores; a roll-up; a failed attempt."""
-    settings: dict[str, Any] = {
-        "operators": 2,
-        "partitions": 3,
-        "stores": ("default", "left-keyToNumValues"),
-    }
-    return Synthetic(**{**settings, **changes}).virtual(12).failed_attempt()
+    stores = ("default", "left-keyToNumValues")
+    query = Synthetic(operators=2, partitions=3, stores=stores, **changes)
+    return query.virtual(12).failed_attempt()
 
 
 def lost_attempt() -> Checkpoints:
@@ -167,9 +164,8 @@ def test_a_damaged_commit_is_a_row_that_says_so(tmp_path: Path) -> None:
     checkpoint = made()
     checkpoint.objects["commits/4"] = b"nothing of Spark's"
     checkpoint.objects["commits/5"] = flipped(checkpoint.objects["commits/5"])
-    rows = {
-        row["slot"]: row for row in read(lay_out(tmp_path, checkpoint.objects), view="checkpoints")
-    }
+    directory = lay_out(tmp_path, checkpoint.objects)
+    rows = {row["slot"]: row for row in read(directory, view="checkpoints")}
     assert rows[4]["kind"] == "unreadable" and "commits/4" in rows[4]["error"]
     assert "commits/5" in rows[5]["error"]
     assert rows[6]["error"] is None
@@ -179,9 +175,8 @@ def test_objects_are_all_that_is_stored(tmp_path: Path) -> None:
     checkpoint = made().stock(1).snapshots(8)
     checkpoint.objects["metadata"] = b"{}"
     checkpoint.objects["commits/.3.crc"] = b"crc"
-    found = {
-        row["name"]: row for row in read(lay_out(tmp_path, checkpoint.objects), view="objects")
-    }
+    directory = lay_out(tmp_path, checkpoint.objects)
+    found = {row["name"]: row for row in read(directory, view="objects")}
     assert {name: row["bytes"] for name, row in found.items()} == {
         name: len(data) for name, data in checkpoint.objects.items()
     }

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import google_crc32c
-import zstandard
 from rocksdict import Checkpoint, Options, Rdict
 
-from tests.unit.spark.synthetic import RUN, Synthetic
+from tests.unit.spark.synthetic import RUN, Synthetic, changelog
 from tidelog.spark.format.changelog import Record, RecordKind
 from tidelog.spark.format.names import ChangelogName, segment_name
 
@@ -39,20 +38,6 @@ def delete_range(lower: bytes, upper: bytes) -> Record:
 
 def merge(key: bytes, value: bytes) -> Record:
     return Record(RecordKind.MERGE, key, value)
-
-
-def changelog(records: Iterable[Record], lineage: Iterable[tuple[int, str]]) -> bytes:
-    """A changelog file of version 4."""
-    items = [{"version": version, "checkpointUniqueId": id_} for version, id_ in lineage]
-    parts = [_text(b"v4"), _text(json.dumps(items).encode())]
-    for kind, key, value in records:
-        parts += [bytes([kind]), struct.pack(">i", len(key)), key]
-        parts += [struct.pack(">i", -1 if value is None else len(value)), value or b""]
-    return zstandard.ZstdCompressor().compress(b"".join([*parts, b"\0"]))
-
-
-def _text(text: bytes) -> bytes:
-    return struct.pack(">H", len(text)) + text
 
 
 @dataclass
