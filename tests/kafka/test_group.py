@@ -8,8 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from itertools import chain
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from tidelog import Value
 PARTITIONS = more_in_depth(4, 6)
 MEMBERS = more_in_depth(2, 3)
 ROUNDS = more_in_depth(1, 8)
-ACTIONS = {"range": ["kill", "join"], "cooperative-sticky": ["suspend", "leave"]}
+ACTIONS = {"range": ["kill", "start"], "cooperative-sticky": ["suspend", "leave"]}
 """What becomes of the consumers of a strategy; in deep runs all of it does with each."""
 PORTION = 1500
 """Messages that come between two actions."""
@@ -89,9 +88,6 @@ class Group:
             self.members.remove(each)
             self.start()
 
-    def join(self) -> None:
-        self.start()
-
     def kill(self) -> None:
         self.members.pop(self.rng.randrange(len(self.members))).kill()
 
@@ -118,7 +114,7 @@ class Group:
             zombie.send_signal(signal.SIGCONT)
             self.members.append(zombie)
 
-    def end(self) -> None:
+    def close(self) -> None:
         for each in (*self.members, *self.stopped):
             each.kill()
             each.wait()
@@ -126,20 +122,12 @@ class Group:
         self.stopped.clear()
 
 
-@contextmanager
-def ended(group: Group) -> Iterator[Group]:
-    try:
-        yield group
-    finally:
-        group.end()
-
-
 @pytest.mark.parametrize("strategy", ACTIONS)
 def test_every_message_is_counted_once_whatever_becomes_of_the_consumers(
     strategy: str, topics: Topics, tmp_path: Path
 ) -> None:
     rng = random.Random(strategy)
-    with ended(Group(topics, tmp_path, strategy, rng)) as group:
+    with closing(Group(topics, tmp_path, strategy, rng)) as group:
         for _ in range(MEMBERS):
             group.start()
         for _ in range(ROUNDS):
@@ -155,7 +143,7 @@ def test_every_message_is_counted_once_whatever_becomes_of_the_consumers(
             group.wake()
         group.send()
         group.wait_for_progress()
-        group.end()
+        group.close()
         group.start("--to-the-end", "last")
         errors = tmp_path / "errors.txt"
         assert group.members[-1].wait(harness.GIVE_UP_S) == 0, errors.read_text()

@@ -2,6 +2,8 @@
 where not, named with a way out that is counted."""
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -14,14 +16,14 @@ from tidelog.ids import CheckpointId
 
 ONE = CheckpointId(1)
 TWO = CheckpointId(2)
+JobOf = Callable[[str], Job]
 
 
 @pytest.fixture
-def cleanup() -> Any:
-    jobs: list[Job] = []
-    yield jobs.append
-    for job in jobs:
-        job.close()
+def job_of(topics: Topics) -> Iterator[JobOf]:
+    """Makes jobs that write to a topic, and closes them."""
+    with ExitStack() as jobs:
+        yield lambda topic: jobs.enter_context(closing(Job(topics, topic)))
 
 
 def set_config(topics: Topics, topic: str, **config: str) -> None:
@@ -42,10 +44,9 @@ OPTIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete"])
 def test_a_record_that_its_topic_would_refuse_is_refused_when_it_is_written(
-    topics: Topics, cleanup: Any, policy: str
+    topics: Topics, job_of: JobOf, policy: str
 ) -> None:
-    job = Job(topics, topics.new(2, cleanup_policy=policy, max_message_bytes="2000"))
-    cleanup(job)
+    job = job_of(topics.new(2, cleanup_policy=policy, max_message_bytes="2000"))
     writer = job.start(0, **OPTIONS)
     writer.write([(1, "k", "fine")])
     for record, told in (
@@ -70,10 +71,9 @@ def refused_later(topics: Topics, job: Job) -> bytes:
 
 
 def test_a_record_that_is_refused_at_the_commit_is_named_with_its_offset_and_a_way_out(
-    topics: Topics, cleanup: Any
+    topics: Topics, job_of: JobOf
 ) -> None:
-    job = Job(topics, topics.new(1))
-    cleanup(job)
+    job = job_of(topics.new())
     owed = refused_later(topics, job)
     for generation in (1, 2):
         with pytest.raises(StorageError) as refused:
@@ -90,10 +90,9 @@ def test_a_record_that_is_refused_at_the_commit_is_named_with_its_offset_and_a_w
 
 @pytest.mark.parametrize("letters", [True, False])
 def test_a_refused_record_is_let_go_of_and_all_others_are_moved_once(
-    topics: Topics, cleanup: Any, letters: bool, caplog: pytest.LogCaptureFixture
+    topics: Topics, job_of: JobOf, letters: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    job = Job(topics, topics.new(1))
-    cleanup(job)
+    job = job_of(topics.new())
     owed = refused_later(topics, job)
     dead = topics.new(1)
     policy: Any = DeadLetterTopic(dead) if letters else "skip"

@@ -209,6 +209,13 @@ def word_count(source: Source, sink: Sink) -> Job:
     return job
 
 
+def copy(source: Source, sink: Sink) -> Job:
+    """Every record to the sink, through another task."""
+    job = Job("copy")
+    job.source(source).rebalance().map(lambda record: record, name="copy").sink(sink)
+    return job
+
+
 def words(splits: int = 2, length: int = 25) -> Portions:
     return Portions(
         {f"split-{s}": [f"w{(s + n * n) % 7}" for n in range(length)] for s in range(splits)}

@@ -19,6 +19,7 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.source import SplitReader
+from tidelog.state.processor import StatefulProcessor, StatefulProcessorHandle, TimerValues
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
@@ -83,6 +84,24 @@ def numbered(splits: int = 4, length: int = 28, keys: int = 5, portion: int = 2)
         for s in range(splits)
     }
     return Eager(records, portion)
+
+
+class Numbering(StatefulProcessor):
+    """Numbers the records of a key as they come."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Any:
+        (count,) = self.count.get() or (0,)
+        for _, split, number in rows:
+            yield key[0], split, number, count
+            count += 1
+        self.count.update((count,))
+
+
+def numbering(stream: Stream) -> Stream:
+    return stream.key_by(lambda r: r[0]).transform_with_state(Numbering)
 
 
 def slowly(stream: Stream, clock: VirtualClock, seconds: float) -> Stream:

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlencode
 from urllib.request import urlopen
 
+import pytest
 import yaml
 
 from tests.support.documentation import ROOT
@@ -67,6 +68,9 @@ def reason_without() -> str | None:
     if not missing:
         return None
     return f"{' and '.join(missing)} not found: apt-get install prometheus"
+
+
+needs_prometheus = pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
 
 
 def promtool(*arguments: object) -> str:

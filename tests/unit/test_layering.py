@@ -83,10 +83,7 @@ def package_of(module: str) -> str:
 @cache
 def imports(path: Path) -> list[str]:
     """Modules of this project that a module imports, wherever in its text."""
-    return list(_imports(path))
-
-
-def _imports(path: Path) -> Iterator[str]:
+    found = []
     for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -97,7 +94,8 @@ def _imports(path: Path) -> Iterator[str]:
         for name in names:
             parts = name.split(".")
             if parts[0] == LIBRARY or parts[0] in TOOLS:
-                yield _existing(name)
+                found.append(_existing(name))
+    return found
 
 
 @cache

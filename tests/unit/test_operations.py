@@ -18,8 +18,8 @@ from tests.support.prometheus import (
     Query,
     check_alerts,
     firing,
+    needs_prometheus,
     promtool,
-    reason_without,
 )
 from tidelog.runtime.status.series import SERIES
 
@@ -168,9 +168,6 @@ def with_trouble(trouble: dict[str, str]) -> dict[str, str]:
         written = ", ".join(f'{label}="{value}"' for label, value in labels.items())
         labelled[f"{name}{{{written}}}"] = values
     return labelled
-
-
-needs_prometheus = pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
 
 
 def test_every_alert_has_its_trouble_and_every_trouble_its_alert() -> None:

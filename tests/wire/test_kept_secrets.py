@@ -112,15 +112,18 @@ def page_of(env: dict[str, str], url: str) -> dict[str, bytes]:
             serving.kill()
 
 
-def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
-    tmp_path: Path, server: S3Server, behaviour: Behaviour, client: Any
-) -> None:
-    env = {**os.environ, **ENVIRONMENT, "AWS_ENDPOINT_URL": server.endpoint}
+@pytest.fixture
+def env(server: S3Server) -> dict[str, str]:
+    return {**os.environ, **ENVIRONMENT, "AWS_ENDPOINT_URL": server.endpoint}
+
+
+@pytest.fixture
+def shown(env: dict[str, str], tmp_path: Path) -> Iterator[Shown]:
     with forking(env, tmp_path, tmp_path / "output") as commands:
-        check_all_that_is_shown(Shown(commands), env, tmp_path, server, behaviour, client)
+        yield Shown(commands)
 
 
-def check_all_that_is_shown(
+def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
     shown: Shown,
     env: dict[str, str],
     tmp_path: Path,

@@ -26,16 +26,12 @@ ONE, TWO = CheckpointId(1), CheckpointId(2)
 NOTHING = Aligned()
 
 
-def exactly_once(channels: int) -> Alignment:
-    return Alignment(channels, exactly_once=True)
-
-
 def reached(alignment: Alignment, channel: int, checkpoint: CheckpointId) -> Aligned:
     return alignment.barrier(channel, Barrier(checkpoint, 0.0), 0.0)
 
 
 def test_exactly_once_blocks_a_channel_until_the_barrier_came_on_all() -> None:
-    alignment = exactly_once(3)
+    alignment = Alignment(3, exactly_once=True)
     assert reached(alignment, 0, ONE) == Aligned(block=True)
     assert reached(alignment, 2, ONE) == Aligned(block=True)
     assert alignment.aligning == ONE
@@ -91,7 +87,7 @@ def test_every_interleaving_snapshots_once_and_leaves_no_channel_blocked(
 
 
 def test_a_channel_that_ended_has_reached_the_barrier_awaited_and_all_later_ones() -> None:
-    alignment = exactly_once(3)
+    alignment = Alignment(3, exactly_once=True)
     assert reached(alignment, 0, ONE) == Aligned(block=True)
     assert alignment.ended(1, 0.0) == NOTHING
     assert reached(alignment, 2, ONE) == Aligned(unblock=True, complete=True)
@@ -129,7 +125,6 @@ def test_not_aligned_what_was_read_between_the_barriers_counts_twice_after_a_fai
     assert outcome.counts == {APP0: 8151, APP1: 12_050}
     # The offsets lie before these views and the counts behind them, so they come again.
     assert outcome.resumed == TRUTH + Counter(BETWEEN)
-    assert outcome.resumed[APP1] - TRUTH[APP1] == 45
 
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])

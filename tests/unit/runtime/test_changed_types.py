@@ -60,9 +60,11 @@ def records(source: Source, sink: Outside, change: Key, **options: Any) -> tidel
     return job
 
 
-def stopped(job: tidelog.Job, store: MemoryStore, savepoint: str = "halt", **settings: Any) -> None:
+def stopped(
+    job: tidelog.Job, store: MemoryStore, savepoint: str = "halt", at: float = 5.2, **settings: Any
+) -> None:
     """Run the job half way and stop it with a savepoint."""
-    acted_on(job, store, lambda runner: runner.stop(savepoint), at=5.2, settings=config(**settings))
+    acted_on(job, store, lambda runner: runner.stop(savepoint), at=at, settings=config(**settings))
 
 
 def run(job: tidelog.Job, store: MemoryStore, **settings: Any) -> None:

@@ -16,7 +16,9 @@ from tests.support.pipelines import (
     acted_on,
     completed,
     config,
+    copy,
     effects,
+    run,
     running,
     word_count,
     words,
@@ -24,7 +26,6 @@ from tests.support.pipelines import (
 from tests.support.pressure import checkpoints
 from tidelog import (
     CheckpointFailedError,
-    Job,
     JobRunner,
     Schedule,
     SinkContext,
@@ -68,15 +69,9 @@ class Failing(Outside):
         return writer
 
 
-def copy(sink: Outside) -> Job:
-    job = Job("copy")
-    job.source(NUMBERS).rebalance().map(lambda n: n, name="copy").sink(sink)
-    return job
-
-
 def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() -> None:
     store, sink = MemoryStore("memory://one"), Failing([BAD])
-    runner = JobRunner(copy(sink), store, config(retain=50), effects())
+    runner = JobRunner(copy(NUMBERS, sink), store, config(retain=50), effects())
     sink.completed = lambda: completed(runner)
     asyncio.run(runner.run())
 
@@ -96,13 +91,13 @@ def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() 
 def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job() -> None:
     store, sink = MemoryStore("memory://row"), Failing(range(2, 99))
     settings = config(checkpoint=Schedule(interval=1.0, timeout=60.0, tolerable_failures=2))
-    runner = JobRunner(copy(sink), store, settings, effects())
+    runner = JobRunner(copy(NUMBERS, sink), store, settings, effects())
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row failed"):
         asyncio.run(runner.run())
     assert runner.incarnation.driver.metrics.failed == 3
     # What was not committed comes again, and nothing else does.
     sink.bad = ()
-    asyncio.run(JobRunner(copy(sink), store, config(), effects(2)).run())
+    run(copy(NUMBERS, sink), store, seed=2)
     assert sorted(sink.records) == list(range(150))
     assert sink.prepared == {}
 

@@ -4,7 +4,7 @@ arrives in its order."""
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 import pytest
@@ -16,7 +16,7 @@ from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.harness import assert_nothing_is_left_over
 from tests.support.jobs import store_of
 from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
-from tests.support.pressure import numbered, pressed, run_pressed, slowly
+from tests.support.pressure import numbered, numbering, pressed, run_pressed, slowly
 from tidelog import (
     Callback,
     Job,
@@ -25,7 +25,6 @@ from tidelog import (
     Schedule,
     StatefulProcessor,
     StatefulProcessorHandle,
-    Stream,
     TimerValues,
 )
 from tidelog.errors import UserFunctionError
@@ -164,24 +163,6 @@ def test_the_watermark_of_a_finished_input_survives_a_restart() -> None:
 RULES = 40
 
 
-class Arrivals(StatefulProcessor):
-    """Numbers the records of a key as they come."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.count = handle.getValueState("count", "n long")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Any:
-        (count,) = self.count.get() or (0,)
-        for _, split, number in rows:
-            yield key[0], split, number, count
-            count += 1
-        self.count.update((count,))
-
-
-def arrivals(stream: Stream) -> Stream:
-    return stream.key_by(lambda r: r[0]).transform_with_state(Arrivals)
-
-
 def run_job(build: Callable[[Job, VirtualClock], None], parallelism: int) -> None:
     job, clock = Job("order"), VirtualClock()
     build(job, clock)
@@ -207,15 +188,13 @@ def test_rules_arrive_at_every_subtask_in_the_order_of_their_source(
         known_of[id(known)] = known
         told[id(known)].append(rule)
 
-    def on_record(record: Any, known: Mapping[Any, Any]) -> list[Any]:
-        return [record]
-
     def build(job: Job, clock: VirtualClock) -> None:
         rules = job.source(numbered(3, RULES), name="rules", parallelism=rules_parallelism)
         if merged:
             rules = rules.union(job.source(numbered(1, 0), name="none"))
         orders = slowly(job.source(numbered(), name="orders").rebalance(), clock, 0.05)
-        orders.with_broadcast(rules, on_rule=on_rule, on_record=on_record).sink(Outside())
+        ruled = orders.with_broadcast(rules, on_rule=on_rule, on_record=lambda r, _: [r])
+        ruled.sink(Outside())
 
     run_job(build, parallelism)
     assert len(told) == parallelism
@@ -232,7 +211,7 @@ def test_what_a_key_emits_goes_to_one_subtask_of_a_sink(parallelism: int, sinks:
     sink = Outside()
 
     def build(job: Job, clock: VirtualClock) -> None:
-        arrivals(job.source(numbered())).sink(sink, parallelism=sinks)
+        numbering(job.source(numbered())).sink(sink, parallelism=sinks)
 
     run_job(build, parallelism)
     of_key = defaultdict(set)

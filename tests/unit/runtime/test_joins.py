@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.pipelines import Outside, Portions, acted_on, run
+from tests.support.pipelines import Outside, Portions, run
+from tests.unit.runtime.test_changed_types import stopped
 from tidelog import Job, Replayable, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
@@ -124,7 +125,7 @@ def job_of(
 def test_a_changed_program_is_refused_or_migrated() -> None:
     source, sink, store = Portions({"s": list(range(60))}), Outside(), MemoryStore()
     make = partial(job_of, source, sink)
-    acted_on(make(), store, lambda runner: runner.stop("halt"), at=5.2)
+    stopped(make(), store)
     with pytest.raises(StateSchemaError, match="within 0 to 0 ms"):
         run(make(within=(0, 7)), store)
     with pytest.raises(StateSchemaError, match="inner, within"):

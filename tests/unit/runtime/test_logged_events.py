@@ -6,26 +6,23 @@ from typing import Any
 
 import pytest
 
-from tests.support.faults import Fault, FaultKind, FaultyStore
-from tests.support.pipelines import Outside, config, effects, run, word_count, words
+from tests.support.faults import Failure, Fault, FaultKind
+from tests.support.pipelines import Outside, config, run, word_count, words
 from tests.support.pressure import checkpoints
+from tests.unit.runtime.test_job_faults import faulty
 from tidelog import JobConfig, TidelogError, UploadConfig
 from tidelog.changelog.uploader import Uploader
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.port import ObjectStore
 
 SOURCE = words(2, 30)
 Logged = Callable[[str], list[dict[str, Any]]]
 
 
-def run_with(
-    *faults: Fault, settings: JobConfig | None = None, store: ObjectStore | None = None
-) -> None:
-    """Run a job to its end on a store with faults; how it ends is not looked at."""
-    struck = FaultyStore(store or MemoryStore(), faults, effects().clock)
+def run_with(fault: Fault, settings: JobConfig | None = None) -> None:
+    """Run a job to its end on a store with a fault; how it ends is not looked at."""
     with suppress(TidelogError):
-        run(word_count(SOURCE, Outside()), struck, settings or config())
+        run(word_count(SOURCE, Outside()), faulty(MemoryStore(), fault), settings)
 
 
 def test_a_start_and_its_checkpoints_are_logged(logged: Logged) -> None:
@@ -51,7 +48,7 @@ def test_a_start_and_its_checkpoints_are_logged(logged: Logged) -> None:
 def test_a_request_that_fails_once_is_logged_once(
     operation: str, prefix: str, nth: int, event: str, field: str, says: str, logged: Logged
 ) -> None:
-    run_with(Fault(FaultKind.FAIL, operation, prefix, nth=nth))
+    run_with(Failure(operation, prefix, nth=nth))
     [failed] = logged(event)
     assert says in str(failed[field])
 
@@ -59,7 +56,7 @@ def test_a_request_that_fails_once_is_logged_once(
 def test_writers_that_wait_for_uploads_are_logged_now_and_then(logged: Logged) -> None:
     slow = Fault(FaultKind.DELAY, "put", object_names.SEGMENTS, seconds=1.0)
     upload = UploadConfig(limit_bytes=200, segment_bytes=100, inline_bytes=0)
-    run_with(slow, settings=config(upload=upload))
+    run_with(slow, config(upload=upload))
     waits = logged("writers_wait")
     assert waits and all(fields["held_bytes"] > fields["limit_bytes"] == 200 for fields in waits)
 
@@ -80,9 +77,8 @@ def test_a_snapshot_that_fails_by_a_defect_is_logged_with_its_traceback(
     [failed] = logged("snapshot_defect")
     assert "a defect" in str(failed["error"]) and "ZeroDivisionError" in caplog.text
     [aborted] = logged("checkpoint_aborted")
-    assert (
-        aborted["checkpoint"] == failed["checkpoint"] and str(failed["task"]) in aborted["reason"]
-    )
+    assert aborted["checkpoint"] == failed["checkpoint"]
+    assert str(failed["task"]) in aborted["reason"]
 
 
 def test_a_slot_that_cannot_be_read_is_logged_and_the_start_goes_on(logged: Logged) -> None:

@@ -75,13 +75,12 @@ def reading(source: Source, found: list[Any]) -> Job:
 def test_a_source_hears_of_positions_when_their_checkpoint_is_complete_and_is_closed_once(
     tmp_path: Path, parallelism: int
 ) -> None:
-    source, found = Told("a", "b", "c"), []  # type: ignore[var-annotated]
+    source, found = Told("a", "b", "c"), []
     source.splits.update(a=7, c=-3)
 
-    def both_heard() -> bool:
-        return source.positions == {"a": 7, "b": 0, "c": -3}
-
-    run(reading(source, found), tmp_path, both_heard, parallelism=parallelism)
+    heard = {"a": 7, "b": 0, "c": -3}
+    until = lambda: source.positions == heard  # noqa: E731
+    run(reading(source, found), tmp_path, until, parallelism=parallelism)
     assert sorted(found) == [("a", 7), ("b", 0)]
     assert source.closed == [[]], "after the readers of all splits"
 
@@ -112,11 +111,7 @@ def test_a_split_that_appears_later_begins_at_the_position_for_new_ones(
     run(reading(source, []), tmp_path, grown, parallelism=parallelism)
     assert source.opened == {"a": None, "b": "new"}
     again = Told("a", "b", "c")
-
-    def all_opened() -> bool:
-        return len(again.opened) == 3
-
-    run(reading(again, []), tmp_path, all_opened, parallelism=parallelism)
+    run(reading(again, []), tmp_path, lambda: len(again.opened) == 3, parallelism=parallelism)
     assert again.opened == {"a": 0, "b": 1, "c": "new"}
 
 

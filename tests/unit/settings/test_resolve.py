@@ -130,14 +130,8 @@ def test_a_wrong_setting_is_told_with_what_is_expected(
     ("given", "says"),
     [
         ({"file": "none.toml"}, r"configuration file .*none\.toml"),
-        (
-            {"environment": {"TIDELOG__UPLOAD__LINGR": "1 s"}},
-            "did you mean TIDELOG__UPLOAD__LINGER",
-        ),
-        (
-            {"environment": {"TIDELOG__MEMORY": "lots"}},
-            r"memory \(environment variable TIDELOG__MEMORY\)",
-        ),
+        ({"environment": {"TIDELOG__UPLOAD__LINGR": "1"}}, "did you mean TIDELOG__UPLOAD__LINGER"),
+        ({"environment": {"TIDELOG__MEMORY": "lots"}}, r"memory \(environment .*TIDELOG__MEMORY\)"),
         ({"options": {"upload.lingers": "1 s"}}, r"did you mean upload\.linger"),
         # Also where another value wins:
         ({"environment": {"TIDELOG__RETAIN": "0"}, "options": {"retain": 2}}, "retain .*found 0"),
@@ -154,15 +148,14 @@ def test_what_is_wrong_is_named_wherever_it_stands(given: dict[str, Any], says: 
     [
         ({"retain": 0}, "option retain; expected a whole number; at least 1; found 0"),
         ({"retain": True}, "option retain"),
-        ({"memory": "1 GiB"}, "option memory; .*found '1 GiB'"),
+        ({"memory": "1 GiB"}, "option memory; .*found '1 GiB'.*Next: pass bytes, such as 64 << 20"),
         ({"memory": 64 << 40}, "option memory; .*to 4 TiB; found"),
-        (
-            {"upload": UploadConfig(linger=-1)},
-            "option upload.linger; .*from 0 s to 1 min; found -1",
-        ),
+        ({"upload": UploadConfig(linger=-1)}, "upload.linger; .*from 0 s to 1 min; found -1"),
         ({"upload": UploadConfig(linger=float("nan"))}, "option upload.linger"),
         ({"allow_dropped_state": "old"}, "option allow_dropped_state"),
-        ({"work_dir": "/tmp"}, "option work_dir; expected a path, or None"),
+        ({"work_dir": "/tmp"}, "work_dir; expected a path, or None.*Next: pass a pathlib.Path"),
+        ({"upload": UploadConfig(linger="20 ms")}, "Next: pass seconds, such as 0.25"),
+        ({"workers": "auto"}, "Next: pass a number"),
         ({"mode": None}, "option mode"),
         ({"upload": {"linger": 0.02}}, "option upload; expected a UploadConfig, .*found {'linger'"),
         ({"retry": None}, "option retry; expected a RetryPolicy"),
@@ -173,19 +166,3 @@ def test_objects_of_python_are_checked_by_the_same_declarations(
 ) -> None:
     with pytest.raises(ConfigError, match=says):
         JobConfig(**wrong)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("written_as_in_a_file", "action"),
-    [
-        ({"memory": "1 GiB"}, "pass bytes, such as 64 << 20"),
-        ({"upload": UploadConfig(linger="20 ms")}, "pass seconds, such as 0.25"),  # type: ignore[arg-type]
-        ({"work_dir": "/tmp"}, "pass a pathlib.Path"),
-        ({"workers": "auto"}, "pass a number"),
-    ],
-)
-def test_a_text_in_python_is_refused_with_what_python_takes(
-    written_as_in_a_file: dict[str, Any], action: str
-) -> None:
-    with pytest.raises(ConfigError, match=f"Next: {action}"):
-        JobConfig(**written_as_in_a_file)

@@ -17,6 +17,14 @@ def installed_spark() -> Spark:
         pytest.skip(str(error))
 
 
+def fake_java(home: Path, script: str) -> None:
+    """A `JAVA_HOME` whose java is this script of a shell."""
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(0o755)
+
+
 def fake_spark(home: Path, version: str = "4.3.0", scala: str = "2.13.18") -> Path:
     """A directory that looks like an installed Spark."""
     jars = home / "jars"

@@ -7,19 +7,26 @@ import json
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import zstandard
 
 from tests.support.spark_segments import NewPiece, pack_pieces, write_index
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
-from tidelog.spark.format.changelog import Record
+from tidelog.spark.format.changelog import Record, RecordKind
 from tidelog.spark.format.index import IndexDocument, IndexEntry
 from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
 
 RUN = "0a1b2c3d"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+
+
+put, merge, delete_range = (
+    partial(Record, kind) for kind in (RecordKind.PUT, RecordKind.MERGE, RecordKind.DELETE_RANGE)
+)
+delete = partial(Record, RecordKind.DELETE, value=None)
 
 
 def changelog(records: Iterable[Record], lineage: Iterable[tuple[int, str]] = ()) -> bytes:

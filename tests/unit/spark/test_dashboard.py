@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.prometheus import OPERATIONS, check_alerts, firing, reason_without
+from tests.support.prometheus import OPERATIONS, check_alerts, firing, needs_prometheus
 from tests.support.spark_page import PAGE, PREFIX, documented, parts, series, sums, with_options
 
 DASHBOARD: dict[str, Any] = json.loads((OPERATIONS / "spark-dashboard.json").read_text())
@@ -98,7 +98,7 @@ def test_every_alert_has_its_trouble_and_is_on_the_page() -> None:
     assert {PREFIX + name for name in HEALTHY} <= series()
 
 
-@pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
+@needs_prometheus
 def test_each_alert_fires_for_its_trouble_alone_and_none_for_a_healthy_query(
     tmp_path: Path,
 ) -> None:

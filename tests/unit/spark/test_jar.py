@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.unit.spark.scala_checks import GOLDEN, SOURCES, ScalaChecks
-from tests.unit.spark.spark_home import fake_spark
+from tests.unit.spark.spark_home import fake_java, fake_spark
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin import jar
 from tidelog.spark.plugin.jar import COMPILER_OPTIONS, compile_jar, plugin_jar, plugin_sources
@@ -78,13 +78,6 @@ def test_an_unsupported_spark_is_refused(version: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"4\.1, 4\.2, 4\.3.*pyspark==4\.3\.\*") as error:
         find_spark(home)
     assert error.value.found == version
-
-
-def fake_java(home: Path, script: str) -> None:
-    java = home / "bin" / "java"
-    java.parent.mkdir(parents=True)
-    java.write_text(f"#!/bin/sh\n{script}")
-    java.chmod(0o755)
 
 
 def test_a_java_that_is_missing_is_an_error_with_what_to_do(

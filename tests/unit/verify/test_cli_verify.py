@@ -12,6 +12,7 @@ import pytest
 from tests.support.cli import CLI_JSON, files, lay_out, section, tidelog, undocumented
 from tests.support.damage import damaged, last_segment, missing
 from tests.support.jobs import filled
+from tests.unit.spark.spark_home import fake_java
 from tests.unit.verify.query.spark_store import SparkStore
 from tests.unit.verify.stores import tiny, with_rows
 from tidelog.checkpoint.invariants import Invariant
@@ -106,10 +107,7 @@ def test_without_pyspark_or_a_session_of_its_own_the_error_says_what_else_works(
 def test_where_spark_does_not_start_the_error_says_what_else_works(
     store: Path, tmp_path: Path
 ) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\nexit 1\n")
-    java.chmod(0o755)
+    fake_java(tmp_path, "exit 1")
     command = [sys.executable, "-m", "tidelog", "verify", str(store), "--engine", "spark"]
     environment = {**os.environ, "JAVA_HOME": str(tmp_path)}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ import pytest
 from tests.support.cli import tidelog
 from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, config, effects, run, running
+from tests.unit.runtime.test_status import operator
 from tidelog import (
     Callback,
     Emitter,
@@ -30,7 +31,6 @@ from tidelog import (
 )
 from tidelog.runtime.channels.messages import Idleness, TaskEvent
 from tidelog.runtime.channels.output import ChannelOutput
-from tidelog.runtime.status.operators import OperatorStatus
 from tidelog.storage.memory import MemoryStore
 
 
@@ -55,10 +55,6 @@ def status_when(
         raise AssertionError(f"five minutes have passed; fired {fired}")
 
     return asyncio.run(steps())
-
-
-def operator(status: JobStatus, id: str) -> OperatorStatus:
-    return next(operator for operator in status.operators if operator.id == id)
 
 
 @pytest.mark.parametrize("shape", ["chained", "apart"])
@@ -211,19 +207,19 @@ def test_late_records_are_a_stream_of_their_own_each_once(
         timed = built.source(Replayable(records)).event_time(lambda r: r[1])
         keyed = timed.key_by(lambda r: r[0])
         if kind == "process":
-            operator = keyed.transform_with_state(Echo, time_mode="event", late=tag)
+            emitted = keyed.transform_with_state(Echo, time_mode="event", late=tag)
         else:
             windows = keyed.window(Tumbling(1000), late=tag)
             lengths = windows.records(lambda key, start, held: ("fired", len(held)))
-            operator = lengths if kind == "records" else windows.count()
+            emitted = lengths if kind == "records" else windows.count()
 
         def check(record: Any) -> Any:
             if breaks:
                 raise ValueError("broken")
             return record
 
-        operator.sink(on_time, name="on-time")
-        operator.side_output(tag).map(check).sink(late, name="late")
+        emitted.sink(on_time, name="on-time")
+        emitted.side_output(tag).map(check).sink(late, name="late")
         return built
 
     if breaks:

@@ -14,44 +14,19 @@ from tests.support.pressure import (
     checkpoints,
     copy_of,
     numbered,
+    numbering,
     overtaken,
     pressed,
     resumed_slowly,
     run_pressed,
 )
-from tidelog import (
-    Checkpoint,
-    Job,
-    RestoreError,
-    StatefulProcessor,
-    StatefulProcessorHandle,
-    Stream,
-    TimerValues,
-)
+from tidelog import Checkpoint, Job, RestoreError
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import SubtaskState, encode_entry
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 Build = Callable[[Outside], Job]
-
-
-class Numbering(StatefulProcessor):
-    """Numbers the records of every key from 0 on."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self.count = handle.getValueState("count", "n long")
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: TimerValues) -> Any:
-        (number,) = self.count.get() or (0,)
-        for _, split, n in rows:
-            yield key[0], split, n, number
-            number += 1
-        self.count.update((number,))
-
-
-def numbering(stream: Stream) -> Stream:
-    return stream.key_by(lambda r: r[0]).transform_with_state(Numbering)
 
 
 def one_sink(sink: Outside) -> Job:

@@ -18,6 +18,7 @@ from tests.support.pipelines import (
     Portions,
     acted_on,
     config,
+    copy,
     effects,
     running,
     word_count,
@@ -68,13 +69,6 @@ def run(
 ) -> tuple[JobResult, Any]:
     """Run a job, and `act` on it when it has run for `at` seconds; the result and act's answer."""
     return acted_on(job, store, act, at=at, settings=config(**settings))
-
-
-def copy(source: Source, sink: Sink) -> Job:
-    """Every record to the sink, through another task."""
-    job = Job("copy")
-    job.source(source).rebalance().map(lambda record: record, name="copy").sink(sink)
-    return job
 
 
 def numbers(count: int = 40) -> Portions:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from tests.unit.spark.synthetic import Synthetic, changelog
-from tidelog.spark.format.changelog import Record, RecordKind
+from tests.unit.spark.synthetic import Synthetic, changelog, delete, delete_range, merge, put
+from tidelog.spark.format.changelog import Record
 from tidelog.spark.format.names import ChangelogName
 
 Row = dict[str, Any]
@@ -13,10 +13,10 @@ def records_of(name: ChangelogName) -> list[Record]:
     """What a changelog holds, different for every name."""
     own, puts = f"{name.path}|".encode(), range(3 + name.version % 4)
     return [
-        *(Record(RecordKind.PUT, own + bytes([number]), own * number) for number in puts),
-        Record(RecordKind.DELETE, own + b"gone", None),
-        Record(RecordKind.MERGE, own + b"list", b"one more"),
-        Record(RecordKind.DELETE_RANGE, own + b"from", own + b"to"),
+        *(put(own + bytes([number]), own * number) for number in puts),
+        delete(own + b"gone"),
+        merge(own + b"list", b"one more"),
+        delete_range(own + b"from", own + b"to"),
     ]
 
 

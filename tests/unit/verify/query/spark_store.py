@@ -17,27 +17,11 @@ from pathlib import Path
 import google_crc32c
 from rocksdict import Checkpoint, Options, Rdict
 
-from tests.unit.spark.synthetic import RUN, Synthetic, changelog
+from tests.unit.spark.synthetic import RUN, Synthetic, changelog, delete, put
 from tidelog.spark.format.changelog import Record, RecordKind
 from tidelog.spark.format.names import ChangelogName, segment_name
 
 Rows = dict[bytes, bytes]
-
-
-def put(key: bytes, value: bytes) -> Record:
-    return Record(RecordKind.PUT, key, value)
-
-
-def delete(key: bytes) -> Record:
-    return Record(RecordKind.DELETE, key, None)
-
-
-def delete_range(lower: bytes, upper: bytes) -> Record:
-    return Record(RecordKind.DELETE_RANGE, lower, upper)
-
-
-def merge(key: bytes, value: bytes) -> Record:
-    return Record(RecordKind.MERGE, key, value)
 
 
 @dataclass

@@ -7,17 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.damage import Damage, damaged, flipped, flipped_at, missing, truncated
-from tests.unit.verify.query.spark_store import (
-    SparkStore,
-    applied,
-    changelog,
-    delete,
-    delete_range,
-    merge,
-    put,
-    segment_of,
-    snapshot_files,
-)
+from tests.unit.spark.synthetic import changelog, delete, delete_range, merge, put
+from tests.unit.verify.query.spark_store import SparkStore, applied, segment_of, snapshot_files
 from tests.unit.verify.stores import (
     assert_sound,
     report_on,
