@@ -94,14 +94,6 @@ def united(job: Job, source: Portions, sink: Outside) -> None:
     job.source(source, name="left").union(job.source(source, name="right")).sink(sink)
 
 
-def broadcast(job: Job, source: Portions, sink: Outside) -> None:
-    job.source(source).broadcast().map(lambda w: w).sink(sink)
-
-
-def rebalanced(job: Job, source: Portions, sink: Outside) -> None:
-    job.source(source).rebalance().map(lambda w: w).sink(sink)
-
-
 def uneven(job: Job, source: Portions, sink: Outside) -> None:
     """Streams of different parallelism meet."""
     stream = job.source(source, parallelism=3).filter(lambda w: w != "w0")
@@ -111,7 +103,13 @@ def uneven(job: Job, source: Portions, sink: Outside) -> None:
 
 @pytest.mark.parametrize(
     ("build", "copies", "writers"),
-    [(united, 2, 4), (broadcast, 4, 4), (rebalanced, 1, 4), (uneven, 2, 1)],
+    [
+        (united, 2, 4),
+        (lambda job, *ends: job.source(ends[0]).broadcast().map(str).sink(ends[1]), 4, 4),
+        (lambda job, *ends: job.source(ends[0]).rebalance().map(str).sink(ends[1]), 1, 4),
+        (uneven, 2, 1),
+    ],
+    ids=["united", "broadcast", "rebalanced", "uneven"],
 )
 def test_every_routing_brings_what_it_says(
     build: Callable[[Job, Portions, Outside], None], copies: int, writers: int

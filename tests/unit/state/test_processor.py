@@ -18,15 +18,18 @@ from tidelog.state.processor import MAX_WATERMARK, TimeMode
 
 
 class Recorder(StatefulProcessor):
-    """Remembers its calls; `act` is run for every row."""
+    """Remembers its calls; `act` is run for every row, `define` in `init`."""
 
-    def __init__(self, act: Any = None) -> None:
+    def __init__(self, act: Any = None, define: Any = None) -> None:
         self.calls: list[Any] = []
         self.act = act
+        self.define = define
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
         self.count = handle.getValueState("count", "n int")
+        if self.define:
+            self.define(self)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         taken = list(rows)
@@ -132,13 +135,9 @@ def test_what_a_handler_may_not_do_is_an_error_that_says_so(
 
 @pytest.mark.parametrize("name", ["count", "$timers"])
 def test_a_taken_or_reserved_state_name_is_refused(bench: Bench, name: str) -> None:
-    class Twice(Recorder):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            super().init(handle)
-            handle.getListState(name, "n int")
-
+    twice = Recorder(define=lambda self: self.handle.getListState(name, "n int"))
     with pytest.raises(StateSchemaError, match="taken or reserved"):
-        opened(bench, Twice())
+        opened(bench, twice)
 
 
 def test_delete_if_exists_clears_the_key_and_tolerates_unknown_names(bench: Bench) -> None:
@@ -152,30 +151,19 @@ def test_delete_if_exists_clears_the_key_and_tolerates_unknown_names(bench: Benc
 
 @pytest.mark.parametrize("ttl", [3.6e6, 0, -5, "1h", True, 2**64])
 def test_a_ttl_is_whole_milliseconds_above_none(bench: Bench, ttl: Any) -> None:
-    class Forgetful(Recorder):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            handle.getMapState("seen", "id int", "n int", ttl)
-
+    seen = Recorder(define=lambda self: self.handle.getMapState("seen", "id int", "n int", ttl))
     with pytest.raises(ConfigError, match="TTL of state 'seen'; expected milliseconds as int"):
-        opened(bench, Forgetful())
-
-
-class Hasty(Recorder):
-    """Changes a state, or registers a timer, in `init`."""
-
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        super().init(handle)
-        self.act(handle, self)
+        opened(bench, seen)
 
 
 @pytest.mark.parametrize(
-    "act",
-    [lambda _, self: self.count.update((0,)), lambda handle, _: handle.registerTimer(5)],
+    "hasty",
+    [lambda self: self.count.update((0,)), lambda self: self.handle.registerTimer(5)],
     ids=["state", "timer"],
 )
-def test_what_belongs_to_a_key_is_refused_in_init(act: Any) -> None:
+def test_what_belongs_to_a_key_is_refused_in_init(bench: Bench, hasty: Any) -> None:
     with pytest.raises((StateSchemaError, ConfigError), match="handleInputRows"):
-        opened(Bench(), Hasty(act), "processing")
+        opened(bench, Recorder(define=hasty), "processing")
 
 
 def test_event_mode_needs_event_times() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.state.conftest import Bench
 from tidelog.errors import StoreFullError
-from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
+from tidelog.state.handles.keyed import ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
 from tidelog.table.memory import MemoryTable
@@ -73,27 +73,6 @@ def test_a_flush_logs_what_changed_and_once(bench: Bench) -> None:
     bench.backend.flush()
     assert bench.logged == 504
     assert all(len(value or b"") < 10 for value in bench.log.batches[-1].values)
-
-
-def test_reducing_and_aggregating_log_the_combined_value_once(bench: Bench) -> None:
-    top = ReducingState(bench.value(name="top"), max)
-    mean: AggregatingState[int, float] = AggregatingState(
-        bench.value("sum int, n int", "mean"),
-        create=lambda: (0, 0),
-        add=lambda row, n: (row[0] + n, row[1] + 1),
-        result=lambda row: row[0] / row[1],
-    )
-    assert top.get() is None and mean.get() is None
-    for n in (3, 9, 6):
-        top.add((n,))
-        mean.add(n)
-    bench.backend.flush()
-    assert (top.get(), mean.get(), bench.logged) == ((9,), 6.0, 2)
-    top.clear()
-    mean.clear()
-    assert not top.exists() and not mean.exists()
-    top.add((1,))
-    assert top.get() == (1,)
 
 
 def test_expired_state_is_invisible_to_every_read(bench: Bench, settle: Any) -> None:

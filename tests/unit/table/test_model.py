@@ -15,8 +15,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from table.conformance import SMALL_BUFFERS, digests, lay_out, put, rows
 from tests.property.profiles import looking
+from tests.unit.table.conformance import SMALL_BUFFERS, digests, lay_out, put, rows
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory, TableFile
 from tidelog.table.rocksdb import RocksTableFactory

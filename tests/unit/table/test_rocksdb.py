@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
 from tests.support.damage import damage_file, flipped_at
 from tests.support.pipelines import Outside, run, word_count, words
 from tests.unit.storage.conformance import names
+from tests.unit.table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
 from tidelog import JobConfig, RocksOptions
 from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, StoreFullError
 from tidelog.storage.memory import MemoryStore

@@ -2,12 +2,14 @@
 
 Event times before 1970 are times like all others.
 
-An `event_time` behind another one: each drives what follows it, and nothing else.
+An `event_time` behind another one: each drives what follows it, and nothing else. Its lengths of
+time are given as those of windows and joins are.
 """
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, config, run
 from tidelog import (
+    ConfigError,
     Job,
     JsonLines,
     Replayable,
@@ -25,6 +28,7 @@ from tidelog import (
     Tumbling,
     UserFunctionError,
 )
+from tidelog.runtime.operators.event_time import EventTimeOptions
 from tidelog.storage.memory import MemoryStore
 
 pytestmark = pytest.mark.usefixtures("workers")
@@ -50,67 +54,49 @@ def expected() -> Counter[tuple[str, int]]:
 
 
 def counted(stream: Stream, sink: Outside) -> None:
-    stream.key_by(attrgetter("server")).window(Tumbling(WINDOW_MS)).count().sink(sink)
+    timed = stream.event_time(attrgetter("time_ms"), max_delay_ms=5000)
+    timed.key_by(attrgetter("server")).window(Tumbling(WINDOW_MS)).count().sink(sink)
 
 
-def timed(stream: Stream, name: str = "event-time") -> Stream:
-    return stream.event_time(attrgetter("time_ms"), max_delay_ms=5000, name=name)
-
-
-def straight(job: Job, logs: Path, sink: Outside) -> None:
-    counted(timed(job.source(JsonLines(logs))), sink)
-
-
-def behind_stateless(job: Job, logs: Path, sink: Outside) -> None:
-    read = job.source(JsonLines(logs)).filter(lambda _: True).flat_map(lambda r: [r])
-    counted(timed(read.map(lambda r: r)), sink)
-
-
-def beside_another_use(job: Job, logs: Path, sink: Outside) -> None:
+def beside_another_use(job: Job, logs: Path) -> Stream:
     """The source's records go to two operators, so `event_time` runs in a task of its own."""
     read = job.source(JsonLines(logs))
     read.map(lambda r: r, name="copy").sink(Outside(), name="copies")
-    counted(timed(read), sink)
+    return read
 
 
-def behind_a_source_of_one(job: Job, logs: Path, sink: Outside) -> None:
-    counted(timed(job.source(JsonLines(logs), parallelism=1)), sink)
-
-
-def behind_rebalance(job: Job, logs: Path, sink: Outside) -> None:
-    counted(timed(job.source(JsonLines(logs)).rebalance().map(lambda r: r)), sink)
-
-
-def behind_union(job: Job, logs: Path, sink: Outside) -> None:
+def behind_union(job: Job, logs: Path) -> Stream:
     streams = [job.source(JsonLines(logs, f"{server}.json"), name=server) for server in SERVERS]
-    counted(timed(streams[0].union(streams[1])), sink)
+    return streams[0].union(streams[1])
 
 
-def behind_rules(job: Job, logs: Path, sink: Outside) -> None:
+def behind_rules(job: Job, logs: Path) -> Stream:
     rules = job.source(Replayable(["rule"]), name="told")
-    ruled = job.source(JsonLines(logs)).with_broadcast(
+    return job.source(JsonLines(logs)).with_broadcast(
         rules, on_rule=lambda rule, known: None, on_record=lambda record, known: [record]
     )
-    counted(timed(ruled), sink)
 
 
-SHAPES: Sequence[Callable[[Job, Path, Outside], None]] = (
-    straight,
-    behind_stateless,
-    beside_another_use,
-    behind_a_source_of_one,
-    behind_rebalance,
-    behind_union,
-    behind_rules,
-)
+Shape = Callable[[Job, Path], Stream]
+SHAPES: dict[str, Shape] = {
+    "straight": lambda job, logs: job.source(JsonLines(logs)),
+    "behind stateless": lambda job, logs: (
+        job.source(JsonLines(logs)).filter(lambda _: True).flat_map(lambda r: [r]).map(lambda r: r)
+    ),
+    "beside another use": beside_another_use,
+    "behind a source of one": lambda job, logs: job.source(JsonLines(logs), parallelism=1),
+    "behind rebalance": lambda job, logs: job.source(JsonLines(logs)).rebalance().map(lambda r: r),
+    "behind union": behind_union,
+    "behind rules": behind_rules,
+}
 
 
 @one_by_one(shape=SHAPES, parallelism=[3, 2, 1])
 def test_every_record_of_two_logs_counts_at_every_parallelism(
-    shape: Callable[[Job, Path, Outside], None], parallelism: int, logs: Path
+    shape: Shape, parallelism: int, logs: Path
 ) -> None:
     sink, job = Outside(), Job("logs")
-    shape(job, logs, sink)
+    counted(shape(job, logs), sink)
     run(job, MemoryStore(), config(parallelism=parallelism))
     assert {(key, start): count for key, start, count in sink.records} == expected()
     assert sum(count for *_, count in sink.records) == 7200
@@ -129,8 +115,7 @@ def test_every_record_counts_after_a_failure_and_a_rescale(
             return record
 
         built = Job("logs")
-        read = built.source(_Slowly(logs)).map(check)
-        counted(timed(read), sink)
+        counted(built.source(_Slowly(logs)).map(check), sink)
         return built
 
     with pytest.raises(UserFunctionError, match="broken"):
@@ -218,3 +203,16 @@ def test_an_input_that_ends_does_not_bring_the_first_watermark_to_the_second(
     again.key_by(lambda _: "all").window(Tumbling(100)).count().sink(sink)
     run(job, MemoryStore(), config(parallelism=parallelism))
     assert sum(count for *_, count in sink.records) == RECORDS + 2
+
+
+@pytest.mark.parametrize("length", [2_000, "2s", timedelta(seconds=2)])
+def test_a_length_of_time_is_milliseconds_a_timedelta_or_a_text(length: Any) -> None:
+    assert EventTimeOptions.of(length, length, length) == EventTimeOptions(2_000, 2_000, 2_000)
+
+
+@pytest.mark.parametrize(
+    "given", [{"max_delay_ms": -1}, {"max_ahead_ms": "soon"}, {"idle_after_ms": 0}]
+)
+def test_what_is_no_length_of_time_is_refused_by_its_name(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(given))):
+        Job("late").source(Replayable([1])).event_time(lambda ms: ms, **given)

@@ -109,11 +109,9 @@ def test_a_value_that_does_not_fit_is_refused(handle: Any, value: Any) -> None:
     assert not (values.exists() or elements.exists() or entries.exists())
 
 
-def test_reducing_and_aggregating_combine_with_the_functions_they_are_given(
-    on_spark: SparkHandle,
-) -> None:
-    top = on_spark.getReducingState("top", "n int", max)
-    mean = on_spark.getAggregatingState(
+def test_reducing_and_aggregating_combine_with_the_functions_they_are_given(handle: Any) -> None:
+    top = handle.getReducingState("top", "n int", max)
+    mean = handle.getAggregatingState(
         "mean",
         "total bigint, count bigint",
         create=lambda: (0, 0),

@@ -1,17 +1,19 @@
-"""What the runtime tells a source: positions in completed checkpoints, where new splits begin, the
-end.
+"""What the runtime tells a program's own source: positions in completed checkpoints, where new
+splits begin, the end; and what a source or a sink must not give.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.first_jobs.programs import run
-from tidelog import Callback, ConfigError, Job, Replayable, Source, SplitReader, TidelogError
+from tidelog import Callback, ConfigError, Job, Replayable, Sink, SinkContext, SinkWriter, Source
+from tidelog.errors import TidelogError
+from tidelog.runtime.source import SplitReader
 from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.runtime.tasks.splits import SplitPositions
 
@@ -249,3 +251,41 @@ def test_what_a_source_must_not_give_is_named(source: Source, error: str, tmp_pa
     with pytest.raises(TidelogError, match=error):
         run(reading(source, found), tmp_path)
     assert found == []
+
+
+class Writer(SinkWriter):
+    def write(self, records: Sequence[Any]) -> None:
+        """Writes nothing."""
+
+
+class Texts(Writer):
+    def pre_commit(self, checkpoint: int) -> Any:
+        return "a text"
+
+
+class Awaiting(Writer):
+    async def write(self, records: Sequence[Any]) -> None:  # type: ignore[override]
+        raise AssertionError("nobody awaits it")
+
+
+class MistakenSink(Sink):
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def open(self, context: SinkContext) -> Any:
+        return self._writer
+
+
+@pytest.mark.parametrize(
+    ("writer", "error"),
+    [
+        (None, "writer of sink 'sink'; expected a SinkWriter"),
+        (Awaiting(), "a SinkWriter without `async` methods"),
+        (Texts(), r"sink; expected bytes or None from pre_commit\(\); found a str"),
+    ],
+)
+def test_what_a_sink_must_not_give_is_named(writer: Any, error: str, tmp_path: Path) -> None:
+    job = Job("mistaken")
+    job.source(Replayable([1, 2])).map(lambda n: n).sink(MistakenSink(writer))
+    with pytest.raises(TidelogError, match=error):
+        run(job, tmp_path)
