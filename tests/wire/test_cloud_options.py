@@ -6,11 +6,13 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.unit.storage.conformance import opened
 from tests.wire.calls import IMPATIENT
 from tests.wire.proxy import QuietHandler, serving
 from tests.wire.servers import CloudServer, S3Server
@@ -60,15 +62,12 @@ CREDENTIALS: dict[str, dict[str, Any]] = {
 }
 
 
-def write(url: str, options: dict[str, Any], data: bytes = b"x", create: bool = False) -> None:
+def write(url: str, options: dict[str, Any]) -> None:
     async def main() -> None:
-        scheme = url.partition("://")[0]
-        given = {**CREDENTIALS[scheme], **options}
-        store = open_store(url, Effects(), policy=IMPATIENT, options=given)
-        try:
-            await (store.create if create else store.put)("name", data)
-        finally:
-            await store.close()
+        given = {**CREDENTIALS[url.partition("://")[0]], **options}
+        opener = partial(open_store, url, Effects(), policy=IMPATIENT, options=given)
+        async with opened(opener) as store:
+            await store.put("name", b"x")
 
     asyncio.run(main())
 
@@ -178,11 +177,9 @@ async def test_an_object_above_the_limit_is_written_in_parts_and_read_whole(
     running: S3Server | CloudServer = request.getfixturevalue(server)
     data = bytes(range(256)) * (40 * 2**20 // 256)
     options = {**running.options, "multipart_above": 2**20}
-    store = open_store(running.url("in-parts"), Effects(), options=options)
-    try:
+    opener = partial(open_store, running.url("in-parts"), Effects(), options=options)
+    async with opened(opener) as store:
         await store.put("tables/large.sst", data)
         assert (await store.head("tables/large.sst")).size == len(data)
         assert await store.get("tables/large.sst") == data
         assert await store.get("tables/large.sst", 17 * 2**20, 5) == data[:5]
-    finally:
-        await store.close()

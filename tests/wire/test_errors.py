@@ -2,8 +2,8 @@
 Cloud Storage and Azure Blob Storage.
 """
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from itertools import count
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.ports import free_port
+from tests.unit.storage.conformance import opened
 from tests.wire.calls import IMPATIENT, OPERATIONS, call
 from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import CloudServer, S3Server
@@ -23,8 +24,7 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
 )
-from tidelog.storage.port import ObjectStore, create_once
-from tidelog.storage.retry import RetryingStore
+from tidelog.storage.port import create_once
 
 Server = S3Server | CloudServer
 
@@ -34,22 +34,12 @@ ONCE = RetryPolicy(attempts=1, hedge_after=None)
 _prefixes = count()
 
 
-def run(
-    server: Server,
-    scenario: Callable[[Any], Coroutine[Any, Any, None]],
-    policy: RetryPolicy | None = None,
-    options: dict[str, Any] | None = None,
-) -> None:
-    async def main() -> None:
-        url = server.url(f"errors/{next(_prefixes)}")
-        given = server.options if options is None else options
-        store = open_store(url, Effects(), policy=policy, options=given)
-        try:
-            await scenario(store)
-        finally:
-            await store.close()
-
-    asyncio.run(main())
+def opened_on(
+    server: Server, policy: RetryPolicy | None = None, options: dict[str, Any] | None = None
+) -> AbstractAsyncContextManager[Any]:
+    url = server.url(f"errors/{next(_prefixes)}")
+    given = server.options if options is None else options
+    return opened(lambda: open_store(url, Effects(), policy=policy, options=given))
 
 
 @pytest.fixture(params=ALL)
@@ -75,13 +65,12 @@ def misbehaving_s3(moto: S3Server, behaviour: Behaviour) -> Iterator[S3Server]:
     yield from behind_a_proxy(moto, behaviour)
 
 
-def test_an_endpoint_where_nobody_listens_is_unreachable(server: Server) -> None:
-    async def scenario(store: ObjectStore) -> None:
+async def test_an_endpoint_where_nobody_listens_is_unreachable(server: Server) -> None:
+    nobody = replace(server, endpoint=f"http://127.0.0.1:{free_port()}")
+    async with opened_on(nobody, IMPATIENT) as store:
         for operation in OPERATIONS:
             with pytest.raises(StoreUnreachableError, match=r"name.*check the endpoint"):
                 await call(store, operation)
-
-    run(replace(server, endpoint=f"http://127.0.0.1:{free_port()}"), scenario, IMPATIENT)
 
 
 @pytest.mark.parametrize(
@@ -92,29 +81,24 @@ def test_an_endpoint_where_nobody_listens_is_unreachable(server: Server) -> None
         ({"key": "stranger"}, [each for each in OPERATIONS if each != "head"]),
     ],
 )
-def test_wrong_credentials_are_denied(
+async def test_wrong_credentials_are_denied(
     versitygw: S3Server, wrong: dict[str, str], operations: Sequence[str]
 ) -> None:
-    async def scenario(store: RetryingStore) -> None:
+    async with opened_on(replace(versitygw, **wrong)) as store:
         for operation in operations:
             with pytest.raises(AccessDeniedError, match="credentials"):
                 await call(store, operation)
             assert getattr(store.request_metrics, operation).attempts == 1
 
-    run(replace(versitygw, **wrong), scenario)
 
-
-def test_the_usual_environment_leads_to_the_store(
+async def test_the_usual_environment_leads_to_the_store(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in s3_server.env.items():
         monkeypatch.setenv(name, value)
-
-    async def scenario(store: ObjectStore) -> None:
+    async with opened_on(s3_server, options={}) as store:
         await store.put("name", b"x")
         assert await store.get("name") == b"x"
-
-    run(s3_server, scenario, options={})
 
 
 ANSWERS = [
@@ -141,7 +125,7 @@ OF_ONE = [
     ("name", "status", "code", "expected"),
     [*((name, *answer) for name in ALL for answer in ANSWERS), *OF_ONE],
 )
-def test_every_answer_has_its_error(
+async def test_every_answer_has_its_error(
     name: str,
     status: int,
     code: str,
@@ -151,72 +135,57 @@ def test_every_answer_has_its_error(
 ) -> None:
     behaviour.error = lambda exchange: (status, code)
     operations = ("create",) if expected is ObjectExistsError else ("put", "create", "get")
-
-    async def scenario(store: ObjectStore) -> None:
-        for operation in operations:
-            with pytest.raises(StorageError) as raised:
-                await call(store, operation)
-            assert type(raised.value) is expected
-            assert expected is ObjectExistsError or code in str(raised.value)
-
     for server in behind_a_proxy(request.getfixturevalue(name), behaviour):
-        run(server, scenario, ONCE)
+        async with opened_on(server, ONCE) as store:
+            for operation in operations:
+                with pytest.raises(StorageError) as raised:
+                    await call(store, operation)
+                assert type(raised.value) is expected
+                assert expected is ObjectExistsError or code in str(raised.value)
     assert len(behaviour.seen) == len(operations), "one call is one request"
 
 
 @pytest.mark.parametrize(("status", "code"), [(409, "Conflict"), (503, "Busy"), (500, "Internal")])
-def test_a_passing_trouble_is_retried(
+async def test_a_passing_trouble_is_retried(
     misbehaving: Server, behaviour: Behaviour, status: int, code: str
 ) -> None:
     behaviour.error = lambda exchange: (status, code) if len(behaviour.seen) <= 2 else None
-
-    async def scenario(store: RetryingStore) -> None:
+    async with opened_on(misbehaving) as store:
         for operation in ("put", "create"):
             behaviour.seen.clear()
             await call(store, operation, f"by {operation}")
             assert await store.get(f"by {operation}") == b"x"
             assert getattr(store.request_metrics, operation).retries == 2
 
-    run(misbehaving, scenario)
 
-
-def test_a_create_whose_answer_was_lost_is_known_to_be_ours(
+async def test_a_create_whose_answer_was_lost_is_known_to_be_ours(
     misbehaving: Server, behaviour: Behaviour
 ) -> None:
     behaviour.lose_answer = lambda exchange: len(behaviour.seen) == 1
-
-    async def scenario(store: RetryingStore) -> None:
+    async with opened_on(misbehaving) as store:
         await create_once(store, "name", b"ours")
         assert store.request_metrics.create.retries == 1
         with pytest.raises(ObjectExistsError):
             await create_once(store, "name", b"theirs")
         assert await store.get("name") == b"ours"
 
-    run(misbehaving, scenario)
 
-
-def test_a_call_whose_answer_was_lost_is_repeated(
+async def test_a_call_whose_answer_was_lost_is_repeated(
     misbehaving_s3: S3Server, behaviour: Behaviour
 ) -> None:
     behaviour.lose_answer = lambda exchange: len(behaviour.seen) == 1
-
-    async def scenario(store: RetryingStore) -> None:
+    async with opened_on(misbehaving_s3) as store:
         for operation in ("put", "get", "head", "delete"):
             behaviour.seen.clear()
             await call(store, operation)
             assert getattr(store.request_metrics, operation).retries == 1
 
-    run(misbehaving_s3, scenario)
 
-
-def test_a_server_that_knows_no_conditional_writes_is_refused(
+async def test_a_server_that_knows_no_conditional_writes_is_refused(
     misbehaving_s3: S3Server, behaviour: Behaviour
 ) -> None:
     behaviour.error = lambda asked: (501, "NotImplemented") if asked.conditional else None
-
-    async def scenario(store: ObjectStore) -> None:
+    async with opened_on(misbehaving_s3) as store:
         await store.put("name", b"x")
         with pytest.raises(ConditionalPutError, match="NotImplemented"):
             await store.create("other", b"x")
-
-    run(misbehaving_s3, scenario)

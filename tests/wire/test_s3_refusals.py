@@ -4,12 +4,12 @@ What the servers here cannot do (expire credentials, compare clocks, be elsewher
 in their place, with S3's documented status and code.
 """
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
+from tests.unit.storage.conformance import opened
 from tests.wire.calls import call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import S3Server
@@ -146,30 +147,22 @@ def check_goes_on(run: Run, lines: list[str]) -> None:
 
 
 @each_refusal
-def test_the_error_says_what_was_refused_why_and_what_to_do(
+async def test_the_error_says_what_was_refused_why_and_what_to_do(
     refusing: S3Server, behaviour: Behaviour, refusal: Refusal
 ) -> None:
     refuse(behaviour, refusal)
-
-    async def scenario() -> None:
-        policy = RetryPolicy(deadline=5.0)
-        url = refusing.url("refused")
-        store = open_store(url, Effects(), policy=policy, options=refusing.options)
-        try:
-            for operation in ("put", "create", "get", "list"):
-                with pytest.raises(TidelogError) as raised:
-                    await call(store, operation)
-                error = raised.value
-                assert type(error) is refusal.kind, operation
-                assert error.what.startswith(refusal.what) and "s3://tide/refused" in error.what
-                assert refusal.expected in (error.expected or "")
-                found = f"HTTP {refusal.status} {refusal.code}: {refusal.message}"
-                assert found in (error.found or "")
-                assert refusal.action in error.action and error.retry_safe
-        finally:
-            await store.close()
-
-    asyncio.run(scenario())
+    policy, url = RetryPolicy(deadline=5.0), refusing.url("refused")
+    opener = partial(open_store, url, Effects(), policy=policy, options=refusing.options)
+    async with opened(opener) as store:
+        for operation in ("put", "create", "get", "list"):
+            with pytest.raises(TidelogError) as raised:
+                await call(store, operation)
+            error = raised.value
+            assert type(error) is refusal.kind, operation
+            assert error.what.startswith(refusal.what) and "s3://tide/refused" in error.what
+            assert refusal.expected in error.expected
+            assert f"HTTP {refusal.status} {refusal.code}: {refusal.message}" in error.found
+            assert refusal.action in error.action and error.retry_safe
 
 
 def test_a_running_job_that_is_refused_ends_and_the_same_command_goes_on(

@@ -17,6 +17,7 @@ from tests.support.pipelines import (
     config,
     effects,
     run,
+    running,
     word_count,
     words,
 )
@@ -76,13 +77,9 @@ def test_a_crash_at_any_commit_leaves_right_counts(nth: int) -> None:
     store = SteerableStore(inner)
 
     async def crash() -> None:
-        running = asyncio.ensure_future(
-            JobRunner(word_count(SOURCE, sink), store, settings, effects()).run()
-        )
-        while len([c for c in store.calls if c[0] in ("put", "create")]) < nth:
-            await asyncio.sleep(0)
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with running(JobRunner(word_count(SOURCE, sink), store, settings, effects())):
+            while len([c for c in store.calls if c[0] in ("put", "create")]) < nth:
+                await asyncio.sleep(0)
 
     asyncio.run(crash())
     finish(inner, sink, settings)

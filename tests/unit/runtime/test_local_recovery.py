@@ -3,7 +3,6 @@
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +15,7 @@ from tests.support.faults import SteerableStore
 from tests.support.jobs import contents
 from tests.support.pipelines import Outside, effects
 from tests.support.workers import runner_of, with_workers
+from tests.unit.verify.stores import with_objects
 from tidelog import Job, JobConfig, JobRunner, UserFunctionError, status_of
 from tidelog.checkpoint import local_first
 from tidelog.checkpoint.local_copies import LocalCopiesStatus
@@ -41,7 +41,7 @@ class Machine:
     def copied(self, directory: Path) -> "Machine":
         machine = Machine(directory, self.workers)
         shutil.copytree(self.base, machine.base)
-        fill(machine.remote, contents(self.remote))
+        with_objects(machine.remote, contents(self.remote))
         return machine
 
     def config(self, **changes: object) -> JobConfig:
@@ -92,14 +92,6 @@ def fetched(runner: JobRunner) -> set[str]:
 
 def metrics(runner: JobRunner) -> LocalCopiesStatus:
     return status_of(runner).local_copies
-
-
-def fill(store: MemoryStore, objects: Mapping[str, bytes]) -> None:
-    async def put() -> None:
-        for name, data in objects.items():
-            await store.put(name, data)
-
-    asyncio.run(put())
 
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one process", "three workers"])
@@ -165,8 +157,7 @@ def test_copies_of_an_older_generation_that_still_count_are_used(machine: Machin
 
 def test_copies_of_another_store_are_never_looked_at(machine: Machine, tmp_path: Path) -> None:
     """The same job elsewhere: even where names agree, each store has copies of its own."""
-    other = MemoryStore("memory://another")
-    fill(other, contents(machine.remote))
+    other = with_objects(MemoryStore("memory://another"), contents(machine.remote))
     needed = machine.needed()
     assert fetched(machine.finish(other)) == needed
 
