@@ -10,7 +10,7 @@ import pytest
 
 import tidelog
 from tests.support import pipelines
-from tests.support.depth import more_in_depth
+from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import Outside, Portions, acted_on, config, words
 from tests.support.pressure import checkpoints
 from tidelog import Source, StateSchemaError
@@ -109,22 +109,22 @@ def test_a_key_of_another_type_is_refused_with_both_and_nothing_of_it_is_stored(
     assert dict(sink.records) == expected(source, before)
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "old", "new"),
-    [
-        (lambda _: 1, lambda _: "1", "int", "str"),
-        (lambda w: w, lambda w: [w], "str", "list[str]"),
-        (lambda w: [1], lambda w: [w], "list[int]", "list[str]"),
-        (lambda w: {"n": 1}, lambda w: 1, "dict[str, int]", "int"),
-        (lambda w: {"n": 1}, lambda w: {"n": "1"}, "dict[str, int]", "dict[str, str]"),
-        (lambda w: {w: 1}, lambda w: {1: 1}, "dict[str, int]", "dict[int, int]"),
-        (lambda w: 1.5, lambda w: b"1", "float", "bytes"),
-    ],
-)
-@pytest.mark.parametrize("job", [counts, windows])
+VALUES: list[tuple[Key, Key, str, str]] = [
+    (lambda _: 1, lambda _: "1", "int", "str"),
+    (lambda w: w, lambda w: [w], "str", "list[str]"),
+    (lambda w: [1], lambda w: [w], "list[int]", "list[str]"),
+    (lambda w: {"n": 1}, lambda w: 1, "dict[str, int]", "int"),
+    (lambda w: {"n": 1}, lambda w: {"n": "1"}, "dict[str, int]", "dict[str, str]"),
+    (lambda w: {w: 1}, lambda w: {1: 1}, "dict[str, int]", "dict[int, int]"),
+    (lambda w: 1.5, lambda w: b"1", "float", "bytes"),
+]
+
+
+@one_by_one(job=[counts, windows], change={f"{v[2]} to {v[3]}": v for v in VALUES})
 def test_a_value_of_another_type_is_refused_with_both(
-    job: Callable[..., tidelog.Job], before: Key, after: Key, old: str, new: str
+    job: Callable[..., tidelog.Job], change: tuple[Key, Key, str, str]
 ) -> None:
+    before, after, old, new = change
     store, sink, source = MemoryStore(), Outside(), words()
     stopped(job(source, sink, value_of=before, combine=lambda a, b: b), store)
     with pytest.raises(StateSchemaError) as refused:
@@ -137,27 +137,25 @@ def test_a_value_of_another_type_is_refused_with_both(
     assert dict(sink.records) == {key: before(key) for key in expected(source)}
 
 
-@pytest.mark.parametrize("job", [counts, windows])
-@pytest.mark.parametrize(
-    ("after", "options"),
-    [
-        (lambda w: {"n": 2, "seen": [w]}, {}),
-        (lambda w: {"n": 2, "seen": w}, {"value_type": dict}),
-        (lambda w: Counted(n=2), {"value_type": Counted}),
-        (lambda w: {"n": None}, {}),
-        (lambda w: {"n": 0.5}, {}),
-        (lambda w: {}, {}),
-        (lambda w: {"n": "2"}, {"value_type": dict[str, int] | dict[str, str]}),
-        (lambda w: {"n": "2"}, {"value_type": dict[str, int | str]}),
-        (
-            lambda w: {"n": "2"},
-            {"value_type": dict[str, str], "migrate": lambda d: {"n": str(d["n"])}},
-        ),
-    ],
-)
+TEXTS = {"value_type": dict[str, str], "migrate": lambda d: {"n": str(d["n"])}}
+DICTS: dict[str, tuple[Key, dict[str, Any]]] = {
+    "more fields": (lambda w: {"n": 2, "seen": [w]}, {}),
+    "of a class": (lambda w: {"n": 2, "seen": w}, {"value_type": dict}),
+    "of a typed class": (lambda w: Counted(n=2), {"value_type": Counted}),
+    "none": (lambda w: {"n": None}, {}),
+    "another number": (lambda w: {"n": 0.5}, {}),
+    "no field": (lambda w: {}, {}),
+    "a union": (lambda w: {"n": "2"}, {"value_type": dict[str, int] | dict[str, str]}),
+    "a union of fields": (lambda w: {"n": "2"}, {"value_type": dict[str, int | str]}),
+    "migrated": (lambda w: {"n": "2"}, TEXTS),
+}
+
+
+@one_by_one(job=[counts, windows], change=DICTS)
 def test_dicts_may_get_fields_and_declared_types(
-    job: Callable[..., tidelog.Job], after: Key, options: dict[str, Any]
+    job: Callable[..., tidelog.Job], change: tuple[Key, dict[str, Any]]
 ) -> None:
+    after, options = change
     store, sink, source = MemoryStore(), Outside(), words()
     stopped(job(source, sink, value_of=lambda w: {"n": 1}, combine=lambda a, b: b), store)
     changed = {"value_of": after, "combine": lambda a, b: b, **options}

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.counting import broken_off, counting, settings
 from tests.support.clock import VirtualClock
-from tests.support.depth import one_by_one
+from tests.support.depth import in_pairs, one_by_one
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.harness import assert_nothing_is_left_over
 from tests.support.jobs import store_of
@@ -32,9 +32,7 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 
-@pytest.mark.parametrize("parallelism", [1, 2, 3, 4])
-@pytest.mark.parametrize("changelog", [True, False])
-@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
+@in_pairs(parallelism=[1, 2, 3, 4], changelog=[True, False], mode=["exactly-once", "at-least-once"])
 def test_a_keyed_job_counts_every_record_once(parallelism: int, changelog: bool, mode: Any) -> None:
     source, sink, objects = words(3), Outside(), MemoryStore()
     settings = config(parallelism=parallelism, changelog=changelog, mode=mode)

@@ -43,13 +43,13 @@ def test_bounds_are_milliseconds_text_or_timedeltas(within: Any) -> None:
 
 @pytest.mark.parametrize("operator", ["join", "enrich"])
 def test_nothing_that_comes_out_is_late_for_a_window_that_follows(operator: str) -> None:
-    records = [("ab"[n % 2], 10 * n, n) for n in range(5000)]
+    records = [("ab"[n % 2], 10 * n, n) for n in range(3000)]
     job, sink = Job("windows"), Outside()
     left, right = (
         job.source(Replayable(records[at:]), name=name)
         .event_time(lambda r: r[1])
         .key_by(lambda r: r[0])
-        for name, at in (("left", 0), ("right", 2500))
+        for name, at in (("left", 0), ("right", 1500))
     )
     if operator == "join":
         made = left.join(right, (0, 0), how="outer")
@@ -58,7 +58,7 @@ def test_nothing_that_comes_out_is_late_for_a_window_that_follows(operator: str)
     windows = made.key_by(lambda pair: "all").window(Tumbling(700)).count()
     windows.map(lambda fired: fired[2]).sink(sink)
     run(job, MemoryStore())
-    assert sum(sink.records) == 5000 and len(sink.records) > 10
+    assert sum(sink.records) == 3000 and len(sink.records) > 10
 
 
 def test_a_stream_is_joined_with_itself() -> None:

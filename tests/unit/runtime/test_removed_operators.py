@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import tidelog
+from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
 from tests.support.pressure import checkpoints
 from tests.unit.runtime.test_changed_types import run
@@ -56,22 +57,20 @@ def without_map(stream: tidelog.Stream, sink: Outside) -> None:
     count(stream.rebalance(), sink)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (spread_map, partial(spread_map, name="other")),
-        (spread_map, without_map),
-        (without_map, spread_map),
-        (two_branches, count),
-        (count, two_branches),
-    ],
-    ids=["renamed", "removed", "added", "branch removed", "branch added"],
-)
-@pytest.mark.parametrize("parallelism", [1, 2])
+CHANGES: dict[str, tuple[BUILD, BUILD]] = {
+    "renamed": (spread_map, partial(spread_map, name="other")),
+    "removed": (spread_map, without_map),
+    "added": (without_map, spread_map),
+    "branch removed": (two_branches, count),
+    "branch added": (count, two_branches),
+}
+
+
+@one_by_one(change=CHANGES, parallelism=[1, 2])
 def test_an_operator_without_state_comes_and_goes_as_it_likes(
-    before: BUILD, after: BUILD, parallelism: int
+    change: tuple[BUILD, BUILD], parallelism: int
 ) -> None:
-    store, sink = MemoryStore(), Outside()
+    store, sink, (before, after) = MemoryStore(), Outside(), change
     stopped(job(before, sink), store)
     runner = tidelog.JobRunner(job(after, sink), store, config(parallelism=parallelism), effects())
     asyncio.run(runner.run())

@@ -70,7 +70,7 @@ def test_the_status_of_a_job_in_workers_is_that_of_all_of_them() -> None:
 
     async def ended(workers: int) -> None:
         world, settings = effects(), config(parallelism=3, workers=workers)
-        store, job = MemoryStore(), word_count(words(4, 60), Outside())
+        store, job = MemoryStore(), word_count(words(4, 30), Outside())
         work = Work(job, settings, lambda _: store)
         of_all = Workers(Actors(work, [world] * 3), world) if workers > 1 else None
         runner = JobRunner(job, store, settings, world, workers=of_all)
@@ -133,7 +133,7 @@ def test_what_a_message_to_another_worker_raises_ends_the_job_and_names_the_reco
 def test_an_object_is_deleted_once(workers: int) -> None:
     store = SteerableStore(MemoryStore())
     with with_workers(workers):
-        run(word_count(words(4, 60), Outside()), store, config(parallelism=3))
+        run(word_count(words(4, 30), Outside()), store, config(parallelism=3))
     deleted = Counter(name for operation, name in store.calls if operation == "delete")
     assert len(deleted) > 10 and set(deleted.values()) == {1}
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.depth import one_by_one
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import (
     Outside,
@@ -90,8 +91,7 @@ def test_a_savepoint_is_a_slot_of_its_name_that_retention_never_drops(changelog:
     assert sum(Counter(dict(sink.records)).values()) >= 50
 
 
-@pytest.mark.parametrize("changelog", [True, False])
-@pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
+@one_by_one(changelog=[True, False], mode=["exactly-once", "at-least-once"])
 def test_a_job_that_was_stopped_goes_on_exactly_where_it_was(changelog: bool, mode: str) -> None:
     store, sink, source = MemoryStore(), Outside(), numbers()
     settings = {"changelog": changelog, "mode": mode}
