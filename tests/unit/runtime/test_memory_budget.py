@@ -155,26 +155,26 @@ BODY = 64 << 10
 COUNT = 400
 
 
-def by_flat_map(stream: Stream) -> Stream:
-    return stream.filter(lambda n: n == 0).flat_map(lambda _: bodies())
-
-
 def bodies() -> Iterator[bytes]:
     for _ in range(COUNT):
         yield bytes(BODY)
 
 
-def by_aggregate(stream: Stream) -> Stream:
-    kept = stream.key_by(lambda n: n).aggregate(lambda _: bytes(BODY), lambda a, _: a)
-    return kept.map(lambda pair: pair[1])
+BUILDS: dict[str, Callable[[Stream], Stream]] = {
+    "flat_map": lambda stream: stream.filter(lambda n: n == 0).flat_map(lambda _: bodies()),
+    "aggregate": lambda stream: (
+        stream.key_by(int).max(lambda _: bytes(BODY)).map(lambda pair: pair[1])
+    ),
+    "windows": lambda stream: (
+        stream.event_time(lambda _: 1)
+        .key_by(int)
+        .window(Tumbling(10))
+        .records(lambda *_: bytes(BODY))
+    ),
+}
 
 
-def by_windows(stream: Stream) -> Stream:
-    timed = stream.event_time(lambda _: 1).key_by(lambda n: n)
-    return timed.window(Tumbling(10)).records(lambda *_: bytes(BODY))
-
-
-@pytest.mark.parametrize("build", [by_flat_map, by_aggregate, by_windows])
+@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 def test_what_an_operator_makes_waits_in_buffers_of_a_few_records_when_these_are_large(
     build: Callable[[Stream], Stream], tmp_path: Path
 ) -> None:

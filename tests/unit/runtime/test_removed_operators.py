@@ -21,13 +21,13 @@ from tidelog.storage.memory import MemoryStore
 BUILD = Callable[[tidelog.Stream, Outside], None]
 
 
-def source() -> Portions:
-    return words(length=60)
+SOURCE = words(length=60)
+WORDS = Counter(SOURCE.records)
 
 
 def job(build: BUILD, sink: Outside, **options: Any) -> tidelog.Job:
     made = tidelog.Job("job")
-    build(made.source(source(), **options), sink)
+    build(made.source(SOURCE, **options), sink)
     return made
 
 
@@ -74,7 +74,7 @@ def test_an_operator_without_state_comes_and_goes_as_it_likes(
     stopped(job(before, sink), store)
     runner = tidelog.JobRunner(job(after, sink), store, config(parallelism=parallelism), effects())
     asyncio.run(runner.run())
-    assert dict(sink.records) == Counter(source().records)
+    assert dict(sink.records) == WORDS
     assert runner.incarnation.plan.dropped == ()
 
 
@@ -99,8 +99,7 @@ def test_an_operator_with_state_goes_only_when_it_is_named_and_then_it_is_told(
     assert status_of(runner).dropped_state == ("state 'aggregate' of operator 'count'",)
     assert "dropped, as allowed: state 'aggregate' of operator 'count'" in caplog.text
     # The new operator counts what comes behind the checkpoint, and nothing from before.
-    totals, all_words = dict(sink.records), Counter(source().records)
-    assert 0 < sum(totals.values()) < sum(all_words.values())
+    assert 0 < sum(dict(sink.records).values()) < WORDS.total()
     assert {operator.id for operator in checkpoints(store)[-1].operators} == {"source", "total"}
 
 
@@ -112,7 +111,7 @@ def test_a_renamed_source_would_read_everything_again_and_is_refused() -> None:
         run(changed, store)
     run(changed, store, allow_dropped_state=("source",))
     again = dict(sink.records)
-    assert all(again[word] > n for word, n in Counter(source().records).items())
+    assert all(again[word] > n for word, n in WORDS.items())
 
 
 def plain(stream: tidelog.Stream, sink: Any) -> None:
@@ -140,7 +139,7 @@ def test_a_sink_with_transactions_is_not_removed_replaced_or_left_without_leave(
     changes: list[tidelog.Job] = []
     for put in (tidelog.Files(tmp_path / "out"), tidelog.Callback(lambda _: None)):
         made = tidelog.Job("job")
-        plain(made.source(source()), put)
+        plain(made.source(SOURCE), put)
         changes.append(made)
     for changed in changes:
         with pytest.raises(RestoreError, match=f"{held} sink transactions") as refused:
@@ -162,12 +161,12 @@ def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_writte
     sink = Outside()
     store = uncommitted(sink)
     made = tidelog.Job("job")
-    stream = made.source(source())
+    stream = made.source(SOURCE)
     if place == "other":
         stream = stream.key_by(str)
     stream.map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="out")
     run(made, store)
-    assert Counter(row.word for row in sink.records) == Counter(source().records)
+    assert Counter(row.word for row in sink.records) == WORDS
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
@@ -224,7 +223,7 @@ def test_a_renamed_state_of_a_processor_would_begin_empty_and_is_refused() -> No
     assert "'count' instead" in told and "--allow-dropped-state process/seen" in told
     run(job(processed("count"), sink), store, allow_dropped_state=("process/seen",))
     newest = {record[0]: record[1] for record in sink.records}
-    assert sum(newest.values()) < len(source().records)
+    assert sum(newest.values()) < len(SOURCE.records)
 
 
 def window(size_ms: int, slide_ms: int | None = None, *, keep: bool = False) -> BUILD:

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from collections import Counter
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from tests.support.depth import in_pairs, one_by_one
 from tests.support.faults import Failure, Fault, SteerableStore
-from tests.support.pipelines import Outside, Portions, acted_on, config, effects, word_count, words
+from tests.support.pipelines import Outside, acted_on, config, effects, word_count, words
 from tests.support.pressure import checkpoints
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
@@ -37,22 +38,22 @@ RARELY = config(checkpoint=Schedule(interval=7.0))
 """Checkpoints so far apart that a savepoint between them has output to commit."""
 
 
-def source() -> Portions:
-    return words(length=40)
+SOURCE = words(length=40)
+COUNTS = Counter(SOURCE.records)
+counting = partial(word_count, SOURCE)
 
 
 def start(
-    store: ObjectStore, sink: Outside, chosen: RestoreFrom | None = None, **settings: Any
+    store: ObjectStore, job: Job, chosen: RestoreFrom | None = None, **settings: Any
 ) -> JobResult:
-    job = word_count(source(), sink)
     runner = JobRunner(job, store, config(**settings), effects(), restore_from=chosen)
     return asyncio.run(runner.run())
 
 
 def stopped(store: ObjectStore, format: SavepointFormat, sink: Outside, **settings: Any) -> None:
     """A job that was stopped half way with the savepoint `halt`."""
-    job, chosen = word_count(source(), sink), config(**settings)
-    acted_on(job, store, lambda runner: runner.stop("halt", format), settings=chosen)
+    stop = lambda runner: runner.stop("halt", format)  # noqa: E731
+    acted_on(counting(sink), store, stop, settings=config(**settings))
 
 
 def objects(store: ObjectStore, checkpoint: Checkpoint) -> set[str]:
@@ -72,11 +73,10 @@ def test_a_savepoint_starts_a_job_on_another_store_whatever_table_and_log_it_has
     old, new, sink = MemoryStore("memory://old"), MemoryStore("memory://new"), Outside()
     stopped(old, format, sink, table=before, changelog=changelog[0])
     kept = dict(old._objects)
-    result = start(
-        new, sink, RestoreFrom("halt", old), table=after, changelog=changelog[1], parallelism=2
-    )
+    settings = {"table": after, "changelog": changelog[1], "parallelism": 2}
+    result = start(new, counting(sink), RestoreFrom("halt", old), **settings)
     assert result.restored_slot == checkpoints(old)[-1].slot
-    assert dict(sink.records) == Counter(source().records)
+    assert dict(sink.records) == COUNTS
     assert max(sink.commits.values()) == 1
     assert old._objects == kept, "the other store is only read"
     assert not asyncio.run(audit(new, deep=True)).problems, "the new one needs nothing else"
@@ -86,12 +86,12 @@ def test_the_same_command_started_again_resumes_from_its_own_store() -> None:
     old, new, sink = MemoryStore("memory://old"), MemoryStore("memory://new"), Outside()
     stopped(old, "native", sink)
     chosen = RestoreFrom("halt", old)
-    acted_on(word_count(source(), sink), new, at=3.0, crash=True, restore_from=chosen)
+    acted_on(counting(sink), new, at=3.0, crash=True, restore_from=chosen)
     own = checkpoints(new)
     assert own, "it had completed a checkpoint"
-    result = start(new, sink, RestoreFrom("halt", old))
+    result = start(new, counting(sink), chosen)
     assert result.restored_slot == own[-1].slot
-    assert dict(sink.records) == Counter(source().records)
+    assert dict(sink.records) == COUNTS
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -100,8 +100,8 @@ def test_with_a_claim_the_savepoint_goes_like_any_checkpoint(format: SavepointFo
     stopped(store, format, sink)
     savepoint = checkpoints(store)[-1]
     theirs = objects(store, savepoint)
-    start(store, sink, RestoreFrom("halt", claim=True))
-    assert dict(sink.records) == Counter(source().records)
+    start(store, counting(sink), RestoreFrom("halt", claim=True))
+    assert dict(sink.records) == COUNTS
     kept = checkpoints(store)
     assert savepoint not in kept
     needed = {name for entry in kept for name in objects(store, entry)}
@@ -118,7 +118,7 @@ def test_a_name_that_no_savepoint_has_is_refused_before_anything_is_written() ->
     stopped(store, "native", sink)
     before = dict(store._objects)
     with pytest.raises(ObjectNotFoundError, match="expected one of halt"):
-        start(store, sink, RestoreFrom("none"))
+        start(store, counting(sink), RestoreFrom("none"))
     assert store._objects == before
 
 
@@ -132,7 +132,7 @@ def _calls(format: SavepointFormat, changelog: bool) -> list[tuple[str, str]]:
         await runner.savepoint("probe", format)
         found.extend(store.calls[before:])
 
-    acted_on(word_count(source(), Outside()), store, probe, settings=config(changelog=changelog))
+    acted_on(counting(Outside()), store, probe, settings=config(changelog=changelog))
     return found
 
 
@@ -163,19 +163,16 @@ def _one_failure(format: SavepointFormat, changelog: bool, stop: bool, failure: 
         store.fail()
         return taken
 
-    settings = config(changelog=changelog)
-    _, taken = acted_on(word_count(source(), sink), store, take, settings=settings)
+    _, taken = acted_on(counting(sink), store, take, settings=config(changelog=changelog))
     assert taken in checkpoints(store.inner)
     assert is_canonical(taken) == (format == "canonical")
     if stop:
-        start(store.inner, sink, changelog=changelog)
-    assert dict(sink.records) == Counter(source().records), failure
+        start(store.inner, counting(sink), changelog=changelog)
+    assert dict(sink.records) == COUNTS, failure
     assert not asyncio.run(audit(store.inner, deep=True)).problems
-    left = MemoryStore("memory://left")
-    other = Outside()
-    start(left, other, RestoreFrom(taken.name, store.inner), changelog=changelog)
-    counts = Counter(source().records)
-    assert all(counts[word] >= count for word, count in other.records)
+    left, other = MemoryStore("memory://left"), Outside()
+    start(left, counting(other), RestoreFrom(taken.name, store.inner), changelog=changelog)
+    assert all(COUNTS[word] >= count for word, count in other.records)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -188,13 +185,12 @@ def test_into_another_store_a_job_writes_what_comes_behind_into_an_output_of_its
     first, second = _Output(kind, tmp_path / "first"), _Output(kind, tmp_path / "second")
     halfway = lambda runner: runner.savepoint("halfway", format)  # noqa: E731
     acted_on(_passing(first.sink), old, halfway, settings=RARELY)
-    start_passing(new, second.sink, RestoreFrom("halfway", old))
+    start(new, _passing(second.sink), RestoreFrom("halfway", old))
     savepoint = next(e for e in checkpoints(old) if isinstance(e, Savepoint))
     assert any(state.transactions for _, state in savepoint.subtasks())
-    everything = Counter(source().records)
-    assert first.read() == everything
+    assert first.read() == COUNTS
     behind = second.read()
-    assert behind and behind < everything
+    assert behind and behind < COUNTS
     assert not asyncio.run(audit(new, deep=True)).problems
 
 
@@ -212,20 +208,16 @@ def test_output_of_a_job_that_was_killed_is_committed_when_it_is_kept(keep: bool
     assert uncommitted
     for token in uncommitted:
         sink.prepared[token] = sink.committed.pop(token)
-    start_passing(new, sink if keep else own, RestoreFrom("halfway", old, keep_output=keep))
-    assert (Counter(row.word for row in sink.records) == Counter(source().records)) == keep
+    chosen = RestoreFrom("halfway", old, keep_output=keep)
+    start(new, _passing(sink if keep else own), chosen)
+    assert (Counter(row.word for row in sink.records) == COUNTS) == keep
     assert bool(sink.prepared) != keep
-
-
-def start_passing(store: ObjectStore, sink: Sink, chosen: RestoreFrom) -> None:
-    runner = JobRunner(_passing(sink), store, config(), effects(), restore_from=chosen)
-    asyncio.run(runner.run())
 
 
 def _passing(sink: Sink) -> Job:
     """Writes every word as it comes."""
     job = Job("passing")
-    job.source(source()).map(lambda w: Row(word=w)).key_by(lambda r: r.word).sink(sink)
+    job.source(SOURCE).map(lambda w: Row(word=w)).key_by(lambda r: r.word).sink(sink)
     return job
 
 
