@@ -100,6 +100,26 @@ class Numbering(StatefulProcessor):
         self.count.update((count,))
 
 
+class Alarms(StatefulProcessor):
+    """A timer for each key, all due at once, whose handler takes its time."""
+
+    def __init__(self, clock: VirtualClock, seconds: float, at: Callable[[], int]) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._at = at
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        self._handle.registerTimer(self._at())
+        return ()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
+        self._clock.spend(self._seconds)
+        yield key[0]
+
+
 def numbering(stream: Stream) -> Stream:
     return stream.key_by(lambda r: r[0]).transform_with_state(Numbering)
 

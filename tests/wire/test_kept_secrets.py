@@ -18,6 +18,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.support.cli import files
 from tests.support.ports import free_port
 from tests.wire.forking import Forking, forking
 from tests.wire.proxy import Behaviour, proxy
@@ -89,10 +90,6 @@ def stored(server: S3Server, client: Any) -> dict[str, bytes]:
                 answer = client.get_object(Bucket=server.bucket, Key=item["Key"])
                 found[item["Key"]] = answer["Body"].read()
     return found
-
-
-def local(directory: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 def page_of(env: dict[str, str], url: str) -> dict[str, bytes]:
@@ -192,7 +189,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
     assert b"Traceback" in shown.texts[" ".join(again)]
     behaviour.error = lambda exchange: None
 
-    shown.texts |= pages | stored(server, client) | local(tmp_path)
+    shown.texts |= pages | stored(server, client) | files(tmp_path)
     assert re.search(rb"wordcount", pages["metrics"]) and b"wordcount" in pages["report"]
     shown.check(SECRETS)
     shown.texts = pages

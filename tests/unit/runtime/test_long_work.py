@@ -10,6 +10,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, config
 from tests.support.pressure import (
+    Alarms,
     Eager,
     checkpoints,
     outside_as_of,
@@ -27,7 +28,6 @@ from tidelog import (
     Sink,
     SinkContext,
     Sliding,
-    StatefulProcessor,
     Stream,
     Tumbling,
 )
@@ -40,24 +40,12 @@ from tidelog.storage.memory import MemoryStore
 COUNT = 400
 
 
-class Alarms(StatefulProcessor):
-    """A timer per key, all due at once."""
+class SlowAlarms(Alarms):
+    """Rows take their time as well."""
 
-    def __init__(self, clock: Stopwatch, mode: str) -> None:
-        self._clock = clock
-        self._at = (lambda: clock.now_ms() + 1_000) if mode == "processing" else (lambda: 1_000)
-
-    def init(self, handle: Any) -> None:
-        self._handle = handle
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
         self._clock.spend(0.001)
-        self._handle.registerTimer(self._at())
-        return iter(())
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-        self._clock.spend(0.001)
-        yield key[0]
+        return super().handleInputRows(key, rows, timerValues)
 
 
 def slow(clock: Stopwatch, value: Any, seconds: float = 0.001) -> Any:
@@ -73,7 +61,8 @@ def many(clock: Stopwatch, count: int) -> Iterator[int]:
 
 def by_timers(stream: Any, clock: Stopwatch) -> Any:
     timed = stream.event_time(lambda _: 1).key_by(lambda n: n)
-    return timed.transform_with_state(lambda: Alarms(clock, "event"), time_mode="event")
+    alarms = lambda: SlowAlarms(clock, 0.001, lambda: 1_000)  # noqa: E731
+    return timed.transform_with_state(alarms, time_mode="event")
 
 
 def by_windows(stream: Any, clock: Stopwatch) -> Any:
@@ -126,7 +115,8 @@ def test_timers_of_processing_time_do_not_hold_the_loop() -> None:
     source = Eager({"only": list(range(COUNT))}, COUNT)
     endless = Eager({"ticks": list(range(4_000))}, 1)
     keyed = job.source(source).key_by(lambda n: n)
-    alarms = keyed.transform_with_state(lambda: Alarms(clock, "processing"), time_mode="processing")
+    soon = lambda: SlowAlarms(clock, 0.001, lambda: clock.now_ms() + 1_000)  # noqa: E731
+    alarms = keyed.transform_with_state(soon, time_mode="processing")
     waiting = job.source(endless, name="ticks").map(lambda _: slow(clock, None, 0.002))
     alarms.union(waiting.filter(lambda _: False)).sink(Callback(fired.append))
     run_watched(job, clock)

@@ -13,6 +13,7 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside, config
 from tests.support.pressure import (
+    Alarms,
     Eager,
     checkpoints,
     outside_as_of,
@@ -112,24 +113,6 @@ HANDLER_S = 0.05
 """Longer than the turn of a task."""
 
 
-class Alarms(StatefulProcessor):
-    """A timer for each key, all due at once, whose handler is slow."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-
-    def init(self, handle: Any) -> None:
-        self._handle = handle
-
-    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
-        self._handle.registerTimer(10)
-        return ()
-
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
-        self._clock.spend(HANDLER_S)
-        yield key[0]
-
-
 class Listed(Alarms):
     """Makes its output before it returns."""
 
@@ -148,7 +131,8 @@ def test_barriers_pass_between_timers_and_a_restart_fires_the_rest_once(
         job = Job("alarms")
         timed = job.source(Eager({"only": list(enumerate(times))})).event_time(lambda r: r[1])
         keyed = timed.key_by(lambda r: r[0])
-        keyed.transform_with_state(lambda: alarms(clock), time_mode="event").sink(sink)
+        made = lambda: alarms(clock, HANDLER_S, lambda: 10)  # noqa: E731
+        keyed.transform_with_state(made, time_mode="event").sink(sink)
         return job
 
     settings = pressed(parallelism=1, checkpoint=Schedule(interval=0.2, timeout=1e6))

@@ -1,6 +1,7 @@
 """Stores to verify, and how tests verify them: in this process, in virtual time."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, TypeVar
@@ -47,6 +48,21 @@ def report_on(store: ObjectStore, chosen: Choice = "all") -> VerifyReport:
 def engine_on(store: ObjectStore) -> LocalEngine:
     """The engine of this process."""
     return LocalEngine(store, virtual_effects(), WorkerConfig(store.url), jobs=1)
+
+
+class CountingStore(MemoryStore):
+    """Counts how often each object is read, and how much of it."""
+
+    def __init__(self) -> None:
+        super().__init__("memory://counting")
+        self.reads: Counter[str] = Counter()
+        self.bytes: Counter[str] = Counter()
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        data = await super().get(name, start, length)
+        self.reads[name] += 1
+        self.bytes[name] += len(data)
+        return data
 
 
 S = TypeVar("S", bound=ObjectStore)

@@ -17,6 +17,7 @@ from tests.support.damage import (
     missing,
     truncated,
 )
+from tests.support.depth import more_in_depth
 from tests.support.jobs import contents, filled
 from tests.unit.storage.encryption.test_encrypted_store import encrypted
 from tests.unit.verify.stores import (
@@ -131,7 +132,7 @@ def test_every_bit_of_a_segment_counts_and_costs_what_it_is_used_for() -> None:
     objects = tiny()
     name = max(name for name in objects if name.startswith(object_names.SEGMENTS))
     uses = list(ranges(objects, name))
-    for at in range(0, len(objects[name]), 7):
+    for at in range(0, len(objects[name]), more_in_depth(29, 7)):
         report = verified(damaged(objects, name, flipped_at(at, 64)), "latest")
         assert {problem.where for problem in report.problems} == {name}, f"byte {at}"
         used = any(begin <= at < end for begin, end in uses)

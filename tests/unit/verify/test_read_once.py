@@ -2,28 +2,21 @@
 
 from collections import Counter
 
-from tests.unit.verify.stores import Objects, overlapping, report_on, small, with_objects
+from tests.unit.verify.stores import (
+    CountingStore,
+    Objects,
+    overlapping,
+    report_on,
+    small,
+    with_objects,
+)
 from tidelog.storage import object_names
-from tidelog.storage.memory import MemoryStore
 from tidelog.verify.report import VerifyReport
-
-
-class CountingStore(MemoryStore):
-    """Counts the bytes read of each object."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: Counter[str] = Counter()
-
-    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        data = await super().get(name, start, length)
-        self.read[name] += len(data)
-        return data
 
 
 def counted(objects: Objects) -> tuple[VerifyReport, Counter[str]]:
     store = with_objects(CountingStore(), objects)
-    return report_on(store), store.read
+    return report_on(store), store.bytes
 
 
 def test_files_that_tables_of_several_checkpoints_share_are_read_once() -> None:
