@@ -30,12 +30,9 @@ BETTER = {
 }
 """Private words, and what the field says instead."""
 
+IN_A_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+"""A word of an identifier in snake or camel case."""
 WORD = re.compile(rf"\b({'|'.join(BETTER)})\b", re.IGNORECASE)
-
-
-def words_of(name: str) -> list[str]:
-    """The words of an identifier in snake or camel case."""
-    return re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
 
 
 def names(tree: ast.Module) -> Iterator[str]:
@@ -55,7 +52,7 @@ def texts(path: Path) -> Iterator[str]:
     yield text
     if path.suffix == ".py":
         for name in set(names(tree_of(path))):
-            yield " ".join(words_of(name))
+            yield " ".join(IN_A_NAME.findall(name))
 
 
 @pytest.mark.parametrize("paths", [CODE, PAGES], ids=["code", "pages"])

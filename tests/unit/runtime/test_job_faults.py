@@ -42,18 +42,13 @@ def finish(inner: MemoryStore, sink: Outside, settings: JobConfig) -> None:
     assert_nothing_is_left_over(inner)
 
 
-def calls_of_a_run(settings: JobConfig) -> int:
-    inner = MemoryStore("memory://count")
-    store = faulty(inner)
-    run(word_count(SOURCE, Outside()), store, settings)
-    return len(store.calls)
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("changelog", [True, False], ids=["log", "tables"])
 def test_whichever_storage_call_fails_the_counts_are_right(changelog: bool, after: bool) -> None:
     settings = config(changelog=changelog)
-    calls = calls_of_a_run(settings)
+    counted = faulty(MemoryStore())
+    run(word_count(SOURCE, Outside()), counted, settings)
+    calls = len(counted.calls)
     assert calls > 30
     # Outside of deep runs each call fails in one of the four ways: before or after, with or
     # without the log.

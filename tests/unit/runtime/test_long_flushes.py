@@ -56,10 +56,6 @@ def keys(stream: Any) -> Any:
     return stream.key_by(lambda n: n)
 
 
-def summed(stream: Any) -> Any:
-    return keys(stream).aggregate(lambda n: n, lambda a, b: a + b).map(lambda pair: pair[0])
-
-
 def windowed(stream: Any) -> Any:
     timed = keys(stream.event_time(lambda n: n))
     return timed.window(Tumbling(1_000_000)).records(lambda key, _, __: key)
@@ -71,7 +67,14 @@ def remembered(stream: Any) -> Any:
     return by_key.transform_with_state(Remember).map(lambda count: count)
 
 
-@pytest.mark.parametrize("build", [summed, windowed, remembered], ids=lambda build: build.__name__)
+BUILDS = {
+    "summed": lambda stream: keys(stream).sum(int).map(lambda pair: pair[0]),
+    "windowed": windowed,
+    "remembered": remembered,
+}
+
+
+@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
 def test_a_flush_of_many_rows_lets_others_go_on(build: Any, clock: Stopwatch) -> None:
     emitted: list[Any] = []
     job = Job("flush")
@@ -92,16 +95,12 @@ def test_rows_that_make_room_for_others_leave_in_steps(clock: Stopwatch) -> None
     assert len(results) == KEYS and clock.longest <= LIMIT_S
 
 
-def one_window(stream: Any) -> Any:
-    timed = stream.event_time(lambda _: 1).key_by(lambda _: 0)
-    return timed.window(Tumbling(10)).records(lambda _, __, records: records)
-
-
 def test_the_list_of_a_window_is_gathered_in_steps(clock: Stopwatch) -> None:
     emitted: list[Any] = []
     job = Job("gather")
-    build = one_window(job.source(Eager({"only": list(range(5_500))}, 1)))
-    build.sink(Callback(emitted.append))
+    stream = job.source(Eager({"only": list(range(5_500))}, 1)).event_time(lambda _: 1)
+    windows = stream.key_by(lambda _: 0).window(Tumbling(10))
+    windows.records(lambda _, __, records: records).sink(Callback(emitted.append))
     run_watched(job, clock, flush=FlushConfig(rows=1))
     assert emitted == [list(range(5_500))]
     assert 0 < clock.longest <= LIMIT_S

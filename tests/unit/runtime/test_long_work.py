@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.clock import VirtualClock
+from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, config
 from tests.support.pressure import (
     Alarms,
@@ -25,10 +26,8 @@ from tidelog import (
     Callback,
     Job,
     Schedule,
-    Sink,
     SinkContext,
     Sliding,
-    Stream,
     Tumbling,
 )
 from tidelog.connectors.program.sinks import CallbackWriter
@@ -141,22 +140,14 @@ class Requests(Callback):
         self.calls.append(records)
 
 
-def at_once(stream: Stream, sink: Sink) -> object:
-    return stream.sink(sink)
-
-
-def behind_an_edge(stream: Stream, sink: Sink) -> object:
-    return stream.rebalance().map(lambda n: n).sink(sink)
-
-
-@pytest.mark.parametrize("record_us", [0, 5])
-@pytest.mark.parametrize("build", [at_once, behind_an_edge])
+@one_by_one(record_us=[0, 5], shape=["at once", "behind an edge"])
 def test_a_sink_whose_calls_take_long_gets_whole_buffers_while_checkpoints_are_under_way(
-    build: Callable[[Stream, Sink], object], record_us: int
+    record_us: int, shape: str
 ) -> None:
     clock, job, buffers, length = Stopwatch(), Job("requests"), 100, 1_000
     source, sink = Eager({"only": list(range(buffers * length))}, length), Requests(clock)
-    build(job.source(source).map(lambda n: slow(clock, n, record_us * 1e-6)), sink)
+    stream = job.source(source).map(lambda n: slow(clock, n, record_us * 1e-6))
+    (stream if shape == "at once" else stream.rebalance().map(int)).sink(sink)
     run_watched(job, clock, checkpoint=Schedule(interval=0.1))
     assert sorted(n for call in sink.calls for n in call) == list(range(buffers * length))
     assert len(sink.calls) <= 1.3 * buffers

@@ -45,10 +45,6 @@ async def until_lost(
     return await running
 
 
-def expected(length: int) -> dict[str, int]:
-    return Counter(words(4, length).records)
-
-
 @pytest.mark.parametrize("cut", [False, True], ids=["killed", "silent"])
 def test_a_job_that_lost_a_worker_at_any_time_goes_on_from_its_last_checkpoint(cut: bool) -> None:
     for seed in range(more_in_depth(3, 30)):
@@ -61,7 +57,7 @@ def test_a_job_that_lost_a_worker_at_any_time_goes_on_from_its_last_checkpoint(c
                     until_lost(job, store, 10 * seed + start, rng.randrange(3), at, cut=cut)
                 )
         asyncio.run(until_lost(job, store, 100 + seed, None, 0.0))
-        assert dict(out.records) == expected(60)
+        assert dict(out.records) == Counter(words(4, 60).records)
         assert out.prepared == {}
 
 

@@ -22,10 +22,6 @@ def written(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def problems(tmp_path: Path, text: str) -> list[str]:
-    return [str(problem) for problem in resolve(written(tmp_path, text), {}, ()).problems]
-
-
 def test_a_file_has_the_names_of_python_and_units(tmp_path: Path) -> None:
     file = written(
         tmp_path,
@@ -124,7 +120,8 @@ WRONG = [
 def test_a_wrong_setting_is_told_with_what_is_expected(
     text: str, expected: str, found: str, tmp_path: Path
 ) -> None:
-    [told] = problems(tmp_path, text)
+    [problem] = resolve(written(tmp_path, text), {}, ()).problems
+    told = str(problem)
     assert expected in told and found in told
     if expected != "a number from 1 to 128, the number of key groups":
         assert str(tmp_path / "job.toml") in told

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -62,10 +61,6 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[browser.Page]:
         yield found
 
 
-def complaints(tab: browser.Page) -> list[Any]:
-    return [event for kind in COMPLAINTS for event in tab.seen(kind)]
-
-
 @pytest.mark.parametrize("name", ["store", "empty", "live", "query"])
 def test_a_report_loads_nothing_and_complains_of_nothing(
     tab: browser.Page, reports: dict[str, Path], name: str
@@ -74,7 +69,7 @@ def test_a_report_loads_nothing_and_complains_of_nothing(
     requests = [event["request"]["url"] for event in tab.seen("Network.requestWillBeSent")]
     addresses = [url for url in requests if not url.startswith("data:")]
     assert addresses == [reports[name].as_uri()]
-    assert complaints(tab) == []
+    assert [event for kind in COMPLAINTS for event in tab.seen(kind)] == []
 
 
 SECTIONS = ("Checkpoints", "Log and tables", "Materializations", "Operators", "A restore now")

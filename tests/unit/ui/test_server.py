@@ -18,12 +18,9 @@ STRANGE = (b"//[", b"http://[", b"http://[/?now", b"/%00", b"*", b"?now")
 PAGE, POLICY = b"<!doctype html>the page", "default-src 'none'"
 
 
-def document(on_demand: bool) -> bytes:
-    return b'{"on_demand": true}' if on_demand else b"{}"
-
-
 @pytest.fixture
 def server() -> Iterator[PageServer]:
+    document = lambda now: b'{"on_demand": true}' if now else b"{}"  # noqa: E731
     with page_server(0, PAGE, POLICY, document) as found:
         serving = threading.Thread(target=found.serve_forever, args=(0.01,))
         serving.start()

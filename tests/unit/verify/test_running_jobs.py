@@ -36,23 +36,17 @@ from tidelog.checkpoint.manifest import Author, Start, encode_entry
 from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.report import VerifyReport
 
 OLDEST, NEWEST = 5, 8
-
-
-def report_while_dropping(*dropped: int) -> VerifyReport:
-    """What is reported while a job drops checkpoints as soon as the newest one was read."""
-    users = {name: needed_by(small(), name) for name in small()}
-    gone = [name for name, slots in users.items() if slots and slots <= set(dropped)]
-    return report_on(Dropping(small(), f"checkpoints/{NEWEST:08d}.json", gone))
 
 
 @pytest.mark.parametrize("dropped", [(5,), (5, 6), (5, 6, 7)])
 def test_checkpoints_that_are_dropped_meanwhile_are_gone_and_no_problem(
     dropped: tuple[int, ...],
 ) -> None:
-    report = report_while_dropping(*dropped)
+    users = {name: needed_by(small(), name) for name in small()}
+    gone = [name for name, slots in users.items() if slots and slots <= set(dropped)]
+    report = report_on(Dropping(small(), f"checkpoints/{NEWEST:08d}.json", gone))
     assert report.problems == () and report.passed
     expected = {n: "gone" if n in dropped else "sound" for n in range(OLDEST, NEWEST + 1)}
     assert verdicts(report) == expected

@@ -145,32 +145,9 @@ def test_the_final_checkpoint_comes_at_once_and_alone() -> None:
     assert_counted((left, first), (right, second))
 
 
-def finished(name: str, *chain: str, known: bool = True) -> OperatorState:
+def finished(name: str, *chain: str) -> OperatorState:
     mark = SubtaskState(0, 0, 7, SeqNo(0), "memory", finished=True)
-    return OperatorState(name, 8, (), (mark,), chain if known else None)
-
-
-def check(job: Job, *operators: OperatorState) -> None:
-    check_finished(compile_job(job, 1), {each.id: each for each in operators})
-
-
-def counted(stream: Stream) -> Stream:
-    return stream.key_by(lambda w: w).count()
-
-
-def orders() -> Job:
-    """source+parse, count+sink."""
-    job = Job("orders")
-    counted(job.source(short()).map(str, name="parse")).sink(Outside())
-    return job
-
-
-def between(source: Stream) -> Stream:
-    return source.map(str, name="parse").rebalance().filter(bool, name="paid")
-
-
-def chained(source: Stream) -> Stream:
-    return source.filter(bool, name="paid").map(str, name="parse")
+    return OperatorState(name, 8, (), (mark,), chain)
 
 
 def one_more_input(source: Stream) -> Stream:
@@ -181,18 +158,26 @@ def one_more_input(source: Stream) -> Stream:
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        (between, "'paid' lies in front of operator 'count'"),
-        (chained, "'paid' is chained to operator 'source'"),
+        (
+            lambda source: source.map(str, name="parse").rebalance().filter(bool, name="paid"),
+            "'paid' lies in front of operator 'count'",
+        ),
+        (
+            lambda source: source.filter(bool, name="paid").map(str, name="parse"),
+            "'paid' is chained to operator 'source'",
+        ),
         (one_more_input, "'late' lies in front of operator 'count'"),
     ],
+    ids=["between", "chained", "one more input"],
 )
 def test_what_would_send_records_to_a_finished_operator_is_refused(
     build: Callable[[Stream], Stream], reason: str
 ) -> None:
-    job = Job("orders")
-    counted(build(job.source(short()))).sink(Outside())
+    """The job was source and parse, count and sink."""
+    job, operators = Job("orders"), [finished("source", "parse"), finished("count", "sink")]
+    build(job.source(short())).key_by(lambda w: w).count().sink(Outside())
     with pytest.raises(RestoreError, match=reason):
-        check(job, finished("source", "parse"), finished("count", "sink"))
+        check_finished(compile_job(job, 1), {each.id: each for each in operators})
 
 
 def pair(*, second: bool, between: bool = False) -> tuple[Job, Outside, Outside]:

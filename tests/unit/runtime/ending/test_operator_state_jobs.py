@@ -20,21 +20,16 @@ from tidelog.storage.memory import MemoryStore
 RULES = [(f"w{n}", 10 * n) for n in range(5)]
 
 
-def told(rule: Any, known: MutableMapping[Any, Any]) -> None:
-    word, factor = rule
-    known[word] = factor
-
-
-def applied(word: Any, known: Mapping[Any, Any]) -> Iterable[Any]:
-    yield word, known.get(word), len(known)
-
-
 def priced(words: Portions, rules: Portions, sink: Outside) -> Job:
     """Every word with what is known of it; the rules are there long before the last words."""
     job = Job("priced")
     stream = job.source(words, name="words").key_by(lambda w: w)
-    told_of = job.source(rules, name="rules", parallelism=1)
-    stream.with_broadcast(told_of, on_rule=told, on_record=applied).sink(sink)
+    priced = stream.with_broadcast(
+        job.source(rules, name="rules", parallelism=1),
+        on_rule=lambda rule, known: known.update([rule]),
+        on_record=lambda word, known: [(word, known.get(word), len(known))],
+    )
+    priced.sink(sink)
     return job
 
 

@@ -84,17 +84,14 @@ def test_records_behind_an_operator_that_finished_find_theirs_beside_it() -> Non
     """The keyed operator has ended and the sink has not: they cannot share a task."""
     objects, sink, _ = taken_under_pressure(one_sink, 3, channel_buffers=60)
     late = [
-        c
-        for c in checkpoints(objects)
-        if destinations(c) == {("sink", 0)} and finished(c) == {"source", "process"}
+        checkpoint
+        for checkpoint in checkpoints(objects)
+        if destinations(checkpoint) == {("sink", 0)}
+        and {o.id for o in checkpoint.operators if fully_finished(o)} == {"source", "process"}
     ]
     assert late, "the sink is slow, so the others end long before it"
     for chosen in late:
         check(resumed_slowly(one_sink, copy_of(objects), sink, chosen, 1))
-
-
-def finished(checkpoint: Checkpoint) -> set[str]:
-    return {operator.id for operator in checkpoint.operators if fully_finished(operator)}
 
 
 def test_an_input_that_is_gone_is_refused_before_anything_is_written() -> None:

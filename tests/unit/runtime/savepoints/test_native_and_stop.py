@@ -72,10 +72,6 @@ def run(
     return acted_on(job, store, act, at=at, settings=config(**settings))
 
 
-def numbers(count: int = 40) -> Portions:
-    return Portions({f"split-{s}": [f"{s}-{n}" for n in range(count)] for s in range(3)})
-
-
 @pytest.mark.parametrize("changelog", [True, False])
 def test_a_savepoint_is_a_slot_of_its_name_that_retention_never_drops(changelog: bool) -> None:
     store, sink = MemoryStore(), Outside()
@@ -93,7 +89,8 @@ def test_a_savepoint_is_a_slot_of_its_name_that_retention_never_drops(changelog:
 
 @one_by_one(changelog=[True, False], mode=["exactly-once", "at-least-once"])
 def test_a_job_that_was_stopped_goes_on_exactly_where_it_was(changelog: bool, mode: str) -> None:
-    store, sink, source = MemoryStore(), Outside(), numbers()
+    store, sink = MemoryStore(), Outside()
+    source = Portions({f"split-{s}": [f"{s}-{n}" for n in range(40)] for s in range(3)})
     settings = {"changelog": changelog, "mode": mode}
     stopped, savepoint = run(copy(source, sink), store, lambda r: r.stop("halt"), **settings)
     assert stopped.stopped == savepoint

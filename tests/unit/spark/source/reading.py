@@ -44,14 +44,10 @@ def batches(asked: ReadRequest, parts: Iterable[ReadPart]) -> list[pa.RecordBatc
     return found
 
 
-def rows_of(asked: ReadRequest, parts: Iterable[ReadPart]) -> list[Row]:
-    return [row for batch in batches(asked, parts) for row in batch.to_pylist()]
-
-
 def read(location: Path | str, **options: object) -> list[Row]:
     """All rows of a load."""
     asked = request(location, **options)
-    return rows_of(asked, planned(asked))
+    return [row for batch in batches(asked, planned(asked)) for row in batch.to_pylist()]
 
 
 def bag(rows: Iterable[Mapping[str, Any]], columns: Sequence[str] = ()) -> Counter[str]:

@@ -18,7 +18,6 @@ from tests.unit.spark.source.reading import Row, bag, planned, read, request
 from tests.unit.spark.synthetic import Synthetic
 from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, key_file
 from tests.unit.verify.stores import needed_by, small, with_objects
-from tests.unit.verify.test_running_jobs import Dropping
 from tests.wire.servers import S3Server
 from tidelog import ConfigError, ObjectNotFoundError, RestoreError, open_store
 from tidelog.spark.source.datasource import BatchReader
