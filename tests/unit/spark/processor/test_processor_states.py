@@ -16,22 +16,14 @@ from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key
 
 
-@pytest.fixture
-def embedded() -> StatefulProcessorHandle:
-    bench = Bench()
-    bench.backend.key, bench.backend.key_prefix = encode_key("a"), b"\x00\x01"
-    return StatefulProcessorHandle(bench.backend, "event")
-
-
-@pytest.fixture
-def on_spark() -> SparkHandle:
-    return SparkHandle(Handle(), "event")
-
-
 @pytest.fixture(params=["embedded", "on_spark"])
 def handle(request: pytest.FixtureRequest) -> Any:
     """Every test with it holds for both engines."""
-    return request.getfixturevalue(request.param)
+    if request.param == "on_spark":
+        return SparkHandle(Handle(), "event")
+    bench = Bench()
+    bench.backend.key, bench.backend.key_prefix = encode_key("a"), b"\x00\x01"
+    return StatefulProcessorHandle(bench.backend, "event")
 
 
 @pytest.mark.parametrize(

@@ -185,18 +185,13 @@ def test_ranges_are_deleted_and_later_rows_stay(tmp_path: Path) -> None:
     assert report.checkpoints[-1].rows == len(store.models["0/0"]) == 15
 
 
-@pytest.fixture
-def old_query(tmp_path: Path) -> SparkStore:
-    """Sixteen batches; Spark has kept the snapshot of version 14 and what came after it."""
+def test_state_below_what_spark_keeps_is_expired_and_no_problem(tmp_path: Path) -> None:
+    """Spark has kept the snapshot of version 14 and what came after it."""
     store = SparkStore(tmp_path / "rocksdb").batches(11).snapshot().batches(3).snapshot()
     store.batches(2)
     for directory in store.directories:
         store.clean_up(directory, 14)
-    return store
-
-
-def test_state_below_what_spark_keeps_is_expired_and_no_problem(old_query: SparkStore) -> None:
-    report = verified(old_query.purge(12).objects)
+    report = verified(store.purge(12).objects)
     assert report.problems == () and report.passed
     assert verdicts(report) == {12: "expired", 13: "sound", 14: "sound", 15: "sound"}
 
