@@ -10,7 +10,14 @@ import pytest
 from tests.support.damage import damage_file, flipped_at
 from tests.support.pipelines import Outside, run, word_count, words
 from tests.unit.storage.conformance import names
-from tests.unit.table.conformance import SMALL_BUFFERS, TableConformance, lay_out, many_rows, put
+from tests.unit.table.conformance import (
+    INGESTED,
+    SMALL_BUFFERS,
+    TableConformance,
+    lay_out,
+    many_rows,
+    put,
+)
 from tidelog import JobConfig, RocksOptions
 from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, StoreFullError
 from tidelog.storage.memory import MemoryStore
@@ -82,7 +89,7 @@ def test_a_damaged_block_fails_every_way_to_read_it(
 
 
 def test_an_unsorted_bulk_load_is_refused_and_changes_nothing(table: RocksTable) -> None:
-    keys = [b"%06d" % number for number in range(100_000)]
+    keys = [b"%06d" % number for number in range(INGESTED)]
     with pytest.raises(InvariantError, match="ascending"):
         table.load(keys[::-1], keys)
     assert list(table.scan(b"", None)) == []
