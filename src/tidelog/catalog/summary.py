@@ -13,6 +13,7 @@ from tidelog.catalog.inventory import Slots
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import (
     Checkpoint,
+    Entry,
     InheritedState,
     OperatorState,
     Savepoint,
@@ -171,8 +172,13 @@ def slot_summary(slots: Slots, slot: Slot) -> SlotSummary:
         error = slots.unreadable.get(slot)
         fields = None if error is None else error_fields(error)
         return SlotSummary(slot=slot, kind="unreadable", manifest_bytes=size, error=fields)
+    return entry_summary(entry, size)
+
+
+def entry_summary(entry: Entry, size: int) -> SlotSummary:
+    """What a slot of `size` bytes holds."""
     start = SlotSummary(
-        slot=slot,
+        slot=entry.slot,
         kind="start",
         generation=entry.author.generation,
         created_ms=entry.created_ms,

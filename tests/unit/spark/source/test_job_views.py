@@ -22,7 +22,14 @@ from tests.support.jobs import (
 )
 from tests.unit.spark.source.reading import Row, bag, batches, planned, read, request
 from tests.unit.verify.stores import needed_by, with_subtask
-from tidelog import CorruptObjectError, ObjectNotFoundError, RestoreError, UploadConfig, Value
+from tidelog import (
+    CorruptObjectError,
+    MaterializeConfig,
+    ObjectNotFoundError,
+    RestoreError,
+    UploadConfig,
+    Value,
+)
 from tidelog import open as open_state
 from tidelog.catalog.sweep import plan_sweep
 from tidelog.changelog.segment import read_footer
@@ -79,6 +86,25 @@ def test_checkpoints_are_what_the_command_lists(store: Path) -> None:
     (newest,) = read(store, view="checkpoints", slot=9)
     assert newest["operators"] == len(checkpoint.operators)
     assert newest["subtasks"] == len(list(checkpoint.subtasks()))
+
+
+def test_what_a_rescaled_job_has_inherited_counts_until_it_is_materialized(tmp_path: Path) -> None:
+    memory = MemoryStore()
+    alone: dict[str, Any] = {
+        "upload": UploadConfig(inline_bytes=600),
+        "materialize": MaterializeConfig(False),
+    }
+    run_until_break(memory, word_count(breaks_at=200), config(parallelism=1, **alone))
+    run(memory, word_count(), config(parallelism=2, **alone))
+    store = lay_out(tmp_path, contents(memory))
+    listed = json.loads(tidelog("checkpoints", "list", store, "--json").stdout)["slots"]
+    sizes = ["slot", "log_bytes", "materialized_bytes", "inline_bytes"]
+    assert bag(read(store, view="checkpoints"), sizes) == bag(listed, sizes)
+    inline = Counter[int]()
+    for row in read(store, view="blocks"):
+        if (slot := object_names.slot_of(row["object"])) is not None:
+            inline[slot] += row["stored_bytes"]
+    assert inline == {slot["slot"]: slot["inline_bytes"] for slot in listed if slot["inline_bytes"]}
 
 
 def test_a_slot_that_cannot_be_read_is_a_row_that_says_so(tmp_path: Path) -> None:

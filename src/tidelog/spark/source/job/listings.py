@@ -8,15 +8,18 @@ the columns that need it alone.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from tidelog.catalog.inventory import Inventory, RangeUse, range_uses, read_inventory, read_slots
+from tidelog.catalog.summary import entry_summary
 from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_block
 from tidelog.changelog.segment import HEADER_BYTES, Entry, read_footer
-from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
+from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.checkpoint.manifest import Entry as SlotEntry
 from tidelog.checkpoint.retention import checkpoint_objects, sweepable
 from tidelog.checkpoint.slots import list_slots, read_slot
@@ -41,34 +44,19 @@ async def plan_checkpoints(store: ObjectStore, request: ReadRequest) -> Sequence
 
 async def _slot_rows(slot: Slot, size: int, store: ObjectStore) -> list[Row]:
     try:
-        row = _slot_row(await read_slot(store, slot))
+        return [_slot_row(await read_slot(store, slot), size)]
     except (CorruptObjectError, FormatVersionError) as error:
-        row = {"kind": "unreadable", "error": str(error)}
-    return [{**row, "slot": slot, "manifest_bytes": size}]
+        unreadable = {"kind": "unreadable", "error": str(error)}
+        return [{**unreadable, "slot": slot, "manifest_bytes": size}]
 
 
-def _slot_row(entry: SlotEntry) -> Row:
-    row = {
-        "kind": "start",
-        "generation": entry.author.generation,
-        "created": entry.created_ms * 1000,
-        "job": entry.job,
-    }
+def _slot_row(entry: SlotEntry, size: int) -> Row:
+    summary = msgspec.structs.asdict(entry_summary(entry, size))
+    row = {**summary, "created": entry.created_ms * 1000}
     if not isinstance(entry, Checkpoint):
         return row
-    states = [state for _, state in entry.subtasks()]
-    return row | {
-        "kind": "savepoint" if isinstance(entry, Savepoint) else "checkpoint",
-        "checkpoint_id": entry.checkpoint_id,
-        "final": entry.final,
-        "operators": len(entry.operators),
-        "subtasks": len(states),
-        "log_bytes": sum(part.length for state in states for part in state.log),
-        "materialized_bytes": sum(
-            state.materialization.table_bytes for state in states if state.materialization
-        ),
-        "inline_bytes": sum(len(data) for state in states for data in state.inline),
-    }
+    subtasks = sum(len(operator.subtasks) for operator in entry.operators)
+    return {**row, "operators": len(entry.operators), "subtasks": subtasks}
 
 
 _OBJECT_KINDS: Final = {
@@ -177,7 +165,7 @@ async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[Read
     manifests = [
         Listing(partial(_inline_rows, each))
         for each in retained
-        if any(_inline(state) for _, state in each.subtasks())
+        if any(True for _, state in each.subtasks() for _ in _inline(state))
     ]
     return [*segments, *manifests]
 
@@ -214,15 +202,18 @@ async def _inline_rows(checkpoint: Checkpoint, _: ObjectStore) -> list[Row]:
         "time": checkpoint.created_ms * 1000,
     }
     return [
-        {**_header_row(operator.id, state.index, open_block(data, 0, name)), **inline}
+        {**_header_row(operator.id, writer, open_block(data, 0, name)), **inline}
         for operator, state in checkpoint.subtasks()
-        for data in _inline(state)
+        for writer, data in _inline(state)
     ]
 
 
-def _inline(state: SubtaskState) -> tuple[bytes, ...]:
-    """The blocks that live in a manifest."""
-    return state.inline if state.in_flight is None else (*state.inline, *state.in_flight.inline)
+def _inline(state: SubtaskState) -> Iterator[tuple[int, bytes]]:
+    """The blocks that live in a manifest, with the subtask that wrote each."""
+    for layer in state.layers:
+        yield from ((layer.subtask, data) for data in layer.inline)
+    if state.in_flight is not None:
+        yield from ((state.index, data) for data in state.in_flight.inline)
 
 
 async def _from_footer(store: ObjectStore, name: str, size: int) -> list[Row]:
