@@ -4,7 +4,7 @@ and changelogs out of segments.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import store_of
 from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
-from tidelog.spark.checkpoint.checkpoint import QueryCheckpoint, read_checkpoint
+from tidelog.spark.checkpoint.checkpoint import SEGMENTS, QueryCheckpoint, read_checkpoint
 from tidelog.spark.checkpoint.locate import Located, assembled, locate, read_footers
 from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import FooterEntry
+from tidelog.storage.memory import MemoryStore
+from tidelog.storage.port import ObjectInfo
 
 
 def examine(synthetic: Synthetic) -> tuple[QueryCheckpoint, Located]:
@@ -152,6 +154,50 @@ def test_first_changelogs_that_a_roll_up_still_names_are_lost_if_a_batch_misses_
         synthetic.without_segments(batch)
     _, located = examine(synthetic)
     assert {each.batch for each in located.assessment.lost} == lost
+
+
+@pytest.mark.parametrize(("snapshot", "lost"), [(9, set()), (10, set()), (11, set(range(2, 8)))])
+def test_a_snapshot_that_waits_for_its_removal_needs_no_changelogs_any_more(
+    snapshot: int, lost: set[int]
+) -> None:
+    """The plug-in has cleaned up what lay below a later one; Spark alone removes snapshots."""
+    synthetic = Synthetic().virtual(13).snapshots(3).snapshots(snapshot).purge(until=7)
+    for batch in range(8):
+        synthetic.without_segments(batch)
+    assert {each.batch for each in examine(synthetic)[1].assessment.lost} == lost
+
+
+class Running(MemoryStore):
+    """The store of a query that goes on when its commits have been read."""
+
+    def __init__(self, before: Synthetic, after: Synthetic) -> None:
+        super().__init__()
+        self.now, self.after = store_of(before.objects), store_of(after.objects)
+
+    async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
+        return await self.now.get(name, start, length)
+
+    async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
+        if prefix == SEGMENTS:
+            self.now = self.after
+        async for info in self.now.list(prefix, start_after):
+            yield info
+
+
+@pytest.mark.parametrize("newest", [8, 13])
+def test_what_a_query_cleans_up_while_its_checkpoint_is_read_is_not_lost(newest: int) -> None:
+    """It keeps one batch; up to the first roll-up its commits name all that it wrote."""
+    before, after = Synthetic().virtual(9), Synthetic().virtual(newest + 1)
+    for batch in range(newest):
+        del after.objects[f"offsets/{batch}"]
+        after.without_segments(batch)
+    after.snapshots(newest + 1)
+
+    async def work() -> Located:
+        store = Running(before, after)
+        return await locate(store, await read_checkpoint(store))
+
+    assert asyncio.run(work()).assessment.lost == ()
 
 
 def test_what_is_needed_and_nowhere_is_named() -> None:

@@ -158,12 +158,13 @@ async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) 
     """Read the checkpoint at a store's root; segments are only listed. Raises what the store
     raises.
     """
-    objects = await _listed(store, OFFSETS, COMMITS, INDEX)
+    objects = await _listed(store, COMMITS, INDEX)
     names = [f"{COMMITS}{batch}" for batch in _numbers(objects, COMMITS)]
     names += [name for name in objects if name.startswith(INDEX) and name.endswith(".json")]
     read = await gather_bounded(names, partial(_read, store), progress)
-    # Last: what the index of a running query names is there by now.
-    objects |= await _listed(store, SEGMENTS, STATE)
+    # After the index, whose names are there by now, and before the offsets: state that a running
+    # query has cleaned up meanwhile belongs to batches that it has purged since.
+    objects |= await _listed(store, SEGMENTS, STATE, OFFSETS)
     return QueryCheckpoint(store.url, objects, read)
 
 

@@ -66,7 +66,7 @@ class Assessment:
 def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
     """Decide what is live, given the virtual changelogs that are known."""
     committed = _committed(checkpoint, entries)
-    oldest = min(checkpoint.retained, default=0) + 1
+    oldest = min(checkpoint.retained or checkpoint.offsets, default=0) + 1
     stores = {
         store.directory: replace(store, floor=_floor(store, checkpoint, committed, oldest))
         for store in _stores(checkpoint, entries)
@@ -134,18 +134,24 @@ def _floor(
 ) -> int:
     """Version of the snapshot that the oldest restorable batch starts from; 0: none."""
     versions = sorted(s.version for s in store.snapshots if _is_usable(s, committed))
-    below = [version for version in versions if version <= oldest]
-    if below:
-        return below[-1]
-    if not versions or any(name.version == 1 for name in store.files):
-        return 0
-    first = [entry for name, entry in store.entries.items() if name.version == 1]
-    if any(not _missing_segments(checkpoint, entry) for entry in first):
-        return 0
-    # A roll-up names changelogs for some time after their segments were cleaned up. That is no loss
+    start = max((version for version in versions if version <= oldest), default=0)
+    if versions and not start and not any(n.version == 1 for n in (*store.entries, *store.files)):
+        start = versions[0]
+    reach = oldest + KEPT_LONGER if oldest > 1 else oldest
+    # An index names changelogs for some time after their segments were cleaned up. That is no loss
     # while no batch misses them whose state Spark keeps.
-    cleaned_up = not first or 1 < oldest >= versions[0] - KEPT_LONGER
-    return versions[0] if cleaned_up else 0
+    gone = max(
+        (
+            name.version
+            for name, entry in store.entries.items()
+            if start <= name.version <= reach
+            and name not in store.files
+            and _missing_segments(checkpoint, entry)
+        ),
+        default=-1,
+    )
+    later = (version for version in versions if oldest < version <= reach)
+    return next((version for version in (start, *later) if version > gone), start)
 
 
 def _is_usable(snapshot: StoreSnapshot, committed: Committed) -> bool:

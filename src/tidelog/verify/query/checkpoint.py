@@ -103,8 +103,10 @@ def _retained(checkpoint: QueryCheckpoint) -> range:
     raise RestoreError(
         f"Spark checkpoint at {checkpoint.url}",
         expected="a committed batch",
-        found="none",
-        action="let the query complete its first batch",
+        found="none that the running query has not purged meanwhile" if committed else "none",
+        action="stop the query, or raise its minBatchesToRetain"
+        if committed
+        else "let the query complete its first batch",
     )
 
 
