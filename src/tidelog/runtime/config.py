@@ -199,8 +199,9 @@ class JobConfig:
     allow_dropped_state: tuple[str, ...] = option(
         (),
         Names(),
-        "Operators (NAME) and states (NAME/STATE) that the job no longer has: what the checkpoint "
-        "holds of them IS LOST. Those that hold nothing need not be named.",
+        "Operators (NAME) that the job no longer has: what the checkpoint holds of them IS LOST. "
+        "Those that hold nothing need not be named. And states (NAME/STATE) that an operator has "
+        "no longer while it has new ones: their rows stay stored, and are found when they return.",
         when="Once, for the first start of a job that an operator or state was removed from.",
     )
     drop_in_flight: bool = option(

@@ -97,9 +97,9 @@ class StateRegistry:
                 f"states of operator {self.operator!r}",
                 expected=f"{', '.join(map(repr, lost))}, as the checkpoint has it",
                 found=f"{', '.join(map(repr, sorted(new)))} instead, which would begin empty",
-                action="give the state its name back; or, where another state is meant, drop "
-                f"it with --allow-dropped-state {self.operator}/{lost[0]} "
-                "(JobConfig.allow_dropped_state)",
+                action="give the state its name back; or, where another state is meant, leave "
+                f"it out with --allow-dropped-state {self.operator}/{lost[0]} "
+                "(JobConfig.allow_dropped_state): its rows stay in the store, unread",
             )
         return tuple(sorted(gone))
 

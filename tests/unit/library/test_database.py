@@ -348,11 +348,15 @@ def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
         assert db.key("a").total.get() == 1
     with opened(url, other=Value(str)) as db:
         assert db.key("a").other.get() == "x"
-    with pytest.raises(StateSchemaError, match="give the state its name back"):
+    with pytest.raises(StateSchemaError, match="give the state its name back") as refused:
         opened(url, other=Value(str), sum=Value(int))
+    assert "--allow-dropped-state state/total" in str(refused.value)
+    assert "its rows stay in the store" in str(refused.value)
     config = JobConfig(allow_dropped_state=("state/total",))
     with opened(url, config, other=Value(str), sum=Value(int)) as db:
         assert db.key("a").sum.get() is None
+    with opened(url, total=Value(int)) as db:
+        assert db.key("a").total.get() == 1
 
 
 def test_an_interrupted_start_leaves_nothing_on_local_disk(
