@@ -94,7 +94,10 @@ def test_every_default_is_a_value_of_its_option_and_the_one_in_scala(option: Any
             {"barrier_timeout": "30s"},
             *("option spark.tidelog.barrier.timeout", "upload.deadline, 60s"),
         ),
-        ({"jar": "/a,b/tidelog.jar"}, "path of the plug-in's jar", "comma"),
+        *(
+            ({"jar": f"/a{character}b/tidelog.jar"}, "path of the plug-in's jar", "any of # [ {")
+            for character in ",#[{"
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_by_name_and_leaves_the_builder_alone(

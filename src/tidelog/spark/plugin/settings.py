@@ -55,6 +55,9 @@ a namespace they have the application's id, another one at each start."""
 LISTS: Final = (PLUGINS, JARS)
 """Settings that other software shares: values joined by commas."""
 
+NOT_IN_JARS: Final = ",#[{"
+"""Separates entries of spark.jars; ends a path there; begin the patterns that Spark resolves."""
+
 _LINE: Final = re.compile(r"([^\s=:]+)\s*[\s=:]\s*(.*)")
 _GOES_ON: Final = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 """At the end of a line whose value goes on in the next one."""
@@ -170,10 +173,11 @@ def has_plugin(plugins: str) -> bool:
 
 def _jar_entry(jar: Path | str) -> str:
     text = str(jar)
-    if "," in text or not text:
+    if not text or any(character in text for character in NOT_IN_JARS):
         raise ConfigError(
             "path of the plug-in's jar",
-            expected="a path without a comma, which separates the entries of spark.jars",
+            expected="a path without a comma, which separates the entries of spark.jars, and "
+            f"without any of {' '.join(NOT_IN_JARS[1:])}, with which Spark looks for another file",
             found=repr(text),
             action="put it elsewhere, or set TIDELOG_CACHE to another directory",
         )
