@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.fake_kafka import FakeKafka
+from tests.support.fake_kafka import FakeKafka, Partition
+from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context, pre_committed
-from tidelog import KafkaSink, Row, SinkContext
+from tidelog import Job, KafkaSink, Row, SinkContext
 from tidelog.errors import (
     FencedError,
     ObjectNotFoundError,
@@ -15,6 +16,7 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
+from tidelog.storage.memory import MemoryStore
 
 
 @pytest.fixture
@@ -152,6 +154,28 @@ def test_a_topic_that_a_function_chooses_is_made_on_request_alone(
     written(create=2)
     assert sorted(len(kafka.visible("made", n)) for n in range(2)) == [0, 2]
     assert shown(kafka) == ["out"]
+
+
+@pytest.mark.parametrize("topic", ["out", lambda record: "out"])
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_partition_that_a_topic_lacks_ends_the_job_at_once(
+    kafka: FakeKafka, topic: Any, exactly_once: bool
+) -> None:
+    job = Job("words")
+    chosen = sink(topic, partition=lambda record: record, exactly_once=exactly_once)
+    job.source(Portions({"all": [0, 7]})).sink(chosen)
+    with pytest.raises(UserFunctionError, match="0 to 0, as topic 'out' has 1; found 7"):
+        run(job, MemoryStore(), config(parallelism=1))
+
+
+def test_a_partition_is_there_once_its_topic_has_more(kafka: FakeKafka) -> None:
+    writer = started(sink(partition=lambda record: record, exactly_once=False), context())
+    writer.write([0])
+    writer.pre_commit(CheckpointId(1))
+    kafka.topics["out"] += [Partition(), Partition()]
+    writer.write([2])
+    writer.pre_commit(CheckpointId(2))
+    assert [len(kafka.visible("out", n)) for n in range(3)] == [1, 0, 1]
 
 
 @pytest.mark.parametrize(

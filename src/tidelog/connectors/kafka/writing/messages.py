@@ -52,6 +52,11 @@ class Messages:
         """The topic of all records; None when a function chooses it."""
         return self._topic if isinstance(self._topic, str) else None
 
+    @property
+    def one_place(self) -> bool:
+        """Neither the topic nor the partition depends on the record."""
+        return isinstance(self._topic, str) and self._partition is None
+
     def of(self, record: Any) -> Message:
         """Raises UserFunctionError for what Kafka cannot keep; a function's errors pass through."""
         topic = self._topic

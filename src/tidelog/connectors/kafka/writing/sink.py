@@ -120,7 +120,7 @@ class DirectWriter(_OutboxWriter):
         self._targets = targets
         self._staging = staging
         self._waiting: list[Message] = []
-        """Messages that wait until their topics are known, or made."""
+        """Messages that wait until their topics and partitions are known, or made."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
         """Commit what the sink pre-committed when it still was exactly once."""
@@ -134,19 +134,21 @@ class DirectWriter(_OutboxWriter):
     def write(self, records: Sequence[Any]) -> None:
         """Send records; raises UserFunctionError for one that does not fit."""
         messages = each(self._sink.messages.of, records)
-        if self._sink.messages.fixed_topic is not None:
+        if self._sink.messages.one_place:
             for message in messages:
                 self._outbox.add(message)
             return
         self._waiting += messages
-        if self._targets.know([message.topic for message in self._waiting]):
+        if self._targets.know(self._waiting):
             self._send_waiting()
 
     def full(self) -> bool:
         return bool(self._waiting) or super().full()
 
     def make_room(self) -> None:
-        """As `Outbox.make_room`; raises ObjectNotFoundError without a topic."""
+        """As `Outbox.make_room`; raises ObjectNotFoundError without a topic, UserFunctionError
+        without a partition.
+        """
         self._send_waiting()
         super().make_room()
 

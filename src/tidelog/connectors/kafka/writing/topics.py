@@ -141,12 +141,17 @@ class Targets:
         if topic not in self._known:
             self._new.setdefault(topic, [])
 
-    def know(self, topics: Iterable[str]) -> bool:
-        """Records go to these topics: whether all of them were looked at."""
-        new = set(topics) - self._known.keys()
-        for topic in new:
-            self.add(topic)
-        return not new
+    def know(self, messages: Iterable[Message]) -> bool:
+        """These are sent after `check`: whether their topics and partitions are known already."""
+        known = True
+        for message in {(each.topic, each.partition): each for each in messages}.values():
+            target = self._known.get(message.topic)
+            if target is None or message.partition >= target.partitions:
+                # A topic may have got more partitions since it was looked at.
+                self._known.pop(message.topic, None)
+                self._new.setdefault(message.topic, []).append(message)
+                known = False
+        return known
 
     def admit(self, message: Message) -> None:
         """A record goes there; raises UserFunctionError for one that a known topic would refuse."""
