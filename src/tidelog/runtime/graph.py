@@ -42,7 +42,8 @@ class Job:
     """
 
     def __init__(self, name: str, *, record_types: Iterable[type] = ()) -> None:
-        require("the name of a job", repr(name), isinstance(name, str), "a text")
+        storable = isinstance(name, str) and name.encode(errors="ignore").decode() == name
+        require("the name of a job", repr(name), storable, "a text in UTF-8")
         self.name = name
         self.record_types = tuple(record_types)
         self.nodes: list[Node] = []

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, LineLimits, LineReader
 from tidelog.connectors.files.source import InputFiles
 from tidelog.errors import CorruptObjectError, require
@@ -28,6 +29,7 @@ _MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 class LineFiles(InputFiles):
     """Files that are read by lines; subclasses say what a line becomes."""
 
+    @typed
     def __init__(
         self,
         path: Path | str,
@@ -93,6 +95,7 @@ class JsonLines(LineFiles):
     `on_error` is "skip". Sizes are in bytes. Raises ConfigError.
     """
 
+    @typed
     def __init__(
         self,
         path: Path | str,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.connectors import transactions
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.parts import (
     STAGING,
     OpenPart,
@@ -38,6 +39,7 @@ class Files(Sink):
     `max_part_bytes`. The directory belongs to one sink of one job. Raises ConfigError.
     """
 
+    @typed
     def __init__(
         self,
         directory: Path | str,

@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any
 
 from tidelog.connectors import transactions
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.iceberg.staged import Staged, ids
 from tidelog.connectors.iceberg.table import LakeTable
 from tidelog.connectors.rows import RowShape
@@ -32,6 +33,7 @@ class Iceberg(Sink):
     ConfigError.
     """
 
+    @typed
     def __init__(self, catalog: str | Mapping[str, str], table: str) -> None:
         require("catalog", catalog, bool(catalog), "the name of a catalogue, or its properties")
         expected = "a namespace and a name, as in 'lake.counts'"

@@ -239,6 +239,11 @@ class DeadLetterTopic:
 
     topic: str
 
+    def __post_init__(self) -> None:
+        """Raises ConfigError for a topic that is none."""
+        named = isinstance(self.topic, str) and bool(self.topic)
+        require("topic of a DeadLetterTopic", repr(self.topic), named, "a name")
+
 
 def letter_headers(
     headers: Iterable[tuple[str, Any]] | None, topic: str, partition: int, **more: str

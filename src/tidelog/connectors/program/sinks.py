@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any, TextIO
 
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
-from tidelog.errors import StorageError, require
+from tidelog.errors import ConfigError, StorageError, require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage import errors
@@ -27,6 +28,7 @@ class Callback(Sink):
     for functions that are `async`: nobody would await them.
     """
 
+    @typed
     def __init__(
         self, function: Callable[[Any], object], flush: Callable[[], object] | None = None
     ) -> None:
@@ -62,6 +64,7 @@ class Stdout(Sink):
     `fields` names the values of tuples in JSON. Raises ConfigError for an unknown format.
     """
 
+    @typed
     def __init__(self, format: Format = "text", *, fields: Sequence[str] | None = None) -> None:
         self._encode = line_encoder(format, fields)
 
@@ -70,7 +73,9 @@ class Stdout(Sink):
 
 
 class StdoutWriter(SinkWriter):
-    """Raises StorageError when the output is closed or full."""
+    """Raises StorageError when the output is closed or full, ConfigError when its encoding lacks a
+    character.
+    """
 
     def __init__(self, encode: EncodeLines, stream: TextIO) -> None:
         self._encode = encode
@@ -92,6 +97,13 @@ class StdoutWriter(SinkWriter):
             raise self._failed
         try:
             yield
+        except UnicodeEncodeError as error:
+            raise ConfigError(
+                "standard output",
+                expected="an encoding that has the characters of all records",
+                found=str(error),
+                action="set PYTHONIOENCODING=utf-8 and start again",
+            ) from error
         except BrokenPipeError as error:
             self._failed = StorageError(
                 "standard output",

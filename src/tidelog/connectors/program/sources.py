@@ -7,6 +7,7 @@ not taken is pushed again after a restart.
 """
 
 import asyncio
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from copy import deepcopy
 from itertools import islice
 from typing import Any, Final
 
+from tidelog.connectors.arguments import typed
 from tidelog.effects import Clock, SystemClock
 from tidelog.errors import ConfigError, RestoreError, UserFunctionError, require
 from tidelog.runtime.channels.buffers import next_values
@@ -41,6 +43,7 @@ class Replayable(Source):
     ConfigError for what cannot be read twice, as a generator.
     """
 
+    @typed
     def __init__(self, records: Records | Mapping[str, Records], *, blocking: bool = False) -> None:
         self._splits = dict(records) if isinstance(records, Mapping) else {"records": records}
         self.blocking = blocking
@@ -124,6 +127,7 @@ class Rate(Source):
     ConfigError for numbers out of range.
     """
 
+    @typed
     def __init__(
         self,
         records_per_s: float | None,
@@ -134,8 +138,8 @@ class Rate(Source):
         make: Callable[[int], Any] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        slow = records_per_s is not None and records_per_s <= 0
-        require("records_per_s", records_per_s, not slow, "more than 0")
+        fits = records_per_s is None or 0 < records_per_s < math.inf
+        require("records_per_s", records_per_s, fits, "more than 0, or None: as fast as possible")
         require("splits", splits, splits >= 1, "at least 1")
         require("limit", limit, limit is None or limit >= 0, "at least 0")
         self._records_per_s = records_per_s

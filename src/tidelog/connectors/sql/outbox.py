@@ -10,7 +10,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from tidelog.connectors.sql.postgres_connection import PostgresConnection, columns_of
+from tidelog.connectors.arguments import typed
+from tidelog.connectors.sql.postgres_connection import (
+    PostgresConnection,
+    check_conninfo,
+    columns_of,
+)
 from tidelog.connectors.sql.staging import quoted
 from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, require
 from tidelog.events import Event
@@ -39,6 +44,7 @@ class PostgresOutbox(Source):
 
     blocking = True
 
+    @typed
     def __init__(
         self,
         conninfo: str,
@@ -57,6 +63,7 @@ class PostgresOutbox(Source):
             require(option, value, value > 0, "more than 0")
         some = columns is None or (bool(columns) and not isinstance(columns, str))
         require("columns", repr(columns), some, "a list of names of columns")
+        check_conninfo(conninfo, "a PostgreSQL outbox")
         self.conninfo = conninfo
         self.table = table
         self.target = quoted(table) if schema is None else f"{quoted(schema)}.{quoted(table)}"

@@ -11,8 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.rows import RowShape
-from tidelog.connectors.sql.postgres_connection import PostgresConnection, columns_of
+from tidelog.connectors.sql.postgres_connection import (
+    PostgresConnection,
+    check_conninfo,
+    columns_of,
+)
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
     StagingTables,
@@ -43,9 +48,11 @@ class Postgres(Sink):
     position. Rows are held in memory between checkpoints. Raises ConfigError.
     """
 
+    @typed
     def __init__(
         self, conninfo: str, table: str, columns: Mapping[str, str], *, schema: str | None = None
     ) -> None:
+        check_conninfo(conninfo, "a PostgreSQL sink")
         self._conninfo = conninfo
         self._names = TableNames(table, columns, schema)
 

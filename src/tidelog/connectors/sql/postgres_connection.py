@@ -124,21 +124,31 @@ def columns_of(connection: Any, table: str) -> dict[str, str]:
     return dict(rows.fetchall())
 
 
+def check_conninfo(conninfo: str, what: str) -> None:
+    """Raises ConfigError for a connection string that is none, as an option that is not given."""
+    if not isinstance(conninfo, str):
+        raise _no_conninfo(what)
+
+
 def _described(driver: Any, conninfo: str, what: str) -> str:
     """The database as messages name it; raises ConfigError."""
     try:
         parts = driver.conninfo.conninfo_to_dict(conninfo)
-    except (driver.Error, AttributeError):  # None, of an option that was not given
-        raise ConfigError(
-            f"the connection string of {what}",
-            expected="postgresql://user@host:port/database or keywords such as host=... dbname=...",
-            # The string may hold a password, and the driver's message the string.
-            found="something else",
-            action="correct it",
-        ) from None
+    except driver.Error:
+        raise _no_conninfo(what) from None
     host = parts.get("host") or parts.get("hostaddr") or "the default host"
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"database {parts.get('dbname') or '(default)'} at {host}{port}"
+
+
+def _no_conninfo(what: str) -> ConfigError:
+    return ConfigError(
+        f"the connection string of {what}",
+        expected="postgresql://user@host:port/database or keywords such as host=... dbname=...",
+        # The string may hold a password, and the driver's message the string.
+        found="something else",
+        action="correct it",
+    )
 
 
 def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any) -> TidelogError:

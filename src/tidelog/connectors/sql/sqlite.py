@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tidelog.connectors import transactions
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.rows import RowShape
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
@@ -71,6 +72,7 @@ class Sqlite(Sink):
     none. Raises ConfigError.
     """
 
+    @typed
     def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
         require("path of the database", path, path is not None, "a path")
         check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")

@@ -31,7 +31,8 @@ def check_types(
     table: str, columns: Mapping[str, str], known: re.Pattern[str], examples: str
 ) -> None:
     """Raise ConfigError when there are no columns or a type is not one."""
-    if not columns or not all(map(known.fullmatch, columns.values())):
+    fit = [isinstance(kind, str) and known.fullmatch(kind) for kind in columns.values()]
+    if not columns or not all(fit):
         raise ConfigError(
             f"columns of table {table!r}",
             expected=f"column names with types such as {examples}",

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.kafka.client import BY_HAND, Cluster, OnError, library, translated
 from tidelog.connectors.kafka.reading.consumer import SharedConsumer
 from tidelog.connectors.kafka.reading.offsets import (
@@ -76,6 +77,7 @@ class KafkaSource(Source):
     new_split_position = EARLIEST
     splits_grow = True
 
+    @typed
     def __init__(
         self,
         topics: str | Sequence[str],

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from tidelog.connectors import transactions as tokens
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.kafka.client import Cluster, DeadLetterTopic, OnError, check_policy
 from tidelog.connectors.kafka.writing.messages import Format, Headers, Message, Messages
 from tidelog.connectors.kafka.writing.mover import Mover
@@ -49,6 +50,7 @@ class KafkaSink(Sink):
     ConfigError.
     """
 
+    @typed
     def __init__(
         self,
         topic: str | Callable[[Any], str],

@@ -1,0 +1,74 @@
+"""Arguments of sources and sinks.
+
+Invariant: one of another type than the constructor declares is a ConfigError that names it, before
+anything is read or written.
+"""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import wraps
+from numbers import Integral, Real
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Literal, ParamSpec, Union, get_args, get_origin
+
+from tidelog.errors import ConfigError
+
+P = ParamSpec("P")
+
+_ALSO: Final[dict[Any, Any]] = {int: Integral, float: Real, Path: os.PathLike}
+"""What does as well as a type, such as a number of numpy."""
+
+
+def typed(init: Callable[P, None]) -> Callable[P, None]:
+    """A constructor that also refuses arguments of other types than it declares."""
+
+    @wraps(init)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> None:
+        names = init.__code__.co_varnames
+        given = dict(zip(names, args, strict=False)) | kwargs
+        try:
+            init(*args, **kwargs)
+        except (TypeError, ValueError, AttributeError):
+            _check(init, given)
+            raise
+        # Afterwards: what the constructor says itself is more to the point.
+        _check(init, given)
+
+    return checked
+
+
+def _check(init: Callable[..., None], given: dict[str, Any]) -> None:
+    for name, kind in init.__annotations__.items():
+        if name in given and not _fits(given[name], kind):
+            raise ConfigError(
+                f"{name}= of {type(given['self']).__name__}",
+                expected=_shown(kind),
+                found=f"{given[name]!r:.100}",
+                action="correct it",
+            )
+
+
+def _fits(value: object, kind: Any) -> bool:
+    origin = get_origin(kind)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in get_args(kind))
+    if origin is Literal:
+        return value in get_args(kind)
+    if origin is Sequence and get_args(kind) == (str,):
+        some = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+        return some and (not isinstance(value, Collection) or _texts(value))
+    kind = _ALSO.get(kind, origin or kind)
+    # Whatever is true or false does for a bool; a protocol says nothing about its objects.
+    unchecked = kind in (Any, bool) or getattr(kind, "_is_protocol", False)
+    return unchecked or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _shown(kind: Any) -> str:
+    text = kind.__name__ if isinstance(kind, type) else str(kind)
+    return re.sub(r"[a-z_.]+[.](?=[A-Z])", "", text)
