@@ -106,7 +106,7 @@ class Output(msgspec.Struct, frozen=True):
 
     def line(self, line: str = "") -> None:
         with printing():
-            click.echo(line)
+            click.echo(printable(line))
 
     def show(self, document: object, *parts: str | Rows) -> None:
         """Print the result of a command: the document with --json, else lines and tables."""
@@ -193,6 +193,12 @@ def print_traceback(error: BaseException) -> None:
     click.echo(masked("".join(traceback.format_exception(error))), err=True, nl=False)
 
 
+def printable(text: str) -> str:
+    """The text with an escape for each character that the encoding of standard output lacks."""
+    encoding = sys.stdout.encoding
+    return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
 def text(value: object) -> str:
     """A decoded value for people: as JSON."""
     return msgspec.json.encode(value).decode()
@@ -209,7 +215,7 @@ def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None
     for line in lines:
         cells = zip(line, widths, right, strict=True)
         padded = (c.rjust(w) if numeric else c.ljust(w) for c, w, numeric in cells)
-        click.echo("  ".join(padded).rstrip())
+        click.echo(printable("  ".join(padded).rstrip()))
 
 
 def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
@@ -224,7 +230,7 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         # As text: names may contain what rich takes for markup.
-        table.add_row(*(Text(_text(cell)) for cell in row))
+        table.add_row(*(Text(printable(_text(cell))) for cell in row))
     Console().print(table)
 
 

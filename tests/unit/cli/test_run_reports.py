@@ -12,6 +12,7 @@ from rich.console import Console
 from tests.support.cli import count_words, lay_out, tidelog
 from tests.support.jobs import contents, run, word_count
 from tidelog import ConfigError, FencedError, JobStatus, TidelogError, UserFunctionError
+from tidelog.cli.output import Output, Rows
 from tidelog.cli.run.live import LiveView, panel
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
 from tidelog.cli.run.running import Speedometer, exit_code
@@ -62,6 +63,18 @@ def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[s
     assert (running["records_read"], result["records_read"]) == (1000, 1000)
     assert (result["outcome"], result["exit_code"], result["restored_slot"]) == ("failed", 1, 5)
     assert result["error"]["what"] == "parse"
+
+
+def test_an_encoding_without_a_character_of_a_name_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, "ascii"))
+    JsonReports().observe(replace(RUNNING, job="gr\u00fcn"), ReadSpeed())
+    Output(as_json=False).show({}, "gr\u00fcn", Rows([{"job": "\udcff"}], "job"))
+    as_json, *as_text = written.getvalue().splitlines()
+    assert json.loads(as_json)["job"] == "gr\u00fcn"
+    assert as_text == [b"gr\\xfcn", b"job", b"\\udcff"]
 
 
 def test_a_second_signal_finds_the_cursor_of_the_terminal_shown(

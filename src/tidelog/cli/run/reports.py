@@ -3,7 +3,6 @@
 Invariant: a reporter only formats what it is given; it never looks at the job itself.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any, Final, Literal
@@ -275,8 +274,7 @@ def _plain(status: JobStatus, speed: ReadSpeed) -> dict[str, Any]:
 def _print_json(fields: dict[str, Any]) -> None:
     try:
         with printing():
-            sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
-            sys.stdout.flush()
+            click.echo(msgspec.json.encode(fields))
     except BrokenPipeError as error:
         raise StorageError(
             "standard output",

@@ -88,6 +88,12 @@ def test_no_line_is_missing_after_a_flush_that_failed(
     assert set(lines) <= set(disk.written.decode().splitlines())
 
 
+def test_an_encoding_that_lacks_a_character_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+    with pytest.raises(ConfigError, match=r"standard output; .*'ascii'.*PYTHONIOENCODING=utf-8"):
+        Stdout().open(context()).write(["gr\u00fcn"])
+
+
 def test_a_reader_that_has_gone_is_named_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
