@@ -25,7 +25,7 @@ def duration_text(seconds: float) -> str:
     for unit, length in (("h", 3_600.0), ("m", 60.0)):
         if seconds >= length and (seconds / length * 2).is_integer():
             return f"{seconds / length:g}{unit}"
-    return f"{seconds:g}s" if seconds >= 1 else f"{seconds * 1000:g}ms"
+    return f"{seconds:.15g}s" if seconds >= 1 else f"{seconds * 1000:.15g}ms"
 
 
 def count(text: str) -> float:

@@ -4,7 +4,9 @@ Invariants: k, M, G and T are thousands, Ki, Mi, Gi and Ti are 1,024s; a text th
 read back as the same number.
 """
 
+import math
 import re
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -39,8 +41,7 @@ def parse_duration(text: str) -> float | None:
     """Seconds of a time with its unit, such as `250 ms`; 0 needs none. None for other texts."""
     if text == "0":
         return 0.0
-    match = _DURATION.fullmatch(text)
-    return None if match is None else float(match[1]) * _SECONDS[match[2]]
+    return _amount(_DURATION.fullmatch(text), _SECONDS)
 
 
 def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
@@ -70,14 +71,19 @@ def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
 
 def parse_count(text: str) -> float | None:
     """A number such as 20000, 20k or 1.5M. None for other texts."""
-    match = _COUNT.fullmatch(text)
-    return None if match is None else float(match[1]) * _FACTORS[match[2]]
+    return _amount(_COUNT.fullmatch(text), _FACTORS)
 
 
 def parse_size(text: str) -> int | None:
     """Bytes of a size such as `200`, `500 MB` or `2GiB`. None for other texts."""
-    match = _SIZE.fullmatch(text)
-    return None if match is None else int(float(match[1]) * _FACTORS[match[2]])
+    found = _amount(_SIZE.fullmatch(text), _FACTORS)
+    return None if found is None else int(found)
+
+
+def _amount(match: re.Match[str] | None, units: Mapping[str, float]) -> float | None:
+    """A number in its unit; None for a text that is none, and for one too large for a float."""
+    found = math.inf if match is None else float(match[1]) * units[match[2]]
+    return None if found == math.inf else found
 
 
 def show_duration(seconds: float) -> str:

@@ -48,6 +48,30 @@ def test_json_has_the_figures_of_the_table_and_their_parts() -> None:
 
 
 @pytest.mark.parametrize("command", ["estimate", "plan"])
+@pytest.mark.parametrize(
+    ("option", "value", "says"),
+    [
+        ("--state-size", "1" + 300 * "0", "the described job; expected rates, sizes and times"),
+        ("--parallelism", "1" + 400 * "0", "the described job"),
+        ("--bandwidth", 400 * "9", "is no size"),
+        ("--keys", 400 * "9", "is no number"),
+        ("--checkpoint-interval", 400 * "9" + "s", "is no duration"),
+    ],
+    ids=["out of range", "no float", "no size", "no number", "no duration"],
+)
+def test_figures_that_no_job_has_are_refused(
+    command: str, option: str, value: str, says: str
+) -> None:
+    result = tidelog(command, *JOB, option, value)
+    assert result.exit_code == 2 and says in result.stderr
+
+
+def test_a_plan_is_a_command_that_runs_as_many_subtasks_as_it_is_for() -> None:
+    found = tidelog("plan", *JOB[:-1], "5", "--processes", "2", "--checkpoint-interval", "1000001s")
+    assert "--parallelism 3 --checkpoint-interval 1000001s" in found.stdout
+
+
+@pytest.mark.parametrize("command", ["estimate", "plan"])
 def test_every_field_is_documented(command: str) -> None:
     targets = ("--restore", "3s", "--budget", "20USD") if command == "plan" else ()
     result = tidelog(command, *JOB, *targets, "--json")

@@ -153,8 +153,16 @@ def on_a_job(
     @on_this_machine
     @functools.wraps(function)
     def command(output: Output, /, **options: Any) -> int:
-        job = _described(options)
-        return function(output, job, **options)  # type: ignore[call-arg]
+        try:
+            job = _described(options)
+            return function(output, job, **options)  # type: ignore[call-arg]
+        except ArithmeticError as error:
+            raise ConfigError(
+                "the described job",
+                expected="rates, sizes and times that a job can have",
+                found=f"one so large or so small that the estimate has no number: {error}",
+                action="correct the option that is far from what a job has",
+            ) from error
 
     return command
 

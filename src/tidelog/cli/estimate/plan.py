@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any, Final
 
 import click
@@ -121,7 +122,7 @@ def _options(candidate: Candidate) -> str:
     settings = candidate.settings
     interval, replay = candidate.interval_s, candidate.replay_target_s
     options = (
-        f"--parallelism {settings.parallelism // settings.processes} --checkpoint-interval "
+        f"--parallelism {ceil(settings.keyed_per_process)} --checkpoint-interval "
         f"{duration_text(settings.checkpoint_interval)} --retain {settings.retain} "
     )
     if interval is None or replay is None:
