@@ -7,7 +7,7 @@ they agree on its kind, whatever widths they store it in; nothing loses precisio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tidelog.state.schema.row import Row, row_maker
 
@@ -15,11 +15,35 @@ from tidelog.state.schema.row import Row, row_maker
 class Column(NamedTuple):
     """How a column is read."""
 
-    kind: str
+    outer: str
+    """What its values are, with `{}` for each of the kinds within."""
     cast: Any = None
     """The Arrow type whose values are taken, None for the column's own."""
     value: Callable[[Any], Any] | None = None
     """What becomes of each value but None; None: it stays as it is."""
+    inner: tuple["Column", ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """What its values are in Python, such as `list[int]`."""
+        return self.outer.format(*(each.kind for each in self.inner))
+
+    def common(self, other: "Column") -> "Column | None":
+        """What both are; None when they differ.
+
+        A writer that has seen no value, such as pandas, knows no type for it: that fits any other.
+        """
+        if _NOTHING in (self.outer, other.outer):
+            return other if self.outer == _NOTHING else self
+        if self.outer != other.outer:
+            return None
+        within = [one.common(two) for one, two in zip(self.inner, other.inner, strict=True)]
+        both = tuple(each for each in within if each is not None)
+        return self._replace(inner=both) if len(both) == len(within) else None
+
+
+_NOTHING: Final = "None"
+"""The kind of a column without values."""
 
 
 def column(kind: Any) -> Column | None:
@@ -52,7 +76,7 @@ _SCALARS = {
     "Decimal": ("is_decimal",),
     "str": ("is_string", "is_large_string", "is_string_view"),
     "bytes": ("is_binary", "is_large_binary", "is_binary_view", "is_fixed_size_binary"),
-    "None": ("is_null",),
+    _NOTHING: ("is_null",),
     "date": ("is_date",),
     "time": ("is_time",),
     "timedelta": ("is_duration",),
@@ -92,7 +116,7 @@ def _row(kind: Any) -> Column | None:
         return None
     names = tuple(field.name for field in fields)
     changes = [column.value for column in inner]
-    shown = ", ".join(f"{name}: {each.kind}" for name, each in zip(names, inner, strict=True))
+    shown = ", ".join(name.replace("{", "{{").replace("}", "}}") + ": {}" for name in names)
     cast = pa.struct(
         [
             field.with_type(each.cast or field.type)
@@ -105,7 +129,7 @@ def _row(kind: Any) -> Column | None:
     def row(value: dict[str, Any]) -> Row:
         return make(map(_applied, changes, map(value.__getitem__, names)))
 
-    return Column(f"Row({shown})", _needed(cast, inner), row)
+    return Column(f"Row({shown})", _needed(cast, inner), row, tuple(inner))
 
 
 def _dict(kind: Any) -> Column | None:
@@ -118,7 +142,7 @@ def _dict(kind: Any) -> Column | None:
     def mapped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
         return {name: _applied(item.value, found) for name, found in pairs}
 
-    return Column(f"dict[{key.kind}, {item.kind}]", _needed(cast, inner), mapped)
+    return Column("dict[{}, {}]", _needed(cast, inner), mapped, (key, item))
 
 
 def _list(kind: Any) -> Column | None:
@@ -132,7 +156,8 @@ def _list(kind: Any) -> Column | None:
     def listed(found: list[Any]) -> list[Any]:
         return [_applied(change, value) for value in found]
 
-    return Column(f"list[{element.kind}]", _needed(cast, inner), None if change is None else listed)
+    made = None if change is None else listed
+    return Column("list[{}]", _needed(cast, inner), made, (element,))
 
 
 def _all(kinds: Iterable[Any]) -> list[Column] | None:

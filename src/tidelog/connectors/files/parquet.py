@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.arrow_values import Column, column, values
 from tidelog.connectors.files.source import InputFiles, failures
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
@@ -31,8 +32,6 @@ _SPLIT_BYTES: Final = 256 << 20
 of splits, which checkpoints hold, depend on it."""
 _PART: Final = re.compile(r"(?P<file>.+)/groups-(?P<first>\d+)-(?P<last>\d+)", re.DOTALL)
 """The name of a range of row groups."""
-_NOTHING: Final = "None"
-"""The kind of a column without values."""
 _AT_ONCE: Final = 8
 _BUFFER_BYTES: Final = 256 << 10
 """Bytes that are read ahead of each column."""
@@ -48,6 +47,7 @@ class ParquetFiles(InputFiles):
 
     at_once = _AT_ONCE
 
+    @typed
     def __init__(
         self,
         path: Path | str,
@@ -212,7 +212,7 @@ class _Columns:
         self._wanted = wanted
         self._first: Path | None = None
         self._expected: dict[str, tuple[Path, Column]] = {}
-        """A file that has values in the column, or the first one, and how it is read there."""
+        """The first file that has values in the column, or the first one, and what it holds."""
         self._lock = threading.Lock()
 
     def of(self, path: Path, schema: Any) -> dict[str, Column]:
@@ -229,7 +229,8 @@ class _Columns:
             for name in {**expected, **found}:
                 where, there = expected.get(name, (first, None))
                 here = found.get(name)
-                if here is None or there is None or not _alike(here, there):
+                both = there.common(here) if here and there else None
+                if there is None or both is None:
                     raise _unfit(
                         path,
                         f"column {name!r} as in {where}: {_shown(there)}",
@@ -237,8 +238,8 @@ class _Columns:
                         "name the columns that all files have in columns=, or read these files by "
                         "a source of their own",
                     )
-                if there.kind == _NOTHING:
-                    expected[name] = path, here
+                if both.kind != there.kind:
+                    expected[name] = path, both
         return {name: found[name] for name in expected}
 
     @staticmethod
@@ -257,11 +258,6 @@ class _Columns:
                 "leave it out with columns=",
             )
         return found
-
-
-def _alike(one: Column, other: Column) -> bool:
-    # A writer that has seen no value of a column, such as pandas, knows no type for it.
-    return one.kind == other.kind or _NOTHING in (one.kind, other.kind)
 
 
 def _shown(column: Column | None) -> str:
