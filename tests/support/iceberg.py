@@ -49,6 +49,10 @@ class Lake:
         catalog.create_namespace_if_not_exists(table.partition(".")[0])
         return catalog.create_table_if_not_exists(table, schemas.Schema(*fields))
 
+    def drop(self, table: str) -> None:
+        """Drop it from the catalogue; its files stay."""
+        self._catalog().drop_table(table)
+
     def table(self, name: str) -> Any:
         return self._catalog().load_table(name)
 

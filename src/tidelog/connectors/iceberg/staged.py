@@ -143,6 +143,14 @@ class SinkDirectory:
         size: int | None = system.get_file_info([path])[0].size
         return size
 
+    def schema(self, file: StagedFile, version: int) -> Any:
+        """The columns of a file, as a schema of this version of Iceberg's format."""
+        system, path = self._at(file.path)
+        with system.open_input_file(path) as data:
+            columns = import_module("pyarrow.parquet").read_schema(data)
+        to_schema = import_module("pyiceberg.io.pyarrow").pyarrow_to_schema
+        return to_schema(columns, format_version=version)
+
     def decode(self, transaction: bytes) -> Staged:
         """Raises RestoreError for a transaction that no sink of this kind wrote for this table."""
         staged = transactions.decode(self._sink, Staged, transaction)

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
-from tidelog.connectors.transactions import TransactionId, WriterStart
+from tidelog.connectors.transactions import FORK, TransactionId, WriterStart
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -50,6 +50,7 @@ class LakeTable:
             with self._failures():
                 table = self._catalog.load_table(name)
                 self.schema = table.schema()
+                self._uuid = table.metadata.table_uuid
                 self.directory = SinkDirectory(sink, table)
             self._check_partitions(table)
             self._take_over()
@@ -90,10 +91,11 @@ class LakeTable:
                 self.directory.settled(staged.tx)
 
     def check_files(self, staged: Staged) -> None:
-        """Raises StorageError when a file is not what was written; those of a committed transaction
-        may be gone.
+        """Raises StorageError when a file is not what was written, RestoreError when the table
+        never had its columns; those of a committed transaction may be gone.
         """
-        if self.is_committed(self._load(), staged.tx):
+        table = self._load()
+        if self.is_committed(table, staged.tx):
             return
         for file in staged.files:
             with self._failures():
@@ -106,6 +108,17 @@ class LakeTable:
                     action="bring it back; its records are in no other file",
                     retry_safe=False,
                 )
+        with self._failures():
+            found = _columns(self.directory.schema(staged.files[0], table.format_version))
+            known = {column for schema in table.schemas().values() for column in _columns(schema)}
+        if not known.issuperset(found):
+            raise RestoreError(
+                str(staged.tx),
+                expected=f"columns that {self._where} has or had",
+                found=", ".join(f"{name} {kind}" for _, name, kind in found),
+                action="bring back the table as it was, which may have been dropped and made "
+                f"again; to write to this one, {FORK}",
+            )
 
     def remove_left_over(
         self, named: set[TransactionId], may_abort: Callable[[int, int], bool]
@@ -239,6 +252,13 @@ class LakeTable:
     def _load(self) -> Any:
         with self._failures():
             table = self._catalog.load_table(self._name)
+            if table.metadata.table_uuid != self._uuid:
+                raise ConfigError(
+                    self._where,
+                    expected="the table that was there when the job began",
+                    found="another one by its name",
+                    action="start the job again",
+                )
             # Done again by the library, a commit would be made on a snapshot that nobody looked at.
             properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
             table.metadata = table.metadata.model_copy(update={"properties": properties})
@@ -282,6 +302,11 @@ class LakeTable:
         except Exception as error:
             # A catalogue reports failures of its database and its HTTP client as they are.
             raise _translated(error, self._where) from error
+
+
+def _columns(schema: Any) -> list[tuple[int, str, str]]:
+    """Number, name and type of each column."""
+    return [(column.field_id, column.name, str(column.field_type)) for column in schema.columns]
 
 
 def _catalog(catalog: Catalog) -> Any:

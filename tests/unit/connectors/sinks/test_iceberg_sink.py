@@ -107,6 +107,42 @@ def test_a_commit_that_meets_another_writers_is_made_again(
     assert len(lists) == len(lake.table(TABLE).snapshots()) == 5
 
 
+@pytest.mark.parametrize("columns", [{"n": "string"}, {"word": "long"}], ids=["type", "name"])
+def test_files_for_a_table_that_was_made_again_with_other_columns_are_an_error(
+    columns: dict[str, str], lake: Lake
+) -> None:
+    transaction = pre_committed(sink(lake).open(context()))
+    lake.drop(TABLE)
+    lake.create(TABLE, **columns)
+    for generation in (2, 3):
+        writer = sink(lake).open(context(generation))
+        with pytest.raises(RestoreError, match=r"columns that .* has or had; found n long.*fork"):
+            writer.recover([transaction])
+    assert lake.rows(TABLE) == []
+
+
+def test_files_are_for_the_columns_that_the_table_had_when_they_were_written(lake: Lake) -> None:
+    lake.create("lake.words", n="int", word="uuid")
+    transaction = pre_committed(sink(lake, "lake.words").open(context()), 1, (1, UUID(int=1)))
+    with lake.table("lake.words").update_schema() as change:
+        change.rename_column("n", "number")
+        change.update_column("n", LongType())
+        change.delete_column("word")
+    sink(lake, "lake.words").open(context(generation=2)).recover([transaction])
+    assert lake.rows("lake.words") == [{"number": 1}]
+
+
+def test_a_table_that_is_made_again_while_a_job_writes_to_it_is_an_error(lake: Lake) -> None:
+    writer = sink(lake).open(context())
+    transaction = pre_committed(writer)
+    lake.drop(TABLE)
+    lake.create(TABLE, n="long")
+    with pytest.raises(ConfigError, match=r"another one by its name\. Next: start the job again"):
+        writer.commit(transaction)
+    sink(lake).open(context(generation=2)).recover([transaction])
+    assert shown(lake) == [1, 2]
+
+
 def test_a_renamed_sink_commits_once_what_was_written_under_its_old_name(lake: Lake) -> None:
     writer = sink(lake).open(context())
     first, second = pre_committed(writer), pre_committed(writer, 2, (3,))
