@@ -27,6 +27,9 @@ _THREADS: Final = 9
 _TOGETHER: Final = 32
 """Splits that one thread reads, where they are small and no read waits for anything but storage."""
 _OPEN_READERS: Final = 64
+_LOOK_S: Final = 20e-6
+"""Rest of a task for each of its splits before it looks at all of them again: where many are quiet
+and each is due at a time of its own, a look at all for each of them would take a processor."""
 
 
 class SplitTurns:
@@ -152,7 +155,9 @@ class SplitTurns:
                 size += portion.size_bytes
 
     def due_at(self, idle_after_ms: int | None) -> float:
-        """When a split has its turn or counts as idle; infinite: only an event can make it so."""
+        """When to look at the splits: one has its turn, or counts as idle; infinite: only an event
+        can make it so.
+        """
         now, due = self._now(), math.inf
         for reading in self._turns.values():
             # A split that is due waits for others, which wake the task when they have moved on.
@@ -160,7 +165,7 @@ class SplitTurns:
             idle_at = reading.idle_at(idle_after_ms)
             if idle_at is not None and reading.waits and not reading.idle:
                 due = min(due, idle_at)
-        return due
+        return max(due, now + len(self._turns) * _LOOK_S)
 
     def _first(self) -> SplitReading:
         return next(iter(self._turns.values()))

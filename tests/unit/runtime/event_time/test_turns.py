@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import completed, config, run, running
 from tests.unit.runtime.event_time.test_idleness import Quiet
 from tidelog import (
@@ -22,6 +23,7 @@ from tidelog import (
     Replayable,
     Schedule,
     Source,
+    SplitReader,
     TextFiles,
 )
 from tidelog.storage.memory import MemoryStore
@@ -74,6 +76,49 @@ def test_every_endless_split_of_a_subtask_is_read(kind: str, tmp_path: Path) -> 
     job.source(ENDLESS[kind](tmp_path)).sink(Callback(see))
     with pytest.raises(Exception, match="Enough"):
         run(job, MemoryStore(), config(parallelism=1))
+
+
+class Quiet(Source):
+    """Splits without records, each asked again at a time of its own."""
+
+    def __init__(self, splits: int, reads: int) -> None:
+        self.splits = splits
+        self.reads = reads
+
+    def discover(self) -> list[str]:
+        return list(map(str, range(self.splits)))
+
+    def open(self, split: str, position: Any) -> "QuietReader":
+        return QuietReader(self, int(split) / self.splits)
+
+
+class QuietReader(SplitReader):
+    position = 0
+
+    def __init__(self, source: Quiet, phase: float) -> None:
+        self.left = source.reads
+        self.delay_s = 0.5 + phase
+
+    def read(self) -> list[Any] | None:
+        self.left -= 1
+        return [] if self.left else None
+
+
+def test_many_quiet_splits_are_looked_at_together() -> None:
+    """Each look asks all of them whether they are due: one for each read would be quadratic."""
+    looks = 0
+
+    class Counting(VirtualClock):
+        async def sleep(self, seconds: float) -> None:
+            nonlocal looks
+            looks += seconds > 0
+            await super().sleep(seconds)
+
+    source, job = Quiet(600, reads=4), Job("quiet")
+    job.source(source).sink(Callback(lambda _: None))
+    world = in_virtual_time(1, Counting())
+    asyncio.run(JobRunner(job, MemoryStore(), config(parallelism=1), world).run())
+    assert looks < source.splits * source.reads / 4
 
 
 def test_what_a_blocking_iterator_has_and_barriers_pass_while_it_waits() -> None:
