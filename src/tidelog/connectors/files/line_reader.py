@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
-from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, mark_of
+from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, check_position, mark_of
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
@@ -53,6 +53,7 @@ class PlainText:
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
         self._file = file
         offset, limit, *begin = position or (0, None)
+        check_position(file.path, position, fits=not begin or isinstance(begin[0], list | tuple))
         self.begins_at: int = offset
         now = file.identity.st_size
         self.ends_at = None if follow else max(now, offset) if limit is None else limit

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.arrow_values import Column, column, values
-from tidelog.connectors.files.source import InputFiles, failures
+from tidelog.connectors.files.source import InputFiles, check_position, failures
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
@@ -138,6 +138,7 @@ class ParquetReader(SplitReader):
         self._batch_rows = batch_rows
         rows = file.metadata.num_rows
         self.position = list(position or (groups.start, 0, rows))
+        check_position(path, position, fits=list(map(type, self.position)) == [int, int, int])
         if self.position[2] != rows:
             raise StorageError(
                 f"Parquet file {path}",

@@ -17,7 +17,13 @@ from typing import Final
 
 import google_crc32c
 
-from tidelog.errors import ConfigError, ObjectNotFoundError, StorageError, require
+from tidelog.errors import (
+    ConfigError,
+    ObjectNotFoundError,
+    RestoreError,
+    StorageError,
+    require,
+)
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
@@ -121,6 +127,18 @@ def _storable(split: str) -> str:
             action="rename it",
         ) from None
     return split
+
+
+def check_position(path: Path, position: object, *, fits: bool) -> None:
+    """Raises RestoreError for a position that another kind of source has stored."""
+    if not fits:
+        raise RestoreError(
+            f"input file {path}",
+            expected="a position in it of this kind of source",
+            found=f"{position}, of another kind that had the source's name before",
+            action="go back to that kind; or give this source another name= and drop the positions "
+            "of the other with --allow-dropped-state, which reads all files from their beginning",
+        )
 
 
 def mark_of(beginning: bytes) -> list[int]:

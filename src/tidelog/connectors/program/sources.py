@@ -123,7 +123,8 @@ class Rate(Source):
     """`make(n)` for n = start, start + 1, ..., in `limit` records or for ever; without it n alone.
 
     `records_per_s` is the rate of all splits together; None: as fast as possible. Records that
-    became due while nobody read are made up for. Numbers go to the splits in turn. Raises
+    became due while nobody read are made up for. Numbers go to the splits in turn, so `splits`
+    stays what it is: a restart with more of them repeats numbers and leaves others out. Raises
     ConfigError for numbers out of range.
     """
 
@@ -154,10 +155,10 @@ class Rate(Source):
 
     def open(self, split: str, position: Any) -> "RateReader":
         """Raises RestoreError for a split that there is no more: others have its numbers now."""
-        if int(split) >= self._splits:
+        if not split.isdecimal() or int(split) >= self._splits:
             raise RestoreError(
                 f"split {split!r} of a Rate",
-                expected=f"at most {self._splits} splits",
+                expected=f"at most {self._splits} splits, with the numbers from 0 on as names",
                 found="one more in the checkpoint",
                 action="pass as many splits= as before, or start without this checkpoint",
             )

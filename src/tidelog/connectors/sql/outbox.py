@@ -82,8 +82,17 @@ class PostgresOutbox(Source):
 
     def open(self, split: str, position: Any) -> "OutboxReader":
         """Raises ConfigError for a table that is no outbox, RestoreError for a database that cannot
-        be the one that was read before, and as `PostgresConnection.transaction`.
+        be the one that was read before, or another table in the checkpoint, and as
+        `PostgresConnection.transaction`.
         """
+        if split != self.table:
+            raise RestoreError(
+                f"split {split!r} of a PostgresOutbox",
+                expected=f"its table, {self.table!r}",
+                found="another one in the checkpoint",
+                action="go back to that; or give this source another name= and drop the position "
+                "of the other with --allow-dropped-state",
+            )
         return OutboxReader(self, position)
 
     def checkpointed(self, positions: Mapping[str, Any]) -> None:

@@ -27,7 +27,9 @@ from tests.unit.connectors.sources.test_push import Numbers
 from tidelog import (
     Job,
     JsonLines,
+    KafkaSource,
     ParquetFiles,
+    PostgresOutbox,
     Rate,
     Replayable,
     Row,
@@ -35,6 +37,7 @@ from tidelog import (
     SplitReader,
     TextFiles,
 )
+from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.storage.memory import MemoryStore
 
 Case = tuple[Callable[[], Source], list[Any]]
@@ -160,3 +163,31 @@ def test_a_job_goes_on_from_every_checkpoint(
         copy, slot = copy_of(store), checkpoint.slot
         run_pressed(job(again, clock), copy, settings, clock, restore_slot=slot)
         assert sorted(again.records, key=str) == sorted(records, key=str)
+
+
+def test_a_position_that_another_kind_of_files_has_stored_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"n": [1, 2]}), path)
+    text, rows = TextFiles(path), ParquetFiles(path)
+    for source, other in ((text, rows), (rows, text)):
+        position = other.open(path.name, None).position
+        assert source.open(path.name, None).read()
+        with pytest.raises(RestoreError, match="another kind that had the source's name before"):
+            source.open(path.name, position)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        (lambda: Rate(1), RestoreError),
+        (lambda: Replayable([1]), RestoreError),
+        (lambda: PostgresOutbox("host=a", "words"), RestoreError),
+        (lambda: KafkaSource("words", bootstrap="a:1"), ObjectNotFoundError),
+    ],
+    ids=["rate", "replayable", "outbox", "kafka"],
+)
+def test_a_split_that_another_source_has_left_is_named(
+    source: Callable[[], Source], error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=r"'a\.txt'"):
+        source().open("a.txt", 3)

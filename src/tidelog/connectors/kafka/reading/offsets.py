@@ -29,9 +29,9 @@ class TopicPartition(NamedTuple):
 
     @classmethod
     def of(cls, split: str) -> "TopicPartition":
-        """The partition that is a split of the source."""
+        """The partition that is a split of the source; one that no topic has for other splits."""
         topic, _, number = split.rpartition("/")
-        return cls(topic, int(number))
+        return cls(topic, int(number)) if number.isdecimal() else cls(split, -1)
 
     @property
     def split(self) -> str:
