@@ -44,7 +44,7 @@ from tidelog.events import Event
 from tidelog.ids import Slot
 from tidelog.storage import object_names
 from tidelog.storage.disk import make_directory, sync_directory
-from tidelog.storage.log_store import log_place
+from tidelog.storage.log_store import check_no_log, log_place
 from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectStore
 
@@ -148,6 +148,7 @@ class Fork:
 
     async def _check_target(self, *written: Entry) -> None:
         """Raises ConfigError unless the target is empty, or holds the beginning of this fork."""
+        await check_no_log(self.target)
         wanted = {each.slot: encode_entry(each) for each in written}
         for slot in await list_slots(self.target):
             if await self.target.get(object_names.checkpoint(slot)) != wanted.get(slot):

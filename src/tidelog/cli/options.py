@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from tidelog.options.kinds import KeyPlace
+from tidelog.options.kinds import NOT_ENCRYPTED, KeyPlace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,12 +33,19 @@ def key_place(context: click.Context, parameter: click.Parameter, text: str | No
         raise click.BadParameter(f"expected {KeyPlace().expected}; found {error}") from error
 
 
+def _key_or_none(
+    context: click.Context, parameter: click.Parameter, text: str | None
+) -> str | None:
+    # As the job's option, of which the variable is.
+    return None if text == NOT_ENCRYPTED else key_place(context, parameter, text)
+
+
 encryption_key_option = click.option(
     "--encryption-key",
     metavar="KEY",
     envvar="TIDELOG__ENCRYPTION_KEY",  # that of the job's option, without importing it
     show_envvar=True,
-    callback=key_place,
+    callback=_key_or_none,
     help="Where the key of an encrypted store is: a file, env:NAME or aws-kms:KEY.",
 )
 

@@ -11,6 +11,7 @@ from tidelog.materialize.config import MaterializeConfig
 from tidelog.options.declaration import check_options, option
 from tidelog.options.kinds import (
     ABOVE_ZERO,
+    NOT_ENCRYPTED,
     Choice,
     Duration,
     Flag,
@@ -156,7 +157,7 @@ class JobConfig:
         "aws-kms:KEY. Local tables in `work_dir` are not encrypted.",
         when="Set it from the first start on where the store must not be read by all who can "
         "read its bucket; see docs/guides/encryption.md.",
-        none="not encrypted",
+        none=NOT_ENCRYPTED,
     )
     local_recovery_bytes: int = option(
         32 << 30,

@@ -46,6 +46,17 @@ async def log_place(store: ObjectStore) -> str | None:
     return None if partner is None else partner.url
 
 
+async def check_no_log(store: ObjectStore) -> None:
+    """Raises ConfigError for a place where another store has its log: none can begin there."""
+    if (owner := await _partner(store, LOG_OF)) is not None:
+        raise ConfigError(
+            f"store {store.url}",
+            expected="a place that is not the log of another store",
+            found=f"the log of {owner.url}",
+            action="choose another URL, or a prefix below this one",
+        )
+
+
 class StoreWithLog:
     """A store and the one its log is in, which can be the same.
 
@@ -120,13 +131,7 @@ class StoreWithLog:
 
     async def _check_new(self) -> None:
         """Raises ConfigError for a place that a new store cannot begin in."""
-        if (owner := await _partner(self._main, LOG_OF)) is not None:
-            raise ConfigError(
-                f"store {self.url}",
-                expected="a place that is not the log of another store",
-                found=f"the log of {owner.url}",
-                action="choose another URL, or a prefix below this one",
-            )
+        await check_no_log(self._main)
         # An encrypted store without a slot: its first start came no further.
         async for _ in self._main.list(KEYS):
             raise without_key(f"store {self.url}")

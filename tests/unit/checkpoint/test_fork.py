@@ -82,6 +82,17 @@ def saved_in(store: ObjectStore, form: SavepointFormat = "native", at: float = 9
     return int(acted_on(job, store, act, at=at, settings=settings)[1].slot)
 
 
+def test_no_fork_is_made_where_another_store_has_its_log(tmp_path: Path) -> None:
+    fork(
+        store_of(usual()),
+        open_store(str(tmp_path / "other"), effects(), log_url=str(tmp_path / "log")),
+    )
+    before = files(tmp_path / "log")
+    with pytest.raises(ConfigError, match=r"not the log of another store; .*the log of .*other"):
+        fork(store_of(usual()), open_store(str(tmp_path / "log"), effects()))
+    assert files(tmp_path / "log") == before
+
+
 @pytest.mark.parametrize("slot", SLOTS)
 def test_a_fork_of_any_retained_slot_goes_on_from_it(slot: int) -> None:
     target = MemoryStore("memory://fork")

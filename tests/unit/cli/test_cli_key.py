@@ -58,6 +58,12 @@ def test_a_rotation_changes_the_keys_and_no_object(tmp_path: Path, store: Path, 
     assert tidelog("inspect", store, "--encryption-key", key).exit_code == 2
 
 
+def test_the_word_for_no_key_is_that_of_the_jobs_option(tmp_path: Path) -> None:
+    plain = lay_out(tmp_path / "plain", filled())
+    no_key = {"TIDELOG__ENCRYPTION_KEY": "not encrypted"}
+    assert tidelog("inspect", plain, env=no_key).exit_code == 0
+
+
 def test_a_rotation_needs_the_key_that_opens_the_store(
     tmp_path: Path, store: Path, key: str
 ) -> None:

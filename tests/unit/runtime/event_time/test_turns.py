@@ -78,7 +78,7 @@ def test_every_endless_split_of_a_subtask_is_read(kind: str, tmp_path: Path) -> 
         run(job, MemoryStore(), config(parallelism=1))
 
 
-class Quiet(Source):
+class Silent(Source):
     """Splits without records, each asked again at a time of its own."""
 
     def __init__(self, splits: int, reads: int) -> None:
@@ -88,14 +88,14 @@ class Quiet(Source):
     def discover(self) -> list[str]:
         return list(map(str, range(self.splits)))
 
-    def open(self, split: str, position: Any) -> "QuietReader":
-        return QuietReader(self, int(split) / self.splits)
+    def open(self, split: str, position: Any) -> "SilentReader":
+        return SilentReader(self, int(split) / self.splits)
 
 
-class QuietReader(SplitReader):
+class SilentReader(SplitReader):
     position = 0
 
-    def __init__(self, source: Quiet, phase: float) -> None:
+    def __init__(self, source: Silent, phase: float) -> None:
         self.left = source.reads
         self.delay_s = 0.5 + phase
 
@@ -114,7 +114,7 @@ def test_many_quiet_splits_are_looked_at_together() -> None:
             looks += seconds > 0
             await super().sleep(seconds)
 
-    source, job = Quiet(600, reads=4), Job("quiet")
+    source, job = Silent(600, reads=4), Job("quiet")
     job.source(source).sink(Callback(lambda _: None))
     world = in_virtual_time(1, Counting())
     asyncio.run(JobRunner(job, MemoryStore(), config(parallelism=1), world).run())
