@@ -64,6 +64,15 @@ def test_columns_have_names_that_are_quoted_in_ddl(bench: Bench) -> None:
     assert found.value == {"user-id": "x", "größe": 2, "a`b c": {}}
 
 
+def test_fields_of_structs_have_names_that_are_quoted_in_ddl(bench: Bench) -> None:
+    bench.backend.use_key("k")
+    bench.value("s struct<`a b`:int,`1``st`:string>, m map<string,struct<`größe`:int>>").update(
+        ((1, "x"), {"k": (2,)})
+    )
+    (found,) = flushed(bench)
+    assert found.value == {"s": (1, "x"), "m": {"k": (2,)}}
+
+
 def test_a_ttl_shows_when_values_expire_and_a_list_row_its_position(bench: Bench) -> None:
     ValueState(bench.backend, "seen", "at long", ttl_ms=500).update((7,))
     ListState(bench.backend, "items", "n int", ttl_ms=500).appendList([(1,), (2,)])

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.errors import ConfigError
+from tidelog.state.schema.ddl import quoted_within
 from tidelog.state.schema.schema import Schema, TupleCodec, parse_schema
 
 KEPT: Final = frozenset(
@@ -83,7 +84,7 @@ def _plain(value: Any) -> Any:
 
 
 def _column(name: str, type_name: str) -> str:
-    return f"`{name.replace('`', '``')}` {type_name}"
+    return f"`{name.replace('`', '``')}` {quoted_within(type_name)}"
 
 
 class _SparkState:

@@ -42,6 +42,11 @@ _ALIASES: Final = {
 }
 _SHOWN: Final = 200
 """Characters of a schema that an error shows."""
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INNER_NAME: Final = re.compile(r"(?<=[<,])[^<>,:]+(?=:)")
+"""The name of a field of a struct, in a canonical text."""
+_COLUMN: Final = re.compile(r"\A(.*?) ((?:array|map|struct)<.*>|[^ ]*)\Z", re.DOTALL)
+"""A column's name, which has no quotes, and its type, in a canonical text."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),:])")
 
 
@@ -70,9 +75,25 @@ def parse_fields(text: str) -> tuple[Field, ...]:
 
 
 def quoted(canonical: str) -> str:
-    """A canonical text, whose names have no quotes, as one that can be parsed."""
-    columns = (column.rpartition(" ") for column in canonical.split(", "))
-    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, _, kind in columns)
+    """A canonical text, whose names have no quotes, as one that can be parsed; names of fields of
+    structs that have `<`, `>`, `,` or `:` in them are not known for what they are.
+    """
+    return ", ".join(_COLUMN.sub(_quoted_column, column) for column in canonical.split(", "))
+
+
+def _quoted_column(column: re.Match[str]) -> str:
+    return f"{_quoted_name(column[1])} {quoted_within(column[2])}"
+
+
+def quoted_within(type_name: str) -> str:
+    """A canonical type with quotes for the names of fields of structs that need some."""
+    return _INNER_NAME.sub(
+        lambda name: name[0] if _PLAIN_NAME.fullmatch(name[0]) else _quoted_name(name[0]), type_name
+    )
+
+
+def _quoted_name(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def split_parts(text: str, opening: str, closing: str) -> list[str]:
@@ -142,7 +163,9 @@ class _Parser:
         while self._peek() != end:
             if fields:
                 self._take(",")
-            name = self._next().strip("`").replace("``", "`")
+            name = self._next()
+            if name[0] == "`":
+                name = name[1:-1].replace("``", "`")
             if self._peek() == ":":
                 self._at += 1
             type_name, python, scalar = self._type()

@@ -152,7 +152,9 @@ def test_spark_gets_columns_that_may_be_null_and_names_as_they_are() -> None:
     handle = SparkHandle(spark, "processing")
     handle.getValueState("value", "`a b` long NOT NULL, map struct<array:int>", 10)
     handle.getMapState("map", "`x``y` string", "n byte")
+    handle.getListState("list", "s struct<`a b`:long>")
     assert spark.defined == {
         "value": ("value", "`a b` bigint, `map` struct<array:int>", 10),
         "map": ("map", "`x``y` string", "`n` tinyint", None),
+        "list": ("list", "`s` struct<`a b`:bigint>", None),
     }
