@@ -114,6 +114,8 @@ class JobRunner:
         self.incarnation: Incarnation | None = None
         """What runs; None until all is restored."""
         self.running = False
+        self._begun = False
+        """Whether a call of `run` has not returned yet."""
         begin(job, Resumption(), self.config)
         if self.config.workers > 1 and workers is None:
             raise ConfigError(
@@ -134,8 +136,24 @@ class JobRunner:
         """Run to the end of the data, or until cancelled.
 
         Raises FencedError, RestoreError, CheckpointFailedError, UserFunctionError, StorageError
-        and others of `tidelog.errors`; starting again resumes from the last checkpoint.
+        and others of `tidelog.errors`; starting again resumes from the last checkpoint. Raises
+        ConfigError while another call of it has not returned.
         """
+        if self._begun:
+            raise ConfigError(
+                f"JobRunner of job {self.job.name!r}",
+                expected="one call of run() at a time",
+                found="another one that has not returned",
+                action="await that one; for another job make another JobRunner, on another store",
+            )
+        self._begun = True
+        self.generation = self.states = self.subtasks = self.incarnation = None
+        try:
+            return await self._run_begun(on_started)
+        finally:
+            self._begun = False
+
+    async def _run_begun(self, on_started: Callable[[], None] | None) -> JobResult:
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
         seen = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)

@@ -1,4 +1,4 @@
-"""A start that is refused because of a processor's own states leaves the running job alone."""
+"""A start that is refused leaves the running job alone."""
 
 import asyncio
 from collections import Counter
@@ -103,6 +103,18 @@ async def test_the_running_job_goes_on_when_a_changed_one_is_refused(
     assert result.checkpoints > 2
     assert sorted(sink.records) == EXPECTED
     assert changed.closes == changed.inits, "what was opened on trial is closed again"
+
+
+async def test_a_second_call_of_run_is_refused_while_the_first_one_goes_on() -> None:
+    sink = Outside()
+    runner = JobRunner(job(sink, Count), MemoryStore(), config(), effects())
+    first = asyncio.ensure_future(runner.run())
+    await runner.effects.clock.sleep(2.2)
+    with pytest.raises(ConfigError, match=r"job 'counts'; expected one call of run\(\) at a time"):
+        await runner.run()
+    await first
+    assert sorted(sink.records) == EXPECTED
+    assert (await runner.run()).already_complete
 
 
 def test_one_processor_for_several_subtasks_is_refused_and_so_is_one_in_place_of_a_class() -> None:
