@@ -3,6 +3,7 @@ arrives in its order."""
 
 import asyncio
 import math
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
@@ -59,6 +60,16 @@ def test_a_stream_may_branch_and_meet_again_many_times() -> None:
     for _ in range(30):
         some = stream.filter(lambda word: word < "w3").map(str)
         stream = some.union(stream.filter(lambda word: word >= "w3"))
+    stream.sink(sink)
+    run(job, MemoryStore(), config(parallelism=1))
+    assert Counter(sink.records) == Counter(source.records)
+
+
+def test_a_stream_may_have_more_operators_in_a_row_than_the_interpreter_has_frames() -> None:
+    source, sink, job = words(1), Outside(), Job("steps")
+    stream = job.source(source)
+    for _ in range(sys.getrecursionlimit()):
+        stream = stream.map(str)
     stream.sink(sink)
     run(job, MemoryStore(), config(parallelism=1))
     assert Counter(sink.records) == Counter(source.records)

@@ -4,6 +4,7 @@ Invariant: a vertex is a chain of operators between which records pass by functi
 """
 
 from collections.abc import Collection
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,11 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.node import Edge, Node
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
+
+_LONGEST: Final = 500
+"""Operators of a chain. Each is a frame of the interpreter, which has 1,000: the rest is for what
+the operators call.
+"""
 
 
 class Vertex(msgspec.Struct, eq=False):
@@ -67,6 +73,7 @@ def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list
         inputs = [(vertex_of[id(edge.node)], edge) for edge in node.inputs]
         wanted = _parallelism(node, inputs, parallelism)
         chained = _chains(node, consumers) and inputs[0][0].parallelism == wanted
+        chained = chained and len(inputs[0][0].nodes) < _LONGEST
         # After a keyed operator it has a task of its own: the two follow different watermarks.
         alone = node.makes_watermarks and any(upstream.head.keyed for upstream, _ in inputs)
         if chained and not alone and node.id not in apart:
