@@ -64,6 +64,7 @@ def open_partitions(
     chosen = config or JobConfig(
         checkpoint=Schedule(interval=_INTERVAL_S), upload=UploadConfig(max_age=_INTERVAL_S)
     )
+    require("config=", repr(config), isinstance(chosen, JobConfig), "a JobConfig")
     share = replace(
         chosen,
         restore=chosen.restore.shared_by(_OPENED_AT_ONCE, chosen.memory),

@@ -118,11 +118,15 @@ class JobRunner:
         """Whether a call of `run` has not returned yet."""
         begin(job, Resumption(), self.config)
         if self.config.workers > 1 and workers is None:
+            own_loop = any(node.caller for node in job.nodes)
             raise ConfigError(
                 "option workers",
-                expected="1, for a job that runs in this process",
+                expected="1: what a program runs itself is in its own process",
                 found=str(self.config.workers),
-                action="run the job with `tidelog run`, or leave the option out",
+                action="leave it out; several such programs share their state by open_partitions"
+                if own_loop
+                else "leave it out, or let the command run the job, `tidelog run FILE.py:FUNCTION "
+                f"--workers {self.config.workers}`, where the function returns it",
             )
         if self.config.encryption_key is not None and store.cipher is None:
             raise ConfigError(

@@ -13,6 +13,7 @@ from tidelog import (
     ConfigError,
     Effects,
     Job,
+    JobConfig,
     JobRunner,
     Replayable,
     Value,
@@ -31,6 +32,7 @@ def runner(url: str, *arguments: Any, **named: Any) -> JobRunner:
     return JobRunner(job(), open_store(url, Effects()), *arguments, **named)
 
 
+TWO_WORKERS = JobConfig(workers=2)
 WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("store URL; .*found None", lambda _: tidelog.open(None, STATES)),
     ("store URL; .*found 5", lambda url: tidelog.open(url, STATES, log_url=5)),
@@ -42,12 +44,15 @@ WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("type of state 'a'; .*found \\[", lambda url: tidelog.open(url, {"a": Value([int])})),
     ("name=; .*found None", lambda url: tidelog.open_partitions(url, STATES, name=None)),
     ("partitions=; .*True", lambda url: tidelog.open_partitions(url, STATES, partitions=True)),
+    ("config=; .*found 7", lambda url: tidelog.open_partitions(url, STATES, config=7)),
     ("savepoint name 5", lambda url: opened(url).savepoint(5)),
     ("name of a job; .*found 5", lambda _: Job(5)),
     ("the source 'source'; .*found 'texts'", lambda _: Job("a").source("texts")),
     ("job of a JobRunner; .*function", lambda url: JobRunner(job, open_store(url, Effects()))),
     ("store of a JobRunner; .*open_store", lambda url: JobRunner(job(), url)),
     ("config of a JobRunner", lambda url: runner(url, {"retain": 3})),
+    ("workers; .*tidelog run FILE.py:FUNCTION --workers 2", lambda url: runner(url, TWO_WORKERS)),
+    ("workers; .*open_partitions", lambda url: tidelog.open(url, STATES, config=TWO_WORKERS)),
     ("restore_from of a JobRunner", lambda url: runner(url, restore_from="halt")),
     ("metrics port 9464; .*a number", lambda _: serve_metrics("9464").__enter__()),
 ]
