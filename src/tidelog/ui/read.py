@@ -2,7 +2,8 @@
 
 Invariants: nothing is written; a slot that counts, or a descriptor, is read once, however often
 the page asks; what cannot be read is kept as its error and tried again each time. Objects are
-listed after the slots that name them were read, so what is found missing then is missing.
+listed after the slots that name them were read, so what is found missing then is missing. Nothing
+that was read of a store counts once its directory was emptied and a job has begun in it anew.
 """
 
 from dataclasses import dataclass, replace
@@ -46,6 +47,8 @@ class StoreReader:
         """
         last = self._last
         slots = await read_slots(self.store, known=last.slots if last is not None else None)
+        if last is not None and begun_anew(last.slots, slots):
+            last, slots = None, await read_slots(self.store)
         known = last.inventory.descriptors if last is not None else {}
         inventory = await described(self.store, slots, known=known)
         if objects or last is None:
@@ -60,3 +63,18 @@ class StoreReader:
         now_ms = self.clock.now_ms()
         self._last = StoreView(self.store.url, inventory, now_ms, objects_ms, findings)
         return self._last
+
+
+def begun_anew(before: Slots, now: Slots) -> bool:
+    """Whether a store was emptied between two reads: slots and generations only go up, and one
+    attempt has started each generation.
+    """
+    attempts = {each.author.generation: each.author.attempt for each in before.entries.values()}
+    return (
+        max(now.sizes) < max(before.sizes)
+        or (now.generation or 0) < (before.generation or 0)
+        or any(
+            attempts.get(each.author.generation, each.author.attempt) != each.author.attempt
+            for each in now.entries.values()
+        )
+    )

@@ -1,15 +1,17 @@
 """The page follows a store and its job, and says what it cannot know."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.faults import FaultyStore
-from tests.support.jobs import filled, store_of
+from tests.support.jobs import every_kind, filled, run, store_of
 from tests.support.watching import MadeUpJob, done, watcher
 from tidelog.errors import AccessDeniedError, ConfigError, ControlError, TidelogError
 from tidelog.ids import Slot
+from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
 
 OBJECTS = filled()
@@ -122,3 +124,29 @@ async def test_a_store_is_read_again_though_the_clock_was_set_back_by_an_hour() 
     store.calls.clear()
     await watching.document()
     assert store.calls
+
+
+def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> None:
+    anew = MemoryStore()
+    run(anew, every_kind(), seed=2)
+    store, clock = store_of(OBJECTS), VirtualClock(auto=False)
+    job = MadeUpJob(done(STATUS, (completed(7), completed(8))))
+    watching, page_opened_now = watcher(store, job, clock), watcher(anew, job, clock)
+
+    async def look_at_both() -> None:
+        await watching.look_at_job()
+        await watching.document()
+        watching.reader.store = anew
+        job.answer = done({**STATUS, "generation": 0}, (completed(2),))
+        clock.spend(10)
+        await watching.document()
+        for each in (watching, page_opened_now):
+            await each.look_at_job()
+        seen, expected = await watching.document(), await page_opened_now.document()
+        assert seen.checkpoints == expected.checkpoints
+        assert seen.slots == expected.slots and seen.problems == ()
+        assert seen.materialized == expected.materialized
+        assert seen.started_ms == expected.started_ms
+        assert seen.live == expected.live
+
+    asyncio.run(look_at_both())
