@@ -17,7 +17,9 @@ modules stay, and records of several buffers are gone before it would find that 
 
 
 def end_at_once(number: int, frame: FrameType | None) -> None:
-    """For an interrupt while the command is still imported."""
+    """For an interrupt while the command is still imported, and for SIGTERM to the first process of
+    a container, which gets no default actions of signals.
+    """
     os._exit(128 + number)
 
 
@@ -25,6 +27,8 @@ def start() -> None:
     """Run the command that the arguments name."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
         signal.signal(signal.SIGINT, end_at_once)
+    if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, end_at_once)
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed: what is opened next would get its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))

@@ -5,6 +5,7 @@ Invariant: whatever happens, the reporter's `end` is called once and says what t
 
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Callable
 from typing import Final
@@ -182,10 +183,12 @@ async def _watch(
 def _on_signals(stop: Callable[[], object]) -> None:
     """Stop at the first signal; a second one ends the process at once, which loses nothing."""
     loop = asyncio.get_running_loop()
+    # The first process of a container gets no default actions of signals.
+    second = _end_at_once if os.getpid() == 1 else signal.SIG_DFL
 
     def once(*_: object) -> None:
         for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, second)
 
     def stop_once() -> None:
         for number in _SIGNALS:
@@ -197,3 +200,7 @@ def _on_signals(stop: Callable[[], object]) -> None:
         loop.add_signal_handler(number, stop_once)
         # At once, also while a call of a user's function holds the event loop.
         signal.signal(number, once)
+
+
+def _end_at_once(number: int, _: object) -> None:
+    os._exit(128 + number)
