@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 TEMP_DIRECTORY: Final = ".tidelog-tmp"
 
 _PUBLISH_ATTEMPTS: Final = 3
+_ABANDONED_S: Final = 86_400.0
+"""A write takes seconds. One that was suspended for so long finds its file gone, and fails."""
 
 Publish = Callable[[Path, Path], object]
 """Gives a finished temp file its name, atomically."""
@@ -34,17 +36,24 @@ def remove_stale_temps(root: Path, host: str) -> None:
     """Remove, as far as possible, temp files `<host>-<pid>-<token>` of processes of this host that
     no longer run.
 
-    Files of other hosts that share the directory stay: whether their owners live is unknown. One
-    with our number that we do not write is of a process before us: in a container all have it.
+    One with our number that we do not write is of a process before us: in a container all have it.
+    Whether owners on other hosts live is unknown, and a container is another host after each start:
+    their files stay until others have been written for a day since.
     """
-    for temp in (root / TEMP_DIRECTORY).iterdir():
+    directory = root / TEMP_DIRECTORY
+    # By the clock of the file system alone, which all hosts share.
+    last_write_s = directory.stat().st_mtime
+    for temp in directory.iterdir():
         owner, _, pid = temp.name.rpartition("-")[0].rpartition("-")
         earlier = pid == str(os.getpid()) and temp not in _written
-        if owner == host and pid.isdecimal() and (earlier or not is_running(int(pid))):
-            try:
+        dead = owner == host and pid.isdecimal() and (earlier or not is_running(int(pid)))
+        try:
+            if dead or temp.stat().st_mtime < last_write_s - _ABANDONED_S:
                 temp.unlink(missing_ok=True)
-            except OSError as error:
-                Event.FILE_NOT_DELETED.log(logger, path=temp, error=error)
+        except FileNotFoundError:
+            continue  # its owner has finished it
+        except OSError as error:
+            Event.FILE_NOT_DELETED.log(logger, path=temp, error=error)
 
 
 def write(temp: Path, path: Path, data: bytes, publish: Publish, *, durable: bool) -> None:

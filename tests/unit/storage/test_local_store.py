@@ -195,8 +195,11 @@ def test_leftovers_of_dead_writers_are_never_listed_and_are_removed_by_the_next_
     running = f"{host}-{os.getppid()}-0000000000000002"
     elsewhere = f"another-host-{ended.pid}-0000000000000003"
     (tmp_path / TEMP_DIRECTORY).mkdir()
-    for leftover in (dead, before_us, running, elsewhere):
+    abandoned = "container-of-yesterday-1-0000000000000005"
+    for leftover in (dead, before_us, running, elsewhere, abandoned):
         (tmp_path / TEMP_DIRECTORY / leftover).write_text("half an obj")
+    two_days_ago = (tmp_path / TEMP_DIRECTORY).stat().st_mtime - 2 * 86_400
+    os.utime(tmp_path / TEMP_DIRECTORY / abandoned, (two_days_ago, two_days_ago))
     store = LocalStore(tmp_path, INLINE)
     assert run(names(store)) == []
     run(store.put("a", b"x"))
