@@ -203,6 +203,17 @@ def fields_of(record: Any) -> dict[str, Any]:
     return values
 
 
+def check_no_more(record: Any, fits: bool = True) -> None:
+    """Raises UnstorableError for a named tuple or a struct that has more than its fields.
+
+    What properties of its class have cached does not count: it is made again.
+    """
+    attributes = getattr(record, "__dict__", ())
+    if not fits or not all(hasattr(type(record), name) for name in attributes):
+        what = "struct" if isinstance(record, msgspec.Struct) else "named tuple"
+        raise unstorable(type(record).__qualname__, f"a {what} that has more than its fields")
+
+
 def builder(kind: type, names: tuple[str, ...]) -> Builder:
     """Makes instances of a data type from values of the named fields, none of its code running.
 

@@ -28,6 +28,7 @@ from tidelog.state.objects.classes import (
     RecordTypes,
     builder,
     changed,
+    check_no_more,
     fields_of,
     module_of,
     unstorable,
@@ -155,11 +156,10 @@ class _Encoder:
             fields, values = value._fields, list(tuple.__iter__(value))
         elif way == "named-tuple":
             fields, values = cast(Any, kind)._fields, list(tuple.__iter__(value))
-            if len(values) != len(fields) or getattr(value, "__dict__", None):
-                raise unstorable(kind.__qualname__, "a named tuple that has more than its fields")
+            check_no_more(value, len(fields) == len(values))
         elif way == "struct":
-            fields = cast(type[msgspec.Struct], kind).__struct_fields__
-            values = [getattr(value, name) for name in fields]
+            fields, values = cast(Any, kind).__struct_fields__, list(msgspec.structs.astuple(value))
+            check_no_more(value)
         elif way == "dataclass":
             held = fields_of(value)
             fields, values = tuple(held), list(held.values())

@@ -73,6 +73,14 @@ class Event(msgspec.Struct):
     data: Any = None
 
 
+class Open(msgspec.Struct, dict=True):
+    at: int
+
+    @functools.cached_property
+    def doubled(self) -> int:
+        return self.at * 2
+
+
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, tag="f", omit_defaults=True):
     name: str
     more: list[int] = []
@@ -235,6 +243,15 @@ def test_a_class_within_a_function_is_refused_until_the_job_names_it() -> None:
     with pytest.raises(UnstorableError, match=r"Local.*not found by this name.*record_types"):
         through([Local(1)])
     assert through([Local(1)], RecordTypes([Local])) == [Local(1)]
+
+
+def test_a_struct_with_attributes_besides_its_fields_and_cached_properties_is_refused() -> None:
+    event: Any = Open(1)
+    assert event.doubled == 2
+    assert through([event]) == [Open(1)]
+    event.note = "none of its fields"
+    with pytest.raises(UnstorableError, match="Open: a struct that has more than its fields"):
+        through([event])
 
 
 # --- types that changed
