@@ -88,6 +88,12 @@ class Event(Enum):
     )
 
     # Programs with a loop of their own.
+    OPERATION_INTERRUPTED = (
+        WARNING,
+        "a signal handler, or a destructor, works on a database amid an operation of its own "
+        "thread %(thread)s, and waits for that for ever; end the process, and let it raise an "
+        "exception, or set a flag that the loop looks at",
+    )
     STEP_AWAITED = (
         WARNING,
         "a checkpoint waits for a step to end, since %(seconds)d s, of thread %(threads)s, and no "

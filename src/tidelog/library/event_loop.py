@@ -7,17 +7,29 @@ again at once wins against a thread that has to be woken up first, again and aga
 
 import asyncio
 import concurrent.futures
+import logging
 import os
 import selectors
+import sys
 import threading
 from collections.abc import Coroutine
+from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
 
 from tidelog.effects import Effects, SystemClock, hold_thread, loop_thread
 from tidelog.errors import ConfigError
+from tidelog.events import Event
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
+_OF_OPERATIONS: Final = frozenset(
+    f"tidelog.library.{module}" for module in ("handles", "program", "scan", "state_lock")
+)
+"""Modules whose functions have the lock."""
+_LONG_WAIT_S: Final = 5.0
+"""A caller keeps the lock for milliseconds: each time after so long the loop looks why."""
 _MOMENT_S: Final = 1e-6
 """The system sleeps for some 60 microseconds at least: enough for the loop to be awake."""
 
@@ -102,11 +114,34 @@ class LoopLock:
             self.loop_waits = True
             for state in self.states:
                 state.busy = True
-            self.lock.acquire()
+            while not self.lock.acquire(timeout=_LONG_WAIT_S):
+                _report_interrupted_operations()
             self.loop_waits = False
             for state in self.states:
                 state.update()
             self.turn.notify_all()
+
+
+def interrupts_an_operation(frame: FrameType | None) -> bool:
+    """Whether a call was made amid an operation of its own thread, as by a signal handler."""
+    while frame is not None and not _is_of_operation(frame):
+        frame = frame.f_back
+    return frame is not None
+
+
+def _is_of_operation(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in _OF_OPERATIONS
+
+
+def _report_interrupted_operations() -> None:
+    """Name the threads that wait for an operation of their own: nothing else would ever say so."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for thread, inner in sys._current_frames().items():
+        outer: FrameType | None = inner
+        while outer is not None and _is_of_operation(outer):
+            outer = outer.f_back
+        if outer is not inner and interrupts_an_operation(outer):
+            Event.OPERATION_INTERRUPTED.log(logger, thread=names.get(thread, str(thread)))
 
 
 class _Selector(selectors.DefaultSelector):

@@ -22,7 +22,11 @@ from tidelog.errors import (
     require,
 )
 from tidelog.events import Event
-from tidelog.library.event_loop import EventLoop, in_another_process
+from tidelog.library.event_loop import (
+    EventLoop,
+    in_another_process,
+    interrupts_an_operation,
+)
 from tidelog.library.program import Program
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import State, check_states
@@ -40,10 +44,6 @@ L = TypeVar("L", bound=StateLock)
 logger = logging.getLogger(__name__)
 
 _OPERATOR: Final = "state"
-_OF_OPERATIONS: Final = frozenset(
-    f"tidelog.library.{module}" for module in ("handles", "program", "scan", "state_lock")
-)
-"""Modules whose functions have the lock."""
 
 
 class StateJob(Generic[L]):
@@ -107,7 +107,7 @@ class StateJob(Generic[L]):
 
     def check_between_blocks(self, what: str) -> None:
         """Raise ConfigError within a block of a step of the caller, and amid its operation."""
-        if _interrupts_an_operation():
+        if interrupts_an_operation(sys._getframe()):
             raise ConfigError(
                 f"{what} of {self.label}",
                 expected="it between two operations",
@@ -259,13 +259,3 @@ class StateJob(Generic[L]):
         await self._cancel()
         self._running = None
         await self._runner.store.close()
-
-
-def _interrupts_an_operation() -> bool:
-    """Whether the caller was called amid an operation of its own thread."""
-    frame = sys._getframe().f_back
-    while frame is not None:
-        if frame.f_globals.get("__name__") in _OF_OPERATIONS:
-            return True
-        frame = frame.f_back
-    return False

@@ -1,6 +1,7 @@
 """A step is whole in every checkpoint, whoever else does what: nested, abandoned, refused."""
 
 import asyncio
+import logging
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from tidelog import (
     UserFunctionError,
     Value,
 )
+from tidelog.library import event_loop
 from tidelog.library.event_loop import LoopLock
 from tidelog.library.program import Program
 from tidelog.library.state_lock import StateLock
@@ -285,3 +287,32 @@ def test_a_signal_handler_that_closes_the_database_amid_an_operation_is_refused(
         assert db.ended
     finally:
         signal.signal(signal.SIGUSR1, before)
+
+
+class Interrupting(logging.Handler):
+    """Notes what is logged, and interrupts the main thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+
+def test_a_signal_handler_that_works_on_the_database_amid_an_operation_is_named_in_the_log(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_loop, "_LONG_WAIT_S", 0.05)
+    monkeypatch.setattr(StateLock, "changing", lambda _: signal.raise_signal(signal.SIGUSR1))
+    db, log = opened(url), Interrupting()
+    before = signal.signal(signal.SIGUSR1, lambda *_: db.key("a").total.get())
+    event_loop.logger.addHandler(log)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            db.key("a").total.set(1)
+    finally:
+        event_loop.logger.removeHandler(log)
+        signal.signal(signal.SIGUSR1, before)
+    assert "amid an operation of its own thread MainThread" in log.said[0]
