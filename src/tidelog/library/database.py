@@ -56,9 +56,9 @@ class Database:
         In the order in which keys are stored: numbers from 0 up, after them the negative ones;
         texts and bytes by length, those of one length by their bytes; tuples by length, then part
         by part. `prefix` takes only keys that begin with this text, bytes or tuple, `after` only
-        those that come after this key. What was set before the scan is in it; what is set or
-        deleted meanwhile may be. No key comes twice. Memory is bounded, and others go on all the
-        time.
+        those that come after this key, which cannot be None: that is the beginning. What was set
+        before the scan is in it; what is set or deleted meanwhile may be. No key comes twice.
+        Memory is bounded, and others go on all the time.
         """
         self._job.check()
         found = scanned([self._program.part(name)], prefix, after)

@@ -87,6 +87,8 @@ class Program(Generic[L]):
         """The position of each partition in the last durable checkpoint."""
         self._positions: dict[Any, Any] = {}
         """The positions that are state ..."""
+        self._names: dict[Any, Any] = {}
+        """Each of their partitions by itself: 1 and 1.0 are one, and stored as it came first."""
         self._moved: dict[Any, Any] = {}
         """... newer ones that will be with the next checkpoint ..."""
         self._captured: dict[CheckpointId, dict[Any, Any]] = {}
@@ -166,6 +168,7 @@ class Program(Generic[L]):
         self._key_states = states_of_keys(self.lock, self.backend, operator.states)
         self.durable = decoded_positions(stored_positions(self.backend, operator.position))
         self._positions = dict(self.durable)
+        self._names = {name: name for name in self.durable}
         self.lock.begin()
         self.began.set_result(None)
 
@@ -212,8 +215,9 @@ class Program(Generic[L]):
         # Positions become state here, not with every step.
         self.backend.use_encoded_key(NO_KEY)
         for partition, position in self._moved.items():
-            row = (checked_key("partition", partition),), (self._position_values.encode(position),)
-            self._operator.position.updateValue(*row)
+            name = checked_key("partition", self._names.setdefault(partition, partition))
+            value = self._position_values.encode(position)
+            self._operator.position.updateValue((name,), (value,))
         self._positions = self._captured[checkpoint] = self._positions | self._moved
         self._moved.clear()
 

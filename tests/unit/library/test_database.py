@@ -54,6 +54,14 @@ def test_what_was_changed_is_there_again_with_the_position(url: str) -> None:
         assert db.key("b").total.get() is None
 
 
+def test_partitions_that_are_equal_are_one_and_its_position_never_goes_back(url: str) -> None:
+    for position, partition in enumerate([1.0, 1, True, 1.0]):
+        with opened(url) as db:
+            db.advance(partition, position)
+        with tidelog.open(url, at="latest") as view:
+            assert view.position == {1: position}
+
+
 def test_a_time_zone_that_this_machine_does_not_know_is_named(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
