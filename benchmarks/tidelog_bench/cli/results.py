@@ -15,7 +15,6 @@ from tidelog_bench.session.records import (
     DIRECTORY,
     LATEST,
     FailureRecord,
-    SessionRecord,
     find,
     opened,
     paths,
@@ -95,17 +94,14 @@ def report(
         write_output(target, page(found).encode())
     parts: list[str] = []
     if terminal:
-        parts += [f"session {_about(loaded.session)}" for loaded in found.sessions]
+        for of in (loaded.session for loaded in found.sessions):
+            revision, cpu = (of.revision or "-")[:9], of.machine.get("cpu")
+            parts.append(f"session {of.session}, {of.pairs} pairs, revision {revision}, {cpu}")
         parts += ["", *summary(found)]
     if target is not None:
         parts.append(f"{target}: {target.stat().st_size / 1e6:.2f} MB")
     output.show(document(found), *parts)
     return EXIT_OK
-
-
-def _about(session: SessionRecord) -> str:
-    revision, cpu = (session.revision or "-")[:9], session.machine.get("cpu")
-    return f"{session.session}, {session.pairs} pairs, revision {revision}, {cpu}"
 
 
 @click.command("quote")

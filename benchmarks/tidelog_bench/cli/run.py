@@ -13,6 +13,7 @@ import msgspec
 
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.cli.values import span
 from tidelog.effects import SystemClock
 from tidelog.errors import ConfigError
 from tidelog_bench.cli.results import results_option
@@ -34,7 +35,7 @@ from tidelog_bench.session.plan import (
     resumed,
     steps,
 )
-from tidelog_bench.session.progress import Progress, duration
+from tidelog_bench.session.progress import Progress
 from tidelog_bench.session.records import Record, SessionRecord, find, free, paths, trials
 from tidelog_bench.session.session import Session
 
@@ -82,16 +83,15 @@ def list_experiments(output: Output, size: Size) -> int:
         ("compares", lambda row: ", ".join(row["variants"])),
         ("cells", lambda row: len(row["cells"])),
         "trials",
-        *((each.value, lambda row, of=each: duration(row[f"{of}_s"])) for each in sizes),
+        *((each.value, f"{each}_s", span) for each in sizes),
         ("what", lambda row: row["title"]),
     )
-    totals = [f"{each} {duration(sum(row[f'{each}_s'] for row in rows))}" for each in sizes]
+    totals = [f"{each} {span(sum(row[f'{each}_s'] for row in rows))}" for each in sizes]
     reasons = {m["variant"]: m["reason"] for row in rows for m in row["missing"]}
     output.show(
         rows,
         table,
-        f"All together: {', '.join(totals)}; "
-        f"a quick session ends after {duration(QUICK_S)} at most",
+        f"All together: {', '.join(totals)}; a quick session ends after {span(QUICK_S)} at most",
         *(f"{variant} will be skipped: {reason}" for variant, reason in reasons.items()),
     )
     return EXIT_OK
@@ -100,6 +100,7 @@ def list_experiments(output: Output, size: Size) -> int:
 def _row(experiment: Experiment, size: Size) -> dict[str, Any]:
     of = experiment.cells(size)
     todo = {each: _trials(experiment, each) for each in Size}
+    expected = {each: round(TimeLeft().total(todo[each])) for each in Size}
     return {
         "name": experiment.name,
         "group": experiment.group,
@@ -108,8 +109,8 @@ def _row(experiment: Experiment, size: Size) -> dict[str, Any]:
         "variants": list(dict.fromkeys(variant for cell in of for variant in cell.variants)),
         "cells": [dict(cell.settings) for cell in of],
         "trials": len(todo[size]),
-        "expected_s": round(TimeLeft().total(todo[size])),
-        **{f"{each}_s": round(TimeLeft().total(todo[each])) for each in Size},
+        "expected_s": expected[size],
+        **{f"{each}_s": seconds for each, seconds in expected.items()},
         "missing": [
             {"variant": skip.variant, "reason": skip.reason} for skip in missing(experiment, of)
         ],
@@ -224,9 +225,9 @@ def _too_many(resume: str) -> ConfigError:
 
 
 def _announce(session: Session, todo: Sequence[Step], asked: SessionRecord) -> None:
-    takes = f"about {duration(session.remaining.total(todo))}"
+    takes = f"about {span(session.remaining.total(todo))}"
     if asked.limit_s is not None:
-        takes += f" and at most {duration(asked.limit_s)}"
+        takes += f" and at most {span(asked.limit_s)}"
     click.echo(f"{len(todo)} trials, {takes}, recorded in {session.path}", err=True)
     if asked.pairs < ENOUGH:
         click.echo(f"{few(asked.pairs)}.", err=True)

@@ -6,26 +6,18 @@ keep the order in which they were run, variants the order of the first pair.
 
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import (
-    Cell,
-    Experiment,
-    Figure,
-    Setting,
-    Size,
-    common,
-    settings_key,
-)
+from tidelog_bench.experiment import Cell, Experiment, Figure, Setting, Size, common
 from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.declared import declared
 from tidelog_bench.report.numbers import label
 from tidelog_bench.report.statistics import Spread, Verdict, figures, ratios, verdict
-from tidelog_bench.session.plan import cells, chosen_cells, left, steps
+from tidelog_bench.session.plan import cells, left, steps
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
@@ -122,18 +114,14 @@ class Answer:
     def headlines(self) -> list[Headline]:
         """A line for each main figure that could be divided."""
         known = {figure.name: figure for figure in self.experiment.figures}
-        lines = (self._headline(known[name]) for name in self.experiment.main)
+        lines = (next(self._headlines(known[name]), None) for name in self.experiment.main)
         return [line for line in lines if line is not None]
 
-    def _headline(self, figure: Figure) -> Headline | None:
+    def _headlines(self, figure: Figure) -> Iterator[Headline]:
         for ratio in self.experiment.ratios:
-            found = [
-                cell.ratios[ratio.name][figure.name]
-                for cell in self.cells
-                if figure.name in cell.ratios.get(ratio.name, {})
-            ]
-            if found:
-                return Headline(
+            of = [cell.ratios.get(ratio.name, {}) for cell in self.cells]
+            if found := [each[figure.name] for each in of if figure.name in each]:
+                yield Headline(
                     figure,
                     ratio.name,
                     statistics.median(each["median"] for each in found),
@@ -141,7 +129,6 @@ class Answer:
                     max(each["max"] for each in found),
                     [verdict(each, figure) for each in found],
                 )
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,24 +151,19 @@ class LoadedSession:
         loads = [trial.load for trial in trials(self.records)]
         return (min(loads), max(loads)) if loads else None
 
-    def of(self, experiment: str) -> list[SkipRecord | FailureRecord | CutRecord | TrialRecord]:
-        mine = [each for each in self.records if not isinstance(each, SessionRecord)]
-        return [record for record in mine if record.experiment == experiment]
+    def of(self, experiment: str) -> list[Record]:
+        return [each for each in self.records if getattr(each, "experiment", None) == experiment]
 
 
 def answer(experiment: Experiment, source: LoadedSession) -> Answer:
     """Read an experiment's answer from the records of a session."""
     records, by_cell = source.of(experiment.name), dict[str, list[TrialRecord]]()
     for trial in trials(records):
-        by_cell.setdefault(settings_key(trial.settings), []).append(trial)
+        by_cell.setdefault(trial.cell, []).append(trial)
     shared = common([of[0].settings for of in by_cell.values()])
     done = {(key, trial.variant, trial.pair) for key, of in by_cell.items() for trial in of}
     skips = {record.variant: record for record in records if isinstance(record, SkipRecord)}
-    failed = {
-        (settings_key(record.settings), record.variant, record.pair): record
-        for record in records
-        if isinstance(record, FailureRecord)
-    }
+    failed = {(r.cell, r.variant, r.pair): r for r in records if isinstance(r, FailureRecord)}
     # A resumed session may say a skip again, or have what it needs.
     skipped = [skip for name, skip in skips.items() if name not in {name for _, name, _ in done}]
     return Answer(
@@ -223,13 +205,13 @@ def _missing(
     """
     planned = source.planned.get(experiment.name, ())
     if not there.keys() <= {cell.key for cell in planned}:
+        recorded = there.values()
         planned = [
-            Cell(of[0].settings, tuple({trial.variant for trial in of}), 0.0)
-            for of in there.values()
+            Cell(of[0].settings, tuple({each.variant for each in of}), 0.0) for of in recorded
         ]
     shared = common([cell.settings for cell in planned])
     records = source.of(experiment.name)
-    cuts = {settings_key(r.settings): r.reason for r in records if isinstance(r, CutRecord)}
+    cuts = {r.cell: r.reason for r in records if isinstance(r, CutRecord)}
     sentences = []
     for cell in planned:
         needed = pairs_needed(cell.settings, source.session.pairs)
@@ -267,11 +249,10 @@ def report(paths: Sequence[Path]) -> Report:
     sessions = []
     for path in paths:
         first, records = opened(path)
-        wanted, size = chosen_cells(first.only), Size(first.size)
-        planned: dict[str, Sequence[Cell]] = {}
+        size, planned = Size(first.size), dict[str, Sequence[Cell]]()
         for name in first.names:
             try:
-                planned |= {each.name: cells(each, size, wanted) for each in chosen((name,))}
+                planned |= {each.name: cells(each, size, first.only) for each in chosen((name,))}
             except ConfigError:
                 unknown[name] = None
         asked |= planned.keys()
@@ -283,10 +264,8 @@ def report(paths: Sequence[Path]) -> Report:
 def answers(sessions: Sequence[LoadedSession], asked: Iterable[Experiment]) -> list[Answer]:
     """In the order of the experiments; each from the newest session that has touched it."""
     newest_first = sorted(sessions, key=lambda each: each.session.started, reverse=True)
-    return [
-        answer(
-            experiment,
-            next((each for each in newest_first if each.of(experiment.name)), newest_first[0]),
-        )
-        for experiment in asked
-    ]
+    found = []
+    for experiment in asked:
+        touched = (each for each in newest_first if each.of(experiment.name))
+        found.append(answer(experiment, next(touched, newest_first[0])))
+    return found

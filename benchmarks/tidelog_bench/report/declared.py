@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import Figure, Ratio, Setting, Size, settings_key
+from tidelog_bench.experiment import Figure, Ratio, Setting, Size
 from tidelog_bench.report.numbers import number, unit_of_name
 from tidelog_bench.report.statistics import ENOUGH, Spread, Verdict, figures, ratios, verdict
 from tidelog_bench.session.records import Record, SessionRecord, TrialRecord, pairs_needed, trials
@@ -97,7 +97,7 @@ def find_figure(recorded: Recorded, place: Place, figure: str, of: str) -> Sprea
             settings = trial.settings
             fits = all(k in settings and settings[k] == v for k, v in place.where.items())
             if fits and not any(name in settings for name in place.lacks):
-                cells.setdefault(settings_key(settings), []).append(trial)
+                cells.setdefault(trial.cell, []).append(trial)
         for cell in cells.values():
             by_name = ratios(cell, [Ratio(over, under)]) if under else figures(cell)
             spread = by_name.get(of, {}).get(figure)

@@ -52,7 +52,11 @@ def span(spread: Mapping[str, Any]) -> str:
 
 def unit_of_name(name: str) -> str:
     """The unit that the name of a figure ends with; nothing where it ends with none."""
-    return next((unit for ending, unit in _UNITS.items() if name.endswith(ending)), "")
+    return _UNITS.get(_ending(name), "")
+
+
+def _ending(name: str) -> str:
+    return next((ending for ending in _UNITS if f"_{name}".endswith(ending)), "")
 
 
 def setting(name: str, value: Setting) -> str:
@@ -64,11 +68,8 @@ def setting(name: str, value: Setting) -> str:
         return f"{words} {'yes' if value else 'no'}"
     if isinstance(value, str):
         return f"{words} {value}"
-    for ending, unit in _UNITS.items():
-        if f"_{name}".endswith(ending):
-            stem = f"_{name}".removesuffix(ending).replace("_", " ")
-            return f"{stem} {number(value)} {unit}".strip()
-    return f"{words} {number(value)}"
+    stem = f"_{name}".removesuffix(_ending(name)).replace("_", " ")
+    return f"{stem} {number(value)} {unit_of_name(name)}".strip()
 
 
 def label(settings: Mapping[str, Setting], shared: Mapping[str, Setting]) -> str:

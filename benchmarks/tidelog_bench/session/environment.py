@@ -1,13 +1,11 @@
-"""What a session ran on: machine, versions, revision, source.
+"""What a session ran on: machine, versions, revision.
 
 Invariant: nothing here names the machine, its user or a path.
 """
 
-import hashlib
 import os
 import platform
 import subprocess
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +13,6 @@ from typing import Any, Final
 import tidelog
 
 _LIBRARY: Final = Path(tidelog.__file__).parent
-_MEASURED: Final = (_LIBRARY, Path(__file__).parents[1])
-"""The packages that are measured and that measure."""
 _PACKAGES: Final = ("tidelog", "rocksdict", "zstandard", "msgspec", "pyspark")
 
 
@@ -35,27 +31,21 @@ def load() -> float:
     return round(os.getloadavg()[0], 2)
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessorTime:
-    """All processors together since the machine started, in ticks."""
+def processor_time() -> tuple[int, int]:
+    """Ticks of all processors since the machine started, and those of them that were wanted but
+    given to other guests of the host; zeros where the system has no such figures.
+    """
+    try:
+        fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
+    except OSError:
+        return 0, 0
+    return sum(map(int, fields[:8])), int(fields[7])
 
-    total: int
-    stolen: int
-    """Wanted, but given to other guests of the host."""
 
-    @classmethod
-    def now(cls) -> "ProcessorTime":
-        """Zeros where the system has no such figures."""
-        try:
-            fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
-        except OSError:
-            return cls(0, 0)
-        return cls(sum(map(int, fields[:8])), int(fields[7]))
-
-    def stolen_since(self, earlier: "ProcessorTime") -> float:
-        """The share that was stolen, 0 to 1."""
-        total = self.total - earlier.total
-        return round((self.stolen - earlier.stolen) / total, 4) if total else 0.0
+def stolen_since(earlier: tuple[int, int]) -> float:
+    """The share that was given to others since then, 0 to 1."""
+    total, stolen = (now - then for now, then in zip(processor_time(), earlier, strict=True))
+    return round(stolen / total, 4) if total else 0.0
 
 
 def versions() -> dict[str, str]:
@@ -67,16 +57,6 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
-
-
-def source_digest() -> str:
-    """Digest of the library's modules as they were imported, so that local edits show."""
-    digest = hashlib.blake2b(digest_size=8)
-    for package in _MEASURED:
-        for path in sorted(package.rglob("*.py")):
-            digest.update(path.relative_to(package.parent).as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
 
 
 def revision() -> str | None:

@@ -7,9 +7,10 @@ session goes on only where it began: the same code of its experiments, the same 
 """
 
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ import msgspec
 
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import Cell, Experiment, Setting, Size, settings_key
+from tidelog_bench.experiment import Cell, Experiment, Size
 from tidelog_bench.experiments import chosen
 from tidelog_bench.session import environment
 from tidelog_bench.session.records import (
@@ -33,7 +34,6 @@ from tidelog_bench.session.sources import digest
 
 QUICK_S: Final = 285.0
 """What a quick session of one pair may take: five minutes with what begins and ends it."""
-Chosen = Callable[[dict[str, Setting]], bool]
 PairKey = tuple[str, str, int]
 """Experiment, cell and pair."""
 
@@ -52,7 +52,8 @@ def request(
     clock: Clock,
 ) -> SessionRecord:
     """What the user asks for, on this machine, now; raises ConfigError."""
-    started, wanted = timestamp(clock), chosen_cells(restrictions)
+    started = timestamp(clock)
+    sources = {each.name: digest(each) for each in chosen(names) if cells(each, size, restrictions)}
     return SessionRecord(
         session=f"{datetime.fromisoformat(started):%Y%m%dT%H%M%SZ}-{size}",
         started=started,
@@ -65,8 +66,8 @@ def request(
         machine=environment.machine() | {"load": environment.load()},
         versions=environment.versions(),
         revision=environment.revision(),
-        source=environment.source_digest(),
-        sources={each.name: digest(each) for each in chosen(names) if cells(each, size, wanted)},
+        source=blake2b("".join(sources.values()).encode(), digest_size=8).hexdigest(),
+        sources=sources,
     )
 
 
@@ -153,11 +154,10 @@ def planned(
     experiments: Sequence[Experiment], asked: SessionRecord
 ) -> tuple[list[Step], list[SkipRecord]]:
     """All trials of a session, and what cannot run here; raises ConfigError for no trial."""
-    wanted, size = chosen_cells(asked.only), Size(asked.size)
-    found: list[Step] = []
+    size, found = Size(asked.size), list[Step]()
     skipped: list[SkipRecord] = []
     for experiment in experiments:
-        of = cells(experiment, size, wanted)
+        of = cells(experiment, size, asked.only)
         absent = missing(experiment, of)
         skipped += absent
         found += steps(experiment, of, absent, asked.pairs)
@@ -171,8 +171,8 @@ def planned(
     return found, skipped
 
 
-def chosen_cells(restrictions: Iterable[str]) -> Chosen:
-    """Choose cells by KEY=VALUE; a key that is given several times takes any of its values.
+def cells(experiment: Experiment, size: Size, restrictions: Iterable[str]) -> list[Cell]:
+    """The cells that KEY=VALUE choose; a key that is given several times takes any of its values.
 
     Raises ConfigError for one without `=`.
     """
@@ -187,13 +187,11 @@ def chosen_cells(restrictions: Iterable[str]) -> Chosen:
                 action="see the settings with `tidelog bench list --json`",
             )
         wanted.setdefault(key, set()).add(value)
-    return lambda settings: all(
-        key in settings and str(settings[key]) in values for key, values in wanted.items()
-    )
-
-
-def cells(experiment: Experiment, size: Size, chosen: Chosen) -> list[Cell]:
-    return [cell for cell in experiment.cells(size) if chosen(dict(cell.settings))]
+    return [
+        cell
+        for cell in experiment.cells(size)
+        if all(k in cell.settings and str(cell.settings[k]) in of for k, of in wanted.items())
+    ]
 
 
 def missing(experiment: Experiment, of: Iterable[Cell]) -> list[SkipRecord]:
@@ -225,8 +223,7 @@ def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]
     """What is still to be done; a pair that lacks a variant is done again from its start."""
     done: dict[PairKey, set[str]] = {}
     for trial in recorded:
-        key = trial.experiment, settings_key(trial.settings), trial.pair
-        done.setdefault(key, set()).add(trial.variant)
+        done.setdefault((trial.experiment, trial.cell, trial.pair), set()).add(trial.variant)
     return [
         step
         for step in planned

@@ -8,6 +8,7 @@ import click
 
 from tidelog.cli.output import Output
 from tidelog.cli.output import Step as Bar
+from tidelog.cli.values import span
 from tidelog_bench.experiment import common
 from tidelog_bench.report.numbers import label, number
 from tidelog_bench.session.plan import Step
@@ -52,7 +53,7 @@ class Progress:
             self.output.json_line(record)
         elif isinstance(record, TrialRecord):
             self.done_s += record.wall_s
-            line = f"{self._head(record)}  {self._figures(record)}  ({duration(left_s)} left)"
+            line = f"{self._head(record)}  {self._figures(record)}  ({span(left_s)} left)"
             self.output.line(line)
         elif isinstance(record, FailureRecord):
             self.output.line(f"{self._head(record)}  FAILED")
@@ -80,10 +81,3 @@ class Progress:
             f"{figure.title} {number(record.figures[figure.name])} {figure.unit}".rstrip()
             for figure in figures[:_SHOWN]
         )
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds: 1:02:03 or 2:03."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

@@ -41,7 +41,7 @@ class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True
     revision: str | None
     """The git revision, where the library lies in a checkout."""
     source: str
-    """Digest of the library's modules as imported, so that local edits show."""
+    """A digest of all `sources`; of earlier versions, of all modules."""
     sources: dict[str, str] = {}
     """By experiment, a digest of the code that it runs; earlier versions recorded none."""
     only: list[str] = []
@@ -61,13 +61,23 @@ class OfExperiment(msgspec.Struct, tag_field="kind", frozen=True, kw_only=True):
         msgspec.structs.force_setattr(self, "experiment", now)
 
 
-class TrialRecord(OfExperiment, tag="trial", frozen=True, kw_only=True):
-    """One run of one variant."""
+class OfPair(OfExperiment, frozen=True, kw_only=True):
+    """A record of a pair."""
 
     settings: dict[str, Setting]
-    variant: str
     pair: int
     """Counts from 0; ratios are formed within one pair only."""
+
+    @property
+    def cell(self) -> str:
+        """Equal for equal cells."""
+        return settings_key(self.settings)
+
+
+class TrialRecord(OfPair, tag="trial", frozen=True, kw_only=True):
+    """One run of one variant."""
+
+    variant: str
     position: int
     """The variant's position within its pair; the order is reversed every other pair."""
     seed: int
@@ -88,20 +98,16 @@ class SkipRecord(OfExperiment, tag="skipped", frozen=True, kw_only=True):
     reason: str
 
 
-class FailureRecord(OfExperiment, tag="failed", frozen=True, kw_only=True):
+class FailureRecord(OfPair, tag="failed", frozen=True, kw_only=True):
     """A trial that raised; it is tried again when the session is resumed."""
 
-    settings: dict[str, Setting]
     variant: str
-    pair: int
     error: str
 
 
-class CutRecord(OfExperiment, tag="cut", frozen=True, kw_only=True):
+class CutRecord(OfPair, tag="cut", frozen=True, kw_only=True):
     """A pair that a session with a limit had no time for; it is run when the session is resumed."""
 
-    settings: dict[str, Setting]
-    pair: int
     reason: str
 
 
@@ -175,8 +181,7 @@ def trials(records: Iterable[Record], experiment: str | None = None) -> list[Tri
     found: dict[tuple[str, str, str, int], TrialRecord] = {}
     for record in records:
         if isinstance(record, TrialRecord) and experiment in (None, record.experiment):
-            cell = settings_key(record.settings)
-            found[record.experiment, cell, record.variant, record.pair] = record
+            found[record.experiment, record.cell, record.variant, record.pair] = record
     return list(found.values())
 
 

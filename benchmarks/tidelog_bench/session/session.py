@@ -146,7 +146,7 @@ class Session:
             room = Path(at)
             (room / "trial").mkdir()
             started, load = timestamp(self.clock), environment.load()
-            begun, before = self.clock.monotonic(), environment.ProcessorTime.now()
+            begun, before = self.clock.monotonic(), environment.processor_time()
             try:
                 with self._process(step, room) as child:
                     seed, directory = self.seed + step.pair, room / "trial"
@@ -160,7 +160,7 @@ class Session:
                 said = "\n".join(filter(None, [_tail(room / "output"), str(error).strip()]))
                 return FailureRecord(variant=step.variant, error=said, **step.of_pair)
             taken = self.clock.monotonic() - begun
-            stolen = environment.ProcessorTime.now().stolen_since(before)
+            stolen = environment.stolen_since(before)
         self.remaining.learn(step, taken)
         return TrialRecord(
             **step.of_pair,
