@@ -6,7 +6,6 @@ Of tidelog's environment a program sees only what `import tidelog` needs, so the
 of common packages are what it imports; what it prints is kept for its errors.
 """
 
-import importlib.util
 import json
 import os
 import shutil
@@ -88,30 +87,26 @@ def java_tool(name: str, variables: Mapping[str, str] = os.environ) -> str | Non
     return shutil.which(name, path=variables.get("PATH"))
 
 
-def interpreter(variant: str, variables: Mapping[str, str] = os.environ) -> Path | None:
-    """The Python to run a system with: the one named, this one, or that of `just peers`."""
+def interpreter(variant: str, variables: Mapping[str, str] = os.environ) -> str | None:
+    """The Python to run a system with: the one named, else this one, or that of `just peers`."""
     system = SYSTEMS[variant]
-    named = variables.get(system.variable)
-    if named:
-        return Path(named) if _has(named, system.module) else None
-    if importlib.util.find_spec(system.module) is not None:
-        return Path(sys.executable)
     # The checkout that tidelog lies in, and the working directory.
-    for root in (Path(__file__).resolve().parents[3], Path.cwd()):
-        python = root / ".tools" / f"peer-{system.environment}" / "bin" / "python"
-        if python.exists() and _has(str(python), system.module):
-            return python
-    return None
+    roots = (Path(__file__).resolve().parents[3], Path.cwd())
+    peers = [f"{root}/.tools/peer-{system.environment}/bin/python" for root in roots]
+    named = variables.get(system.variable)
+    pythons = [named] if named else [sys.executable, *peers]
+    return next((python for python in pythons if _has(python, system.module)), None)
 
 
 @cache
 def _has(python: str, module: str) -> bool:
     look = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
     try:
-        ended = subprocess.run([python, "-c", look], capture_output=True, check=False)
+        return (
+            subprocess.run([python, "-c", look], capture_output=True, check=False).returncode == 0
+        )
     except OSError:
         return False
-    return ended.returncode == 0
 
 
 def _ways(system: System) -> str:
@@ -153,7 +148,7 @@ def run_program(trial: "Trial", function: str, **more: Any) -> "Reading":
     asked, answer, log = directory / "task.json", directory / "outcome.json", directory / "log"
     asked.write_text(json.dumps(asdict(task)))
     program = SYSTEMS[trial.variant].program
-    command = [str(python), "-m", __name__, program, function, str(asked), str(answer)]
+    command = [python, "-m", __name__, program, function, str(asked), str(answer)]
     environment = os.environ | {"PYTHONPATH": str(packages)}
     with log.open("wb") as output:
         ended = subprocess.run(

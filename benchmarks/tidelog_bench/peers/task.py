@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import Mark, rates, size_mb, tree_peak_mb
-from tidelog_bench.embedded.words import Stages, Words, Workload, draw
+from tidelog_bench.embedded.words import Stages, Words, draw
 
 JITTER_MS: Final = 300
 DELAY_MS: Final = 500
@@ -81,7 +81,7 @@ class Task(ProgramTask):
     """Whether a system whose counts can only be read by starting it again is checked."""
 
     def words(self) -> Words:
-        return draw(Workload(self.keys, self.key_bytes, self.draws), self.seed)
+        return draw(self.keys, self.key_bytes, self.draws, self.seed)
 
     def stages(self, words: Words) -> Stages:
         """Fill, warm-up, measurement: for a system whose source is a Python function."""

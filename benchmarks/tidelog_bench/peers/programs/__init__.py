@@ -1,2 +1,2 @@
-"""One module per system with `run(task)`, which gives the figures of a run, imported where that
-system is installed; `PACKAGE` says whose version they are of."""
+"""Modules with `run(task)` for the word count, and `run_events(task)`, which give the figures of a
+run, imported where their system is installed; `PACKAGE` says whose version they are of."""

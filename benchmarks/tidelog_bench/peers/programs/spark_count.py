@@ -61,9 +61,7 @@ def _session(task: Task) -> SparkSession:
         "spark.sql.warehouse.dir": str(task.path / "warehouse"),
         **_STORE,
     }
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    return builder.config(map={**settings}).getOrCreate()
 
 
 def _start(spark: SparkSession, feed: Feed, checkpoint: Path) -> StreamingQuery:

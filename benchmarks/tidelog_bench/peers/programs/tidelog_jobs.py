@@ -24,14 +24,15 @@ from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.jobs import ListSource, word_count
 from tidelog_bench.embedded.meter import Mark, between, tree_mark
 from tidelog_bench.embedded.run import RunSpec, run_trial
-from tidelog_bench.embedded.words import Workload
 from tidelog_bench.peers.task import DELAY_MS, EventTask, ProgramTask, Task, figures
 
 
 def run(task: Task) -> dict[str, float]:
     """Count in this process; then read the counts from a job that the store alone restores."""
     spec = RunSpec(
-        Workload(task.keys, task.key_bytes, task.draws),
+        task.keys,
+        task.draws,
+        task.key_bytes,
         checkpoint_s=task.checkpoint_s,
         warm_s=task.warm_s,
         seconds=task.seconds,
