@@ -15,15 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
-from tidelog_bench.spark.batches import (
-    PUT,
-    BatchWindow,
-    Counts,
-    Sum,
-    by_kind,
-    dollars,
-    requests,
-)
+from tidelog_bench.spark.batches import BatchWindow, Counts, Sum, by_kind, dollars, per_batch
 from tidelog_bench.spark.job import QUICK_JVM, RATIOS, STORES, TIDELOG, Job, missing
 
 _PER_QUERY: Final = ("commits", "offsets", "roll-up", "segment", "other")
@@ -141,20 +133,12 @@ def measure(trial: Trial) -> Reading:
 def bill_of(found: BatchWindow, executors: int) -> Reading:
     """Requests and dollars of a query on so many executors, from the batches of one."""
     batches, whole = len(found.progress), scaled(found.counts, executors)
-    figures = {
-        "dollars_per_day": round(dollars(whole, batches), 2),
-        "requests_per_batch": round(requests(whole) / batches, 3),
-        "objects_per_batch": round(requests(whole, PUT) / batches, 3),
-    }
     by_class = {
         file: round(dollars({key: of for key, of in whole.items() if key[1] == file}, batches), 2)
         for file in sorted({file for _, file in whole})
     }
-    notes = {
-        "requests_per_batch": by_kind(whole, batches),
-        "dollars_by_class": by_class,
-    }
-    return Reading(figures, notes=notes)
+    notes = {"requests_per_batch": by_kind(whole, batches), "dollars_by_class": by_class}
+    return Reading(per_batch(whole, batches), notes)
 
 
 def scaled(counts: Counts, executors: int) -> Counts:

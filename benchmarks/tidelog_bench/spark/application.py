@@ -123,7 +123,8 @@ class Application:
         while (left_s := end - CLOCK.monotonic()) > 0:
             active = query.isActive
             committed = self._requests.awaitCommit(batch, round(min(_SLICE_S, left_s) * 1e3))
-            if committed and last_batch(query) >= batch:
+            reported = query.lastProgress
+            if committed and reported is not None and int(reported["batchId"]) >= batch:
                 return True
             if not active:
                 raise query.exception() or RuntimeError(f"the query ended before batch {batch}")
@@ -142,12 +143,6 @@ class Application:
         return float(self._requests.cpuMsAt(batch))
 
 
-def last_batch(query: StreamingQuery) -> int:
-    """The last batch that the query has reported; -1 before the first."""
-    last = query.lastProgress
-    return -1 if last is None else int(last["batchId"])
-
-
 @contextlib.contextmanager
 def application(job: Job, directory: Path) -> Iterator[Application]:
     """Start an application; one at a time in a process, all of them in one JVM: one that `kept` has
@@ -156,9 +151,7 @@ def application(job: Job, directory: Path) -> Iterator[Application]:
     while _KEPT:
         _KEPT.popitem()[1][0].close()
     builder = SparkSession.builder.appName(f"{job.store}, {job.partitions} partitions")
-    for key, value in job.settings(directory).items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    spark = builder.config(map={**job.settings(directory)}).getOrCreate()
     try:
         yield Application(spark, job)
     finally:

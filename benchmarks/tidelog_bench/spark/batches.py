@@ -88,10 +88,8 @@ class BatchWindow:
             "p99_ms": percentile(durations, 0.99),
             "p99_over_p50": percentile(durations, 0.99) / statistics.median(durations),
             "commit_ms": statistics.median(map(_commit_ms, self.progress)),
-            "requests_per_batch": round(requests(counts) / batches, 3),
-            "objects_per_batch": round(requests(counts, PUT) / batches, 3),
+            **per_batch(counts, batches),
             "uploaded_kb_per_batch": round(transferred(counts, PUT) / batches / 1e3, 3),
-            "dollars_per_day": round(dollars(counts, batches), 2),
             "cpu_ms_per_batch": round(self.cpu_ms / batches, 1),
             "batches": float(batches),
         }
@@ -101,6 +99,15 @@ class BatchWindow:
             "state_rows": sum(o["numRowsTotal"] for o in self.progress[-1]["stateOperators"]),
         }
         return Reading(figures, notes)
+
+
+def per_batch(counts: Counts, batches: int) -> dict[str, float]:
+    """What the requests of batches are, and cost."""
+    return {
+        "requests_per_batch": round(requests(counts) / batches, 3),
+        "objects_per_batch": round(requests(counts, PUT) / batches, 3),
+        "dollars_per_day": round(dollars(counts, batches), 2),
+    }
 
 
 def dollars(counts: Counts, batches: int) -> float:

@@ -112,13 +112,16 @@ class Job:
     """
 
     def settings(self, directory: Path) -> dict[str, str]:
-        return self._machine(directory) | self._streaming() | self._state_store()
+        """Of the application.
 
-    def _machine(self, directory: Path) -> dict[str, str]:
-        link = (
-            LatencyProfile(self.latency_ms, self.mb_per_s, self.seed) if self.latency_ms else NONE
-        )
-        return {
+        Spark's own store has checkpoint format 1, Spark's default and the smaller one: in format 2
+        every changelog repeats its lineage.
+        """
+        link = NONE
+        if self.latency_ms:
+            link = LatencyProfile(self.latency_ms, self.mb_per_s, self.seed)
+        jar = plugin_jar(notify=lambda _: None)
+        common = {
             # As many task slots as cores, as executors of clusters have: with more of them a
             # store's waiting is hidden by other tasks.
             "spark.master": "local[*]",
@@ -126,7 +129,7 @@ class Job:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             # The plug-in's for all stores: applications that share a JVM have one class path.
-            "spark.driver.extraClassPath": f"{benchmark_jar()}:{plugin_jar(notify=lambda _: None)}",
+            "spark.driver.extraClassPath": f"{benchmark_jar()}:{jar}",
             "spark.driver.extraJavaOptions": self.jvm,
             "spark.local.dir": str(directory / "local"),
             "spark.sql.warehouse.dir": str(directory / "warehouse"),
@@ -134,32 +137,24 @@ class Job:
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",
             **{f"spark.hadoop.{key}": value for key, value in counted_settings(link).items()},
-        }
-
-    def _streaming(self) -> dict[str, str]:
-        return {
             SNAPSHOT_PERIOD: str(SNAPSHOT_EVERY),
             "spark.sql.shuffle.partitions": str(self.partitions),
             f"{_STREAMING}.stateStore.maintenanceInterval": f"{self.maintenance_ms}ms",
             # Four state stores for every partition.
             f"{_STREAMING}.join.stateFormatVersion": "2",
             f"{_STREAMING}.numRecentProgressUpdates": "100000",
+            PROVIDER: PROVIDER_CLASS,
+            CHANGELOG: "true",
+            CHECKSUMS: "false",
         }
-
-    def _state_store(self) -> dict[str, str]:
-        """Spark's own store has checkpoint format 1, Spark's default and the smaller one: in
-        format 2 every changelog repeats its lineage.
-        """
-        common = {PROVIDER: PROVIDER_CLASS, CHANGELOG: "true", CHECKSUMS: "false"}
         if self.store != TIDELOG:
             return common | {FORMAT: "1", FILE_MANAGER: _PUT_MANAGER}
         interval_ms = self.snapshot_interval_ms
         if interval_ms is None:
             interval_ms = _INTERVALS * self.maintenance_ms
-        plugin = settings(
-            jar=plugin_jar(notify=lambda _: None),
+        return common | settings(
+            jar=jar,
             snapshot_every=SNAPSHOT_EVERY,
             snapshot_interval=f"{interval_ms}ms",
             put_schemes=f"s3a,{SCHEME}",
         )
-        return common | plugin
