@@ -36,8 +36,8 @@ OF_SPARK: Final = {
 APART: Final = {"unit": "tests/unit", "property": "tests/property", "process": "tests/process"}
 """Tests without Spark that are a part of their own; `tests` has all else."""
 
-WORKERS: Final = ("-n", "2", "--dist", "worksteal")
-"""A test of a quarter of an hour keeps no others waiting."""
+WORKERS: Final = ("-n", "2", "--dist", "worksteal", "--durations", "10")
+"""A test of a quarter of an hour keeps no others waiting; the longest are named."""
 
 PARTS: Final = ("simulation", *APART, "tests", "spark", *OF_SPARK)
 SLICE: Final = 10_000

@@ -17,8 +17,8 @@ from tests.support import cli
 from tests.support.depth import more_in_depth
 from tidelog import Map, Value
 
-KILLS = more_in_depth(2, 40)
-WORDS = more_in_depth(20_000, 200_000)
+KILLS = more_in_depth(2, 20)
+WORDS = more_in_depth(20_000, 100_000)
 
 
 def start(directory: Path) -> "subprocess.Popen[str]":

@@ -24,8 +24,8 @@ from tests.support.depth import more_in_depth
 
 PARTITIONS = 5
 WORKERS = 3
-WORDS = more_in_depth(10_000, 500_000)
-SEEDS = more_in_depth([1], [*range(1, 9)])
+WORDS = more_in_depth(10_000, 250_000)
+SEEDS = more_in_depth([1], [*range(1, 5)])
 
 
 class Process:
