@@ -4,7 +4,7 @@ They run in virtual time with all I/O inline, so a store filled by the same call
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
@@ -147,6 +147,14 @@ def run_until_break(store: ObjectStore, job: Job, settings: JobConfig | None = N
     raise AssertionError("the job was meant to break")
 
 
+def restarted(job: Callable[..., Job], settings: JobConfig | None = None) -> MemoryStore:
+    """A new store after a start of a job that broke off, and one that ended."""
+    store = MemoryStore()
+    run_until_break(store, job(breaks_at=200), settings)
+    run(store, job(), settings)
+    return store
+
+
 def contents(store: ObjectStore) -> Mapping[str, bytes]:
     """Every object of a store."""
 
@@ -158,14 +166,11 @@ def contents(store: ObjectStore) -> Mapping[str, bytes]:
 
 @cache
 def filled() -> Mapping[str, bytes]:
-    """A store's objects after a broken start and one that ended; nothing in it is wrong.
+    """The objects of such a store; nothing in it is wrong.
 
     Slots 0 and 4 are starts, 7 to 9 checkpoints; log, tables and descriptors are all there.
     """
-    store = MemoryStore()
-    run_until_break(store, every_kind(breaks_at=200))
-    run(store, every_kind())
-    return contents(store)
+    return contents(restarted(every_kind))
 
 
 def store_of(objects: Mapping[str, bytes]) -> MemoryStore:

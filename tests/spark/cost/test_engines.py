@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.support.cli import lay_out, tidelog
-from tests.unit.cost.measured.jobs import windowed
+from tests.unit.cost.measured.jobs import left_by, windows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ def measured(location: Path, engine: str) -> dict[str, Any]:
 
 
 def test_both_engines_report_the_same(spark: "SparkSession", tmp_path: Path) -> None:
-    location = lay_out(tmp_path, windowed(5))
+    location = lay_out(tmp_path, left_by(windows, 5))
     local = measured(location, "local")
     assert measured(location, "spark") == local
     assert any(each["windows"] is not None for each in local["operators"])

@@ -29,15 +29,15 @@ from tests.support.jobs import (
     contents,
     every_kind,
     filled,
+    restarted,
     run,
-    run_until_break,
     store_of,
     word_count,
 )
 from tidelog import JobConfig, MaterializeConfig, UploadConfig
 from tidelog.catalog.audit import AuditReport, audit
 from tidelog.catalog.locate import find
-from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
+from tidelog.catalog.sweep import SweepPlan, plan_sweep
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.checkpoint.manifest import decode_entry, encode_entry
 from tidelog.errors import RestoreError
@@ -68,9 +68,7 @@ def report_of(objects: Mapping[str, bytes], *, deep: bool = False) -> AuditRepor
     ids=["segments", "no changelog", "inline", "memory"],
 )
 def test_what_a_job_leaves_behind_is_sound(settings: JobConfig) -> None:
-    store = MemoryStore()
-    run_until_break(store, word_count(breaks_at=200), settings)
-    run(store, word_count(), settings)
+    store = restarted(word_count, settings)
     for deep in (False, True):
         report = asyncio.run(audit(store, deep=deep))
         assert report.problems == ()
@@ -181,24 +179,11 @@ def plan_of(store: MemoryStore) -> SweepPlan:
     return asyncio.run(plan_sweep(store))
 
 
-def test_unnamed_objects_of_older_generations_are_garbage() -> None:
+def test_unnamed_objects_of_older_generations_are_garbage_and_of_the_newest_undecided() -> None:
     plan = plan_of(store_of({**filled(), **OLD, **CURRENT, **FOREIGN}))
     assert plan.generation == 4
     assert {info.name: info.size for info in plan.garbage} == {n: len(d) for n, d in OLD.items()}
-
-
-def test_unnamed_objects_of_the_newest_generation_are_undecided() -> None:
-    plan = plan_of(store_of({**filled(), **CURRENT}))
     assert [info.name for info in plan.undecided] == list(CURRENT)
-    assert plan.garbage == ()
-
-
-def test_a_sweep_deletes_the_garbage_and_nothing_else() -> None:
-    kept = {**filled(), **CURRENT, **FOREIGN}
-    store = store_of({**kept, **OLD})
-    asyncio.run(delete_garbage(store, plan_of(store)))
-    assert contents(store) == kept
-    assert asyncio.run(audit(store, deep=True)).problems == ()
 
 
 class Advancing(MemoryStore):

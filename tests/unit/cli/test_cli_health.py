@@ -17,6 +17,7 @@ from tidelog.storage import open as opening
 MANIFEST = "checkpoints/00000009.json"
 GARBAGE = {"segments/00000000-zombie-0000000009.seg": b"left by a crash"}
 UNDECIDED = {"tables/00000004/ab.sst": b"being uploaded"}
+FOREIGN = {"tables/readme.txt": b"not ours", "notes": b"either", "probe/a/b": b"a probe's"}
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped])
@@ -81,7 +82,7 @@ def listed(objects: dict[str, bytes]) -> list[dict[str, Any]]:
 
 
 def test_a_sweep_only_lists_until_it_is_to_delete(tmp_path: Path) -> None:
-    objects = {**filled(), **GARBAGE, **UNDECIDED}
+    objects = {**filled(), **GARBAGE, **UNDECIDED, **FOREIGN}
     store = lay_out(tmp_path, objects)
     for options in ([], ["--dry-run"]):
         shown = tidelog("sweep", store, *options)
@@ -99,7 +100,7 @@ def test_a_sweep_only_lists_until_it_is_to_delete(tmp_path: Path) -> None:
     }
     assert files(store) == objects
     assert tidelog("sweep", store, "--delete").exit_code == 0
-    assert files(store) == {**filled(), **UNDECIDED}
+    assert files(store) == {**filled(), **UNDECIDED, **FOREIGN}
     again = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)
     assert (again["deleted"], again["garbage"]) == (True, [])
 

@@ -1,6 +1,5 @@
 """`tidelog key` makes keys that nobody else can read, and changes those of stores."""
 
-import asyncio
 import json
 import stat
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import filled
 from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, SECOND, key_file
+from tests.unit.verify.stores import with_objects
 from tidelog import open_store
 
 
@@ -20,14 +20,7 @@ def key(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path, key: str) -> Path:
-    objects = filled()
-
-    async def write() -> None:
-        opened = open_store(str(tmp_path / "store"), EFFECTS, encryption_key=key)
-        for name, data in objects.items():
-            await opened.put(name, data)
-
-    asyncio.run(write())
+    with_objects(open_store(str(tmp_path / "store"), EFFECTS, encryption_key=key), filled())
     return tmp_path / "store"
 
 

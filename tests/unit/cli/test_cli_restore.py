@@ -23,25 +23,14 @@ from tests.support.jobs import (
     contents,
     every_kind,
     filled,
-    run,
-    run_until_break,
+    restarted,
     word_count,
 )
-from tidelog.runtime.graph import Job
-from tidelog.storage.memory import MemoryStore
-
-
-def store_after(directory: Path, job: Job, broken: Job, table: str) -> Path:
-    memory = MemoryStore()
-    settings = config(table=table)
-    run_until_break(memory, broken, settings)
-    run(memory, job, settings)
-    return lay_out(directory, contents(memory))
 
 
 @pytest.mark.parametrize("table", ["memory", "rocksdb"])
 def test_rows_are_what_the_job_counted(table: str, tmp_path: Path) -> None:
-    store = store_after(tmp_path / "store", word_count(), word_count(breaks_at=200), table)
+    store = lay_out(tmp_path / "store", contents(restarted(word_count, config(table=table))))
     result = tidelog("restore", store, "--to", tmp_path / "to", "--format", "jsonl")
     assert result.exit_code == 0
     rows = [row for row in restored_rows(tmp_path / "to") if row["operator"] == "count"]
@@ -71,7 +60,7 @@ def test_every_kind_of_state_is_decoded(store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("table", ["memory", "rocksdb"])
 def test_a_database_holds_the_rows_that_are_decoded(table: str, tmp_path: Path) -> None:
-    store = store_after(tmp_path / "store", every_kind(), every_kind(breaks_at=200), table)
+    store = lay_out(tmp_path / "store", contents(restarted(every_kind, config(table=table))))
     assert tidelog("restore", store, "--to", tmp_path / "db").exit_code == 0
     assert tidelog("restore", store, "--to", tmp_path / "to", "--format", "jsonl").exit_code == 0
     assert sorted(path.name for path in (tmp_path / "db").iterdir()) == [

@@ -13,7 +13,7 @@ import pytest
 from tests.support.cli import keys, lay_out, section, tidelog, undocumented
 from tests.support.documentation import ROOT
 from tests.support.jobs import filled
-from tests.unit.cost.measured.jobs import windowed
+from tests.unit.cost.measured.jobs import left_by, windows
 from tests.unit.cost.test_prices import OWN
 from tidelog.cli.run.run import command as run_command
 
@@ -163,7 +163,7 @@ def document(location: Path, *options: str | Path) -> dict[str, Any]:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
-    return lay_out(tmp_path / "store", windowed(5))
+    return lay_out(tmp_path / "store", left_by(windows, 5))
 
 
 def test_every_field_of_an_overhead_is_documented(store: Path, tmp_path: Path) -> None:

@@ -22,17 +22,12 @@ from tidelog.runtime.status.operators import OperatorStatus
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import SEGMENTS
 
-STARTING = JobStatus("words", "starting", 100.0, None)
-RESTORING = replace(
-    STARTING,
-    phase="restoring",
-    generation=Generation(7),
+RESTORING = JobStatus(
+    *("words", "restoring", 100.0, Generation(7)),
     restore=RestoreStatus(Slot(5), 0.25, 3.0, 1024, 4096, 10, 40),
 )
-RUNNING = replace(
-    STARTING,
-    phase="running",
-    generation=Generation(7),
+RUNNING = JobStatus(
+    *("words", "running", 100.0, Generation(7)),
     operators=(OperatorStatus("source", True, 1, 1000, 900, 0.5, 0),),
     checkpoints=CheckpointsStatus(completed=3, last_duration_s=0.02, p99_s=1.5, last_slot=Slot(9)),
 )

@@ -12,6 +12,7 @@ from tests.support.jobs import (
     contents,
     every_kind,
     filled,
+    restarted,
     run,
     run_until_break,
     virtual_effects,
@@ -51,9 +52,7 @@ OFTEN = MaterializeConfig(interval=1.0)
 def test_every_checkpoint_of_a_job_that_was_restarted_is_sound(
     job: Any, settings: JobConfig
 ) -> None:
-    store = MemoryStore()
-    run_until_break(store, job(breaks_at=200), settings)
-    run(store, job(), settings)
+    store = restarted(job, settings)
     before = contents(store)
     assert_sound(report_on(store))
     assert contents(store) == before

@@ -118,7 +118,7 @@ def test_a_start_suspended_anywhere_loses_nothing_of_its_successor(
 ) -> None:
     # All steps would take PostgreSQL most of a minute, and Iceberg several.
     strides = {"postgres": more_in_depth(13, 3), "iceberg": more_in_depth(140, 3)}
-    stride = strides.get(kind, more_in_depth(5, 1))
+    stride = strides.get(kind, more_in_depth(6, 1))
     for held_at in range(0, steps_of_a_start(kind, request) + 3, stride):
         out, store = output(kind, request, held_at), MemoryStore()
         first = killed_behind(Process(out, store, 1), 4)

@@ -4,7 +4,6 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -16,28 +15,21 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.documentation import BLOCKS
 from tests.support.pipelines import config
 from tests.support.postgres import query
-from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context, copying
 from tests.unit.connectors.sinks.outputs import output
+from tests.unit.connectors.sinks.test_sql_sinks import COLUMNS, Database, pre_committed
 from tidelog import JobResult, JobRunner, Postgres
-from tidelog.connectors.sql.postgres import TableNames
 from tidelog.errors import ConfigError, FencedError, StoreUnreachableError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
-COLUMNS = {"word": "text", "n": "bigint"}
-TABLES = TableNames("words", COLUMNS)
-
 
 def shown(conninfo: str) -> list[Any]:
-    return query(conninfo, "SELECT word, n FROM words ORDER BY ctid")
+    return Database("postgres", conninfo).shown()
 
 
 def staged(conninfo: str) -> int:
-    return int(query(conninfo, f"SELECT count(*) FROM {TABLES.pending}")[0][0])
-
-
-pre_committed = partial(job.pre_committed, usual=[("a", 1), ("b", 2)])
+    return Database("postgres", conninfo).staged()
 
 
 @pytest.fixture

@@ -17,12 +17,11 @@ from tests.support.pipelines import Outside
 from tests.support.pressure import (
     checkpoints,
     committed_by,
-    copy_of,
-    outside_as_of,
     overtaken,
     pressed,
-    run_pressed,
+    resumed,
     slowly,
+    under_pressure,
 )
 from tests.unit.connectors.sources.test_push import Numbers
 from tidelog import (
@@ -39,7 +38,6 @@ from tidelog import (
     TextFiles,
 )
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.storage.memory import MemoryStore
 
 Case = tuple[Callable[[], Source], list[Any]]
 """A source, and all its records in the order of its splits."""
@@ -152,17 +150,14 @@ def test_a_job_goes_on_from_every_checkpoint(
         slowly(stream.rebalance(), clock, 0.2).sink(sink)
         return job
 
-    store, sink, clock = MemoryStore("memory://copy"), Outside(), VirtualClock()
     settings = pressed(channel_buffers=1, buffer_records=2)
-    run_pressed(job(sink, clock), store, settings, clock)
+    sink, store = under_pressure(job, settings)
     assert sorted(sink.records, key=str) == sorted(records, key=str)
     taken = checkpoints(store)
     assert any(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken)
     assert case is not pushed or any(map(overtaken, taken)), "it pushed until there was no room"
     for checkpoint in taken:
-        again, clock = outside_as_of(sink, checkpoint), VirtualClock()
-        copy, slot = copy_of(store), checkpoint.slot
-        run_pressed(job(again, clock), copy, settings, clock, restore_slot=slot)
+        again = resumed(job, store, sink, checkpoint, settings)
         assert sorted(again.records, key=str) == sorted(records, key=str)
 
 

@@ -225,16 +225,16 @@ def test_a_notification_ends_the_wait_for_the_next_look(outbox: str) -> None:
     reader = source(outbox, poll=3600, channel="Out box").open("outbox", None)
     program = connect(outbox)
 
-    def add() -> None:
+    def notify() -> None:
         while not query(outbox, "SELECT 1 FROM pg_stat_activity WHERE query LIKE 'COMMIT%'"):
             pass
         add(program, "at last")
         program.execute('NOTIFY "Out box"')
         program.commit()
 
-    adding = threading.Thread(target=add)
-    adding.start()
+    notifying = threading.Thread(target=notify)
+    notifying.start()
     assert [row.event for row in reader.read() or ()] == ["at last"]
-    adding.join()
+    notifying.join()
     program.close()
     reader.close()

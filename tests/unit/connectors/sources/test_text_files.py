@@ -1,6 +1,7 @@
 """Text files: every line once, from every position, whatever the bytes and the chunk size."""
 
 import os
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, acted_on
-from tests.support.pressure import checkpoints, outside_as_of, pressed, run_pressed, slowly
+from tests.support.pressure import checkpoints, outside_as_of, pressed, slowly, under_pressure
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
 from tidelog import ConfigError, Files, Job, JobRunner, StorageError, TextFiles
 from tidelog.errors import ObjectNotFoundError
@@ -229,9 +230,8 @@ def copying(directory: Path, sink: Outside, clock: VirtualClock, *, follow: bool
 def test_lines_behind_the_end_that_an_earlier_run_saw_are_read(tmp_path: Path) -> None:
     append(tmp_path / "short", b"s0\n")
     append(tmp_path / "long", b"".join(b"l%d\n" % n for n in range(60)))
-    store, sink, clock = MemoryStore("memory://followed"), Outside(), VirtualClock()
     config = pressed(parallelism=1, channel_buffers=1)
-    run_pressed(copying(tmp_path, sink, clock, follow=False), store, config, clock)
+    sink, store = under_pressure(partial(copying, tmp_path, follow=False), config)
     # As if it had died in the middle: the short file was read to its end, the long one was not.
     taken = [c for c in checkpoints(store) if "s0" in outside_as_of(sink, c).records]
     middle = taken[0]

@@ -1,4 +1,5 @@
-"""Jobs with known rates on the real runtime in virtual time; what they leave in a store.
+"""Jobs with known rates on the real runtime in virtual time; what they leave in a store, and what
+is measured of it with the engine of this process.
 
 Sources, tasks, write buffers, uploader, checkpoints and materializations are the real ones; every
 figure that a test expects follows from the constants here.
@@ -11,10 +12,13 @@ from random import Random
 from typing import Any, Final
 
 from tests.support.clock import VirtualClock, in_virtual_time
-from tests.support.jobs import contents
+from tests.support.jobs import contents, store_of
+from tests.unit.verify.stores import engine_on
 from tidelog import Sliding
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback
+from tidelog.cost.measured.analysis import measure
+from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
@@ -110,7 +114,8 @@ def _windows(source: Metered, key: Any, rng: Random, size_ms: int, slide_ms: int
     return job
 
 
-def run(job_of: Any, *arguments: Any) -> MemoryStore:
+@cache
+def left_by(job_of: Any, *arguments: Any) -> Mapping[str, bytes]:
     """What a job leaves in its store."""
     clock, store = VirtualClock(), MemoryStore()
     config = JobConfig(
@@ -123,16 +128,14 @@ def run(job_of: Any, *arguments: Any) -> MemoryStore:
     )
     effects = in_virtual_time(3, clock)
     asyncio.run(JobRunner(job_of(clock, *arguments), store, config, effects).run())
-    return store
+    return contents(store)
 
 
-@cache
-def aggregated() -> Mapping[str, bytes]:
-    """The store of the aggregate."""
-    return contents(run(aggregate))
+def measured(objects: Mapping[str, bytes]) -> OverheadReport:
+    """The report on a store with these objects."""
+    store = store_of(objects)
+    return asyncio.run(measure(store, engine_on(store)))
 
 
-@cache
-def windowed(per_record: int) -> Mapping[str, bytes]:
-    """The store of a job with sliding windows."""
-    return contents(run(windows, per_record))
+def operator(report: OverheadReport, id: str) -> OperatorReport:
+    return next(each for each in report.operators if each.id == id)

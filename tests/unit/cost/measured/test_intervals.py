@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.depth import more_in_depth
-from tests.support.jobs import config, run_until_break, word_count
-from tests.support.jobs import run as run_to_end
+from tests.support.jobs import config, restarted, word_count
 from tests.unit.cost.measured.facts import CHANGE_BYTES, WHO, blocks, snapshot
 from tests.unit.cost.measured.jobs import (
     AGGREGATED_PER_S,
@@ -25,12 +24,13 @@ from tests.unit.cost.measured.jobs import (
     KEYS,
     PER_S,
     TICK_S,
-    aggregated,
+    aggregate,
     few_windows,
-    run,
-    windowed,
+    left_by,
+    measured,
+    operator,
+    windows,
 )
-from tests.unit.cost.measured.measuring import measured, operator
 from tidelog.cost.measured.facts import MeasuredSnapshot
 from tidelog.cost.measured.history import read_history
 from tidelog.cost.measured.intervals import intervals, points_of
@@ -38,7 +38,6 @@ from tidelog.cost.measured.operators import combine_of
 from tidelog.cost.measured.report import OperatorReport
 from tidelog.cost.model.formulas import log_peak_bytes, window_log_peak_bytes
 from tidelog.cost.model.workload import expected_distinct
-from tidelog.storage.memory import MemoryStore
 
 
 @st.composite
@@ -93,7 +92,7 @@ def check_peaks(found: OperatorReport) -> None:
 
 
 def test_the_log_of_a_keyed_aggregate_is_rate_x_bytes_x_interval() -> None:
-    found = operator(measured(aggregated()), "sum")
+    found = operator(measured(left_by(aggregate)), "sum")
     check_peaks(found)
     # A flush a second logs each key once, however often it came.
     rate = expected_distinct(KEYS, 0.0, AGGREGATED_PER_S)
@@ -106,7 +105,7 @@ def test_the_log_of_a_keyed_aggregate_is_rate_x_bytes_x_interval() -> None:
 
 @pytest.mark.parametrize("per_record", more_in_depth([5], [10, 5]))
 def test_the_log_of_sliding_windows_is_twice_their_rate_x_bytes_x_interval(per_record: int) -> None:
-    found = operator(measured(windowed(per_record)), "window")
+    found = operator(measured(left_by(windows, per_record)), "window")
     check_peaks(found)
     rule = found.windows
     assert rule is not None and rule.peak.ratio == pytest.approx(1, abs=WITHIN)
@@ -120,7 +119,7 @@ def test_the_log_of_sliding_windows_is_twice_their_rate_x_bytes_x_interval(per_r
 
 
 def test_windows_that_are_written_more_than_once_are_said_to_exceed_the_rule() -> None:
-    found = operator(measured(run(few_windows)), "window")
+    found = operator(measured(left_by(few_windows)), "window")
     rule = found.windows
     assert found.peak is not None and found.peak.ratio == pytest.approx(1, abs=WITHIN)
     # A record per key and 2.5 seconds, so of twenty flushes seven find a window changed; its timer
@@ -162,7 +161,7 @@ def test_without_two_counts_there_is_a_reason(
 
 
 def test_the_write_buffer_of_a_real_job_combines_what_the_formula_says() -> None:
-    combine = measured(aggregated()).combine
+    combine = measured(left_by(aggregate)).combine
     # Records come ten times a second and are flushed once; a source moves its position as often.
     moves = 1 / TICK_S / 2
     changes = expected_distinct(KEYS, 0.0, AGGREGATED_PER_S) + 1
@@ -170,9 +169,7 @@ def test_the_write_buffer_of_a_real_job_combines_what_the_formula_says() -> None
 
 
 def test_a_restart_goes_on_counting() -> None:
-    store, settings = MemoryStore(), config(retain=20, table="memory")
-    run_until_break(store, word_count(breaks_at=200), settings)
-    run_to_end(store, word_count(), settings)
+    store = restarted(word_count, config(retain=20, table="memory"))
     _, checkpoints = asyncio.run(read_history(store))
     assert len({checkpoint.author for checkpoint in checkpoints}) == 2
     counts = [[state.updates for _, state in each.subtasks()] for each in checkpoints]

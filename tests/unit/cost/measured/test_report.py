@@ -8,8 +8,7 @@ import pytest
 from tests.support.damage import last_segment
 from tests.support.jobs import filled, store_of, virtual_effects
 from tests.unit.cost.measured.facts import WHO, blocks, steady
-from tests.unit.cost.measured.jobs import aggregated
-from tests.unit.cost.measured.measuring import measured, operator
+from tests.unit.cost.measured.jobs import aggregate, left_by, measured, operator
 from tidelog import CorruptObjectError, RestoreError
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.concurrency import Progress
@@ -45,7 +44,7 @@ def test_a_store_with_few_checkpoints_has_a_report_without_comparison() -> None:
 
 
 def test_a_missing_segment_is_damage_not_a_smaller_log() -> None:
-    objects = dict(aggregated())
+    objects = dict(left_by(aggregate))
     newest = max(slot for name in objects if (slot := object_names.slot_of(name)) is not None)
     del objects[last_segment(objects, newest)]
     with pytest.raises(CorruptObjectError, match="tidelog inspect"):
@@ -64,7 +63,7 @@ class Dropping(LocalEngine):
 
 
 def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
-    store = store_of(aggregated())
+    store = store_of(left_by(aggregate))
     _, checkpoints = asyncio.run(read_history(store))
     log = {
         each.slot: {part.segment for _, state in each.subtasks() for part in state.log}
@@ -76,7 +75,7 @@ def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
     assert dropped and len(left) > 1
 
     def measured_while_dropping(*slots: int) -> OverheadReport:
-        store = store_of(aggregated())
+        store = store_of(left_by(aggregate))
         engine = Dropping(store, virtual_effects(), WorkerConfig(store.url))
         Dropping.gone = [object_names.checkpoint(Slot(slot)) for slot in slots]
         Dropping.gone += {name for slot in slots for name in log[Slot(slot)]} - (
@@ -92,7 +91,7 @@ def test_checkpoints_that_are_dropped_meanwhile_are_left_out() -> None:
 
 
 def test_space_amplification_is_what_is_stored_over_the_newest_tables() -> None:
-    objects = aggregated()
+    objects = left_by(aggregate)
     report = measured(objects)
     stored = sum(map(len, objects.values()))
     assert report.stored_bytes == stored
