@@ -6,6 +6,7 @@ its needs are the whole objects that a restore of it reads, as the store keeps a
 1 MB is 10^6 bytes; percentiles are nearest ranks, so each is a value that occurred.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -50,10 +51,10 @@ class Completed:
         return max((fact.start_delay_ms for fact in facts), default=0) / 1e3
 
 
-async def checkpoints_of(run: Run) -> list[Completed]:
+def checkpoints_of(run: Run) -> list[Completed]:
     """The checkpoints that completed in the measured time, oldest first."""
     begun, ended = run.measured
-    inventory = await read_inventory(run.archive, every=True)
+    inventory = asyncio.run(read_inventory(run.archive, every=True))
     writes = {write.name: write for write in run.store.writes}
     found = []
     for facts in run.incarnation.driver.metrics.recent:

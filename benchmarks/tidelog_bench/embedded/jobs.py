@@ -90,28 +90,25 @@ def followed(arguments: JobArguments) -> Job:
     return word_count(TextFiles(arguments.required_input(), follow=True))
 
 
-def timed(read: Read) -> Read:
+def _timed(read: Read) -> Read:
     """Words as records (word, event time in ms, payload of 100 bytes), one a millisecond."""
     noise = random.Random(0).randbytes(1 << 16).hex()
     last = len(noise) - _PAYLOAD_BYTES
 
     def records(position: int) -> list[Any] | None:
         words = read(position)
-        if not words:
-            return words
-        numbers = range(position, position + len(words))
-        return [
+        return words and [
             (word, n, noise[(at := n * 37 % last) : at + _PAYLOAD_BYTES])
-            for word, n in zip(words, numbers, strict=True)
+            for n, word in enumerate(words, position)
         ]
 
     return records
 
 
 def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:
-    """Windows of `slides` slides that keep their records: (word, event time, payload)."""
+    """Windows of `slides` slides that keep words with times and payloads."""
     job = Job("sliding-window")
-    records = job.source(ListSource(read)).event_time(operator.itemgetter(1))
+    records = job.source(ListSource(_timed(read))).event_time(operator.itemgetter(1))
     windows = (
         records.key_by(operator.itemgetter(0))
         .window(Sliding(slides * slide_ms, slide_ms))

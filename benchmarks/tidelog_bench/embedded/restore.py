@@ -8,7 +8,7 @@ restore pays for what every restart pays; phases are those of the job's own stat
 import asyncio
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from tidelog.catalog.inventory import read_slots
 from tidelog.effects import Effects
@@ -18,9 +18,9 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.local import LocalStore
-from tidelog_bench.embedded.jobs import ListSource, Read, sliding_window, timed, word_count
+from tidelog_bench.embedded.jobs import ListSource, Read, sliding_window, word_count
 from tidelog_bench.embedded.meter import Mark, rss_mb
-from tidelog_bench.embedded.run import RunSpec, run_trial, spec_of, started, until
+from tidelog_bench.embedded.run import RunSpec, meanwhile, run_trial, spec_of, until
 from tidelog_bench.embedded.words import BUFFER
 from tidelog_bench.experiment import Trial
 from tidelog_bench.store.modelled import Traffic
@@ -55,18 +55,11 @@ class State:
         """Words are counted; else windows of them are kept."""
         return self.job == "wordcount"
 
-    @property
-    def first(self) -> list[Any]:
-        """A record to be handled after the restore."""
-        words = ["first"]
-        # In windows it is late: what counts is that it has come through.
-        return words if self.words else timed(lambda _: words)(0) or []
-
     def build(self, read: Read) -> Job:
         """The job whose restore is measured, over this source."""
         if self.words:
             return word_count(ListSource(read))
-        # `timed` counts a record a millisecond.
+        # There is a record a millisecond.
         slide_ms = self.window_records // self.slides
         return sliding_window(read, slides=self.slides, slide_ms=slide_ms)
 
@@ -96,12 +89,7 @@ def fill(trial: Trial) -> None:
     near = replace(state.spec(trial), link=None, checkpoint_s=_OFTEN_S)
 
     def run(spec: RunSpec) -> None:
-        run_trial(
-            spec,
-            lambda stages: state.build(stages.read if state.words else timed(stages.read)),
-            trial.directory,
-            store=store,
-        )
+        run_trial(spec, lambda stages: state.build(stages.read), trial.directory, store=store)
 
     of_state = _whole_buffers(1 if state.words else state.window_records * 3 // 2)
     run(replace(near, records=of_state))
@@ -151,10 +139,10 @@ def restore(trial: Trial) -> dict[str, float]:
 
 
 async def _restore(spec: RunSpec, state: State, room: Path) -> dict[str, float]:
-    effects, left = Effects(), [state.first]
+    effects, left = Effects(), [["first"]]
 
-    def read(position: int) -> list[Any]:
-        """These records and then none, wherever the source goes on."""
+    def read(position: int) -> list[str]:
+        """This word and then none, wherever the source goes on."""
         return left.pop() if left else []
 
     store = spec.store(LocalStore(str(room / "store"), effects), effects)
@@ -162,8 +150,8 @@ async def _restore(spec: RunSpec, state: State, room: Path) -> dict[str, float]:
     up: list[tuple[Mark, Traffic]] = []
     before = Mark.now(0)
     try:
-        async with started(runner, lambda: up.append((Mark.now(0), store.totals()))) as job:
-            await until(lambda: _handled(runner), job, look_s=0.001)
+        async with meanwhile(runner.run(lambda: up.append((Mark.now(0), store.totals())))):
+            await until(lambda: _handled(runner), look_s=0.001)
             return _figures(runner, before, *up[0], Mark.now(0))
     finally:
         effects.offload.close()

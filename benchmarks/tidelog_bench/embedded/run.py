@@ -6,7 +6,7 @@ what happened between the first and the last moment of the measured time counts.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,13 +19,15 @@ from tidelog.runtime.config import DEFAULT_KEY_GROUPS, JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.distribution import percentile
+from tidelog.runtime.status.observe import status_of
+from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.subtasks.incarnation import Incarnation
 from tidelog.storage import object_names
 from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog_bench.embedded.meter import CLOCK, Mark, rates, rss_mb
-from tidelog_bench.embedded.words import Stages, Words, Workload, draw
+from tidelog_bench.embedded.words import Stages, Words, draw
 from tidelog_bench.experiment import Trial
 from tidelog_bench.store.latency import NONE, LatencyProfile
 from tidelog_bench.store.modelled import ModelledStore, Traffic, Write
@@ -39,7 +41,10 @@ SOON_S: Final = 0.002
 class RunSpec:
     """What a run is; times in seconds."""
 
-    workload: Workload
+    keys: int
+    draws: int
+    """Length of the pre-drawn stream; a run that needs more goes round."""
+    key_bytes: int = 16
     changelog: bool = True
     checkpoint_s: float = 1.0
     materialize_s: float | None = None
@@ -65,7 +70,7 @@ class RunSpec:
     """Further options of the job."""
 
     def words(self) -> Words:
-        words = draw(self.workload, self.seed)
+        words = draw(self.keys, self.key_bytes, self.draws, self.seed)
         return words if self.filled else Words([], words.stream)
 
     def config(self, work_dir: Path) -> JobConfig:
@@ -93,12 +98,11 @@ class RunSpec:
 
 
 def spec_of(trial: Trial, **more: Any) -> RunSpec:
-    """The run that the settings of a trial describe, with its workload and, where the settings have
-    a latency, its link; `more` are fields that are not among the settings, or not as in the run.
+    """The run that the settings of a trial describe, with its link where they have a latency;
+    `more` are fields that are not among the settings, or not as in the run.
     """
-    given = {**trial.settings, **more}
-    link = trial.read(LatencyProfile) if "latency_ms" in given else None
-    return trial.read(RunSpec, **{"workload": given, "link": link, **more})
+    link = trial.read(LatencyProfile) if "latency_ms" in trial.settings else None
+    return trial.read(RunSpec, link=link, **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +112,7 @@ class Moment:
     mark: Mark
     totals: Traffic
     """What the store had been asked for."""
-    checkpoints: int
-    backpressured_s: float
-    """Seconds that writers have waited for uploads."""
-    table_bytes: int
+    status: JobStatus
     rss_mb: float
 
 
@@ -128,10 +129,10 @@ class Run:
     ended: Moment | None = None
 
     def begin(self, mark: Mark) -> None:
-        self.begun = self._moment(mark)
+        self.begun = Moment(mark, self.store.totals(), status_of(self.runner), rss_mb())
 
     def end(self, mark: Mark) -> None:
-        self.ended = self._moment(mark)
+        self.ended = Moment(mark, self.store.totals(), status_of(self.runner), rss_mb())
 
     @property
     def incarnation(self) -> Incarnation:
@@ -164,36 +165,24 @@ class Run:
     @property
     def durations_s(self) -> list[float]:
         """How long the checkpoints took that completed within the measured time."""
-        begun, ended = self.measured
+        first, end = (moment.status.checkpoints.completed for moment in self.measured)
         metrics = self.incarnation.driver.metrics
         # The metrics have the newest ones only.
         gone = metrics.completed - len(metrics.durations_s)
-        first, end = max(0, begun.checkpoints - gone), ended.checkpoints - gone
-        return list(metrics.durations_s)[first:end]
-
-    def _moment(self, mark: Mark) -> Moment:
-        uploader = self.incarnation.start.uploader
-        return Moment(
-            mark,
-            self.store.totals(),
-            self.completed,
-            uploader.metrics.backpressured_s if uploader is not None else 0.0,
-            sum(task.parts.backend.table.size_bytes() for task in self.incarnation.tasks),
-            rss_mb(),
-        )
+        return list(metrics.durations_s)[max(0, first - gone) : end - gone]
 
     def figures(self) -> dict[str, float]:
         """Throughput, cost, checkpoints, uploads, memory."""
         begun, ended = self.measured
-        traffic = self.traffic
-        durations = self.durations_s
+        traffic, durations, status = self.traffic, self.durations_s, ended.status
+        waited_s = status.uploads.backpressured_s - begun.status.uploads.backpressured_s
         found = {
             **rates(begun.mark, ended.mark),
             "checkpoints": len(durations),
-            "checkpoints_failed": self.incarnation.driver.metrics.failed,
-            "table_mb": round(ended.table_bytes / 1e6, 1),
+            "checkpoints_failed": status.checkpoints.failed,
+            "table_mb": round(status.state.table_bytes / 1e6, 1),
             "rss_mb": round(ended.rss_mb),
-            "backpressured_s": round(ended.backpressured_s - begun.backpressured_s, 3),
+            "backpressured_s": round(waited_s, 3),
         }
         if durations:
             found["checkpoint_p50_ms"] = round(percentile(durations, 0.5) * 1e3, 1)
@@ -218,37 +207,24 @@ class ArchivedStore(MemoryStore):
 
 
 BuildJob = Callable[[Stages], Job]
-Watch = Callable[[Run], Awaitable[None]]
+Watch = Callable[[Run], Coroutine[Any, Any, None]]
 
 
 @contextlib.asynccontextmanager
-async def started(
-    runner: JobRunner, on_started: Callable[[], None] | None = None
-) -> AsyncIterator["asyncio.Task[Any]"]:
-    """Run a job, and stop it hard at the end."""
-    running = asyncio.ensure_future(runner.run(on_started))
+async def meanwhile(*running: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
+    """Run these, and stop them hard at the end; one that fails ends the body, and is raised."""
     try:
-        yield running
-    finally:
-        await stopped(running)
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in running]
+            yield
+            for task in tasks:
+                task.cancel()
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
 
 
-async def stopped(task: "asyncio.Future[Any]") -> None:
-    """Cancel a task that runs, and wait until it has ended."""
-    if not task.done():
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-
-async def until(
-    reached: Callable[[], bool], *tasks: "asyncio.Future[Any]", look_s: float = SOON_S
-) -> None:
-    """Wait; a job or a hook that fails meanwhile raises."""
+async def until(reached: Callable[[], bool], look_s: float = SOON_S) -> None:
     while not reached():
-        for task in tasks:
-            if task.done():
-                task.result()
         await CLOCK.sleep(look_s)
 
 
@@ -278,16 +254,12 @@ def run_trial(
     seen = spec.store(LocalStore(store, effects) if store else memory, effects)
 
     async def main() -> None:
-        async with started(run.runner) as job:
-            watching = asyncio.ensure_future(watch(run) if watch else CLOCK.sleep(0))
-            try:
-                await until(lambda: run.ended is not None, job, watching, look_s=_LOOK_S)
-                if store is not None:
-                    # One may have begun before the last record; the one after it has them all.
-                    whole = run.completed + 2
-                    await until(lambda: run.completed >= whole, job)
-            finally:
-                await stopped(watching)
+        async with meanwhile(run.runner.run(), *([watch(run)] if watch else ())):
+            await until(lambda: run.ended is not None, _LOOK_S)
+            if store is not None:
+                # One may have begun before the last record; the one after it has them all.
+                whole = run.completed + 2
+                await until(lambda: run.completed >= whole)
 
     with (
         TemporaryDirectory(dir=room, ignore_cleanup_errors=True) as work,

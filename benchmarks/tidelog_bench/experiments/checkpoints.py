@@ -4,13 +4,12 @@ rate.
 Invariant: all variants of a pair have the same records at the same times and the same store.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
 from tidelog_bench.embedded.checkpoints import MB, checkpoints_of, durations, sizes
 from tidelog_bench.embedded.jobs import OFF, ON, ListSource, word_count
-from tidelog_bench.embedded.run import Run, run_trial, spec_of
+from tidelog_bench.embedded.run import run_trial, spec_of
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.store.modelled import daily
 
@@ -31,7 +30,6 @@ _WORDS: Final[dict[Size, dict[int, dict[str, Any]]]] = {
     },
 }
 _STARTS_S: Final = 2.0
-_LOAD: Final = ("checkpoints_failed", "records_per_s", "cpu_us_per_record", "rss_mb")
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -54,18 +52,13 @@ def measure(trial: Trial) -> Reading:
     draws = min(max((of["warm_s"] + of["seconds"]) * of["rate"], 10_000), 4_000_000)
     spec = spec_of(trial, draws=int(draws), changelog=trial.variant == ON)
     run = run_trial(spec, lambda stages: word_count(ListSource(stages.read)), trial.directory)
-    return asyncio.run(_read(run))
-
-
-async def _read(run: Run) -> Reading:
-    found, traffic = await checkpoints_of(run), run.traffic
-    load, (_, ended), bill = run.figures(), run.measured, daily(traffic)
-    figures: dict[str, float] = {
-        **{name: load[name] for name in _LOAD if name in load},
+    found, traffic = checkpoints_of(run), run.traffic
+    (_, ended), bill = run.measured, daily(traffic)
+    figures = {
+        **run.figures(),
         "behind_s": run.stages.lag_s(ended.mark),
         "checkpoints": len(found),
         "stored_mean_mb": traffic.stored_bytes / MB,
-        "uploaded_mb_per_s": traffic.uploaded_bytes / MB / traffic.seconds,
         "dollars_per_day": bill.total,
         "dollars_per_day_requests": bill.requests,
     }

@@ -17,29 +17,12 @@ _COMMON: Final = {
     # Drawn uniformly: quotes, targets and recorded sessions name cells by it.
     "skewed": False,
 }
-_TIMES: Final[dict[Size, dict[str, float]]] = {
-    Size.QUICK: {
-        "checkpoint_s": 0.5,
-        "materialize_s": 1.5,
-        "warm_s": 0.5,
-        "seconds": 2.0,
-        "draws": 200_000,
-    },
-    Size.STANDARD: {
-        "checkpoint_s": 1.0,
-        "materialize_s": 5.0,
-        "warm_s": 1.5,
-        "seconds": 5.0,
-        "draws": 2_000_000,
-    },
-    Size.FULL: {
-        "checkpoint_s": 1.0,
-        "materialize_s": 20.0,
-        "warm_s": 5.0,
-        "seconds": 40.0,
-        "draws": 4_000_000,
-    },
+_TIMES: Final = {
+    Size.QUICK: {"checkpoint_s": 0.5, "materialize_s": 1.5, "warm_s": 0.5, "seconds": 2.0},
+    Size.STANDARD: {"checkpoint_s": 1.0, "materialize_s": 5.0, "warm_s": 1.5, "seconds": 5.0},
+    Size.FULL: {"checkpoint_s": 1.0, "materialize_s": 20.0, "warm_s": 5.0, "seconds": 40.0},
 }
+_DRAWS: Final = {Size.QUICK: 200_000, Size.STANDARD: 2_000_000, Size.FULL: 4_000_000}
 _ON_LOCAL, _OFF_LOCAL = f"{ON}-local", f"{OFF}-local"
 _PLAIN: Final = (ON, OFF, OFF_RARE)
 _ALL: Final = (*_PLAIN, _ON_LOCAL, _OFF_LOCAL)
@@ -62,14 +45,16 @@ _FILLED_PER_S: Final = 200_000
 
 def cells(size: Size) -> Sequence[Cell]:
     """Length of the keys times size of the state."""
-    found = []
-    for key_bytes, keys, variants in _STATES[size]:
-        state = {"key_bytes": key_bytes, "keys": keys}
-        times = _TIMES[size]
-        drawn = times["draws"] / 2_000_000 + keys / _FILLED_PER_S
-        expected_s = _STARTS_S + drawn + times["warm_s"] + times["seconds"]
-        found.append(Cell({**_COMMON, **times, **state}, variants, expected_s))
-    return found
+    times, draws = _TIMES[size], _DRAWS[size]
+    starts_s = _STARTS_S + draws / 2_000_000 + times["warm_s"] + times["seconds"]
+    return [
+        Cell(
+            {**_COMMON, **times, "draws": draws, "key_bytes": key_bytes, "keys": keys},
+            variants,
+            starts_s + keys / _FILLED_PER_S,
+        )
+        for key_bytes, keys, variants in _STATES[size]
+    ]
 
 
 def measure(trial: Trial) -> Reading:

@@ -4,7 +4,6 @@ Invariants: the variants of a pair differ in nothing but what barriers do; the s
 process for each buffer, so every channel before it is full.
 """
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any, Final
@@ -34,21 +33,9 @@ _PRESSED: Final[dict[str, Any]] = {
     "timeout_s": 1.0,
     "checkpoint_s": 1.0,
     "warm_s": 6.0,
-    "seconds": 15.0,
 }
-_MANY: Final = _PRESSED | {
-    "parallelism": 50,
-    "channel_buffers": 2,
-    "sink_ms": 1.0,
-}
-_FREE: Final = _PRESSED | {
-    "load": "none",
-    "parallelism": 2,
-    "channel_buffers": 2,
-    "sink_ms": 0.0,
-    "warm_s": 2.0,
-    "seconds": 6.0,
-}
+_MANY: Final = {"parallelism": 50, "channel_buffers": 2, "sink_ms": 1.0}
+_FREE: Final = {"load": "none", "parallelism": 2, "channel_buffers": 2, "sink_ms": 0.0}
 _CELLS: Final = {
     # Shorter holds and timeouts and fewer buffers: several aligned checkpoints fit some seconds.
     Size.QUICK: (
@@ -59,8 +46,8 @@ _CELLS: Final = {
     Size.STANDARD: (_PRESSED | {"warm_s": 3.0, "seconds": 8.0},),
     Size.FULL: (
         _PRESSED | {"seconds": 60.0},
-        _MANY | {"seconds": 60.0},
-        _FREE | {"seconds": 30.0},
+        _PRESSED | _MANY | {"seconds": 60.0},
+        _PRESSED | _FREE | {"warm_s": 2.0, "seconds": 30.0},
     ),
 }
 _KEYS: Final = 50_000
@@ -111,7 +98,7 @@ def measure(trial: Trial) -> Reading:
 
     job = _job(spec.parallelism, of["sink_ms"])
     run = run_trial(spec, lambda stages: job, trial.directory, watch=watch)
-    found = asyncio.run(checkpoints_of(run))
+    found = checkpoints_of(run)
     figures = {
         "checkpoints": len(found),
         "checkpoints_per_minute": len(found) / run.traffic.seconds * 60,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.errors import TidelogError
-from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.embedded.meter import CLOCK, size_mb
 from tidelog_bench.embedded.restore import fill
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
@@ -39,7 +39,7 @@ def measure(trial: Trial) -> Reading:
     if not store.exists():
         in_child(fill, trial)
         trial.directory.rename(trial.kept / "made")
-    stored_mb = sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) / 1e6
+    stored_mb = size_mb(store)
     command = [sys.executable, "-m", "tidelog", "verify", str(store), "--json"]
     began = CLOCK.monotonic()
     ended = subprocess.run(

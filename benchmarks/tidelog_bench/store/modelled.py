@@ -6,7 +6,7 @@ line of a bill is one list price of `tidelog.cost.model` times one quantity.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -146,14 +146,10 @@ class ModelledStore:
         )
 
     async def put(self, name: str, data: bytes) -> None:
-        started = await self._upload(data)
-        await self._inner.put(name, data)
-        self._written(name, len(data), started)
+        await self._write(self._inner.put, name, data)
 
     async def create(self, name: str, data: bytes) -> None:
-        started = await self._upload(data)
-        await self._inner.create(name, data)
-        self._written(name, len(data), started)
+        await self._write(self._inner.create, name, data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         await self._request(Kind.GET)
@@ -186,11 +182,16 @@ class ModelledStore:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
 
-    async def _upload(self, data: bytes) -> float:
-        started = self._clock.monotonic()
-        self.uploaded_bytes += len(data)
-        await self._request(Kind.PUT, len(data))
-        return started
+    async def _write(
+        self, write: Callable[[str, bytes], Awaitable[None]], name: str, data: bytes
+    ) -> None:
+        started, size = self._clock.monotonic(), len(data)
+        self.uploaded_bytes += size
+        await self._request(Kind.PUT, size)
+        await write(name, data)
+        self.writes.append(Write(name, size, started, self._clock.monotonic()))
+        self._store(size - self.stored.get(name, 0))
+        self.stored[name] = size
 
     async def _request(self, kind: Kind, size: int = 0) -> None:
         number = self.requests[kind]
@@ -207,11 +208,6 @@ class ModelledStore:
         if latency_s:
             await self._clock.sleep(latency_s)
         await self._bandwidth.transfer(size)
-
-    def _written(self, name: str, size: int, started: float) -> None:
-        self.writes.append(Write(name, size, started, self._clock.monotonic()))
-        self._store(size - self.stored.get(name, 0))
-        self.stored[name] = size
 
     def _store(self, change: int) -> None:
         now = self._clock.monotonic()
