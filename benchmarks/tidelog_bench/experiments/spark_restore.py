@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.errors import TidelogError
-from tidelog_bench.embedded.meter import CLOCK
+from tidelog_bench.embedded.meter import CLOCK, size_mb
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Reading, Setting, Size, Trial
 from tidelog_bench.spark.batches import by_kind, difference, requests, transferred
 from tidelog_bench.spark.job import QUICK_JVM, RATIOS, STORES, Job, missing
@@ -66,11 +66,10 @@ def measure(trial: Trial) -> Reading:
     first = not written.exists()
     if first:
         _write(job, name, written, last, trial.directory / "first")
-    stored = sum(path.stat().st_size for path in written.rglob("*") if path.is_file())
 
     def restart(directory: Path) -> Reading:
         shutil.copytree(written, directory / "copy")
-        return _go_on(job, name, directory / "copy", last + 1, directory / "application", stored)
+        return _go_on(job, name, directory / "copy", last + 1, directory / "application")
 
     if first:
         # The first one in a JVM compiles what the others use.
@@ -90,11 +89,10 @@ def _write(job: Job, name: str, checkpoint: Path, last: int, directory: Path) ->
         first.await_batch(query, last + 1, timeout_s=2 * _MAINTENANCE_MS / 1e3)  # never comes
 
 
-def _go_on(
-    job: Job, name: str, checkpoint: Path, batch: int, directory: Path, stored: int
-) -> Reading:
+def _go_on(job: Job, name: str, checkpoint: Path, batch: int, directory: Path) -> Reading:
     from tidelog_bench.spark.application import application  # noqa: PLC0415  (needs pyspark)
 
+    stored_mb = size_mb(checkpoint)
     with application(job, directory) as second:
         before, began = second.counts_now(), CLOCK.monotonic()
         with second.query(name, checkpoint, batch) as query:
@@ -114,7 +112,7 @@ def _go_on(
         "first_batch_ms": float(reported[0]["durationMs"]["triggerExecution"]),
         "requests": float(requests(counts)),
         "downloaded_mb": round(transferred(counts, "get") / 1e6, 3),
-        "stored_mb": round(stored / 1e6, 3),
+        "stored_mb": stored_mb,
     }
     notes = {"requests": by_kind(counts, 1), "versions": second.versions}
     return Reading(figures, notes)

@@ -7,7 +7,6 @@ one PUT for an atomic file, without a temporary file that is renamed. Nothing he
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +21,7 @@ from tidelog.spark.plugin.settings import (
     SNAPSHOT_PERIOD,
     settings,
 )
-from tidelog.spark.plugin.toolchain import OLDEST_JAVA, find_java, find_spark, java_version
+from tidelog.spark.plugin.toolchain import OLDEST_JAVA, fitting_java, require_pyspark
 from tidelog_bench.experiment import Ratio
 from tidelog_bench.store.latency import NONE, LatencyProfile
 
@@ -43,15 +42,11 @@ _PUT_MANAGER: Final = "tidelog.benchmark.DirectPutCheckpointFileManager"
 @cache
 def missing(variant: str) -> str | None:
     """Why no application can be started here, and what to install; None if one can."""
-    if find_spec("pyspark") is None:
-        return "pyspark is not installed; pip install 'tidelog[spark]'"
     try:
-        find_spark()
-        version = java_version(find_java())
+        require_pyspark()
+        fitting_java(OLDEST_JAVA, "Spark itself")
     except ConfigError as error:
         return str(error)
-    if version < OLDEST_JAVA:
-        return f"Java {version} is too old; install {OLDEST_JAVA} or newer and set JAVA_HOME to it"
     return None
 
 
