@@ -20,7 +20,7 @@ from tidelog_bench.cli.results import results_option
 from tidelog_bench.experiment import Experiment, Size
 from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.answer import report
-from tidelog_bench.report.statistics import ENOUGH, few
+from tidelog_bench.report.numbers import ENOUGH, few
 from tidelog_bench.report.terminal import summary
 from tidelog_bench.session import environment
 from tidelog_bench.session.plan import (
@@ -36,7 +36,7 @@ from tidelog_bench.session.plan import (
     steps,
 )
 from tidelog_bench.session.progress import Progress
-from tidelog_bench.session.records import Record, SessionRecord, find, free, paths, trials
+from tidelog_bench.session.records import Record, find, free, paths, trials
 from tidelog_bench.session.session import Session
 
 PAIRS: Final = {Size.QUICK: 1, Size.STANDARD: 5, Size.FULL: 5}
@@ -190,10 +190,9 @@ def run(
     todo, skipped = planned(chosen(tuple(asked.names)), asked)
     todo = left(todo, trials(records))
     with output.progress("") as bar:
-        listener = Progress(output, todo, bar)
-        session = Session(path, asked.seed, _CLOCK, listener, records, asked.limit_s)
-        session.begin(asked, skipped)
-        _announce(session, todo, asked)
+        session = Session(path, asked, _CLOCK, Progress(output, todo, bar), records)
+        session.begin(skipped)
+        _announce(session, todo)
         try:
             with _interruptions() as interrupted:
                 session.run(todo, interrupted)
@@ -224,7 +223,8 @@ def _too_many(resume: str) -> ConfigError:
     )
 
 
-def _announce(session: Session, todo: Sequence[Step], asked: SessionRecord) -> None:
+def _announce(session: Session, todo: Sequence[Step]) -> None:
+    asked = session.asked
     takes = f"about {span(session.remaining.total(todo))}"
     if asked.limit_s is not None:
         takes += f" and at most {span(asked.limit_s)}"

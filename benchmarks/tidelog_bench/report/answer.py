@@ -15,8 +15,7 @@ from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Cell, Experiment, Figure, Setting, Size, common
 from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.declared import declared
-from tidelog_bench.report.numbers import label
-from tidelog_bench.report.statistics import Spread, Verdict, figures, ratios, verdict
+from tidelog_bench.report.numbers import Spread, Verdict, figures, label, ratios, verdict
 from tidelog_bench.session.plan import cells, left, steps
 from tidelog_bench.session.records import (
     CutRecord,

@@ -14,8 +14,16 @@ import msgspec
 
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Figure, Ratio, Setting, Size
-from tidelog_bench.report.numbers import number, unit_of_name
-from tidelog_bench.report.statistics import ENOUGH, Spread, Verdict, figures, ratios, verdict
+from tidelog_bench.report.numbers import (
+    ENOUGH,
+    Spread,
+    Verdict,
+    figures,
+    number,
+    ratios,
+    unit_of_name,
+    verdict,
+)
 from tidelog_bench.session.records import Record, SessionRecord, TrialRecord, pairs_needed, trials
 
 Recorded = Sequence[tuple[SessionRecord, Sequence[Record]]]

@@ -1,13 +1,104 @@
-"""Numbers, spreads and settings as people read them.
+"""The numbers of a report: medians with their spread, ratios pair by pair, whether a ratio says
+something; and how people read them.
 
-Invariant: a number keeps three significant digits, and all digits before the decimal point.
+Invariants: a ratio is formed within one pair only, because the machine's speed drifts. Without five
+pairs nothing is beyond noise: when two variants are equally fast, five pairs all lie on one side of
+1 in one of sixteen sessions. A number keeps three significant digits, and all digits before the
+decimal point.
 """
 
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, Final
 
-from tidelog_bench.experiment import Setting
+from tidelog_bench.experiment import Figure, Ratio, Setting
+from tidelog_bench.session.records import TrialRecord
+
+Spread = dict[str, Any]
+"""Median, min, max and n; of a ratio `pairs` as well, the ratio of each."""
+ENOUGH: Final = 5
+"""Pairs that a verdict needs."""
+
+
+def few(pairs: int) -> str:
+    """What is to be said of a session with fewer pairs than a verdict needs."""
+    counted = "1 pair" if pairs == 1 else f"{pairs} pairs"
+    return f"{counted}: too few to tell a difference from noise; that takes {ENOUGH}"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "n": len(values),
+    }
+
+
+def figures(trials: Iterable[TrialRecord]) -> dict[str, dict[str, Spread]]:
+    """Variant, then figure, then its spread; a figure that only some trials have counts there."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for trial in trials:
+        for name, value in trial.figures.items():
+            values.setdefault(trial.variant, {}).setdefault(name, []).append(value)
+    return {
+        variant: {name: spread(found) for name, found in of_variant.items()}
+        for variant, of_variant in values.items()
+    }
+
+
+def ratios(trials: Iterable[TrialRecord], asked: Iterable[Ratio]) -> dict[str, dict[str, Spread]]:
+    """`over / under`, then figure, then the spread of the ratios."""
+    by_pair: dict[int, dict[str, Mapping[str, float]]] = {}
+    for trial in sorted(trials, key=lambda trial: trial.pair):
+        by_pair.setdefault(trial.pair, {})[trial.variant] = trial.figures
+    found: dict[str, dict[str, Spread]] = {}
+    for ratio in asked:
+        quotients: dict[str, list[float]] = {}
+        for pair in by_pair.values():
+            over, under = pair.get(ratio.over, {}), pair.get(ratio.under, {})
+            for name in over:
+                if under.get(name):
+                    quotients.setdefault(name, []).append(over[name] / under[name])
+        if quotients:
+            found[ratio.name] = {
+                name: spread(values) | {"pairs": values} for name, values in quotients.items()
+            }
+    return found
+
+
+class Verdict(StrEnum):
+    """What a ratio says."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    DIFFERENT = "different"
+    """Beyond noise, of a figure of which neither more nor less is better."""
+    EQUAL = "equal"
+    """Exactly 1 in every pair."""
+    NOISE = "within noise"
+    FEW = "too few pairs"
+
+    @property
+    def beyond_noise(self) -> bool:
+        return self in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFERENT)
+
+
+def verdict(ratio: Spread, figure: Figure) -> Verdict:
+    """What a ratio says; it is beyond noise when all pairs lie on one side of 1."""
+    if ratio["n"] < ENOUGH:
+        return Verdict.FEW
+    if ratio["min"] == ratio["max"] == 1:
+        return Verdict.EQUAL
+    if ratio["min"] <= 1 <= ratio["max"]:
+        return Verdict.NOISE
+    if figure.better == "neither":
+        return Verdict.DIFFERENT
+    larger = ratio["min"] > 1
+    return Verdict.BETTER if larger == (figure.better == "higher") else Verdict.WORSE
+
 
 _TO: Final = "\N{EN DASH}"
 _UNITS: Final = {

@@ -12,9 +12,8 @@ from tidelog.errors import optional_library
 from tidelog_bench.experiment import Size
 from tidelog_bench.report.answer import Answer, Report
 from tidelog_bench.report.declared import limit, quoted
-from tidelog_bench.report.numbers import number, setting, span, times
+from tidelog_bench.report.numbers import ENOUGH, few, number, setting, span, times, verdict
 from tidelog_bench.report.plots import colours, plots
-from tidelog_bench.report.statistics import ENOUGH, few, verdict
 
 
 def page(report: Report) -> str:

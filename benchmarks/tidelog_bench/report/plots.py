@@ -10,8 +10,7 @@ from typing import Final
 
 from tidelog_bench.experiment import Bars
 from tidelog_bench.report.answer import Answer, CellAnswer
-from tidelog_bench.report.numbers import number
-from tidelog_bench.report.statistics import Spread
+from tidelog_bench.report.numbers import Spread, number
 
 _COLOURS: Final = 8
 """Of the style sheet: --v0 to --v7."""

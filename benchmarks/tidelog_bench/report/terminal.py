@@ -10,8 +10,7 @@ from typing import Final
 from tidelog_bench.experiment import Figure
 from tidelog_bench.report.answer import Answer, CellAnswer, Report
 from tidelog_bench.report.declared import ABSENT, limit, quoted
-from tidelog_bench.report.numbers import number, span, times
-from tidelog_bench.report.statistics import ENOUGH, Spread, few, verdict
+from tidelog_bench.report.numbers import ENOUGH, Spread, few, number, span, times, verdict
 
 WIDTH: Final = 100
 _FIGURES: Final = 6

@@ -16,6 +16,16 @@ _LIBRARY: Final = Path(tidelog.__file__).parent
 _PACKAGES: Final = ("tidelog", "rocksdict", "zstandard", "msgspec", "pyspark")
 
 
+def here() -> dict[str, Any]:
+    """Where and of what figures are: machine, versions, revision, load."""
+    return {
+        "machine": machine(),
+        "versions": versions(),
+        "revision": revision(),
+        "load": load(),
+    }
+
+
 def machine() -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {

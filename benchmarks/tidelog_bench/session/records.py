@@ -212,7 +212,7 @@ def find(reference: str, directory: Path) -> Path:
     known = paths(directory)
     stem, _, back = reference.partition("~")
     if stem == LATEST and (not back or back.isdecimal()):
-        matching = known[-1 - int(back or 0) :][:1] if int(back or 0) < len(known) else []
+        matching = known[::-1][int(back or 0) :][:1]
     else:
         # A whole name may begin another one: the second session of a second has it with a number.
         matching = [path for path in known if path.stem == reference] or [

@@ -48,13 +48,11 @@ class Session:
     """Runs steps and appends to a file."""
 
     path: Path
-    seed: int
+    asked: SessionRecord
     clock: Clock
     progress: Progress
     records: list[Record]
     """All of this session so far; grows."""
-    limit_s: float | None
-    """Seconds for all steps; each experiment has a share of them, and what does not fit is cut."""
     remaining: TimeLeft = field(default_factory=TimeLeft)
     failures: int = 0
     cuts: int = 0
@@ -67,9 +65,9 @@ class Session:
     """The processes that go on after a trial, by the directory that their trials share."""
     _room: Path = field(default=Path(), init=False)
 
-    def begin(self, asked: SessionRecord, skipped: Iterable[SkipRecord]) -> None:
+    def begin(self, skipped: Iterable[SkipRecord]) -> None:
         """Record what was asked for, and what of it cannot run here."""
-        self._record(asked, 0.0)
+        self._record(self.asked, 0.0)
         for record in skipped:
             if record not in self.records:
                 self._record(record, 0.0)
@@ -79,8 +77,8 @@ class Session:
         is looked at several times a second: the trial that runs is given up.
         """
         self._interrupted = interrupted
-        if self.limit_s is not None:
-            self._ends = self.clock.monotonic() + self.limit_s
+        if self.asked.limit_s is not None:
+            self._ends = self.clock.monotonic() + self.asked.limit_s
         with tempfile.TemporaryDirectory(prefix="tidelog-bench-", ignore_cleanup_errors=True) as at:
             self._room = Path(at)
             try:
@@ -96,7 +94,7 @@ class Session:
         before = steps[number - 1] if number else None
         begins = before is None or before.experiment is not step.experiment
         if before is not None and before.cell is not step.cell:
-            if self.limit_s is None or not step.experiment.resident:
+            if self.asked.limit_s is None or not step.experiment.resident:
                 self._leave()
             for kept in self._room.iterdir():
                 shutil.rmtree(kept, ignore_errors=True)
@@ -149,7 +147,7 @@ class Session:
             begun, before = self.clock.monotonic(), environment.processor_time()
             try:
                 with self._process(step, room) as child:
-                    seed, directory = self.seed + step.pair, room / "trial"
+                    seed, directory = self.asked.seed + step.pair, room / "trial"
                     trial = Trial(step.cell.settings, step.variant, seed, directory, kept)
                     reading = self._reading(child, step, trial, after)
             except _OutOfTimeError as error:
@@ -166,7 +164,7 @@ class Session:
             **step.of_pair,
             variant=step.variant,
             position=step.position,
-            seed=self.seed + step.pair,
+            seed=self.asked.seed + step.pair,
             started=started,
             wall_s=round(taken, 2),
             load=load,
@@ -183,7 +181,7 @@ class Session:
                 yield child
             return
         # Where time is short, all of them share a JVM.
-        name = self._room / (step.variant if self.limit_s is None else "all")
+        name = self._room / (step.variant if self.asked.limit_s is None else "all")
         if name not in self._residents:
             self._residents[name] = Child(own_group=True, output=name.with_suffix(".output"))
         try:
