@@ -221,13 +221,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="print a line of JSON for each figure")
     arguments = parser.parse_args()
-    about = {
-        "experiment": "own_loop_steps",
-        "machine": environment.machine(),
-        "versions": environment.versions(),
-        "revision": environment.revision(),
-        "load": environment.load(),
-    }
+    about = {"experiment": "own_loop_steps", **environment.here()}
     for result in results(arguments.pairs):
         if arguments.json:
             print(json.dumps({**about, **result}))

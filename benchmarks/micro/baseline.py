@@ -73,15 +73,8 @@ def combined(runs: Iterable[Mapping[str, Any]]) -> Baseline:
         name, seconds = f"{module.removeprefix('test_')}: {test}", entry["stats"]["min"]
         costs.setdefault(name, []).append(round(seconds / entry["extra_info"]["yardstick_s"], 5))
         shortest[name] = min(seconds, shortest.get(name, seconds))
-    return Baseline(
-        environment.machine(),
-        environment.versions(),
-        environment.revision(),
-        datetime.now(UTC).isoformat(timespec="seconds"),
-        environment.load(),
-        costs,
-        shortest,
-    )
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    return Baseline(**environment.here(), date=date, costs=costs, seconds=shortest)
 
 
 def changes(before: Baseline, now: Baseline) -> list[Change]:

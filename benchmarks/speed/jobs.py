@@ -31,13 +31,17 @@ def revenue(arguments: JobArguments) -> Job:
     return job
 
 
+def _timed_rows(job: Job, arguments: JobArguments) -> KeyedStream:
+    """Rows of JSON lines with event times, by key."""
+    rows = job.source(JsonLines(arguments.required_input())).event_time(lambda row: row.ms)
+    return rows.key_by(lambda row: row.user)
+
+
 def windows(arguments: JobArguments) -> Job:
-    """Rows of JSON lines, summed in windows of a minute by key."""
+    """Summed in windows of a minute."""
     job = Job("windows")
     (
-        job.source(JsonLines(arguments.required_input()))
-        .event_time(lambda row: row.ms)
-        .key_by(lambda row: row.user)
+        _timed_rows(job, arguments)
         .window(60_000, value_of=lambda row: row.amount, combine=lambda a, b: a + b)
         .sink(Files(arguments.output or "", fields=("user", "window", "amount")))
     )
@@ -45,14 +49,12 @@ def windows(arguments: JobArguments) -> Job:
 
 
 def sessions(arguments: JobArguments) -> Job:
-    """Rows of JSON lines, summed in sessions of some twenty rows by key."""
+    """Summed in sessions of some twenty rows."""
     from tidelog import Session  # noqa: PLC0415  # not in the base
 
     job = Job("sessions")
     (
-        job.source(JsonLines(arguments.required_input()))
-        .event_time(lambda row: row.ms)
-        .key_by(lambda row: row.user)
+        _timed_rows(job, arguments)
         .window(Session("10m"))
         .sum(lambda row: row.amount)
         .sink(Files(arguments.output or "", fields=("user", "start", "end", "amount")))

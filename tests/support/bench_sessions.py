@@ -1,61 +1,11 @@
-"""Sessions of benchmarks that never ran: experiments, and records with chosen figures."""
+"""Sessions of benchmarks that never ran: records with chosen figures."""
 
 from collections.abc import Mapping, Sequence
 
-from tidelog_bench.experiment import (
-    Bars,
-    Cell,
-    Experiment,
-    Figure,
-    Ratio,
-    Reading,
-    Setting,
-    Size,
-    Trial,
-)
+from tests.support.bench_toy import VARIANTS, experiment
+from tidelog_bench.experiment import Cell, Size
 from tidelog_bench.report.answer import LoadedSession
 from tidelog_bench.session.records import Record, SessionRecord, TrialRecord
-
-VARIANTS = ("on", "off")
-QUANTILES = ("p50_ms", "p90_ms", "p99_ms")
-
-
-def never(trial: Trial) -> Reading:
-    raise AssertionError("no trial is run in these tests")
-
-
-def cell(**settings: Setting) -> Cell:
-    return Cell(settings, VARIANTS, 1.0)
-
-
-def experiment(
-    name: str = "durations",
-    cells: Sequence[Cell] = (cell(job="word-count", key_bytes=16, latency_ms=30.0),),
-    **changes: object,
-) -> Experiment:
-    """One with a figure of each direction and a plot of each shape."""
-    values: dict[str, object] = {
-        "name": name,
-        "title": f"How long {name} take",
-        "question": "Does the changelog make checkpoints faster & <steadier>?",
-        "group": "embedded",
-        "cells": lambda size: cells,
-        "measure": never,
-        "main": ("p99_ms",),
-        "figures": (
-            Figure("p99_ms", "duration p99", "ms"),
-            Figure("records_per_s", "throughput", "records/s", better="higher"),
-            Figure("objects", "objects", "", better="neither"),
-            Figure("p50_ms", "duration p50", "ms"),
-            Figure("p90_ms", "duration p90", "ms"),
-        ),
-        "ratios": (Ratio("on", "off"),),
-        "plots": (
-            Bars(("records_per_s",), "Throughput"),
-            Bars(QUANTILES, "Durations"),
-        ),
-    } | changes
-    return Experiment(**values)  # type: ignore[arg-type]
 
 
 def session(pairs: int = 5, size: Size = Size.STANDARD, **changes: object) -> SessionRecord:

@@ -1,4 +1,4 @@
-"""An experiment that takes no time: what a trial reads follows from its cell, variant and seed.
+"""Experiments that take no time: what a trial reads follows from its cell, variant and seed.
 
 While the file exists that TIDELOG_TOY_BROKEN names, trials of the variant in it fail; or all wait
 until they are killed, if it says `wait`.
@@ -6,10 +6,20 @@ until they are killed, if it says `wait`.
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from tidelog_bench.experiment import Cell, Experiment, Figure, Ratio, Reading, Size, Trial
+from tidelog_bench.experiment import (
+    Bars,
+    Cell,
+    Experiment,
+    Figure,
+    Ratio,
+    Reading,
+    Setting,
+    Size,
+    Trial,
+)
 
 FLAG = "TIDELOG_TOY_BROKEN"
 
@@ -41,27 +51,52 @@ def missing(variant: str) -> str | None:
     return "not on a Sunday" if variant == "absent" else None
 
 
-def toy(name: str, **more: Any) -> Experiment:
-    """An experiment of this cell's values."""
-    return Experiment(
-        **{
-            "name": name,
-            "title": f"Values of {name}",
-            "question": "What is the value?",
-            "group": "embedded",
-            "cells": cells,
-            "measure": measure,
-            "figures": (Figure("value_ms", "value", "ms"),),
-            "main": ("value_ms",),
-            "ratios": (Ratio("on", "off"),),
-            "missing": missing,
-            **more,
-        }
-    )
+VARIANTS = ("on", "off")
+QUANTILES = ("p50_ms", "p90_ms", "p99_ms")
 
 
+def cell(**settings: Setting) -> Cell:
+    return Cell(settings, VARIANTS, 1.0)
+
+
+def experiment(
+    name: str = "durations",
+    cells: Sequence[Cell] = (cell(job="word-count", key_bytes=16, latency_ms=30.0),),
+    **changes: object,
+) -> Experiment:
+    """One with a figure of each direction and a plot of each shape."""
+    values: dict[str, object] = {
+        "name": name,
+        "title": f"How long {name} take",
+        "question": "Does the changelog make checkpoints faster & <steadier>?",
+        "group": "embedded",
+        "cells": lambda size: cells,
+        "measure": measure,
+        "main": ("p99_ms",),
+        "figures": (
+            Figure("p99_ms", "duration p99", "ms"),
+            Figure("records_per_s", "throughput", "records/s", better="higher"),
+            Figure("objects", "objects", "", better="neither"),
+            Figure("p50_ms", "duration p50", "ms"),
+            Figure("p90_ms", "duration p90", "ms"),
+        ),
+        "ratios": (Ratio("on", "off"),),
+        "plots": (
+            Bars(("records_per_s",), "Throughput"),
+            Bars(QUANTILES, "Durations"),
+        ),
+    } | changes
+    return Experiment(**values)  # type: ignore[arg-type]
+
+
+TOY = {
+    "figures": (Figure("value_ms", "value", "ms"),),
+    "main": ("value_ms",),
+    "plots": (),
+    "missing": missing,
+}
 ABSENT = Cell({"size": 1}, ("on", "absent"), 0.1)
 EXPERIMENTS = (
-    toy("toy-value"),
-    toy("toy-absent", cells=lambda size: [ABSENT]),
+    experiment("toy-value", **TOY | {"cells": cells}),
+    experiment("toy-absent", (ABSENT,), **TOY),
 )

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.bench_sessions import cell, experiment, five, loaded, pair, trial
+from tests.support.bench_sessions import five, loaded, pair, trial
+from tests.support.bench_toy import cell, experiment
 from tidelog_bench.experiment import Better, Figure, Ratio
 from tidelog_bench.report.answer import Answer, answer
-from tidelog_bench.report.statistics import Verdict, ratios, verdict
+from tidelog_bench.report.numbers import Verdict, ratios, verdict
 from tidelog_bench.session.records import Record
 
 SHORT = cell(job="word-count", key_bytes=16)

@@ -6,14 +6,8 @@ from html.parser import HTMLParser
 import pytest
 from msgspec import structs
 
-from tests.support.bench_sessions import (
-    cell,
-    experiment,
-    five,
-    loaded,
-    pair,
-    trial,
-)
+from tests.support.bench_sessions import five, loaded, pair, trial
+from tests.support.bench_toy import cell, experiment
 from tidelog_bench.experiment import Cell, Experiment, Size
 from tidelog_bench.experiments import experiments
 from tidelog_bench.report.answer import Report, answer, answers

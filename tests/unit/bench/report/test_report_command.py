@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.bench_sessions import experiment, five, session
+from tests.support.bench_sessions import five, session
+from tests.support.bench_toy import experiment
 from tests.support.cli import tidelog
 from tidelog_bench import experiments as registry
 from tidelog_bench.session.records import Record, append
