@@ -61,7 +61,7 @@ def cell(**settings: Setting) -> Cell:
 
 def experiment(
     name: str = "durations",
-    cells: Sequence[Cell] = (cell(job="word-count", key_bytes=16, latency_ms=30.0),),
+    of: Sequence[Cell] = (cell(job="word-count", key_bytes=16, latency_ms=30.0),),
     **changes: object,
 ) -> Experiment:
     """One with a figure of each direction and a plot of each shape."""
@@ -70,7 +70,7 @@ def experiment(
         "title": f"How long {name} take",
         "question": "Does the changelog make checkpoints faster & <steadier>?",
         "group": "embedded",
-        "cells": lambda size: cells,
+        "cells": lambda size: of,
         "measure": measure,
         "main": ("p99_ms",),
         "figures": (
@@ -97,6 +97,6 @@ TOY = {
 }
 ABSENT = Cell({"size": 1}, ("on", "absent"), 0.1)
 EXPERIMENTS = (
-    experiment("toy-value", **TOY | {"cells": cells}),
+    experiment("toy-value", cells=cells, **TOY),
     experiment("toy-absent", (ABSENT,), **TOY),
 )

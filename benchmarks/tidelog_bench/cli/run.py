@@ -15,7 +15,6 @@ from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.cli.values import span
 from tidelog.effects import SystemClock
-from tidelog.errors import ConfigError
 from tidelog_bench.cli.results import results_option
 from tidelog_bench.experiment import Experiment, Size
 from tidelog_bench.experiments import chosen, experiments
@@ -29,11 +28,10 @@ from tidelog_bench.session.plan import (
     TimeLeft,
     due,
     left,
-    missing,
+    plan,
     planned,
     request,
     resumed,
-    steps,
 )
 from tidelog_bench.session.progress import Progress
 from tidelog_bench.session.records import Record, find, free, paths, trials
@@ -99,8 +97,9 @@ def list_experiments(output: Output, size: Size) -> int:
 
 def _row(experiment: Experiment, size: Size) -> dict[str, Any]:
     of = experiment.cells(size)
-    todo = {each: _trials(experiment, each) for each in Size}
-    expected = {each: round(TimeLeft().total(todo[each])) for each in Size}
+    plans = {each: plan(experiment, each, PAIRS[each]) for each in Size}
+    expected = {each: round(TimeLeft().total(todo)) for each, (todo, _) in plans.items()}
+    todo, skipped = plans[size]
     return {
         "name": experiment.name,
         "group": experiment.group,
@@ -108,19 +107,11 @@ def _row(experiment: Experiment, size: Size) -> dict[str, Any]:
         "question": experiment.question,
         "variants": list(dict.fromkeys(variant for cell in of for variant in cell.variants)),
         "cells": [dict(cell.settings) for cell in of],
-        "trials": len(todo[size]),
+        "trials": len(todo),
         "expected_s": expected[size],
         **{f"{each}_s": seconds for each, seconds in expected.items()},
-        "missing": [
-            {"variant": skip.variant, "reason": skip.reason} for skip in missing(experiment, of)
-        ],
+        "missing": [{"variant": skip.variant, "reason": skip.reason} for skip in skipped],
     }
-
-
-def _trials(experiment: Experiment, size: Size) -> list[Step]:
-    """All trials of a session of this size that can run here."""
-    of = experiment.cells(size)
-    return list(steps(experiment, of, missing(experiment, of), PAIRS[size]))
 
 
 @click.command("run")
@@ -171,7 +162,7 @@ def run(
     records: list[Record] = []
     if resume is None:
         if not names:
-            raise _no_names()
+            raise click.UsageError("name experiments or groups of `tidelog bench list`, or all")
         start = 1 if seed is None else seed
         asked = request(names, size, pairs or PAIRS[size], start, restrictions, _CLOCK)
         if stale:
@@ -184,7 +175,7 @@ def run(
     else:
         given = names or restrictions or stale or (pairs, seed) != (None, None)
         if given or size is not Size.STANDARD:
-            raise _too_many(resume)
+            raise click.UsageError("--resume takes names and options from its session: give none")
         path = find(resume, results)
         asked, records = resumed(path, _CLOCK)
     todo, skipped = planned(chosen(tuple(asked.names)), asked)
@@ -203,24 +194,6 @@ def run(
             raise
     _conclude(output, session)
     return EXIT_PROBLEM if session.failures else EXIT_OK
-
-
-def _no_names() -> ConfigError:
-    return ConfigError(
-        "tidelog bench run",
-        expected="names of experiments or groups, or all",
-        found="none",
-        action="see `tidelog bench list`",
-    )
-
-
-def _too_many(resume: str) -> ConfigError:
-    return ConfigError(
-        f"--resume {resume}",
-        expected="no names and no other options: everything is taken from the session",
-        found="some",
-        action="leave them out, or begin a new session without --resume",
-    )
 
 
 def _announce(session: Session, todo: Sequence[Step]) -> None:

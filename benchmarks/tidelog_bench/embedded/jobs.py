@@ -6,6 +6,7 @@ Invariant: sources and sinks cost next to nothing, so what is measured is keyed 
 import operator
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog import JobArguments, Sliding, TextFiles
@@ -23,57 +24,56 @@ the materializations of ON.
 """
 
 
-class _Reader(SplitReader):
-    delay_s = 0.001
-
-    def __init__(self, read: Read, position: int, endless: bool) -> None:
-        self.position = position
-        self._read = read
-        self._endless = endless
-
-    def read(self) -> list[Any] | None:
-        records = self._read(self.position)
-        if records is None:
-            # The run has ended: idle until the job is stopped, as after a crash.
-            return [] if self._endless else None
-        self.position += len(records)
-        return records
-
-
+@dataclass(eq=False)
 class ListSource(Source):
-    """One split whose buffers come from `read(position)`.
+    """One split whose buffers come from `buffer_at(position)`.
 
     After None, an endless one waits to be stopped; the other ends the job.
     """
 
-    def __init__(self, read: Read, *, endless: bool = True) -> None:
-        self._read = read
-        self._endless = endless
+    buffer_at: Read
+    endless: bool = True
 
     def discover(self) -> Iterable[str]:
         return ("words",)
 
     def open(self, split: str, position: Any) -> SplitReader:
-        return _Reader(self._read, position or 0, self._endless)
+        return _Reader(self, position or 0)
 
 
+class _Reader(SplitReader):
+    delay_s = 0.001
+
+    def __init__(self, source: ListSource, position: int) -> None:
+        self.position = position
+        self._source = source
+
+    def read(self) -> list[Any] | None:
+        records = self._source.buffer_at(self.position)
+        if records is None:
+            # The run has ended: idle until the job is stopped, as after a crash.
+            return [] if self._source.endless else None
+        self.position += len(records)
+        return records
+
+
+@dataclass(eq=False)
 class NullSink(Sink):
     """Drops everything, and holds the thread so many seconds for each buffer."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self._seconds = seconds
+    seconds: float = 0.0
 
     def open(self, context: SinkContext) -> SinkWriter:
-        return _NullWriter(self._seconds)
+        return _NullWriter(self.seconds)
 
 
+@dataclass(eq=False)
 class _NullWriter(SinkWriter):
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    seconds: float
 
     def write(self, records: Sequence[Any]) -> None:
-        if self._seconds:
-            hold_thread(self._seconds)
+        if self.seconds:
+            hold_thread(self.seconds)
 
 
 def word_count(source: Source, sink: Sink | None = None) -> Job:

@@ -69,10 +69,6 @@ class RunSpec:
     options: Mapping[str, Any] = field(default_factory=dict)
     """Further options of the job."""
 
-    def words(self) -> Words:
-        words = draw(self.keys, self.key_bytes, self.draws, self.seed)
-        return words if self.filled else Words([], words.stream)
-
     def config(self, work_dir: Path) -> JobConfig:
         default = MaterializeConfig()
         chosen: dict[str, Any] = {
@@ -241,8 +237,9 @@ def run_trial(
     With a directory for the store the job is stopped right after a checkpoint that covers all
     records, and the store stays. Without, the store lies in memory, and the job is stopped at once.
     """
+    words = draw(spec.keys, spec.key_bytes, spec.draws, spec.seed)
     stages = Stages(
-        spec.words(),
+        words if spec.filled else Words([], words.stream),
         warm_s=spec.warm_s,
         seconds=spec.seconds,
         records=spec.records,

@@ -127,7 +127,7 @@ def measure(trial: Trial) -> Reading:
     query = kept(job, trial.kept, of["query"], warm)
     window = query.round(of[f"batches{stock}"])
     found = bill_of(window, executors) if executors else window.reading()
-    return replace(found, notes={**found.notes, "versions": query.versions})
+    return replace(found, notes={**found.notes, "versions": query.application.versions})
 
 
 def bill_of(found: BatchWindow, executors: int) -> Reading:

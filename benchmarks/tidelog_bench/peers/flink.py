@@ -16,7 +16,7 @@ from typing import Any, Final
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import CLOCK, size_mb
 from tidelog_bench.peers.feed import LOOK_S, PIECE, Feed, measured
-from tidelog_bench.peers.task import Task
+from tidelog_bench.peers.task import ProgramTask, Task
 
 PRINTED: Final = "count"
 """Begins each line that the sink of the check prints."""
@@ -26,16 +26,16 @@ _RUNNING: Final = ("INITIALIZING", "CREATED", "RUNNING")
 
 
 def settings(
-    directory: Path, checkpoint_s: float, parallelism: int, port: int, restore: Path | None
+    task: ProgramTask, parallelism: int, port: int, restore: Path | None = None
 ) -> dict[str, str]:
     """RocksDB with the changelog; checkpoints and changelog in local directories.
 
     Mini-batches are off, as Flink has them by default; single runs with uniform words did not
     favour them.
     """
-    durable = directory / "durable"
+    durable = task.durable
     chosen = {
-        "io.tmp.dirs": str(directory / "local"),
+        "io.tmp.dirs": str(task.path / "local"),
         "parallelism.default": str(parallelism),
         "restart-strategy.type": "none",
         "state.backend.type": "rocksdb",
@@ -44,7 +44,7 @@ def settings(
         "dstl.dfs.base-path": (durable / "changelog").as_uri(),
         "execution.checkpointing.dir": (durable / "checkpoints").as_uri(),
         "execution.checkpointing.incremental": "true",
-        "execution.checkpointing.interval": f"{round(checkpoint_s * 1000)} ms",
+        "execution.checkpointing.interval": f"{round(task.checkpoint_s * 1000)} ms",
         "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
         "taskmanager.memory.managed.size": "512m",
         "metrics.fetcher.update-interval": "100",

@@ -81,10 +81,8 @@ def missing(variant: str, variables: Mapping[str, str] = os.environ) -> str | No
 
 def java_tool(name: str, variables: Mapping[str, str] = os.environ) -> str | None:
     """The path of `java` or `javac`: of $JAVA_HOME, else on the PATH; None when there is none."""
-    home = variables.get("JAVA_HOME")
-    if home and (Path(home) / "bin" / name).exists():
-        return str(Path(home) / "bin" / name)
-    return shutil.which(name, path=variables.get("PATH"))
+    home, path = variables.get("JAVA_HOME"), variables.get("PATH")
+    return shutil.which(name, path=f"{home}/bin{os.pathsep}{path}" if home else path)
 
 
 def interpreter(variant: str, variables: Mapping[str, str] = os.environ) -> str | None:

@@ -38,7 +38,6 @@ class CellAnswer:
     settings: Mapping[str, Setting]
     label: str
     """The settings that tell the cell from the others; empty when it is the only one."""
-    trials: Sequence[TrialRecord]
     medians: Mapping[str, Mapping[str, Spread]]
     """Variant, then figure."""
     ratios: Mapping[str, Mapping[str, Spread]]
@@ -184,7 +183,6 @@ def _cell(
     return CellAnswer(
         ordered[0].settings,
         label(ordered[0].settings, shared),
-        ordered,
         figures(ordered),
         ratios(ordered, experiment.ratios),
         [figure for figure in experiment.figures if figure.name in given],

@@ -8,7 +8,7 @@ session goes on only where it began: the same code of its experiments, the same 
 
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -154,13 +154,11 @@ def planned(
     experiments: Sequence[Experiment], asked: SessionRecord
 ) -> tuple[list[Step], list[SkipRecord]]:
     """All trials of a session, and what cannot run here; raises ConfigError for no trial."""
-    size, found = Size(asked.size), list[Step]()
-    skipped: list[SkipRecord] = []
+    size, found, skipped = Size(asked.size), list[Step](), list[SkipRecord]()
     for experiment in experiments:
-        of = cells(experiment, size, asked.only)
-        absent = missing(experiment, of)
+        todo, absent = plan(experiment, size, asked.pairs, asked.only)
+        found += todo
         skipped += absent
-        found += steps(experiment, of, absent, asked.pairs)
     if not found and not skipped:
         raise ConfigError(
             f"--only {' '.join(asked.only)}",
@@ -169,6 +167,21 @@ def planned(
             action=f"see the settings with `tidelog bench list --json --{size}`",
         )
     return found, skipped
+
+
+def plan(
+    experiment: Experiment, size: Size, pairs: int, only: Iterable[str] = ()
+) -> tuple[list[Step], list[SkipRecord]]:
+    """All trials of an experiment, and what of it cannot run here."""
+    of = cells(experiment, size, only)
+    variants = dict.fromkeys(variant for cell in of for variant in cell.variants)
+    reasons = ((variant, experiment.missing(variant)) for variant in variants)
+    absent = [
+        SkipRecord(experiment=experiment.name, variant=variant, reason=reason)
+        for variant, reason in reasons
+        if reason
+    ]
+    return list(steps(experiment, of, absent, pairs)), absent
 
 
 def cells(experiment: Experiment, size: Size, restrictions: Iterable[str]) -> list[Cell]:
@@ -191,17 +204,6 @@ def cells(experiment: Experiment, size: Size, restrictions: Iterable[str]) -> li
         cell
         for cell in experiment.cells(size)
         if all(k in cell.settings and str(cell.settings[k]) in of for k, of in wanted.items())
-    ]
-
-
-def missing(experiment: Experiment, of: Iterable[Cell]) -> list[SkipRecord]:
-    """The variants of these cells that cannot run here."""
-    variants = dict.fromkeys(variant for cell in of for variant in cell.variants)
-    reasons = ((variant, experiment.missing(variant)) for variant in variants)
-    return [
-        SkipRecord(experiment=experiment.name, variant=variant, reason=reason)
-        for variant, reason in reasons
-        if reason
     ]
 
 
@@ -231,14 +233,14 @@ def left(planned: Sequence[Step], recorded: Iterable[TrialRecord]) -> list[Step]
     ]
 
 
+@dataclass
 class TimeLeft:
     """How many seconds trials still take: what was expected, times how much longer than that the
     last one of the same cell and variant took; else others of the experiment, or those of all.
     """
 
-    def __init__(self) -> None:
-        self._seen: dict[tuple[str, str, str], float] = {}
-        self._factors: dict[str, list[float]] = {}
+    _seen: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    _factors: dict[str, list[float]] = field(default_factory=dict)
 
     def learn(self, step: Step, taken_s: float) -> None:
         factor = taken_s / step.expected_s

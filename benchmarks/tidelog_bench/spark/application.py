@@ -9,7 +9,7 @@ a query that goes on between trials waits after a batch, and asks the store for 
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -158,28 +158,27 @@ def application(job: Job, directory: Path) -> Iterator[Application]:
         spark.stop()
 
 
+@dataclass
 class Measured:
     """A query that is measured in rounds of batches; between them it waits after the last one."""
 
-    def __init__(self, application: Application, query: StreamingQuery) -> None:
-        self.versions = application.versions
-        self._application = application
-        self._query = query
-        self._next = 0
+    application: Application
+    query: StreamingQuery
+    next: int = 0
 
     def skip(self, batches: int) -> None:
         """Run batches that do not count."""
-        self._next += batches
-        self._application.end_after(self._next - 1)
-        self._application.await_batch(self._query, self._next - 1)
+        self.next += batches
+        self.application.end_after(self.next - 1)
+        self.application.await_batch(self.query, self.next - 1)
 
     def round(self, batches: int) -> BatchWindow:
         """Run batches that count, after one that does not: it has what was due while all waited."""
-        application = self._application
-        first, last = self._next + 1, self._next + batches
+        application = self.application
+        first, last = self.next + 1, self.next + batches
         self.skip(1 + batches)
         return BatchWindow(
-            progress=[one for one in self._query.recentProgress if first <= one["batchId"] <= last],
+            progress=[one for one in self.query.recentProgress if first <= one["batchId"] <= last],
             counts=difference(application.counts_at(last), application.counts_at(first - 1)),
             cpu_ms=application.cpu_ms_at(last) - application.cpu_ms_at(first - 1),
         )

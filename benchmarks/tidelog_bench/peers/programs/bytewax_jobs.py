@@ -66,13 +66,12 @@ def _run(flow: Dataflow, task: ProgramTask) -> None:
 
 
 class _Partition(StatefulSourcePartition[str, int]):
-    def __init__(self, read: Any, position: int, snapshots: list[float]) -> None:
-        self._read = read
+    def __init__(self, source: "_Source", position: int) -> None:
+        self._source = source
         self._position = position
-        self._snapshots = snapshots
 
     def next_batch(self) -> list[str]:
-        words = self._read(self._position)
+        words = self._source.read(self._position)
         if words is None:
             raise StopIteration
         self._position += len(words)
@@ -80,20 +79,20 @@ class _Partition(StatefulSourcePartition[str, int]):
 
     def snapshot(self) -> int:
         # Once per epoch, when it closes.
-        self._snapshots.append(CLOCK.monotonic())
+        self._source.snapshots.append(CLOCK.monotonic())
         return self._position
 
 
 class _Source(FixedPartitionedSource[str, int]):
     def __init__(self, read: Any) -> None:
         self.snapshots: list[float] = []
-        self._read = read
+        self.read = read
 
     def list_parts(self) -> list[str]:
         return ["words"]
 
     def build_part(self, step_id: str, for_part: str, resume_state: int | None) -> _Partition:
-        return _Partition(self._read, resume_state or 0, self.snapshots)
+        return _Partition(self, resume_state or 0)
 
 
 class _Count(StatefulBatchLogic[int, Any, int]):

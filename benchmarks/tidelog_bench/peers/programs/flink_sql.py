@@ -59,7 +59,7 @@ def run(task: Task) -> dict[str, float]:
     @contextmanager
     def running(feed: Feed, restore: Path | None) -> Iterator[RestJob]:
         port, sink = free_port(), _BLACKHOLE if restore is None else _PRINT
-        environment = _tables(settings(task.path, task.checkpoint_s, 1, port, restore))
+        environment = _tables(settings(task, 1, port, restore))
         environment.execute_sql(
             "CREATE TABLE words (word STRING) WITH ('connector' = 'filesystem', 'format' = 'raw', "
             f"'path' = '{feed.input.as_uri()}', 'source.monitor-interval' = '250 ms')"
@@ -81,7 +81,7 @@ def run_events(task: EventTask) -> dict[str, float]:
     drawn = task.write()
     os.environ["FLINK_LOG_DIR"] = str(task.path)
     port = free_port()
-    chosen = settings(task.path, task.checkpoint_s, 1, port, None) | {
+    chosen = settings(task, 1, port) | {
         "table.local-time-zone": "UTC",
         # By default a job's status is up to 3 s old, and a short job is over by then.
         "web.refresh-interval": "10",

@@ -43,7 +43,7 @@ def _running(task: Task, feed: Feed, jars: str, restore: Path | None) -> Iterato
     """A JVM with the job; killed at the end."""
     port = free_port()
     chosen = task.path / "flink.properties"
-    lines = settings(task.path, task.checkpoint_s, _PARALLELISM, port, restore)
+    lines = settings(task, _PARALLELISM, port, restore)
     lines["pipeline.object-reuse"] = "true"
     chosen.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
     command = [java_tool("java") or "java", "-cp", jars, _SOURCE.stem, str(chosen)]

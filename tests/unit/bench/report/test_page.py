@@ -11,8 +11,7 @@ from tests.support.bench_toy import cell, experiment
 from tidelog_bench.experiment import Cell, Experiment, Size
 from tidelog_bench.experiments import experiments
 from tidelog_bench.report.answer import Report, answer, answers
-from tidelog_bench.report.page import page
-from tidelog_bench.report.plots import plots
+from tidelog_bench.report.page import page, plots
 from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
 
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'tidelog[plots]'")
@@ -98,5 +97,4 @@ def test_every_experiment_there_is_has_something_to_draw_in_each_plot(known: Exp
         for of in known.cells(Size.STANDARD)
         for variant in of.variants
     ]
-    titles = [plotted.title for plotted in plots(answer(known, loaded(records)))]
-    assert titles == [plot.title for plot in known.plots]
+    assert list(plots(answer(known, loaded(records)))) == [plot.title for plot in known.plots]
