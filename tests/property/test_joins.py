@@ -5,7 +5,8 @@ Steps are of a few records, so that keys are read in parts and restarts come ami
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 from unittest import mock
 
@@ -356,21 +357,12 @@ def test_a_record_gets_the_newest_row_that_has_come(steps: list[Any]) -> None:
     assert subject.emitted == expected
 
 
-def _small_steps(most: int) -> Any:
-    modules = ("state.timed_records", "runtime.operators.join", "runtime.operators.enrich")
-    stack = mock.patch.multiple
-    loads = stack("tidelog.state.timed_records", LOAD_AFTER=4 - most)
-    return _together([loads, *[stack(f"tidelog.{module}", STEP=most) for module in modules]])
-
-
-class _together:
-    def __init__(self, patches: list[Any]) -> None:
-        self._patches = patches
-
-    def __enter__(self) -> None:
-        for patch in self._patches:
-            patch.start()
-
-    def __exit__(self, *_: object) -> None:
-        for patch in self._patches:
-            patch.stop()
+@contextmanager
+def _small_steps(most: int) -> Iterator[None]:
+    records = "tidelog.state.timed_records"
+    steps = (records, "tidelog.runtime.operators.join", "tidelog.runtime.operators.enrich")
+    with ExitStack() as patches:
+        patches.enter_context(mock.patch(f"{records}.LOAD_AFTER", 4 - most))
+        for module in steps:
+            patches.enter_context(mock.patch(f"{module}.STEP", most))
+        yield

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.depth import combined, more_in_depth
 from tests.support.harness import assert_nothing_is_left_over
-from tests.support.pipelines import Outside, Portions, config, effects
+from tests.support.pipelines import Outside, Portions, acted_on, config, run
 from tidelog import (
     ExpiredTimerInfo,
     Job,
@@ -28,6 +28,7 @@ from tidelog import (
     TimerValues,
 )
 from tidelog.catalog.inventory import find_checkpoint
+from tidelog.ids import Slot
 from tidelog.storage.memory import MemoryStore
 
 Stored = Literal["checkpoint", "native", "canonical"]
@@ -150,56 +151,35 @@ IN_MEMORY = [
 """What a changelog before and after has to do with all else, for deep runs."""
 
 
-async def run(
-    store: MemoryStore,
-    sink: Outside,
-    seconds: float | None,
-    *,
-    stop: Literal["native", "canonical"] | None = None,
-    restore_from: RestoreFrom | None = None,
-    **settings: Any,
-) -> None:
-    """Run to the end, or for some seconds and then break off, or stop with a savepoint."""
-    world = effects()
-    runner = JobRunner(job(sink), store, config(**settings), world, restore_from=restore_from)
-    started = asyncio.Event()
-    running = asyncio.ensure_future(runner.run(started.set))
-    if seconds is None:
-        await running
-        return
-    for lasting in (started.wait(), world.clock.sleep(seconds)):
-        await asyncio.wait(
-            [running, asyncio.ensure_future(lasting)], return_when=asyncio.FIRST_COMPLETED
-        )
-        assert not running.done(), running
-    if stop is not None:
-        await runner.stop("mine", format=stop)
-        await running
-        return
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-
-
 @cache
 def undisturbed() -> Counter[Any]:
     sink = Outside()
-    asyncio.run(run(MemoryStore(), sink, None))
+    run(job(sink), MemoryStore(), config())
     assert len(sink.records) > 4 * LENGTH, "timers fired too"
     return Counter(sink.records)
 
 
-async def through(cell: Cell, store: MemoryStore, sink: Outside) -> None:
+def through(cell: Cell, store: MemoryStore, sink: Outside) -> None:
     """Before, between, after, and once more in the shape from before."""
     before = {"changelog": cell.changelog[0], "table": cell.tables[0], "parallelism": 2}
     after = {"changelog": cell.changelog[1], "table": cell.tables[1]}
     stop = None if cell.stored == "checkpoint" else cell.stored
-    await run(store, sink, 12.3, stop=stop, **before)
-    place = (await find_checkpoint(store, None)).slot
+
+    async def stopped(runner: JobRunner) -> None:
+        if stop is not None:
+            await runner.stop("mine", format=stop)
+
+    acted_on(job(sink), store, stopped, at=12.3, settings=config(**before), crash=stop is None)
+    place = newest_slot(store)
     chosen = RestoreFrom("mine" if stop else place, claim=cell.claim)
-    await run(store, sink, 12.7, restore_from=chosen, parallelism=cell.parallelism, **after)
-    newest = await find_checkpoint(store, None)
-    assert newest.slot > place, "the job has taken checkpoints of its own"
-    await run(store, sink, None, **before)
+    settings = config(parallelism=cell.parallelism, **after)
+    acted_on(job(sink), store, at=12.7, settings=settings, crash=True, restore_from=chosen)
+    assert newest_slot(store) > place, "the job has taken checkpoints of its own"
+    run(job(sink), store, config(**before))
+
+
+def newest_slot(store: MemoryStore) -> Slot:
+    return asyncio.run(find_checkpoint(store, None)).slot
 
 
 @pytest.mark.parametrize("cell", dict.fromkeys(CELLS + more_in_depth([], IN_MEMORY)), ids=str)
@@ -207,7 +187,7 @@ def test_whatever_is_restored_into_whatever_the_output_is_that_of_an_undisturbed
     cell: Cell,
 ) -> None:
     store, sink = MemoryStore(), Outside()
-    asyncio.run(through(cell, store, sink))
+    through(cell, store, sink)
     assert Counter(sink.records) == undisturbed()
     assert sink.prepared == {}
     assert_nothing_is_left_over(store)

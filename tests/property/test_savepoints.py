@@ -11,8 +11,7 @@ from typing import ClassVar
 import hypothesis.strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tests.property.profiles import looking
-from tests.property.test_state_machine import Model, StateMachine
+from tests.property.test_state_machine import Model, StateMachine, machine
 from tests.support.harness import Incarnation, checkpoint_at, reachable
 from tidelog import Checkpoint, RestoreFrom, Savepoint
 from tidelog.checkpoint.manifest import SavepointFormat, is_canonical
@@ -89,17 +88,6 @@ class SavepointMachine(StateMachine):
         assert len(ordinary) <= self.config.retain
 
 
-class RocksMachine(SavepointMachine):
-    table = "rocksdb"
-
-
-class WithoutChangelog(SavepointMachine):
-    changelog = False
-
-
-TestMemory = SavepointMachine.TestCase
-TestMemory.settings = looking(8, deep=77)
-TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(2, deep=60)
-TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(4, deep=64)
+TestMemory = machine(SavepointMachine, 8, 77)
+TestRocks = machine(SavepointMachine, 2, 60, table="rocksdb")
+TestMemoryWithoutChangelog = machine(SavepointMachine, 4, 64, changelog=False)

@@ -127,11 +127,6 @@ def test_sessions_are_those_of_lists(
                         rows = subject.rows()
                         live = sum(map(len, model.open.values()))
                         assert rows.get("sessions", 0) + rows.get("earlier-sessions", 0) <= live
-                case "flush", _:
-                    subject.bench.backend.flush()
-                case "forget", _:
-                    for _ in subject.bench.backend.flush_in_steps(cache=False):
-                        pass
-                case "restart", _:
-                    subject.restart()
+                case _:
+                    subject.amid(what)
     assert subject.rows() == {}

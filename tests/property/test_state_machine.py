@@ -485,35 +485,16 @@ class StateMachine(RuleBasedStateMachine):
         assert len(self._retained()) == min(len(self.models), self.config.retain)
 
 
-class RocksMachine(StateMachine):
-    table = "rocksdb"
+def machine(machine: type[StateMachine], usual: int, deep: int, **settings: Any) -> Any:
+    """Its test case, with another table or without a changelog."""
+    case = type(machine.__name__, (machine,), settings).TestCase
+    case.settings = looking(usual, deep=deep)
+    return case
 
 
-class WithoutChangelog(StateMachine):
-    changelog = False
-
-
-class RocksWithoutChangelog(RocksMachine):
-    changelog = False
-
-
-class SwitchingMachine(StateMachine):
-    tables = ("memory",)
-
-
-class SwitchingTables(StateMachine):
-    tables = ("memory", "rocksdb")
-
-
-TestMemory = StateMachine.TestCase
-TestMemory.settings = looking(12, deep=84)
-TestRocks = RocksMachine.TestCase
-TestRocks.settings = looking(2, deep=76)
-TestMemoryWithoutChangelog = WithoutChangelog.TestCase
-TestMemoryWithoutChangelog.settings = looking(6, deep=68)
-TestRocksWithoutChangelog = RocksWithoutChangelog.TestCase
-TestRocksWithoutChangelog.settings = looking(2, deep=50)
-TestSwitching = SwitchingMachine.TestCase
-TestSwitching.settings = looking(8, deep=75)
-TestSwitchingTables = SwitchingTables.TestCase
-TestSwitchingTables.settings = looking(3, deep=34)
+TestMemory = machine(StateMachine, 12, 84)
+TestRocks = machine(StateMachine, 2, 76, table="rocksdb")
+TestMemoryWithoutChangelog = machine(StateMachine, 6, 68, changelog=False)
+TestRocksWithoutChangelog = machine(StateMachine, 2, 50, table="rocksdb", changelog=False)
+TestSwitching = machine(StateMachine, 8, 75, tables=("memory",))
+TestSwitchingTables = machine(StateMachine, 3, 34, tables=("memory", "rocksdb"))

@@ -5,7 +5,7 @@ again and ends in a third one. Its logs are out of order; where records may be l
 others wait for are idle.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -18,6 +18,7 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tests.property.test_rescaled_jobs import Breaking
+from tests.simulator.jobs.stages import BY_KEY, Groups, sessions, sliding, total
 from tests.support.pipelines import Outside, config, run
 from tidelog import Count, Job, KeyedStream, OutputTag, Session, Sliding, Stream, Tumbling
 from tidelog.errors import UserFunctionError
@@ -55,49 +56,9 @@ class Case:
     idle_after_ms: int | None = None
 
 
-def by_key(records: Records) -> dict[str, Records]:
-    return grouped(records, lambda record: [record.key])
-
-
-def grouped(records: Records, groups: Callable[[Visit], Iterable[Any]]) -> dict[Any, Records]:
-    found: dict[Any, Records] = defaultdict(list)
-    for record in records:
-        for group in groups(record):
-            found[group].append(record)
-    return found
-
-
-def reduced(function: Callable[[Records], Any]) -> Callable[[Records], list[Any]]:
-    return lambda records: [(key, function(some)) for key, some in by_key(records).items()]
-
-
-def spans(
-    size: int, slide: int, function: Callable[[Records], Any]
-) -> Callable[[Records], list[Any]]:
-    def windows(record: Visit) -> list[tuple[str, int]]:
-        starts = range(record.time - size + 1, record.time + 1)
-        return [(record.key, start) for start in starts if start % slide == 0]
-
-    return lambda records: [(*w, function(some)) for w, some in grouped(records, windows).items()]
-
-
-def sessions(function: Callable[[Records], Any]) -> Callable[[Records], list[Any]]:
-    def all_of(records: Records) -> list[Any]:
-        found: list[Records] = []
-        for some in by_key(records).values():
-            for record in sorted(some, key=itemgetter(1)):
-                last = found[-1][-1] if found else None
-                if last and last.key == record.key and record.time - last.time <= GAP_MS:
-                    found[-1].append(record)
-                else:
-                    found.append([record])
-        return [(s[0].key, s[0].time, s[-1].time + GAP_MS, function(s)) for s in found]
-
-    return all_of
-
-
-def total(records: Records) -> int:
-    return sum(map(value_of, records))
+def each(groups: Groups, function: Callable[[Records], Any]) -> Callable[[Records], list[Any]]:
+    """What the function makes of the records of each group."""
+    return lambda records: [(*group, function(some)) for group, some in groups(records).items()]
 
 
 def mean(records: Records) -> float:
@@ -134,50 +95,57 @@ def accounts(keyed: KeyedStream) -> Stream:
 
 
 CASES: Final = {
-    "sum": Case(lambda k: k.sum(value_of), reduced(total)),
-    "mean": Case(lambda k: k.mean(value_of), reduced(mean)),
-    "min": Case(lambda k: k.min(number_of), reduced(lambda some: min(numbers(some)))),
-    "max": Case(lambda k: k.max(number_of), reduced(lambda some: max(numbers(some)))),
+    "sum": Case(lambda k: k.sum(value_of), each(BY_KEY, total)),
+    "mean": Case(lambda k: k.mean(value_of), each(BY_KEY, mean)),
+    "min": Case(lambda k: k.min(number_of), each(BY_KEY, lambda some: min(numbers(some)))),
+    "max": Case(lambda k: k.max(number_of), each(BY_KEY, lambda some: max(numbers(some)))),
     "reduce": Case(
         lambda k: k.reduce(max),
-        reduced(max),
+        each(BY_KEY, max),
         lambda out: [(key, Visit(*record)) for key, record in out],
     ),
     "top": Case(
         lambda k: k.top(3, by=value_of).map(lambda out: (out[0], tuple(map(value_of, out[1])))),
-        reduced(lambda some: tuple(largest_first(some))),
+        each(BY_KEY, lambda some: tuple(largest_first(some))),
     ),
-    "updates": Case(lambda k: k.count(emit_updates=True), reduced(len), newest),
+    "updates": Case(lambda k: k.count(emit_updates=True), each(BY_KEY, len), newest),
     "tumbling": Case(
-        lambda k: k.window(Tumbling(SIZE_MS)).sum(value_of), spans(SIZE_MS, SIZE_MS, total)
+        lambda k: k.window(Tumbling(SIZE_MS)).sum(value_of),
+        each(sliding(SIZE_MS, SIZE_MS).groups, total),
     ),
     "sliding": Case(
-        lambda k: k.window(Sliding(SIZE_MS, 150)).mean(value_of), spans(SIZE_MS, 150, mean)
+        lambda k: k.window(Sliding(SIZE_MS, 150)).mean(value_of),
+        each(sliding(SIZE_MS, 150).groups, mean),
     ),
     "kept": Case(
-        lambda k: k.window(Tumbling("400 ms")).records(kept), spans(SIZE_MS, SIZE_MS, numbers)
+        lambda k: k.window(Tumbling("400 ms")).records(kept),
+        each(sliding(SIZE_MS, SIZE_MS).groups, numbers),
     ),
     "updated windows": Case(
         lambda k: k.window(Sliding(SIZE_MS, 200), emit="updates").count(),
-        spans(SIZE_MS, 200, len),
+        each(sliding(SIZE_MS, 200).groups, len),
         newest,
     ),
     "late windows": Case(
         lambda k: k.window(Tumbling(SIZE_MS), allowed_lateness="1h").count(),
-        spans(SIZE_MS, SIZE_MS, len),
+        each(sliding(SIZE_MS, SIZE_MS).groups, len),
         newest,
         max_delay_ms=0,
         idle_after_ms=1500,
     ),
-    "sessions": Case(lambda k: k.window(Session(GAP_MS)).sum(value_of), sessions(total)),
-    "kept sessions": Case(lambda k: k.window(Session(GAP_MS)).records(kept), sessions(numbers)),
+    "sessions": Case(
+        lambda k: k.window(Session(GAP_MS)).sum(value_of), each(sessions(GAP_MS).groups, total)
+    ),
+    "kept sessions": Case(
+        lambda k: k.window(Session(GAP_MS)).records(kept), each(sessions(GAP_MS).groups, numbers)
+    ),
     "top of sessions": Case(
         lambda k: (
             k.window(Session(GAP_MS))
             .top(3, by=value_of)
             .map(lambda out: (*out[:3], tuple(map(value_of, out[3]))))
         ),
-        sessions(lambda some: tuple(largest_first(some))),
+        each(sessions(GAP_MS).groups, lambda some: tuple(largest_first(some))),
     ),
     "late records": Case(
         accounts,
@@ -188,13 +156,15 @@ CASES: Final = {
     "counts": Case(
         lambda k: k.window(Count(4)).count(),
         lambda records: [
-            (key, 4) for key, some in by_key(records).items() for _ in range(len(some) // 4)
+            (key, 4) for (key,), some in BY_KEY(records).items() for _ in range(len(some) // 4)
         ],
     ),
     "kept counts": Case(
         lambda k: k.window(Count(4)).records(kept),
         lambda records: [
-            (key, 4, True) for key, some in by_key(records).items() for _ in range(len(some) // 4)
+            (key, 4, True)
+            for (key,), some in BY_KEY(records).items()
+            for _ in range(len(some) // 4)
         ],
         lambda out: [(key, len(some), once(out)) for key, some in out],
     ),

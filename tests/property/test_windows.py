@@ -135,6 +135,16 @@ class Subject:
         self.bench.reopen().event_time = event_time
         self._open()
 
+    def amid(self, what: str) -> None:
+        match what:
+            case "flush":
+                self.bench.backend.flush()
+            case "forget":
+                for _ in self.bench.backend.flush_in_steps(cache=False):
+                    pass
+            case "restart":
+                self.restart()
+
     def add(self, records: list[list[Any]]) -> tuple[list[int], list[Any]]:
         """Give records; the numbers of those that are late, and the windows that fire."""
         times = [time for *_, time in records]
@@ -269,11 +279,6 @@ def test_windows_are_those_of_a_dict(
                     if looked and kind != "records":
                         assert rows["window-aggregate"] == len(slices)
                     assert rows.get("timers", 0) <= (3 if firing.lateness_ms else 2) * len(slices)
-                case "flush", _:
-                    subject.bench.backend.flush()
-                case "forget", _:
-                    for _ in subject.bench.backend.flush_in_steps(cache=False):
-                        pass
-                case "restart", _:
-                    subject.restart()
+                case _:
+                    subject.amid(what)
     assert subject.rows() == {}
