@@ -4,7 +4,7 @@ with every step of its tasks taken by hand.
 
 import asyncio
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -82,7 +82,7 @@ class Probe(Operator):
 def contents(probe: Probe, key: str) -> dict[str, Any]:
     """Everything the states say of a key, as plain values."""
     probe.backend.use_key(key)
-    found = {
+    found: dict[str, Any] = {
         "value": probe.value.get(),
         "tags": probe.tags.get(),
         "ttl-value": probe.ttl_value.get(),
@@ -202,7 +202,7 @@ class Incarnation:
         return self.runner.incarnation.collector
 
     @property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> Sequence[Task]:
         assert self.runner.incarnation is not None
         return self.runner.incarnation.tasks
 
@@ -273,6 +273,7 @@ class Incarnation:
 
     async def live(self) -> set[str]:
         """What the collector keeps for the running tasks."""
+        assert self.runner.incarnation is not None
         return await self.runner.incarnation.subtasks.live_objects()
 
 

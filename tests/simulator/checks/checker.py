@@ -16,7 +16,9 @@ from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.machine.network import Truth
 from tests.simulator.machine.process import Process
 from tests.simulator.run.trace import Trace
-from tidelog import Checkpoint, Savepoint, TidelogError
+from tests.support.clock import in_virtual_time
+from tests.support.harness import retained_objects
+from tidelog import Checkpoint, TidelogError
 from tidelog.checkpoint.invariants import (
     descriptor_violations,
     direct_needs,
@@ -174,6 +176,23 @@ class Checker:
                     detail = f"{sink}: {wrong.total()} records {what}, as {some}"
                     self.blame(Property.EXACTLY_ONCE, detail)
 
+    async def take_census(self, retain: int) -> None:
+        """A job has started and ended: slots and what they name are all there is."""
+        stored = self.truth.objects().keys()
+        try:
+            names, needed = await retained_objects(self.truth, in_virtual_time(0))
+        except TidelogError as error:
+            self.blame(Property.CENSUS, str(error))
+            return
+        left, lost = sorted(stored - names - needed), sorted((names | needed) - stored)
+        ordinary = [e for e in self.slots.values() if type(e) is Checkpoint]
+        if left or lost or len(ordinary) > retain:
+            self.blame(
+                Property.CENSUS,
+                f"left over {left[:5]} ({len(left)}), missing {lost[:5]} ({len(lost)}), "
+                f"{len(ordinary)} checkpoints of {retain} to retain",
+            )
+
     def _judge_latecomer(self, process: Process, entry: Checkpoint, generation: Generation) -> None:
         """Below the newest start a zombie can win a slot that retention has dropped.
 
@@ -222,36 +241,6 @@ class Checker:
                     f"slot {entry.slot}, {task}: {superfluous[0]} is covered by the table up to "
                     f"{state.upto} and by a completed checkpoint up to {checkpointed}",
                 )
-
-
-def census(objects: Mapping[str, bytes], retain: int) -> str | None:
-    """What is too much or missing; None when slots and what they name are all there is."""
-    needed: set[str] = set()
-    checkpoints = 0
-    for name in sorted(objects):
-        if object_names.slot_of(name) is None:
-            continue
-        needed.add(name)
-        entry = decode_entry(objects[name], name)
-        if isinstance(entry, Checkpoint):
-            checkpoints += not isinstance(entry, Savepoint)
-            needed |= _named(entry, objects)
-    left = sorted(objects.keys() - needed)
-    lost = sorted(needed - objects.keys())
-    if not left and not lost and checkpoints <= retain:
-        return None
-    return (
-        f"left over {left[:5]} ({len(left)}), missing {lost[:5]} ({len(lost)}), {checkpoints} "
-        f"checkpoints of {retain} to retain"
-    )
-
-
-def _named(entry: Checkpoint, objects: Mapping[str, bytes]) -> set[str]:
-    """Every object a checkpoint needs."""
-    needs = direct_needs(entry)
-    for *_, descriptor in _descriptors(entry, objects):
-        needs += table_needs(descriptor)
-    return {need.name for need in needs}
 
 
 def _descriptors(entry: Checkpoint, objects: Mapping[str, bytes]) -> Iterator[tuple[Any, ...]]:

@@ -9,32 +9,13 @@ in flight over a restart, it is not late.
 
 from collections.abc import Callable
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.job_plan import FixedPlan
-from tests.simulator.jobs.plan import Branch, Graph, SourcePlan
-from tests.simulator.jobs.source import (
-    DISORDER_MS,
-    Arrivals,
-    Record,
-    Split,
-    drawn_arrivals,
-)
-from tests.simulator.jobs.stages import (
-    BUCKET_MS,
-    BUCKETS,
-    RECOUNT,
-    SPREAD,
-    Buckets,
-    Stage,
-    by_first_field,
-    event_time,
-    key_of,
-    sessions,
-    sliding,
-)
+from tests.simulator.jobs import stages
+from tests.simulator.jobs.plan import FixedPlan, Graph, SourcePlan
+from tests.simulator.jobs.source import DISORDER_MS, Arrivals, Record, Split, drawn_arrivals
 from tests.simulator.machine.process import work
 from tidelog import OutputTag, Row, Session, Sliding, Stream
 
@@ -42,7 +23,7 @@ _WRITTEN_MS: Final = 100_000
 """How long after a visit its line was written."""
 _QUIET_S: Final = 8.0
 
-_SIZE_MS: Final = BUCKET_MS
+_SIZE_MS: Final = stages.BUCKET_MS
 _DISORDER_MS: Final = _SIZE_MS // 2
 _LATE: Final = 0
 """The value of a late record."""
@@ -57,21 +38,21 @@ def server_logs(rng: Random) -> FixedPlan:
     # Longer than a read takes in its thread: what is being read is not quiet.
     idle = rng.choice((None, 1500, 2500))
     ahead = rng.choice((200, 2000, 60_000))
-    times = event_time(DISORDER_MS, idle_after_ms=idle, max_ahead_ms=ahead)
+    times = stages.event_time(DISORDER_MS, idle_after_ms=idle, max_ahead_ms=ahead)
     sources = [_logs(rng, number, times, idle) for number in range(rng.choice((1, 1, 2)))]
-    branches = [_log_branch(rng, number) for number in range(rng.choice((1, 2)))]
+    branches = {f"sink-{n}": _log_branch(rng) for n in range(rng.choice((1, 2)))}
     parallelism = rng.choice((1, 2, 3, 4))
     if rng.random() < 0.3:
         # What an operator in between holds back does not make a split idle.
-        again = event_time(DISORDER_MS, max_ahead_ms=ahead)
-        written = event_time(DISORDER_MS, of=lambda record: int(record.time + _WRITTEN_MS))
+        again = stages.event_time(DISORDER_MS, max_ahead_ms=ahead)
+        written = stages.event_time(DISORDER_MS, of=lambda record: int(record.time + _WRITTEN_MS))
         sources = [replace(source, stages=(written,)) for source in sources]
-        first: tuple[Stage, ...] = rng.choice(((again,), (SPREAD, again)))
-        branches = [replace(branch, stages=(*first, *branch.stages)) for branch in branches]
-    return Graph(tuple(sources), tuple(branches), parallelism).plan()
+        first: tuple[stages.Stage, ...] = rng.choice(((again,), (stages.SPREAD, again)))
+        branches = {sink: (*first, *branch) for sink, branch in branches.items()}
+    return Graph(tuple(sources), branches, parallelism).plan()
 
 
-def _logs(rng: Random, number: int, times: Stage, idle: int | None) -> SourcePlan:
+def _logs(rng: Random, number: int, times: stages.Stage, idle: int | None) -> SourcePlan:
     def line(n: int, time: int) -> Row:
         page, value = f"page-{rng.randrange(6)}", rng.randrange(100)
         return Row.of(Record._fields, (page, 1_000_000 * number + n, value, time))
@@ -90,16 +71,14 @@ def _logs(rng: Random, number: int, times: Stage, idle: int | None) -> SourcePla
     return SourcePlan(f"logs-{number}", arrivals, (times,))
 
 
-def _log_branch(rng: Random, number: int) -> Branch:
+def _log_branch(rng: Random) -> tuple[stages.Stage, ...]:
     size = rng.choice((400, 1500))
     slide = rng.choice((size, size // 2))
     gap = rng.choice((40, 150))
-    of_windows = sliding(size, slide).sums(), sliding(size, slide).contents()
-    of_sessions = sessions(gap).sums(each=1000), sessions(gap).contents()
-    stages = [rng.choice((BUCKETS, *of_windows, *of_sessions))]
-    if rng.random() < 0.3:
-        stages.append(RECOUNT)
-    return Branch(tuple(stages), f"sink-{number}")
+    of_windows = stages.sliding(size, slide).sums(), stages.sliding(size, slide).contents()
+    of_sessions = stages.sessions(gap).sums(each=1000), stages.sessions(gap).contents()
+    first = rng.choice((stages.BUCKETS, *of_windows, *of_sessions))
+    return first, *((stages.RECOUNT,) if rng.random() < 0.3 else ())
 
 
 def latecomers(rng: Random) -> FixedPlan:
@@ -111,8 +90,8 @@ def latecomers(rng: Random) -> FixedPlan:
     chunk = rng.choice((2, 5, 10))
     records = tuple(_rounds(rng, chunk))
     split = Split(records, rng.choice((0.0, 4.0 / len(records))))
-    stages = (event_time(_DISORDER_MS),)
-    source = SourcePlan("records", Arrivals({"only": split}, chunk, 0.03), stages, parallelism=1)
+    times = (stages.event_time(_DISORDER_MS),)
+    source = SourcePlan("records", Arrivals({"only": split}, chunk, 0.03), times, parallelism=1)
     windowed = (_fast_windows, _slow_windows, _slow_windows)
     accounts = (
         lambda size: _accounts(Sliding(size, size)),
@@ -122,8 +101,8 @@ def latecomers(rng: Random) -> FixedPlan:
     parallelism = rng.choice((2, 3, 4))
     # Half a size: what is late for a window is late for all that hold it.
     slides = kind in windowed and rng.random() < 0.5
-    branch = Branch((kind(_SIZE_MS // 2 if slides else _SIZE_MS),), "sums")
-    return Graph((source,), (branch,), parallelism).plan()
+    branches = {"sums": (kind(_SIZE_MS // 2 if slides else _SIZE_MS),)}
+    return Graph((source,), branches, parallelism).plan()
 
 
 def _rounds(rng: Random, chunk: int) -> list[Record]:
@@ -146,42 +125,42 @@ def _rounds(rng: Random, chunk: int) -> list[Record]:
     return records
 
 
-def _fast_windows(slide_ms: int) -> Stage:
+def _fast_windows(slide_ms: int) -> stages.Stage:
     """Sums of what is on time."""
-    return _on_time(slide_ms, sliding(_SIZE_MS, slide_ms).sums().apply)
+    return _on_time(slide_ms, stages.sliding(_SIZE_MS, slide_ms).sums().apply)
 
 
-def _slow_windows(slide_ms: int) -> Stage:
+def _slow_windows(slide_ms: int) -> stages.Stage:
     """Windows of records, whose function takes its time."""
 
     def summed(key: str, start: int, rows: list[Any]) -> tuple[str, int, int]:
         work(_FIRING_S)
-        return key, start, sum(row[2] for row in rows)
+        return key, start, stages.total(rows)
 
     def apply(stream: Stream) -> Stream:
-        return by_first_field(stream).window(Sliding(_SIZE_MS, slide_ms)).records(summed)
+        return stream.key_by(stages.key_of).window(Sliding(_SIZE_MS, slide_ms)).records(summed)
 
     return _on_time(slide_ms, apply)
 
 
-def _slow_timers(slide_ms: int) -> Stage:
+def _slow_timers(slide_ms: int) -> stages.Stage:
     """Windows by hand: state and a timer for each of them."""
 
     def apply(stream: Stream) -> Stream:
-        return stream.key_by(key_of).transform_with_state(_SlowBuckets, time_mode="event")
+        return stream.key_by(stages.key_of).transform_with_state(_SlowBuckets, time_mode="event")
 
     return _on_time(slide_ms, apply)
 
 
-def _on_time(slide_ms: int, apply: Callable[[Stream], Stream]) -> Stage:
+def _on_time(slide_ms: int, apply: Callable[[Stream], Stream]) -> stages.Stage:
     """Sums by window of the records that are on time, made in some way."""
-    sums = sliding(_SIZE_MS, slide_ms).sums().evaluate
-    return Stage("windows", apply, lambda records: sums([r for r in records if r.value != _LATE]))
+    sums = stages.sliding(_SIZE_MS, slide_ms).sums().evaluate
+    return stages.Stage(apply, lambda records: sums([r for r in records if r.value != _LATE]))
 
 
-def _accounts(span: Sliding | Session) -> Stage:
+def _accounts(span: Sliding | Session) -> stages.Stage:
     """Every record once: in its window or session, or late."""
-    number = itemgetter(1)
+    number = attrgetter("number")
 
     def numbers(*window: Any) -> list[int]:
         work(_FIRING_S)
@@ -189,16 +168,16 @@ def _accounts(span: Sliding | Session) -> Stage:
 
     def apply(stream: Stream) -> Stream:
         late = OutputTag("late")
-        fired = by_first_field(stream).window(span, late=late).records(numbers)
+        fired = stream.key_by(stages.key_of).window(span, late=late).records(numbers)
         return fired.flat_map(list).union(fired.side_output(late).map(number))
 
-    return Stage("accounts", apply, lambda records: [record.number for record in records])
+    return stages.Stage(apply, lambda records: [record.number for record in records])
 
 
-class _SlowBuckets(Buckets):
+class _SlowBuckets(stages.Buckets):
     """Sums by key and window, whose timers take their time."""
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Any:
         work(_FIRING_S)
-        for who, end, total, *_ in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
-            yield who, end - _SIZE_MS, total
+        for who, end, held, *_ in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
+            yield who, end - _SIZE_MS, held

@@ -10,20 +10,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.job_plan import JobPlan, Refusal, Sinks, Version
+from tests.simulator.jobs import stages
+from tests.simulator.jobs.plan import JobPlan, Refusal, Sinks, Version
 from tests.simulator.jobs.source import DISORDER_MS, Arrivals, Record, drawn_arrivals
-from tests.simulator.jobs.stages import (
-    BUCKETS,
-    TOTALS,
-    Buckets,
-    Numbering,
-    first_field,
-    key_of,
-    numbering,
-    same,
-    sliding,
-    time_of,
-)
 from tidelog import Tumbling
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.runtime.graph import Job, KeyedStream, Stream
@@ -122,13 +111,13 @@ class EvolvingVersion(Version):
         plan = self.plan
         job = Job("orders", record_types=(Row,))
         orders = job.source(plan.orders, name="orders")
-        orders = orders.event_time(time_of, max_delay_ms=DISORDER_MS)
-        orders = orders.map(same, name="known" if self.renamed else "the-same")
+        orders = orders.event_time(stages.time_of, max_delay_ms=DISORDER_MS)
+        orders = orders.map(stages.same, name="known" if self.renamed else "the-same")
         passed = orders.map(lambda row: (row.number, self.extra), name="pass")
         passed.sink(sink("passed"), name="passed")
         keyed = self._keyed(orders)
         keyed.transform_with_state(
-            Buckets if plan.buckets else Numbering,
+            stages.Buckets if plan.buckets else stages.Numbering,
             time_mode="event" if plan.buckets else "none",
             name="processor",
         ).sink(sink("processed"), name="processed")
@@ -136,7 +125,7 @@ class EvolvingVersion(Version):
         sums.sink(sink("sums"), name="sums-out")
         extra = orders.filter(lambda row: False, name="nothing")
         if self.extra:
-            extra = orders.key_by(key_of).transform_with_state(
+            extra = orders.key_by(stages.key_of).transform_with_state(
                 lambda: Counting(self.start), name=_EXTRA
             )
         extra.sink(sink(_EXTRA), name="extra-out")
@@ -173,11 +162,11 @@ class EvolvingVersion(Version):
         return any(kind != key for kind in stored.key_types)
 
     def _keyed(self, orders: Stream) -> KeyedStream:
-        key = (lambda row: (row.key,)) if self.tuple_keys else key_of
+        key = (lambda row: (row.key,)) if self.tuple_keys else stages.key_of
         if not self.declares:
             return orders.key_by(key)
         kind: Any = tuple[str] if self.tuple_keys else str
-        convert = (lambda key: (key,)) if self.tuple_keys else first_field
+        convert = (lambda key: (key,)) if self.tuple_keys else stages.first_field
         return orders.key_by(key, key_type=kind, migrate=convert if self.migrates else None)
 
     def _summed(self, keyed: KeyedStream) -> Stream:
@@ -231,19 +220,18 @@ def evolving(rng: Random) -> EvolvingPlan:
     orders = drawn_arrivals(rng, order, (1, 2, 3), (5, 20, 30), at_once=0.0)
     seed = rng.randrange(1 << 30)
     parallelism = rng.choice((1, 2, 3))
-    processed = BUCKETS if rng.random() < 0.5 else numbering()
-    sums = sliding(_SIZE_MS, _SIZE_MS).sums() if rng.random() < 0.5 else TOTALS
+    processed = stages.BUCKETS if rng.random() < 0.5 else stages.numbering()
+    sums = stages.sliding(_SIZE_MS, _SIZE_MS).sums() if rng.random() < 0.5 else stages.TOTALS
     rows = orders.records
     expected = {
         "processed": Counter(processed.evaluate(rows)),
         "sums": Counter((*result, True) for result in sums.evaluate(rows)),
     }
     return EvolvingPlan(
-        about=f"{len(orders.splits)} splits; {processed.name}, {sums.name}, in changing versions",
         parallelism=parallelism,
         expected=expected,
         seed=seed,
         orders=orders,
-        buckets=processed is BUCKETS,
-        windows=sums is not TOTALS,
+        buckets=processed is stages.BUCKETS,
+        windows=sums is not stages.TOTALS,
     )

@@ -12,7 +12,7 @@ from operator import add
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.job_plan import FixedPlan, Sinks
+from tests.simulator.jobs.plan import FixedPlan, Sinks
 from tests.simulator.jobs.source import Arrivals, Record, drawn_arrivals
 from tests.simulator.jobs.stages import Numbering, add_first, first_field, one, type_name
 from tests.simulator.machine.process import now_ms
@@ -41,10 +41,7 @@ def with_rules(rng: Random) -> FixedPlan:
 
     passed = [(record.number, True) for record in records.records]
     written = Counter(Counter(map(_class_of, passed)).items()) if counted else Counter(passed)
-    number = len(rules.records)
-    about = f"{number} rules, {len(records.splits)} splits of records, counted: {counted}"
-    expected = {"checked": written}
-    return FixedPlan(about=about, parallelism=parallelism, build=build, expected=expected)
+    return FixedPlan(parallelism=parallelism, build=build, expected={"checked": written})
 
 
 def _of_number(number: int, _: int) -> Record:
@@ -89,10 +86,11 @@ def shop(rng: Random) -> FixedPlan:
     records = (record for read in inputs.values() for record in read.records)
     counts = Counter((_customer(record), type_name(record)) for record in records)
     written = [(*kind, n) for kind, count in counts.items() for n in range(1, count + 1)]
-    expected = {"numbered": Counter(written), "paid": Counter(filter(_is_payment, written))}
-    splits = ", ".join(f"{len(read.splits)} of {name}" for name, read in inputs.items())
-    about = f"splits: {splits}; ttl {ttl_ms} ms"
-    return FixedPlan(about=about, parallelism=parallelism, build=build, expected=expected)
+    return FixedPlan(
+        parallelism=parallelism,
+        build=build,
+        expected={"numbered": Counter(written), "paid": Counter(filter(_is_payment, written))},
+    )
 
 
 def _purchases(rng: Random, make: Callable[[str, int], Any]) -> Arrivals:
@@ -132,11 +130,9 @@ def visits(rng: Random) -> FixedPlan:
         return job
 
     once = Counter((row.visitor, row.number, True) for row in arrivals.records)
-    about = (
-        f"{len(arrivals.splits)} endless splits; ttl {ttl_ms} ms, sessions end after {gap_ms} ms"
+    return FixedPlan(
+        parallelism=parallelism, build=build, expected={"remembered": once, "sessions": once}
     )
-    expected = {"remembered": once, "sessions": once}
-    return FixedPlan(about=about, parallelism=parallelism, build=build, expected=expected)
 
 
 class Remembering(StatefulProcessor):

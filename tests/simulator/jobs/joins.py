@@ -9,7 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.jobs.job_plan import FixedPlan, Sinks
+from tests.simulator.jobs.plan import FixedPlan, Sinks
 from tests.simulator.jobs.source import DISORDER_MS, Arrivals, Record, drawn_arrivals
 from tests.simulator.jobs.stages import key_of, time_of
 from tidelog.runtime.graph import Job, KeyedStream, Stream
@@ -25,7 +25,7 @@ def joins(rng: Random) -> FixedPlan:
     """Two sources whose splits lag behind each other, joined in one way."""
     left, right = _arrivals(rng, 0), _arrivals(rng, 100_000)
     how = rng.choice(("inner", "left", "outer"))
-    kind, build, pairs = rng.choice((_interval, _window, _newest))(rng, how)
+    build, pairs = rng.choice((_interval, _window, _newest))(rng, how)
     parallelism = rng.choice((1, 2, 3, 4))
 
     def made(sink: Sinks) -> Job:
@@ -40,16 +40,14 @@ def joins(rng: Random) -> FixedPlan:
         return job
 
     written = Counter(map(_numbers, pairs(left.records, right.records)))
-    about = f"{kind}, {how}; {len(left.splits)} and {len(right.splits)} splits"
-    expected = {"joined": written}
-    return FixedPlan(about=about, parallelism=parallelism, build=made, expected=expected)
+    return FixedPlan(parallelism=parallelism, build=made, expected={"joined": written})
 
 
 def _arrivals(rng: Random, first: int) -> Arrivals:
     return drawn_arrivals(rng, lambda n, time: Record(f"k{rng.randrange(5)}", first + n, 0, time))
 
 
-def _interval(rng: Random, how: Any) -> tuple[str, Build, Callable[..., list[Pair]]]:
+def _interval(rng: Random, how: Any) -> tuple[Build, Callable[..., list[Pair]]]:
     lower = rng.choice((-500, -40, 0, 100))
     upper = lower + rng.choice((0, 70, 900))
 
@@ -57,32 +55,29 @@ def _interval(rng: Random, how: Any) -> tuple[str, Build, Callable[..., list[Pai
         return lower <= right.time - left.time <= upper
 
     return (
-        f"within {lower} to {upper} ms",
         lambda left, right: left.join(right, (lower, upper), how=how),
         lambda lefts, rights: _pairs(lefts, rights, within, how),
     )
 
 
-def _window(rng: Random, how: Any) -> tuple[str, Build, Callable[..., list[Pair]]]:
+def _window(rng: Random, how: Any) -> tuple[Build, Callable[..., list[Pair]]]:
     def together(left: Record, right: Record) -> bool:
         return left.time // _SIZE_MS == right.time // _SIZE_MS
 
     span = WindowSpan(_SIZE_MS, _SIZE_MS)
     return (
-        "one window",
         lambda left, right: left.join(right, window=span, how=how),
         lambda lefts, rights: _pairs(lefts, rights, together, how),
     )
 
 
-def _newest(rng: Random, how: Any) -> tuple[str, Build, Callable[..., list[Pair]]]:
+def _newest(rng: Random, how: Any) -> tuple[Build, Callable[..., list[Pair]]]:
     def version(record: Record, rows: list[Record]) -> int | None:
         of_key = [row.time for row in rows if row.key == record.key and row.time <= record.time]
         return max(of_key, default=None)
 
     # By their times: rows of one time are as good as each other.
     return (
-        "newest row",
         lambda left, right: left.enrich(right, lambda record, row: (record, row and row.time)),
         lambda lefts, rights: [(left, version(left, rights)) for left in lefts],
     )

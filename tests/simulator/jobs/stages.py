@@ -28,7 +28,6 @@ first_field: Callable[[Any], Any] = itemgetter(0)
 class Stage:
     """One step from records to records, or to results."""
 
-    name: str
     apply: Callable[[Stream], Stream]
     """Adds it to a job."""
     evaluate: Callable[[list[Any]], list[Any]]
@@ -67,38 +66,26 @@ def _doubled(record: Record) -> list[Record]:
     return [record, record._replace(number=-1 - record.number)]
 
 
-RAISE = Stage("map", lambda stream: stream.map(_raised), lambda records: [*map(_raised, records)])
-THIN = Stage(
-    "filter", lambda stream: stream.filter(_kept), lambda records: [*filter(_kept, records)]
-)
+RAISE = Stage(lambda stream: stream.map(_raised), lambda records: [*map(_raised, records)])
+THIN = Stage(lambda stream: stream.filter(_kept), lambda records: [*filter(_kept, records)])
 DOUBLE = Stage(
-    "flat map",
     lambda stream: stream.flat_map(_doubled),
     lambda records: [copy for record in records for copy in _doubled(record)],
 )
-SPREAD = Stage("rebalance", lambda stream: stream.rebalance().map(same), same)
-
-
-EVERYWHERE = Stage("broadcast", lambda stream: stream.broadcast().map(same), same, copies=True)
+SPREAD = Stage(lambda stream: stream.rebalance().map(same), same)
+EVERYWHERE = Stage(lambda stream: stream.broadcast().map(same), same, copies=True)
 
 
 def event_time(
     max_delay_ms: int, *, of: Callable[[Any], int] = time_of, **options: int | None
 ) -> Stage:
-
     def apply(stream: Stream) -> Stream:
         return stream.event_time(of, max_delay_ms=max_delay_ms, **options)  # type: ignore[arg-type]
 
-    return Stage("event time", apply, same)
-
-
-def by_first_field(stream: Stream) -> KeyedStream:
-    return stream.map(tuple).key_by(first_field)
+    return Stage(apply, same)
 
 
 Group = tuple[Any, ...]
-
-
 Groups = Callable[[list[Any]], Mapping[Group, list[Any]]]
 
 
@@ -115,14 +102,14 @@ def _by(groups_of: Callable[[Any], Iterable[Group]]) -> Groups:
     return grouped
 
 
-_BY_KEY: Final = _by(lambda record: [(record.key,)])
+BY_KEY: Final = _by(lambda record: [(record.key,)])
 
 
 def grouping(
-    name: str,
-    apply: Callable[[Stream], Stream],
+    apply: Callable[[KeyedStream], Stream],
     results: Callable[[Group, list[Any]], Iterable[Any]],
-    groups: Groups = _BY_KEY,
+    groups: Groups = BY_KEY,
+    key: Callable[[Any], Any] = key_of,
 ) -> Stage:
     """A keyed stage: what it makes of the records of each group."""
 
@@ -130,36 +117,54 @@ def grouping(
         found = groups(records).items()
         return [result for group, rows in found for result in results(group, rows)]
 
-    return Stage(name, apply, evaluate)
-
-
-TOTALS = grouping(
-    "totals",
-    lambda stream: stream.key_by(key_of).aggregate(value_of, add),
-    lambda group, rows: [(*group, total(rows))],
-)
-"""The sum of values per key, at the end."""
+    return Stage(lambda stream: apply(stream.key_by(key)), evaluate)
 
 
 def numbering(padding: int = 0) -> Stage:
     """Every record numbered within its key and kind."""
     return grouping(
-        "numbering",
-        lambda stream: stream.key_by(key_of).transform_with_state(
-            lambda: Numbering(padding=padding)
-        ),
+        lambda keyed: keyed.transform_with_state(lambda: Numbering(padding=padding)),
         lambda group, rows: [(*group, number) for number in range(1, len(rows) + 1)],
         _by(lambda record: [(record.key, type_name(record))]),
     )
 
 
+def _class_of(result: tuple[Any, ...]) -> int:
+    return sum(part for part in result if isinstance(part, int)) % 5
+
+
+TOTALS = grouping(
+    lambda keyed: keyed.aggregate(value_of, add), lambda group, rows: [(*group, total(rows))]
+)
+"""The sum of values per key, at the end."""
+MEANS = grouping(
+    lambda keyed: keyed.mean(value_of), lambda group, rows: [(*group, total(rows) / len(rows))]
+)
+"""The mean of values per key, at the end."""
+TRIPLES = grouping(
+    lambda keyed: keyed.window(Count(3)).count(),
+    lambda group, rows: [(*group, 3)] * (len(rows) // 3),
+)
+"""Windows of three records."""
+DISTINCT = grouping(
+    lambda keyed: keyed.deduplicate(value_of, ttl="1d").map(key_and_value),
+    lambda group, rows: [group],
+    _by(lambda record: [key_and_value(record)]),
+)
+"""Each value of a key once."""
 BUCKETS = grouping(
-    "buckets",
-    lambda stream: stream.key_by(key_of).transform_with_state(Buckets, time_mode="event"),
+    lambda keyed: keyed.transform_with_state(Buckets, time_mode="event"),
     lambda group, rows: [(*group, total(rows), len(rows), numbers(rows))],
     _by(lambda record: [(record.key, bucket_of(record))]),
 )
 """A processor with event-time timers."""
+RECOUNT = grouping(
+    lambda keyed: keyed.aggregate(one, add, name="recount"),
+    lambda group, rows: [(*group, len(rows))],
+    _by(lambda result: [(_class_of(result),)]),
+    key=_class_of,
+)
+"""After another keyed operator: how many results fall into each of a few classes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +178,14 @@ class Windows:
     def sums(self, each: int = 0) -> Stage:
         """With something for each record, the sums show their number as well."""
         return grouping(
-            "sums",
-            lambda stream: (
-                stream.key_by(key_of).window(self.span).aggregate(lambda r: r.value + each, add)
-            ),
+            lambda keyed: keyed.window(self.span).aggregate(lambda r: r.value + each, add),
             lambda window, rows: [(*window, total(rows) + each * len(rows))],
             self.groups,
         )
 
     def contents(self) -> Stage:
         return grouping(
-            "contents",
-            lambda stream: by_first_field(stream).window(self.span).records(_contents),
+            lambda keyed: keyed.window(self.span).records(_contents),
             lambda window, rows: [(*window, numbers(rows))],
             self.groups,
         )
@@ -218,43 +219,7 @@ def sessions(gap_ms: int) -> Windows:
 
 
 def _contents(*window: Any) -> Any:
-    return *window[:-1], tuple(sorted(row[1] for row in window[-1]))
-
-
-MEANS = grouping(
-    "means",
-    lambda stream: stream.key_by(key_of).mean(value_of),
-    lambda group, rows: [(*group, total(rows) / len(rows))],
-)
-"""The mean of values per key, at the end."""
-
-TRIPLES = grouping(
-    "triples",
-    lambda stream: stream.key_by(key_of).window(Count(3)).count(),
-    lambda group, rows: [(*group, 3)] * (len(rows) // 3),
-)
-"""Windows of three records."""
-
-DISTINCT = grouping(
-    "distinct",
-    lambda stream: stream.key_by(key_of).deduplicate(value_of, ttl="1d").map(key_and_value),
-    lambda group, rows: [group],
-    _by(lambda record: [key_and_value(record)]),
-)
-"""Each value of a key once."""
-
-
-def _class_of(result: tuple[Any, ...]) -> int:
-    return sum(part for part in result if isinstance(part, int)) % 5
-
-
-RECOUNT = grouping(
-    "recount",
-    lambda stream: stream.key_by(_class_of).aggregate(one, add, name="recount"),
-    lambda group, rows: [(*group, len(rows))],
-    _by(lambda result: [(_class_of(result),)]),
-)
-"""After another keyed operator: how many results fall into each of a few classes."""
+    return *window[:-1], numbers(window[-1])
 
 
 def one(_: Any) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from tests.simulator.jobs.job_plan import Version
+from tests.simulator.jobs.plan import Version
 from tests.simulator.machine.loop import OWNER, VirtualLoop
 from tests.simulator.machine.network import Weather
 from tests.simulator.machine.process import Process

@@ -178,9 +178,9 @@ class Machines:
         files = sorted(path for path in self.local_copies.rglob("*") if path.is_file())
         if not files:
             return False
-        path = files[self._rng.randrange(len(files))]
+        path = self._rng.choice(files)
         data = path.read_bytes()
-        at = self._rng.randrange(max(1, len(data)))
-        flipped = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :] if data else b"x"
-        path.write_bytes(data[:at] if self._rng.random() < 0.5 else flipped)
+        at = self._rng.randrange(len(data) or 1)
+        flipped = bytes(byte ^ 1 for byte in data[at : at + 1]) + data[at + 1 :]
+        path.write_bytes(data[:at] + (b"" if self._rng.random() < 0.5 else flipped))
         return True

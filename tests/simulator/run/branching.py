@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.simulator.checks.violation import Property
-from tests.simulator.jobs.job_plan import Records
+from tests.simulator.jobs.plan import Records
 from tests.simulator.machine.incarnation import Incarnation
 from tests.simulator.machine.network import Network, StoreClient, Truth
 from tests.simulator.machine.process import Process

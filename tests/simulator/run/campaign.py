@@ -83,7 +83,7 @@ def _outcome(
     return Outcome(
         seed=seed,
         scenario=scenario.name,
-        plan=f"parallelism {world.plan.parallelism}; {world.plan.about}",
+        plan=f"parallelism {world.plan.parallelism}; {world.operators}",
         digest=trace.digest,
         events=trace.events,
         requests=world.network.requests,

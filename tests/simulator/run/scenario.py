@@ -13,9 +13,8 @@ from typing import Final
 from tests.simulator.jobs.event_time import latecomers, server_logs
 from tests.simulator.jobs.evolution import evolving
 from tests.simulator.jobs.fixed import shop, visits, with_rules
-from tests.simulator.jobs.job_plan import JobPlan
 from tests.simulator.jobs.joins import joins
-from tests.simulator.jobs.plan import lifecycle, make_plan, relay
+from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.materialize.config import MaterializeConfig
@@ -175,13 +174,10 @@ _ALL: Final = (
         sinks_on_disk=True,
         jobs=shop,
     ),
-    Scenario(
-        "relay",
-        "stateless jobs, mostly at least once: no record is lost",
-        requests=0.02,
-        crash=0.6,
-        supersede=0.2,
-        rescale=0.3,
+    replace(
+        _RESTARTS,
+        name="relay",
+        about="stateless jobs, mostly at least once: no record is lost",
         sink_fails=0.02,
         sinks_on_disk=True,
         jobs=relay,

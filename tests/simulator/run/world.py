@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from tests.simulator.checks.checker import Checker, census
+from tests.simulator.checks.checker import Checker
 from tests.simulator.checks.violation import Property
-from tests.simulator.jobs.job_plan import Records, Version
 from tests.simulator.jobs.outputs import Output, SimulatedSink, make_output
+from tests.simulator.jobs.plan import Records, Version
 from tests.simulator.machine.incarnation import Incarnation, ask_for_savepoints, drain_when, name_of
 from tests.simulator.machine.loop import VirtualLoop, waiting
 from tests.simulator.machine.network import Network, StoreClient, Truth, Weather
@@ -195,11 +195,8 @@ class World:
     def _start(self) -> Incarnation:
         self.incarnations += 1
         name = f"p{self.incarnations}"
-        rng, scenario, calm = (
-            self._random(f"start of {name}"),
-            self.scenario,
-            self.network.weather.calm,
-        )
+        rng = self._random(f"start of {name}")
+        scenario, calm = self.scenario, self.network.weather.calm
         process = Process(name, self._random(name), booted=rng.random() * self._loop.time())
         if rng.random() < scenario.skew:
             process.ahead_ms = rng.randrange(-_SKEW_MS, _SKEW_MS)
@@ -215,6 +212,7 @@ class World:
         version, share = self._version(), 0.0 if calm else scenario.sink_fails
         config = replace(self._shape(), allow_dropped_state=version.dropped)
         job = version.job(lambda sink: SimulatedSink(self._output(sink), process, share))
+        self.operators = ", ".join(node.id for node in job.nodes)
         origin, actors = self._origin(process), None
         if config.local_recovery is None and rng.random() < scenario.workers:
             config = replace(config, workers=rng.randrange(2, 4))
@@ -302,6 +300,4 @@ class World:
             if not self._ended(incarnation):
                 self.checker.blame(Property.PROGRESS, "a job that has ended does not start again")
                 return
-        wrong = census(self.network.truth.objects(), self._settings.retain)
-        if wrong is not None:
-            self.checker.blame(Property.CENSUS, wrong)
+        await self.checker.take_census(self._settings.retain)
