@@ -4,13 +4,11 @@ parallelism."""
 
 import gzip
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from random import Random
@@ -22,33 +20,23 @@ import pyarrow.parquet as pq
 import zstandard
 
 from tests.first_jobs.programs import add_rows, rows_of
+from tests.process.harness import killed_at_last, started, wait_until
 from tests.support.depth import more_in_depth
 from tests.support.documentation import BLOCKS, ROOT
 from tests.support.iceberg import Lake
 from tests.support.postgres import query
 
 
-def start(
-    directory: Path, job: str, *options: str, env: Mapping[str, str] | None = None
-) -> "subprocess.Popen[str]":
+def start(directory: Path, job: str, *options: str) -> "subprocess.Popen[str]":
     """Run a job of a program in this directory, with a checkpoint all the time."""
     arguments = ("run", job, "--store", "store", "--quiet", "--checkpoint-interval", "20ms")
-    return subprocess.Popen(
-        [sys.executable, "-m", "tidelog", *arguments, *options],
-        cwd=directory,
-        env={**os.environ, **(env or {})},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return started(*arguments, *options, cwd=directory)
 
 
 def kill_at(process: "subprocess.Popen[str]", checkpoints: Path, slot: int) -> None:
     """Kill with SIGKILL once this slot was written."""
-    while last_slot(checkpoints) < slot:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.002)
-    process.kill()
-    process.communicate()
+    with killed_at_last(process):
+        wait_until(lambda: last_slot(checkpoints) >= slot, process)
     assert process.returncode == -signal.SIGKILL
 
 
@@ -200,11 +188,11 @@ def test_every_row_is_in_the_files_once_and_gone_from_the_table(
         shop.closing = True
         shop.join()
     process = start(tmp_path, "outbox:job")
-    while len(rows_of(tmp_path / "events")) < shop.committed.total() or left(conninfo):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    process.kill()
-    process.communicate()
+    total = shop.committed.total()
+    with killed_at_last(process):
+        wait_until(
+            lambda: len(rows_of(tmp_path / "events")) >= total and not left(conninfo), process
+        )
     found = Counter(str(row["payload"]["number"]) for row in rows_of(tmp_path / "events"))
     assert found == shop.committed
 

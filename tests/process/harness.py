@@ -7,15 +7,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.support import cli
 from tests.support.depth import more_in_depth
 
 ROOT = Path(__file__).parents[2]
 GIVE_UP_S = 120
+COMMAND = (sys.executable, "-m", "tidelog")
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Run:
     @property
     def command(self) -> list[str]:
         return [
-            *(sys.executable, "-m", "tidelog", "run", self.job),
+            *("run", self.job),
             *("--input", str(self.input), "--store", self.store, "--output", str(self.output)),
             *("--work-dir", str(self.directory / "work"), "--checkpoint-interval", "100ms"),
             *("--materialize-interval", "200ms", *self.options),
@@ -51,14 +53,7 @@ class Run:
         return {**os.environ, "TIDELOG_TEST_RELEASE": str(self.released), **self.env}
 
     def start(self, *options: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*self.command, *options],
-            cwd=ROOT,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-        )
+        return started(*self.command, *options, env=self._environment, stderr=stderr)
 
     def release(self) -> None:
         """Let the job read its last lines."""
@@ -76,7 +71,7 @@ class Run:
         """
         if "--workers" in self.options:
             return self.finish(*options)
-        done = cli.tidelog(*self.command[3:], *options, env=self._environment)
+        done = cli.tidelog(*self.command, *options, env=self._environment)
         assert done.exit_code == 0, done.stderr
         return subprocess.CompletedProcess(self.command, 0, done.stdout, done.stderr)
 
@@ -103,17 +98,32 @@ class Run:
     def records(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.lines()]
 
+    def counts(self) -> dict[object, object]:
+        """What a word count has written; each word is there once."""
+        records = self.records()
+        counts = {record["word"]: record["count"] for record in records}
+        assert len(counts) == len(records)
+        return counts
+
+
+def started(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
+    """A process of a command; its output goes into pipes."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": ROOT, "text": True}
+    return subprocess.Popen([*COMMAND, *arguments], **{**pipes, **options})
+
 
 def tidelog(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", "tidelog", *arguments],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=GIVE_UP_S,
-        check=False,
-    )
+    process = started(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=GIVE_UP_S)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that ended is a zombie for as long as nobody waits for it."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
 def wait_until(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
@@ -136,7 +146,7 @@ def killed_at_last(process: "subprocess.Popen[str]") -> Iterator["subprocess.Pop
         process.communicate()
 
 
-def kill_before_release(run: Run, rng: random.Random, look: Callable[[], None]) -> None:
+def kill_before_release(run: Run, rng: random.Random, look: Callable[[], object]) -> None:
     """Kill once: some checkpoints after the start, or while it starts up."""
     with killed_at_last(run.start()) as process:
         # A single kill comes when there is something to resume.
@@ -150,7 +160,7 @@ def kill_before_release(run: Run, rng: random.Random, look: Callable[[], None]) 
     look()
 
 
-def kill_until_finished(run: Run, rng: random.Random, look: Callable[[], None], most: int) -> int:
+def kill_until_finished(run: Run, rng: random.Random, look: Callable[[], object], most: int) -> int:
     """Start and kill until a start finishes; returns the number of kills."""
     for kills in range(most):
         patience = rng.uniform(0.3, 2.5)

@@ -6,14 +6,12 @@ import random
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.process.harness import GIVE_UP_S, ROOT, Run, killed_at_last, wait_until
+from tests.process.harness import GIVE_UP_S, Run, killed_at_last, started, wait_until
 from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
 from tidelog.runtime.control.protocol import socket_of
@@ -44,16 +42,6 @@ def connected(path: Path) -> bool:
     """Whether somebody is connected to a socket on which a process listens."""
     sockets = Path("/proc/net/unix").read_text().splitlines()
     return sum(line.endswith(f" {path}") for line in sockets) > 1
-
-
-def asking(*arguments: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "tidelog", *arguments],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 # A canonical one starts a job on another store, below.
@@ -140,7 +128,7 @@ def test_who_waits_for_a_job_that_is_killed_is_told_that_it_ended(tmp_path: Path
     with killed_at_last(run.start()) as process:
         wait_until(path.exists, process)
         process.send_signal(signal.SIGSTOP)
-        client = asking("stop", run.store)
+        client = started("stop", run.store)
         wait_until(lambda: connected(path), client)
         process.kill()
         out, err = client.communicate(timeout=GIVE_UP_S)
@@ -156,7 +144,7 @@ def test_a_job_killed_during_a_savepoint_loses_and_doubles_nothing(tmp_path: Pat
         path.unlink(missing_ok=True)
         with killed_at_last(run.start()) as process:
             wait_until(path.exists, process)
-            client = asking("savepoint", run.store, "--name", f"s{attempt}", "--format", format)
+            client = started("savepoint", run.store, "--name", f"s{attempt}", "--format", format)
             # It may have its answer already.
             wait_until(lambda asked=client: connected(path) or asked.poll() is not None, process)
             time.sleep(rng.uniform(0, 0.3))

@@ -29,10 +29,6 @@ def start(directory: Path, *options: str, job: str = "tests.process.jobs:wordcou
     return Run(directory, job, options)
 
 
-def counts_of(run: Run) -> dict[object, object]:
-    return {record["word"]: record["count"] for record in run.records()}
-
-
 def stored_files(*directories: Path) -> list[Path]:
     found = [path for each in directories for path in each.rglob("*") if path.is_file()]
     assert found
@@ -46,7 +42,7 @@ def test_a_killed_encrypted_job_counts_right_and_leaves_no_word_readable(tmp_pat
     run = start(tmp_path, *options, "--upload-inline-bytes", "0", "--parallelism", "2")
     expected = write_words(run, LINES)
     killed_often(run, lambda: None)
-    assert counts_of(run) == expected
+    assert run.counts() == expected
     files = stored_files(Path(run.store), log, kept)
     folders = {path.parent.name for path in files}
     assert {"checkpoints", "segments", "keys"} <= folders
@@ -123,7 +119,7 @@ def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
     run.release()
     run.store, run.options = stores[2], ("--encryption-key", second)
     run.finish_here()
-    assert counts_of(run) == expected
+    assert run.counts() == expected
     assert not any(SECRET_WORD in path.read_bytes() for path in stored_files(Path(run.store)))
 
 
@@ -142,7 +138,7 @@ def test_a_rotated_key_opens_the_store_and_the_old_one_does_not(tmp_path: Path) 
     assert "found another key" in run.end(run.start()).stderr
     run.options = ("--encryption-key", new)
     run.finish_here()
-    assert counts_of(run) == expected
+    assert run.counts() == expected
 
 
 def test_the_key_can_be_in_a_key_management_service(
@@ -156,7 +152,7 @@ def test_the_key_can_be_in_a_key_management_service(
     expected = write_words(run, 50)
     run.release()
     run.finish_here()
-    assert counts_of(run) == expected
+    assert run.counts() == expected
     verify = ("verify", run.store, "--engine", "local", "--json", "--encryption-key")
     passed = tidelog(*verify, f"aws-kms:{key}")
     assert json.loads(passed.stdout)["passed"], passed

@@ -1,13 +1,12 @@
 """What a process takes when its rows are large: its budget, and little more."""
 
-import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.process.harness import Run
+from tests.process.harness import Run, killed_at_last, started
 from tests.process.memory_job import BODY, ROWS
 from tests.support.depth import more_in_depth, only_in_depth
 
@@ -39,18 +38,14 @@ def test_a_job_whose_windows_close_for_a_quarter_of_an_hour_takes_no_more_memory
 ) -> None:
     options = ("--memory", "64MiB", "--materialize-interval", "20s", "--quiet")
     command = ("run", "tests.process.soak_job:job", "--store", str(tmp_path / "store"))
-    process = subprocess.Popen([sys.executable, "-m", "tidelog", *command, *options])
     taken: list[int] = []
-    try:
+    with killed_at_last(started(*command, *options)) as process:
         for _ in range(4 * MINUTES):
             time.sleep(15)
             assert process.poll() is None
             status = Path(f"/proc/{process.pid}/status").read_text().splitlines()
             (line,) = [line for line in status if line.startswith("RssAnon:")]
             taken.append(int(line.split()[1]))
-    finally:
-        process.kill()
-        process.wait()
     quarter = len(taken) // 4
     early, late = taken[quarter : 2 * quarter], taken[-quarter:]
     assert sum(late) / len(late) < 1.1 * sum(early) / len(early), taken

@@ -7,7 +7,6 @@ import resource
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.process import harness
-from tests.process.harness import Run, killed_at_last, wait_until
+from tests.process.harness import Run, killed_at_last, started, wait_until
 from tests.support.depth import more_in_depth, one_by_one
 
 
@@ -59,9 +58,7 @@ def test_word_count_of_any_bytes_equals_counter_with_each_word_once(
     run = Run(tmp_path, "wordcount", chosen)
     expected = write_tree(run.input)
     run.finish_here()
-    words = [record["word"] for record in run.records()]
-    assert len(words) == len(set(words))
-    assert {record["word"]: record["count"] for record in run.records()} == expected
+    assert run.counts() == expected
 
 
 def test_of_two_processes_on_one_store_the_newer_goes_on_and_the_older_is_fenced(
@@ -214,14 +211,10 @@ def command(tmp_path: Path, *options: str, files: int | None = None) -> "subproc
         if files is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, 24), files))
 
-    return subprocess.Popen(
-        [sys.executable, "-m", "tidelog", "run", "counting:job", *options],
-        cwd=tmp_path,
-        env=os.environ | {"COLUMNS": "500"},
-        preexec_fn=limited,  # noqa: PLW1509  # between fork and exec it only makes system calls
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    environment = os.environ | {"COLUMNS": "500"}
+    # Between fork and exec `limited` only makes system calls.
+    return started(
+        "run", "counting:job", *options, cwd=tmp_path, env=environment, preexec_fn=limited
     )
 
 
@@ -257,7 +250,7 @@ def test_a_job_runs_with_a_standard_stream_that_is_closed_or_full(
 ) -> None:
     run = Run(tmp_path, "wordcount")
     lines = write_lines(run, 20)
-    command = f"exec {shlex.join(run.command)} {options}"
+    command = f"exec {shlex.join([*harness.COMMAND, *run.command])} {options}"
     done = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0
     assert {record["word"] for record in run.records()} == set(" ".join(lines).split())
@@ -268,12 +261,10 @@ def test_reports_and_tables_that_a_full_disk_refuses_are_an_error_that_says_so(
 ) -> None:
     run = Run(tmp_path, "wordcount")
     write_lines(run, 20)
-    listing = [*run.command[: run.command.index("run")], "checkpoints", "list", str(run.store)]
+    listing = ["checkpoints", "list", run.store]
     for command in ([*run.command, "--json"], listing, [*listing, "--json"]):
         with Path("/dev/full").open("w") as full:
-            done = subprocess.run(
-                command, stdout=full, stderr=subprocess.PIPE, text=True, check=False
-            )
+            done = run.end(started(*command, stdout=full))
         assert done.returncode == 1
         assert "standard output" in done.stderr and "free or add space" in done.stderr
         assert "Traceback" not in done.stderr

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.harness import GIVE_UP_S, ROOT
+from tests.process.harness import GIVE_UP_S, ROOT, is_alive
 from tests.support.cli import tidelog
 from tidelog.cli.run.running import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE
 
@@ -99,7 +99,7 @@ class Machine:
             if words[0] == "tidelog":
                 done = tidelog(*words[1:])
                 assert done.exit_code == 0, f"{line}\n{done.output}"
-                while words[1] == "stop" and runs(self.pid()):
+                while words[1] == "stop" and is_alive(self.pid()):
                     time.sleep(0.05)  # the process has ended when a person types the next line
             else:
                 self._in_a_shell(line)
@@ -128,7 +128,7 @@ class Machine:
         log = self.root / "revenue.log"
         wanted, give_up = self.slots() + more, time.monotonic() + GIVE_UP_S
         while self.slots() < wanted:
-            assert time.monotonic() < give_up and runs(self.pid()), log.read_text()
+            assert time.monotonic() < give_up and is_alive(self.pid()), log.read_text()
             time.sleep(0.05)
 
     def pid(self) -> int:
@@ -138,12 +138,6 @@ class Machine:
         """No process outlives the test."""
         with suppress(ProcessLookupError, FileNotFoundError):
             os.killpg(self.pid(), signal.SIGKILL)
-
-
-def runs(pid: int) -> bool:
-    # A process that ended is a zombie for as long as nobody waits for it.
-    state = Path(f"/proc/{pid}/stat")
-    return state.exists() and state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.process import harness
-from tests.process.harness import Run, killed_at_last, wait_until
+from tests.process.harness import Run, is_alive, killed_at_last, wait_until
 from tests.process.test_kill import write_words
 from tests.support.depth import more_in_depth
 
@@ -32,12 +32,6 @@ def descendants(pid: int) -> list[int]:
         ["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False
     ).stdout.split()
     return [each for child in map(int, found) for each in (child, *descendants(child))]
-
-
-def is_alive(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def assert_gone(pids: list[int]) -> None:
@@ -102,7 +96,7 @@ def test_whichever_process_is_killed_or_stopped_every_word_is_counted_right(
         assert_gone([process.pid, *below])
     run.release()
     run.finish("--workers", "3")
-    assert {record["word"]: record["count"] for record in run.records()} == expected
+    assert run.counts() == expected
     work = [*(tmp_path / "work").glob("*/*")]
     assert work == [], "directories of the workers are left"
 
@@ -131,7 +125,7 @@ def test_a_job_in_workers_is_stopped_by_a_signal_and_by_a_savepoint(tmp_path: Pa
         done = run.end(process)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["restored_slot"] > halted
-    assert {record["word"]: record["count"] for record in run.records()} == expected
+    assert run.counts() == expected
 
 
 def test_workers_that_stood_still_with_their_parent_go_on(tmp_path: Path) -> None:
@@ -148,7 +142,7 @@ def test_workers_that_stood_still_with_their_parent_go_on(tmp_path: Path) -> Non
         assert [process.pid, *descendants(process.pid)] == everyone
         run.release()
         assert run.end(process).returncode == 0
-    assert {record["word"]: record["count"] for record in run.records()} == expected
+    assert run.counts() == expected
 
 
 def test_what_a_module_prints_is_printed_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ are stand-ins. Code takes no time on this clock, so what is measured is requests
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock, in_virtual_time
+from tests.support.pipelines import running
 from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Schedule, Source, SplitReader
 from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.workload import Workload
@@ -106,48 +107,46 @@ class RecordingStore(MemoryStore):
 
 
 @dataclass
-class Draws(Source):
-    """Keys drawn by their ranks' weights, at a rate, for some seconds; every key once before."""
+class Paced(Source):
+    """Records at a rate, for some seconds; `first` come before."""
 
-    workload: Workload
     clock: VirtualClock
-    rng: Random
-    seconds: float
+    per_s: float
+    make: Callable[[int], list[Any]]
+    """So many records."""
+    seconds: float = float("inf")
+    first: Sequence[Any] = ()
+    delay_s: float = TICK_S
 
     def discover(self) -> Iterable[str]:
         return [SPLIT]
 
-    def open(self, split: str, position: Any) -> "DrawReader":
-        return DrawReader(self)
+    def open(self, split: str, position: Any) -> "PacedReader":
+        return PacedReader(self)
 
 
-class DrawReader(SplitReader):
-    delay_s = TICK_S
-
-    def __init__(self, source: Draws) -> None:
-        self._source = source
-        workload = source.workload
-        self._ranks = range(workload.keys)
-        weights = [(rank + 1) ** -workload.skew for rank in self._ranks]
-        self._weights = list(accumulate(weights))
-        self._idle = False
-        self._filled = False
+class PacedReader(SplitReader):
+    def __init__(self, source: Paced) -> None:
+        self.delay_s = source.delay_s
         self.position = 0
+        self._source = source
+        self._idle = True
+        self._first = source.first
 
-    def read(self) -> list[str] | None:
-        if not self._filled:
-            self._filled = True
-            return [KEY.format(rank) for rank in self._ranks]
+    def read(self) -> list[Any] | None:
+        source, first = self._source, self._first
+        if first:
+            self._first = ()
+            return list(first)
         self._idle = not self._idle
-        if self._idle:
+        if not self._idle:
             return []
-        now = self._source.clock.monotonic()
-        if now >= self._source.seconds:
+        now = source.clock.monotonic()
+        if now >= source.seconds:
             return None
-        count = int(now * self._source.workload.writes_per_s) - self.position
+        count = int(now * source.per_s) - self.position
         self.position += count
-        drawn = self._source.rng.choices(self._ranks, cum_weights=self._weights, k=count)
-        return [KEY.format(rank) for rank in drawn]
+        return source.make(count)
 
 
 @dataclass
@@ -172,9 +171,15 @@ class Writer(Operator):
 
 
 def a_job(workload: Workload, clock: VirtualClock, rng: Random, seconds: float) -> Job:
-    """The workload for so many seconds."""
-    job = Job("simulated")
-    source = job.source(Draws(workload, clock, rng, seconds), parallelism=1)
+    """The workload for so many seconds: every key once, then keys by their ranks' weights."""
+    job, keys = Job("simulated"), [KEY.format(rank) for rank in range(workload.keys)]
+    weights = list(accumulate((rank + 1) ** -workload.skew for rank in range(workload.keys)))
+    drawn = Paced(
+        *(clock, workload.writes_per_s),
+        lambda count: rng.choices(keys, cum_weights=weights, k=count),
+        *(seconds, keys),
+    )
+    source = job.source(drawn, parallelism=1)
     writing = source.key_by(lambda key: key)._then(
         "write", lambda: Writer(workload.value_bytes, rng), keyed=True
     )
@@ -247,19 +252,16 @@ def measure(
         rng = Random(1)
         job = a_job(workload, clock, rng, 10 * (warm_s + seconds))
         runner = JobRunner(job, store, config, Effects(clock, rng, InlineOffload()))
-        running = asyncio.ensure_future(runner.run())
-        await clock.sleep(warm_s)
-        assert runner.incarnation is not None
-        before, first = store.totals(), runner.incarnation.driver.metrics.completed
-        for _ in range(crashes):
-            await clock.sleep(seconds / crashes)
-            copies.append(inner.objects)
-        assert not running.done(), running
-        traffic = store.totals().since(before)
-        durations = list(runner.incarnation.driver.metrics.durations_s)[first:]
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        return durations, traffic
+        async with running(runner) as task:
+            await clock.sleep(warm_s)
+            assert runner.incarnation is not None
+            before, first = store.totals(), runner.incarnation.driver.metrics.completed
+            for _ in range(crashes):
+                await clock.sleep(seconds / crashes)
+                copies.append(inner.objects)
+            assert not task.done(), task
+            traffic = store.totals().since(before)
+            return list(runner.incarnation.driver.metrics.durations_s)[first:], traffic
 
     with configured(settings, changelog=changelog) as config:
         durations, traffic = asyncio.run(scenario(config))

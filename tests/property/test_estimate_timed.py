@@ -4,17 +4,17 @@ It runs in virtual time, RocksDB included.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
 from operator import itemgetter
 from random import Random
 from typing import Any
 
 import pytest
 
-from tests.property.estimate_runs import TICK_S, History, RecordingStore, configured
+from tests.property.estimate_runs import TICK_S, History, Paced, RecordingStore, configured
 from tests.support.clock import VirtualClock
-from tidelog import Callback, Effects, Job, JobRunner, KeyedStream, Session, Source, SplitReader
+from tests.support.pipelines import running
+from tidelog import Callback, Effects, Job, JobRunner, KeyedStream, Session
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.settings import Settings, StoreLink
@@ -34,47 +34,6 @@ SETTINGS = Settings(
 )
 
 
-@dataclass
-class Drawn(Source):
-    """Records (key, time, value) at a rate, at the time of the clock."""
-
-    clock: VirtualClock
-    rng: Random
-    per_s: float
-    keys: int
-
-    def discover(self) -> Iterable[str]:
-        return ["split"]
-
-    def open(self, split: str, position: Any) -> "DrawnReader":
-        return DrawnReader(self)
-
-
-class DrawnReader(SplitReader):
-    delay_s = 5 * TICK_S
-
-    def __init__(self, source: Drawn) -> None:
-        self._source = source
-        self._idle = False
-        self.position = 0
-
-    def read(self) -> list[Any]:
-        self._idle = not self._idle
-        if self._idle:
-            return []
-        source = self._source
-        count = int(source.clock.monotonic() * source.per_s) - self.position
-        self.position += count
-        return [
-            (
-                f"{source.rng.randrange(source.keys):08d}",
-                source.clock.now_ms(),
-                source.rng.randbytes(VALUE_BYTES),
-            )
-            for _ in range(count)
-        ]
-
-
 Build = Callable[[Callable[[str, float], KeyedStream]], Any]
 
 
@@ -83,8 +42,16 @@ def measured(build: Build, keys: int) -> tuple[float, float, float]:
     clock, rng, job = VirtualClock(), Random(1), Job("timed")
     store = RecordingStore(clock)
 
+    def drawn(count: int) -> list[Any]:
+        """Records (key, time, value), at the time of the clock."""
+        now = clock.now_ms()
+        return [
+            (f"{rng.randrange(keys):08d}", now, rng.randbytes(VALUE_BYTES)) for _ in range(count)
+        ]
+
     def stream(name: str, per_s: float) -> KeyedStream:
-        source = job.source(Drawn(clock, rng, per_s, keys), name=name, parallelism=1)
+        paced = Paced(clock, per_s, drawn, delay_s=5 * TICK_S)
+        source = job.source(paced, name=name, parallelism=1)
         timed = source.event_time(itemgetter(1), max_delay_ms=round(1_000 * DELAY_S))
         return timed.key_by(itemgetter(0))
 
@@ -93,19 +60,16 @@ def measured(build: Build, keys: int) -> tuple[float, float, float]:
     async def run() -> tuple[int, int]:
         with configured(SETTINGS) as config:
             runner = JobRunner(job, store, config, Effects(clock, rng, InlineOffload()))
-            running = asyncio.ensure_future(runner.run())
-            await clock.sleep(WARM_S)
-            assert runner.incarnation is not None
-            backends = [task.parts.backend for task in runner.incarnation.tasks]
-            before = sum(each.metrics.changes for each in backends)
-            await clock.sleep(SECONDS)
-            assert not running.done(), running
-            changes = sum(each.metrics.changes for each in backends) - before
-            scans = [each.table.scan(b"", None) for each in backends]
-            rows = sum(len(key) + len(value) for scan in scans for key, value in scan)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-            return changes, rows
+            async with running(runner) as task:
+                await clock.sleep(WARM_S)
+                assert runner.incarnation is not None
+                backends = [each.parts.backend for each in runner.incarnation.tasks]
+                before = sum(each.metrics.changes for each in backends)
+                await clock.sleep(SECONDS)
+                assert not task.done(), task
+                changes = sum(each.metrics.changes for each in backends) - before
+                scans = [each.table.scan(b"", None) for each in backends]
+                return changes, sum(len(key) + len(value) for scan in scans for key, value in scan)
 
     changes, rows = asyncio.run(run())
     log = History(store.lives, WARM_S, WARM_S + SECONDS).written("segments/")

@@ -63,7 +63,7 @@ def _class_of(checked: tuple[int, bool]) -> tuple[int, bool]:
 
 
 def shop(rng: Random) -> FixedPlan:
-    """A union of rows, tuples and dicts, numbered by customer over every kind of state."""
+    """A union of rows, tuples and dicts, numbered by customer over values, maps and sums."""
     inputs = {
         "clicks": _purchases(rng, lambda who, n: Row(customer=who, page=f"page-{n}")),
         "payments": _purchases(rng, lambda who, n: (who, n)),

@@ -169,7 +169,7 @@ _ALL: Final = (
     replace(
         _RESTARTS,
         name="shop",
-        about="a union of rows, tuples and dicts over every kind of state, time to live included",
+        about="a union of rows, tuples and dicts over values, maps and sums, time to live included",
         suspend=0.2,
         sinks_on_disk=True,
         jobs=shop,
