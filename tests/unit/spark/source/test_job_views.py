@@ -17,6 +17,7 @@ from tests.support.jobs import (
     every_kind,
     filled,
     run,
+    run_until_break,
     store_of,
     word_count,
 )
