@@ -7,6 +7,7 @@ import resource
 import shlex
 import signal
 import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
