@@ -6,6 +6,7 @@ it does not outlive the process that started it. Its jars are fetched once, with
 
 import hashlib
 import os
+import secrets
 import socket
 import subprocess
 from pathlib import Path
@@ -199,7 +200,7 @@ def _free_ports() -> tuple[int, int]:
     """Two ports that nothing listens on; none of those that the system gives to clients, so that
     they stay free while a broker is away.
     """
-    first = _PORTS.start + os.getpid() * 2 % len(_PORTS)
+    first = secrets.choice(_PORTS)  # others may start brokers at the same moment
     free = filter(_is_free, (*range(first, _PORTS.stop), *range(_PORTS.start, first)))
     return next(free), next(free)
 
