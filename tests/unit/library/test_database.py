@@ -229,8 +229,8 @@ def interrupted(after):
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     with open(sys.argv[1], state={"total": Value(int), "seen": Map(str, int)}) as db:
         number = 0
-        signal.setitimer(signal.ITIMER_REAL, after)
         signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, after)
         while True:
             db.key(number % 9).total.set(number)
             db.key(number % 9).seen.set("a", number)
