@@ -156,10 +156,12 @@ class _Encoder:
             fields, values = value._fields, list(tuple.__iter__(value))
         elif way == "named-tuple":
             fields, values = cast(Any, kind)._fields, list(tuple.__iter__(value))
-            check_no_more(value, len(fields) == len(values))
+            if len(values) != len(fields) or getattr(value, "__dict__", None):
+                check_no_more(value, len(fields) == len(values))
         elif way == "struct":
             fields, values = cast(Any, kind).__struct_fields__, list(msgspec.structs.astuple(value))
-            check_no_more(value)
+            if getattr(value, "__dict__", None):
+                check_no_more(value)
         elif way == "dataclass":
             held = fields_of(value)
             fields, values = tuple(held), list(held.values())
