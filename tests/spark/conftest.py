@@ -14,7 +14,7 @@ from tests.spark.support.place import Place
 from tests.spark.support.session import TEST_S, build
 from tests.spark.support.shared_classes import use_shared_classes
 from tests.spark.support.stored import stored_query
-from tests.support.depth import DEEP, VARIABLE, more_in_depth
+from tests.support.depth import DEEP, VARIABLE
 from tidelog.spark.plugin.settings import METRICS, end_jvm_without
 
 if TYPE_CHECKING:
@@ -41,12 +41,6 @@ IN_EVERY_RUN = (
 
 PAGE = {"spark.ui.enabled": "true", "spark.ui.port": "0"}
 """Spark's servlets with the metrics are on the driver's web page."""
-
-INTERPRETED = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-}
-"""Each plan of these small queries takes longer to compile than to run."""
 
 UPLOADS_GIVE_UP_SOON = {"spark.tidelog.upload.deadline": "5s"}
 
@@ -94,7 +88,7 @@ def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Itera
         **stores.EAGER,
         **METRICS,
         **PAGE,
-        **more_in_depth(INTERPRETED, {}),
+        **stores.INTERPRETED,
         **(UPLOADS_GIVE_UP_SOON if stores.has_plugin(store) else {}),
         **faulty_settings(faults.control, store.get("spark.jars", "")),
         "spark.local.dir": str(tmp_path_factory.mktemp("local")),

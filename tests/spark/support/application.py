@@ -30,7 +30,7 @@ def settings(control: Path, spark_home: Path | None = None) -> dict[str, str]:
     """Settings for an application with the chosen store that obeys the rules in `control`."""
     store = stores.store_settings(spark_home=spark_home)
     faulty = faults.settings(control, store.get("spark.jars", ""), spark_home)
-    return {**store, **stores.EAGER, **faulty}
+    return {**store, **stores.EAGER, **stores.INTERPRETED, **faulty}
 
 
 @dataclass(frozen=True)

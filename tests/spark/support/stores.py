@@ -7,6 +7,7 @@ Spark's RocksDB store instead: what fails there too is not the plug-in's fault.
 import os
 from pathlib import Path
 
+from tests.support.depth import more_in_depth
 from tests.support.made_once import by_one_process
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jar import plugin_jar
@@ -33,6 +34,11 @@ EAGER = {
     "spark.tidelog.snapshot.interval": "0s",
 }
 """Snapshots, clean-up and purges after a few batches, so that short runs meet all of them."""
+
+INTERPRETED: dict[str, str] = more_in_depth(
+    {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}, {}
+)
+"""Each plan of these small queries takes longer to compile than to run."""
 
 
 def missing() -> str | None:

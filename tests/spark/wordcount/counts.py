@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from tests.spark.support.session import QUICK_JVM
 from tests.spark.support.shared_classes import VARIABLE as OPTIONS_OF_JVMS
+from tests.spark.support.stores import INTERPRETED
 from tidelog.examples import spark_wordcount
 from tidelog.spark.plugin.toolchain import find_spark
 
@@ -30,6 +31,7 @@ SMALL_JVMS = (
     *("--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"),
     *("--conf", "spark.sql.streaming.minBatchesToRetain=6"),
     *("--conf", "spark.sql.streaming.stateStore.maintenanceInterval=1s"),
+    *(part for name in INTERPRETED.items() for part in ("--conf", "=".join(name))),
 )
 _BATCH = re.compile(r"batch (\d+): ")
 _TOP = re.compile(r" *([\d,]+) (\S+)")
