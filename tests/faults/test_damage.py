@@ -202,8 +202,7 @@ def newer_descriptor(objects: Objects) -> tuple[str, Damage]:
 
 
 def newer_block(objects: Objects) -> tuple[str, Damage]:
-    states = [state for _, state in checkpoint_in(objects, newest(objects)).subtasks()]
-    log_range = max((r for state in states for r in state.log), key=lambda r: r.segment)
+    log_range = a_log_range(objects)
     version_at = log_range.offset + len(b"TLBK")
 
     def newer(data: bytes) -> bytes:

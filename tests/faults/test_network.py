@@ -51,12 +51,19 @@ class Bucket:
             await runner.store.close()
             runner.effects.offload.close()
 
-    def start(self, endpoint: str) -> JobResult:
-        return asyncio.run(self.run(self.runner(endpoint)))
+    async def cut_off(
+        self, endpoint: str, cut: Callable[[], None]
+    ) -> "tuple[JobRunner, asyncio.Task[JobResult]]":
+        """A job that loses its store after some checkpoints."""
+        runner = self.runner(endpoint)
+        running = asyncio.ensure_future(self.run(runner))
+        await until(lambda: metrics(runner, "completed") >= 2, running)
+        cut()
+        return runner, running
 
     def finish(self) -> JobResult:
         """Start where the server really is."""
-        result = self.start(self.server.endpoint)
+        result = asyncio.run(self.run(self.runner(self.server.endpoint)))
         self.check()
         return result
 
@@ -97,12 +104,8 @@ async def until(condition: Callable[[], bool], running: "asyncio.Task[JobResult]
         await asyncio.sleep(0.01)
 
 
-def completed(runner: JobRunner) -> int:
-    return runner.incarnation.driver.metrics.completed if runner.incarnation else 0
-
-
-def failed(runner: JobRunner) -> int:
-    return runner.incarnation.driver.metrics.failed if runner.incarnation else 0
+def metrics(runner: JobRunner, name: str) -> int:
+    return getattr(runner.incarnation.driver.metrics, name) if runner.incarnation else 0
 
 
 @pytest.mark.parametrize("cut", more_in_depth([refuse], [refuse, fall_silent]))
@@ -112,10 +115,7 @@ def test_a_store_lost_for_good_stops_the_job_which_resumes_elsewhere(
     behaviour = Behaviour()
 
     async def lose() -> None:
-        runner = bucket.runner(endpoint)
-        running = asyncio.ensure_future(bucket.run(runner))
-        await until(lambda: completed(runner) >= 2, running)
-        cut(behaviour)
+        _, running = await bucket.cut_off(endpoint, lambda: cut(behaviour))
         await running
 
     with (
@@ -134,11 +134,8 @@ def test_a_store_lost_for_a_while_costs_a_checkpoint_and_no_more(
     behaviour = Behaviour()
 
     async def lose_and_find() -> JobResult:
-        runner = bucket.runner(endpoint)
-        running = asyncio.ensure_future(bucket.run(runner))
-        await until(lambda: completed(runner) >= 2, running)
-        cut(behaviour)
-        await until(lambda: failed(runner) > 0, running)
+        runner, running = await bucket.cut_off(endpoint, lambda: cut(behaviour))
+        await until(lambda: metrics(runner, "failed") > 0, running)
         heal(behaviour)
         return await running
 

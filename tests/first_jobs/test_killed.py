@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from tests.first_jobs.programs import add_rows, rows_of
-from tests.process.harness import killed_at_last, started, wait_until
+from tests.process.harness import killed_at_last, newest_slot, started, wait_until
 from tests.support.depth import more_in_depth
 from tests.support.documentation import BLOCKS, ROOT
 from tests.support.iceberg import Lake
@@ -33,15 +33,11 @@ def start(directory: Path, job: str, *options: str) -> "subprocess.Popen[str]":
     return started(*arguments, *options, cwd=directory)
 
 
-def kill_at(process: "subprocess.Popen[str]", checkpoints: Path, slot: int) -> None:
+def kill_at(process: "subprocess.Popen[str]", store: Path, slot: int) -> None:
     """Kill with SIGKILL once this slot was written."""
     with killed_at_last(process):
-        wait_until(lambda: last_slot(checkpoints) >= slot, process)
+        wait_until(lambda: newest_slot(store) >= slot, process)
     assert process.returncode == -signal.SIGKILL
-
-
-def last_slot(checkpoints: Path) -> int:
-    return max((int(path.stem) for path in checkpoints.glob("*.json")), default=-1)
 
 
 def finish(process: "subprocess.Popen[str]") -> None:
@@ -74,10 +70,10 @@ def test_revenue_in_an_iceberg_table_is_exact_after_kills_and_rescales(tmp_path:
         mine = slice(file, None, 10)
         columns = {"country": countries[mine], "amount": amounts[mine]}
         pq.write_table(pa.table(columns), tmp_path / f"orders/{file}.parquet", row_group_size=300)
-    checkpoints = tmp_path / "store" / "checkpoints"
+    store = tmp_path / "store"
     for parallelism in more_in_depth([3], [2, 3, 1, 4]):
         process = start(tmp_path, "revenue:job", *RARELY, "--parallelism", str(parallelism))
-        kill_at(process, checkpoints, last_slot(checkpoints) + 3)
+        kill_at(process, store, newest_slot(store) + 3)
     finish(start(tmp_path, "revenue:job", *RARELY, "--parallelism", "2"))
     raw = Counter((row["country"], row["amount"]) for row in lake.rows("sales.orders"))
     assert raw == Counter(zip(countries, amounts, strict=True))
@@ -116,9 +112,9 @@ def test_revenue_is_exact_after_a_kill_at_the_start_and_one_in_the_middle(tmp_pa
         expected[order["country"]] += int(str(order["amount"]))
 
     options = ("revenue:job", "--input", "orders/", "--output", "revenue/")
-    checkpoints = tmp_path / "store" / "checkpoints"
-    kill_at(start(tmp_path, *options), checkpoints, 0)
-    kill_at(start(tmp_path, *options), checkpoints, 4)
+    store = tmp_path / "store"
+    kill_at(start(tmp_path, *options), store, 0)
+    kill_at(start(tmp_path, *options), store, 4)
     finish(start(tmp_path, *options))
     found = [(row["country"], row["revenue"]) for row in rows_of(tmp_path / "revenue")]
     assert sorted(found) == sorted(expected.items())
@@ -180,10 +176,10 @@ def test_every_row_is_in_the_files_once_and_gone_from_the_table(
     shop = Shop(conninfo, seed=KILLS)
     shop.start()
     try:
-        checkpoints = tmp_path / "store" / "checkpoints"
+        store = tmp_path / "store"
         for kill in range(KILLS):
             process = start(tmp_path, "outbox:job", "--parallelism", str(1 + kill % 2))
-            kill_at(process, checkpoints, last_slot(checkpoints) + 4)
+            kill_at(process, store, newest_slot(store) + 4)
     finally:
         shop.closing = True
         shop.join()

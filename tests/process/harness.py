@@ -17,7 +17,6 @@ from tests.support.depth import more_in_depth
 
 ROOT = Path(__file__).parents[2]
 GIVE_UP_S = 120
-COMMAND = (sys.executable, "-m", "tidelog")
 
 
 @dataclass
@@ -84,11 +83,9 @@ class Run:
 
     def slots(self) -> int:
         """Slots written so far, those included that were deleted since."""
-        names = self.slot_names() if self.slot_names else self._local_slot_names()
-        return max((int(Path(name).stem) + 1 for name in names), default=0)
-
-    def _local_slot_names(self) -> list[str]:
-        return [path.name for path in Path(self.store, "checkpoints").glob("*.json")]
+        if self.slot_names is None:
+            return newest_slot(Path(self.store)) + 1
+        return max((int(Path(name).stem) + 1 for name in self.slot_names()), default=0)
 
     def lines(self) -> list[str]:
         """What anyone who reads the part files sees now."""
@@ -106,10 +103,11 @@ class Run:
         return counts
 
 
-def started(*arguments: str, **options: Any) -> "subprocess.Popen[str]":
-    """A process of a command; its output goes into pipes."""
+def started(*arguments: str, program: str = "tidelog", **options: Any) -> "subprocess.Popen[str]":
+    """A process of a command or another module; its output goes into pipes."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": ROOT, "text": True}
-    return subprocess.Popen([*COMMAND, *arguments], **{**pipes, **options})
+    command = [sys.executable, "-m", program, *arguments]
+    return subprocess.Popen(command, **{**pipes, **options})
 
 
 def tidelog(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -117,6 +115,11 @@ def tidelog(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[st
     process = started(*arguments, cwd=cwd)
     out, err = process.communicate(timeout=GIVE_UP_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def newest_slot(store: Path) -> int:
+    """The newest slot of a local store that is there; -1 without any."""
+    return max((int(path.stem) for path in store.glob("checkpoints/*.json")), default=-1)
 
 
 def is_alive(pid: int) -> bool:

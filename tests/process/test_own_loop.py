@@ -6,7 +6,6 @@ import os
 import random
 import sqlite3
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -23,13 +22,7 @@ WORDS = more_in_depth(20_000, 100_000)
 
 def start(directory: Path) -> "subprocess.Popen[str]":
     arguments = [str(directory / each) for each in ("store", "lines.txt", "released", "out")]
-    program = [sys.executable, "-m", "tests.process.own_loop", *arguments]
-    return subprocess.Popen(program, cwd=harness.ROOT, stderr=subprocess.PIPE, text=True)
-
-
-def slots(directory: Path) -> int:
-    names = (directory / "store" / "checkpoints").glob("*.json")
-    return max((int(path.stem) for path in names), default=-1)
+    return harness.started(*arguments, program="tests.process.own_loop")
 
 
 def test_every_word_is_counted_and_written_once_however_often_the_program_is_killed(
@@ -40,9 +33,11 @@ def test_every_word_is_counted_and_written_once_however_often_the_program_is_kil
     lines = [" ".join(words[at : at + 5]) for at in range(0, len(words), 5)]
     (tmp_path / "lines.txt").write_text("\n".join(lines) + "\n")
     for _ in range(KILLS):
-        wanted = slots(tmp_path) + rng.randrange(1, 5)
+        wanted = harness.newest_slot(tmp_path / "store") + rng.randrange(1, 5)
         with harness.killed_at_last(start(tmp_path)) as process:
-            harness.wait_until(lambda wanted=wanted: slots(tmp_path) >= wanted, process)
+            harness.wait_until(
+                lambda wanted=wanted: harness.newest_slot(tmp_path / "store") >= wanted, process
+            )
             time.sleep(rng.random() * 0.05)
     (tmp_path / "released").touch()
     ended = start(tmp_path)
@@ -67,8 +62,7 @@ CLIENTS = 5
 
 def start_service(directory: Path) -> "subprocess.Popen[str]":
     arguments = [str(directory / each) for each in ("store", "port")]
-    program = [sys.executable, "-m", "tests.process.own_loop_service", *arguments]
-    return subprocess.Popen(program, cwd=harness.ROOT, stderr=subprocess.PIPE, text=True)
+    return harness.started(*arguments, program="tests.process.own_loop_service")
 
 
 async def ask(port: int, name: str, answered: Counter[str], sent: Counter[str]) -> None:

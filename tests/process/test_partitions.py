@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import ExitStack
@@ -34,13 +33,12 @@ class Process:
     def __init__(self, directory: Path, number: int) -> None:
         self.errors = (directory / f"errors-{number}.txt").open("w+")
         paths = [directory / each for each in ("store", "in", "released")]
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.process.partition_worker", *paths, str(PARTITIONS)],
-            cwd=harness.ROOT,
+        self.process = harness.started(
+            *map(str, paths),
+            str(PARTITIONS),
+            program="tests.process.partition_worker",
             stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
             stderr=self.errors,
-            text=True,
         )
         self.fenced: list[int] = []
         self.stopped = False

@@ -251,7 +251,7 @@ def test_a_job_runs_with_a_standard_stream_that_is_closed_or_full(
 ) -> None:
     run = Run(tmp_path, "wordcount")
     lines = write_lines(run, 20)
-    command = f"exec {shlex.join([*harness.COMMAND, *run.command])} {options}"
+    command = f"exec {shlex.join([sys.executable, '-m', 'tidelog', *run.command])} {options}"
     done = subprocess.run(command, shell=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0
     assert {record["word"] for record in run.records()} == set(" ".join(lines).split())

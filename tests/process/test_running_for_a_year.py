@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.harness import GIVE_UP_S, ROOT, is_alive
+from tests.process.harness import GIVE_UP_S, ROOT, is_alive, newest_slot
 from tests.support.cli import tidelog
 from tidelog.cli.run.running import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE
 
@@ -118,16 +118,12 @@ class Machine:
         told = log.read_text() if log.exists() else ""
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}\n{told}"
 
-    def slots(self) -> int:
-        """The newest slot; 0 without any."""
-        names = (self.root / "bucket/revenue/checkpoints").glob("*.json")
-        return max((int(path.stem) for path in names), default=0)
-
     def wait_for_slots(self, more: int) -> None:
         """Until the running job has written so many more."""
         log = self.root / "revenue.log"
-        wanted, give_up = self.slots() + more, time.monotonic() + GIVE_UP_S
-        while self.slots() < wanted:
+        store, give_up = self.root / "bucket/revenue", time.monotonic() + GIVE_UP_S
+        wanted = newest_slot(store) + more
+        while newest_slot(store) < wanted:
             assert time.monotonic() < give_up and is_alive(self.pid()), log.read_text()
             time.sleep(0.05)
 

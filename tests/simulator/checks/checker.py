@@ -178,14 +178,15 @@ class Checker:
 
     async def take_census(self, retain: int) -> None:
         """A job has started and ended: slots and what they name are all there is."""
-        stored = self.truth.objects().keys()
+        objects = self.truth.objects()
         try:
             names, needed = await retained_objects(self.truth, in_virtual_time(0))
         except TidelogError as error:
             self.blame(Property.CENSUS, str(error))
             return
-        left, lost = sorted(stored - names - needed), sorted((names | needed) - stored)
-        ordinary = [e for e in self.slots.values() if type(e) is Checkpoint]
+        left = sorted(objects.keys() - names - needed)
+        lost = sorted((names | needed) - objects.keys())
+        ordinary = [n for n in names if type(decode_entry(objects[n], n)) is Checkpoint]
         if left or lost or len(ordinary) > retain:
             self.blame(
                 Property.CENSUS,

@@ -96,11 +96,7 @@ _JOBS: Final[tuple[tuple[str, str, Callable[[Random], JobPlan]], ...]] = (
 
 _ALL: Final = (
     Scenario("calm", "no faults: graphs, settings and schedules alone"),
-    Scenario(
-        "store",
-        "requests fail, lose their answers, are slow or arrive twice",
-        requests=0.04,
-    ),
+    Scenario("store", "requests fail, lose their answers, are slow or arrive twice", requests=0.04),
     Scenario(
         "crashes",
         "incarnations are killed at any moment and started again",
