@@ -93,11 +93,12 @@ class Group:
 
     def leave(self) -> None:
         """Ctrl-C: it takes its last checkpoints and says so to the group, if it is still of it."""
-        leaving = self.members.pop(self.rng.randrange(len(self.members)))
+        leaving = self.rng.choice(self.members)
         # Interrupted before, while Python imports `site`, it would end with 1 instead.
         leaving.stdout.readline()
         leaving.send_signal(signal.SIGINT)
         ended = leaving.wait(harness.GIVE_UP_S)
+        self.members.remove(leaving)
         errors = (self.directory / "errors.txt").read_text()
         # A member that was suspended for too long may have found another in its place.
         assert ended in (0, -signal.SIGINT) or "FencedError" in errors, errors
