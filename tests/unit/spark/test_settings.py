@@ -95,8 +95,8 @@ def test_every_default_is_a_value_of_its_option_and_the_one_in_scala(option: Any
             *("option spark.tidelog.barrier.timeout", "upload.deadline, 60s"),
         ),
         *(
-            ({"jar": f"/a{character}b/tidelog.jar"}, "path of the plug-in's jar", "any of # [ {")
-            for character in ",#[{"
+            ({"jar": f"/a{character}b/tidelog.jar"}, "path of the plug-in's jar", "any of # ? [ {")
+            for character in ",#?[{"
         ),
     ],
 )

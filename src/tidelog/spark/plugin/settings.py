@@ -55,7 +55,7 @@ a namespace they have the application's id, another one at each start."""
 LISTS: Final = (PLUGINS, JARS)
 """Settings that other software shares: values joined by commas."""
 
-NOT_IN_JARS: Final = ",#[{"
+NOT_IN_JARS: Final = ",#?[{"
 """Separates entries of spark.jars; ends a path there; begin the patterns that Spark resolves."""
 
 _LINE: Final = re.compile(r"([^\s=:]+)\s*[\s=:]\s*(.*)")
