@@ -1,9 +1,10 @@
 """What a checkpoint needs: the changelogs that a retained batch cannot do without.
 
 Invariants: a pure function of what was read. A store's floor is the newest snapshot from which the
-oldest retained batch can be restored, or the oldest one there is; changelogs below it are expired,
-as they are for Spark's own maintenance, all others are live. What is live is found in one of the
-places a reader looks in, or it is lost.
+oldest retained batch can be restored, or the oldest one there is; where changelogs after it are
+gone, the next one of a batch whose state Spark may have cleaned up. Changelogs below the floor are
+expired, as they are for Spark's own maintenance, all others are live. What is live is found in one
+of the places a reader looks in, or it is lost.
 """
 
 from collections import defaultdict
