@@ -24,8 +24,9 @@ import tidelog.spark.storage.AtomicFiles
   * Invariants: ids are unique, so an entry once read never becomes wrong; a batch is remembered
   * only when its commit exists, because before that its index may still come; a batch that ran
   * again is read again as soon as a listing shows its files changed or an id of it is not known;
-  * what was deleted through this reader is not found by it again. A damaged roll-up or line is
-  * passed over with a warning, since commits and footers say the same.
+  * what was deleted through this reader is not found by it again. It remembers as many batches as
+  * the stored index has, which are those that the query retains and what they build on. A damaged
+  * roll-up or line is passed over with a warning, since commits and footers say the same.
   */
 final class IndexReader(
     root: CheckpointRoot,
@@ -35,7 +36,7 @@ final class IndexReader(
   private type Entries = Map[ChangelogName, IndexEntry]
 
   private val stored = new IndexFiles(root, files)
-  private val own = new OwnEntries(IndexReader.BatchesKept)
+  private val own = new OwnEntries(IndexReader.OwnKept)
   private var batches = TreeMap.empty[Long, Entries]
   private var commitsRead = Map.empty[Long, Stamp]
   private var rollUpsRead = Map.empty[Long, Stamp]
@@ -43,6 +44,7 @@ final class IndexReader(
   @volatile private var lengths = Map.empty[String, Long]
   private var absent = Map.empty[Long, Long]
   private var listedNs: Option[Long] = None
+  private var room = IndexReader.OwnKept
 
   /** The entry of a changelog; `fresh` asks the store again for a batch that was absent lately. */
   def find(name: ChangelogName, fresh: Boolean): Option[IndexEntry] =
@@ -120,6 +122,11 @@ final class IndexReader(
     absent.get(batch).exists(System.nanoTime() - _ < IndexReader.AbsenceMs * 1000000)
 
   private def load(batch: Long): Unit = {
+    // Batches that are stored no more are forgotten by a listing: one that nothing else asked for.
+    if (batches.size >= room) {
+      loadAll()
+      room = 2 * batches.size.max(IndexReader.OwnKept)
+    }
     // A commit may have lost its line, or never had one; then it only says that it exists.
     val commit = readCommit(batch)
     val found = commit.filter(_.entries.nonEmpty).orElse(readRollUp(batch)).orElse(commit)
@@ -188,12 +195,6 @@ final class IndexReader(
       batches = batches.updated(batch, entries)
       own.settled(batch)
     }
-    if (batches.size > IndexReader.BatchesKept) {
-      batches = batches.range(document.first, document.last + 1)
-      lengths = document.segments
-      rollUpsRead = Map.empty
-      commitsRead = Map.empty
-    }
   }
 
   private def undamaged[T](read: => Option[T]): Option[T] =
@@ -206,7 +207,7 @@ final class IndexReader(
 }
 
 object IndexReader {
-  private val BatchesKept = 512
+  private val OwnKept = 512
   private val BatchesAhead = 16
   private val AbsenceMs = 1000L
   private val ListingAgeMs = 10000L

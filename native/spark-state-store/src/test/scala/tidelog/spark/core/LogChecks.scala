@@ -41,6 +41,17 @@ final class LogChecks(checks: Checks) {
         equal(listed, log.needed.filter(_.directory == "0/0").toSet)
       }
     }
+    checks.check("a reader knows all batches that are stored, however many a query retains") {
+      inDirectory { directory =>
+        val log = new RandomLog(directory, new Random(1))
+        val reader = log.newReader()
+        equal(reader.directory("0/0"), Vector.empty[IndexEntry])
+        (0 until 530).foreach(_ => log.commit(partitions = 1))
+        equal(log.newReader().directory("0/0").length, 530)
+        log.needed.foreach(name => equal(reader.find(name, fresh = true).map(_.name), Some(name)))
+        equal(reader.directory("0/0").length, 530)
+      }
+    }
     checks.check("a deleted changelog is gone for the reader that it was deleted through") {
       inDirectory { directory =>
         val log = new RandomLog(directory, new Random(1))
