@@ -36,7 +36,7 @@ STORE_COMMANDS = {
     "sweep": (),
     "verify": ("--engine", "local"),
 }
-"""What they need to be told besides the store."""
+"""Options that they need, by command."""
 READERS = [command for command in STORE_COMMANDS if command != "doctor"]
 
 

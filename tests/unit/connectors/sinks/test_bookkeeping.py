@@ -35,7 +35,7 @@ def test_a_database_remembers_commits_of_retained_checkpoints_only(
     out, store = output(kind, request), MemoryStore()
     recorded = []
     for _ in range(6):
-        acted_on(numbers(out.sink()), store, at=2.5, settings=retaining(RETAIN), crash=True)
+        acted_on(numbers(out.sink()), store, at=1.5, settings=retaining(RETAIN), crash=True)
         recorded.append(out.recorded())
         assert Counter(out.shown()) <= ALL
     assert max(recorded) <= RETAIN + 1
