@@ -48,6 +48,9 @@ class _Bucket:
     """By key group, how often the rows of a single key were read."""
     loaded: set[bytes] = field(default_factory=set)
     """Key groups of which all records are in memory, of a bucket that is not whole."""
+    large: dict[bytes, int] = field(default_factory=dict)
+    """Places with more records than stay in memory, and how many were taken away since it was seen
+    that they are: they are not read again and again to see it."""
 
     def with_rows(self, entries: list[Entry]) -> list[Entry]:
         """Entries of this bucket, without those that have no rows."""
@@ -189,6 +192,10 @@ class TimedRecords:
         """Take away records of a place, which its first ones are."""
         kept = self._bucket(bucket)
         self._delete(kept, [(bucket, place, each) for each in held])
+        if place in kept.large:
+            kept.large[place] += len(held)
+            if kept.large[place] >= STEP:
+                del kept.large[place]
         here = kept.records.get(place)
         if here is not None:
             del here[: len(held)]
@@ -286,12 +293,14 @@ class TimedRecords:
                 self._load(kept, bucket, group)
         if group in kept.loaded:
             return kept.records.get(place, ())
-        rows = self._rows.of_place(bucket, place)
-        held = first_of(rows, STEP)
-        if next(rows, None) is None:
-            kept.records[place] = held
-            self._held += max(1, len(held))
-            return held
+        if place not in kept.large:
+            rows = self._rows.of_place(bucket, place)
+            held = first_of(rows, STEP)
+            if next(rows, None) is None:
+                kept.records[place] = held
+                self._held += max(1, len(held))
+                return held
+            kept.large[place] = 0
         return self._rows.of_place(bucket, place)
 
     def _load(self, kept: _Bucket, bucket: int, group: bytes) -> None:

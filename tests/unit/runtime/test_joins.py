@@ -1,6 +1,7 @@
 """What users of joins meet: bounds, late records, arguments that cannot be, changed programs."""
 
 from collections import Counter
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from tidelog import Job, Replayable, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
 from tidelog.runtime.operators.window import WindowSpan
+from tidelog.state.timed_rows import Held, TimedRows
 from tidelog.storage.memory import MemoryStore
 
 LEFTS = [("a", 100, "l1"), ("a", 200, "l2"), ("b", 100, "l3")]
@@ -88,6 +90,31 @@ def test_what_is_no_join_is_refused_where_it_is_written(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         joined(**arguments)
+
+
+def test_after_a_restart_the_many_rows_of_a_key_are_not_read_with_every_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, read, of_place = MemoryStore(), [0], TimedRows.of_place
+
+    def counted(rows: TimedRows, bucket: int, place: bytes) -> Iterator[Held]:
+        for held in of_place(rows, bucket, place):
+            read[0] += 1
+            yield held
+
+    def job(sink: Outside) -> Job:
+        job = Job("self")
+        source = Portions({"one": list(range(6000))}, portion=100)
+        stream = job.source(source).event_time(int, max_delay_ms=6000).key_by(lambda _: "key")
+        stream.enrich(stream, lambda record, row: record == row).sink(sink)
+        return job
+
+    acted_on(job(Outside()), store, at=20, crash=True)
+    monkeypatch.setattr(TimedRows, "of_place", counted)
+    sink = Outside()
+    run(job(sink), store)
+    assert sink.records == [True] * 6000
+    assert read[0] < 8 * 6000
 
 
 def test_enrichment_by_processing_time_needs_none() -> None:
