@@ -219,7 +219,6 @@ def evolving(rng: Random) -> EvolvingPlan:
 
     orders = drawn_arrivals(rng, order, (1, 2, 3), (5, 20, 30), at_once=0.0)
     seed = rng.randrange(1 << 30)
-    parallelism = rng.choice((1, 2, 3))
     processed = stages.BUCKETS if rng.random() < 0.5 else stages.numbering()
     sums = stages.sliding(_SIZE_MS, _SIZE_MS).sums() if rng.random() < 0.5 else stages.TOTALS
     rows = orders.records
@@ -228,7 +227,7 @@ def evolving(rng: Random) -> EvolvingPlan:
         "sums": Counter((*result, True) for result in sums.evaluate(rows)),
     }
     return EvolvingPlan(
-        parallelism=parallelism,
+        parallelism=rng.choice((1, 2, 3)),
         expected=expected,
         seed=seed,
         orders=orders,

@@ -39,14 +39,11 @@ class Split:
     """The virtual second before which nobody knows that there are no more."""
 
 
-Splits = dict[str, Split]
-
-
 @dataclass(frozen=True, eq=False)
 class Arrivals(Source):
     """Reads at most `chunk` records at a time, as far as they have arrived."""
 
-    splits: Splits
+    splits: dict[str, Split]
     chunk: int
     pause: float
     blocking: bool = False
@@ -93,7 +90,7 @@ def drawn_arrivals(
 
     `at_once` is the share of splits that are there from the start.
     """
-    drawn: Splits = {}
+    drawn: dict[str, Split] = {}
     for at in range(rng.choice(splits)):
         length, every_s = rng.choice(lengths), 0.0
         begins, pace = rng.randrange(-2000, 2000), rng.choice((5, 40, 80))

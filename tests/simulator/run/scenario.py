@@ -83,7 +83,6 @@ _JOBS: Final[tuple[tuple[str, str, Callable[[Random], JobPlan]], ...]] = (
         "event time over many splits, of which some are behind, ahead or quiet",
         server_logs,
     ),
-    ("latecomers", "windows with records that are late: each fires once", latecomers),
     ("joins", "two streams joined by interval, window or newest row", joins),
     ("rules", "broadcast rules, whose order counts", with_rules),
     (
@@ -162,6 +161,14 @@ _ALL: Final = (
         sinks_on_disk=True,
     ),
     *(replace(_RESTARTS, name=name, about=about, jobs=jobs) for name, about, jobs in _JOBS),
+    replace(
+        _RESTARTS,
+        name="latecomers",
+        about="windows with records that are late: each fires once",
+        crash=0.9,
+        rescale=1.0,
+        jobs=latecomers,
+    ),
     replace(
         _RESTARTS,
         name="shop",

@@ -7,9 +7,6 @@ one seed (no address, no path of this machine, no real time).
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from typing import Final
-
-_LAST: Final = 60
 
 
 class Trace:
@@ -19,7 +16,7 @@ class Trace:
         self, now: Callable[[], float], listener: Callable[[str], None] | None = None
     ) -> None:
         self.events = 0
-        self.last: deque[str] = deque(maxlen=_LAST)
+        self.last: deque[str] = deque(maxlen=60)
         self._now = now
         self._hash = hashlib.blake2b(digest_size=16)
         self._listener = listener
