@@ -140,11 +140,11 @@ IN_A_CONTAINER = ("unshare", "--pid", "--fork", "--kill-child")
 """Makes a command the first process of a container, the only child of this one."""
 
 
-def started_in_a_container(command: list[str]) -> "subprocess.Popen[str]":
+def started_in_a_container(*arguments: str) -> "subprocess.Popen[str]":
     if subprocess.run([*IN_A_CONTAINER, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may make no containers (unshare --pid)")
     return subprocess.Popen(
-        [*IN_A_CONTAINER, *command],
+        [*IN_A_CONTAINER, sys.executable, "-m", "tidelog", *arguments],
         cwd=harness.ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -160,7 +160,7 @@ def signal_first_process(container: "subprocess.Popen[str]", number: signal.Sign
 def test_a_second_signal_ends_the_first_process_of_a_container(tmp_path: Path) -> None:
     run = Run(tmp_path, "tests.process.jobs:stuck")
     run.output.mkdir()
-    with killed_at_last(started_in_a_container(run.command)) as container:
+    with killed_at_last(started_in_a_container(*run.command)) as container:
         wait_until((run.output / "reading").exists, container)
         signal_first_process(container, signal.SIGTERM)
         assert container.stderr is not None
@@ -172,8 +172,7 @@ def test_a_second_signal_ends_the_first_process_of_a_container(tmp_path: Path) -
 def test_a_page_that_is_the_first_process_of_a_container_ends_by_sigterm(tmp_path: Path) -> None:
     run = Run(tmp_path, "wordcount")
     run.finish_here()
-    page = [sys.executable, "-m", "tidelog", "ui", str(run.store)]
-    with killed_at_last(started_in_a_container(page)) as container:
+    with killed_at_last(started_in_a_container("ui", str(run.store))) as container:
         assert container.stdout is not None
         assert "127.0.0.1" in container.stdout.readline()
         signal_first_process(container, signal.SIGTERM)

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.process.harness import ROOT, Run, killed_at_last, wait_until
+from tests.process.harness import ROOT, Run, killed_at_last, started, wait_until
 from tests.support.cli import files
 from tests.support.ports import free_port
 from tests.wire.forking import Forking, forking
@@ -138,20 +138,17 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
     run = Run(tmp_path / "job", job, options, url, env, lambda: slots(server, client))
     (run.input / "words.txt").write_text(" ".join(KEYS) * 20 + "\n" + " ".join(KEYS) + "\n" * 5000)
     logging = ("--log-level", "debug", "--log-format", "json")
-    position = run.command.index("run")
-    started = [*run.command[:position], *logging, *run.command[position:]]
     # Into files: nobody reads while the commands below run, and a full pipe would hold the job up.
     with (
         (tmp_path / "out.txt").open("w") as out,
         (tmp_path / "err.txt").open("w") as err,
         killed_at_last(
-            subprocess.Popen(
-                started,
-                cwd=ROOT,
+            started(
+                *logging,
+                *run.command,
                 env={**env, "TIDELOG_TEST_RELEASE": str(run.released)},
                 stdout=out,
                 stderr=err,
-                text=True,
             )
         ) as process,
     ):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.pipelines import Outside, Portions, run
+from tests.support.pipelines import Outside, Portions, acted_on, run
 from tests.unit.runtime.test_changed_types import stopped
 from tidelog import Job, Replayable, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError

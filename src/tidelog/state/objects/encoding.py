@@ -43,6 +43,7 @@ DEQUE, COUNTER, TYPED, DEFAULT_DICT = range(21, 25)
 NEW, NEW_WITH_NAMES, CALL = range(3)
 """How a type named by the job makes an instance."""
 
+_WHOLE: Final = ("named-tuple", "struct")
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _INT64: Final = range(-(1 << 63), 1 << 64)
 _FACTORIES: Final = {kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple)}
@@ -151,17 +152,12 @@ class _Encoder:
     def _typed(self, kind: type, value: Any) -> list[Any]:
         way = self._types.kind_of(kind)
         fields: tuple[str, ...] = ()
-        values: list[Any]
         if way == "row":
             fields, values = value._fields, list(tuple.__iter__(value))
         elif way == "named-tuple":
             fields, values = cast(Any, kind)._fields, list(tuple.__iter__(value))
-            if len(values) != len(fields) or getattr(value, "__dict__", None):
-                check_no_more(value, len(fields) == len(values))
         elif way == "struct":
             fields, values = cast(Any, kind).__struct_fields__, list(msgspec.structs.astuple(value))
-            if getattr(value, "__dict__", None):
-                check_no_more(value)
         elif way == "dataclass":
             held = fields_of(value)
             fields, values = tuple(held), list(held.values())
@@ -169,6 +165,8 @@ class _Encoder:
             values = _members(value)
         else:
             values = _as_pickled(kind, value)
+        if way in _WHOLE and (len(fields) != len(values) or getattr(value, "__dict__", None)):
+            check_no_more(value, len(fields) == len(values))
         return [TYPED, self._shape(way, kind, fields), *self.all(values)]
 
     def _shape(self, way: Kind, kind: type, fields: tuple[str, ...]) -> int:
