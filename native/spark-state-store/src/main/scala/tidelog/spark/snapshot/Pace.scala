@@ -18,7 +18,8 @@ final case class Pace(last: Option[(Long, Long)], steps: Vector[Long], count: In
   }
 
   /** Milliseconds of a version, once so many steps have been seen: their median, because a pause of
-    * the input says nothing about the batches that follow.
+    * the input says nothing about the batches that follow, and neither do seconds in which an
+    * executor is slow: all its stores would take a snapshot at once.
     */
   def after(needed: Int): Option[Double] =
     Option.when(count > 0 && count >= needed)(steps.sorted.apply(steps.size / 2).toDouble)
@@ -26,5 +27,5 @@ final case class Pace(last: Option[(Long, Long)], steps: Vector[Long], count: In
 
 object Pace {
   val start: Pace = Pace(None, Vector.empty, 0)
-  private val Steps = 15
+  private val Steps = 60
 }

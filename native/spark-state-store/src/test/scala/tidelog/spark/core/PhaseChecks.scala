@@ -46,15 +46,17 @@ final class PhaseChecks(checks: Checks) {
         if (due(version, period, partition)) equal(due(version, period / 2, partition), true)
       }
     }
-    checks.check("the pace is the median time between neighbouring versions, so a pause does not count") {
-      val steady = (1 to 50).foldLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
+    checks.check("the pace is the median time of a version, so neither a pause nor slow seconds count") {
+      val steady = (1 to 90).foldLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
       equal(steady.after(10), Some(500.0))
-      val skipped = steady.seen(90, 1_000_000)
+      val skipped = steady.seen(190, 1_000_000)
       equal(skipped.after(10), Some(500.0))
-      val paused = skipped.seen(91, 1_060_000)
+      val paused = skipped.seen(191, 1_060_000)
       equal(paused.after(10), Some(500.0))
-      val slower = (1 to 8).foldLeft(paused)((pace, step) => pace.seen(91L + step, 1_060_000 + step * 2000L))
-      equal(slower.after(10), Some(2000.0))
+      val slower =
+        (1 to 31).scanLeft(paused)((pace, step) => pace.seen(191L + step, 1_060_000 + step * 2000L))
+      equal(slower(20).after(10), Some(500.0))
+      equal(slower(31).after(10), Some(2000.0))
     }
     checks.check("a pace is not known before enough versions were seen") {
       val paces = (1 to 12).scanLeft(Pace.start)((pace, version) => pace.seen(version.toLong, version * 500L))
