@@ -486,7 +486,7 @@ class StateMachine(RuleBasedStateMachine):
 
 
 def machine(machine: type[StateMachine], usual: int, deep: int, **settings: Any) -> Any:
-    """Its test case, with another table or without a changelog."""
+    """The test case of a state machine, with other values of its class attributes."""
     case = type(machine.__name__, (machine,), settings).TestCase
     case.settings = looking(usual, deep=deep)
     return case

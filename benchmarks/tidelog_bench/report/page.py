@@ -69,7 +69,7 @@ def published(experiment: str) -> list[dict[str, Any]]:
 
 
 _COLOURS: Final = 8
-"""Of the style sheet: --v0 to --v7."""
+"""How many colours style.css has for variants: its variables --v0 to --v7."""
 _OURS: Final = ("on", "tidelog")
 _Group = tuple[str, Mapping[str, Spread]]
 
@@ -106,7 +106,7 @@ class Panel:
 
     @property
     def length(self) -> Callable[[float], float]:
-        """Of a value, in percent of the largest."""
+        """Gives the length of the bar of a value, in percent of the longest bar."""
         spreads = [spread for _, bars in self.groups for spread in bars.values()]
         least, most = (of(each[of.__name__] for each in spreads) for of in (min, max))
         if not self.log:

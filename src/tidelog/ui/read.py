@@ -25,6 +25,8 @@ class StoreView:
     """When all objects were listed."""
     findings: tuple[Finding, ...]
     """What was wrong when all objects were listed, without what was dropped since."""
+    anew: bool
+    """Whether the store was emptied, and a job has begun in it, since it was read before."""
 
     @property
     def slots(self) -> Slots:
@@ -47,7 +49,8 @@ class StoreReader:
         """
         last = self._last
         slots = await read_slots(self.store, known=last.slots if last is not None else None)
-        if last is not None and begun_anew(last.slots, slots):
+        anew = last is not None and _begun_anew(last.slots, slots)
+        if anew:
             last, slots = None, await read_slots(self.store)
         known = last.inventory.descriptors if last is not None else {}
         inventory = await described(self.store, slots, known=known)
@@ -61,11 +64,11 @@ class StoreReader:
             present = slots.sizes
         findings = tuple(without_changes(found, slots.sizes, present))
         now_ms = self.clock.now_ms()
-        self._last = StoreView(self.store.url, inventory, now_ms, objects_ms, findings)
+        self._last = StoreView(self.store.url, inventory, now_ms, objects_ms, findings, anew)
         return self._last
 
 
-def begun_anew(before: Slots, now: Slots) -> bool:
+def _begun_anew(before: Slots, now: Slots) -> bool:
     """Whether a store was emptied between two reads: slots and generations only go up, and one
     attempt has started each generation.
     """

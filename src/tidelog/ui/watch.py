@@ -31,7 +31,7 @@ from tidelog.ui.live import (
     new_tables,
     status_in,
 )
-from tidelog.ui.read import StoreReader, StoreView, begun_anew
+from tidelog.ui.read import StoreReader, StoreView
 from tidelog.ui.stored import problems, slot_parts, stored_points
 
 JOB_S: Final = 2.0
@@ -132,7 +132,7 @@ class Watcher:
                 raise
             self._failure = error
             return
-        if self._view is not None and begun_anew(self._view.slots, view.slots):
+        if view.anew:
             self._samples, self._seen = Downsampled(), SeenCheckpoints()
             self._materialized = SeenMaterializations()
         self._view, self._failure = view, None

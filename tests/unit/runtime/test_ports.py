@@ -255,7 +255,7 @@ def test_what_a_source_must_not_give_is_named(source: Source, error: str, tmp_pa
 
 class Writer(SinkWriter):
     def write(self, records: Sequence[Any]) -> None:
-        """Writes nothing."""
+        """Ignores the records."""
 
 
 class Texts(Writer):

@@ -186,7 +186,7 @@ class Running(MemoryStore):
 
 @pytest.mark.parametrize("newest", [8, 13])
 def test_what_a_query_cleans_up_while_its_checkpoint_is_read_is_not_lost(newest: int) -> None:
-    """It keeps one batch; up to the first roll-up its commits name all that it wrote."""
+    """The query retains one batch; its index is in the commits alone, or in a roll-up as well."""
     before, after = Synthetic().virtual(9), Synthetic().virtual(newest + 1)
     for batch in range(newest):
         del after.objects[f"offsets/{batch}"]

@@ -184,7 +184,8 @@ def _on_signals(stop: Callable[[], object]) -> None:
     """Stop at the first signal; a second one ends the process at once, which loses nothing."""
     loop = asyncio.get_running_loop()
     # The first process of a container gets no default actions of signals.
-    second = _end_at_once if os.getpid() == 1 else signal.SIG_DFL
+    first = os.getpid() == 1
+    second = (lambda number, _: os._exit(128 + number)) if first else signal.SIG_DFL
 
     def once(*_: object) -> None:
         for number in _SIGNALS:
@@ -200,7 +201,3 @@ def _on_signals(stop: Callable[[], object]) -> None:
         loop.add_signal_handler(number, stop_once)
         # At once, also while a call of a user's function holds the event loop.
         signal.signal(number, once)
-
-
-def _end_at_once(number: int, _: object) -> None:
-    os._exit(128 + number)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.errors import ConfigError
-from tidelog.state.schema.ddl import quoted_within
+from tidelog.state.schema.ddl import quoted_column
 from tidelog.state.schema.schema import Schema, TupleCodec, parse_schema
 
 KEPT: Final = frozenset(
@@ -71,7 +71,7 @@ def spark_schema(state: str, schema: Schema) -> SparkSchema:
                 found=field.type_name,
                 action="leave the length out",
             )
-    return SparkSchema(codec, ", ".join(_column(f.name, f.type_name) for f in codec.fields))
+    return SparkSchema(codec, ", ".join(quoted_column(f.name, f.type_name) for f in codec.fields))
 
 
 def _plain(value: Any) -> Any:
@@ -81,10 +81,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(_plain, value))
     return bytes(value) if isinstance(value, bytearray) else value
-
-
-def _column(name: str, type_name: str) -> str:
-    return f"`{name.replace('`', '``')}` {quoted_within(type_name)}"
 
 
 class _SparkState:

@@ -203,8 +203,9 @@ def fields_of(record: Any) -> dict[str, Any]:
     return values
 
 
-def check_no_more(record: Any, fits: bool = True) -> None:
-    """Raises UnstorableError for a named tuple or a struct that has more than its fields.
+def check_no_more(record: Any, fits: bool) -> None:
+    """Raises UnstorableError for a named tuple or a struct that has more than its fields:
+    attributes of its own, or another number of values, which `fits` says.
 
     What properties of its class have cached does not count: it is made again.
     """

@@ -43,7 +43,7 @@ DEQUE, COUNTER, TYPED, DEFAULT_DICT = range(21, 25)
 NEW, NEW_WITH_NAMES, CALL = range(3)
 """How a type named by the job makes an instance."""
 
-_WHOLE: Final = ("named-tuple", "struct")
+_WHOLE: Final = ("named-tuple", "struct")  # stored by their fields alone
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _INT64: Final = range(-(1 << 63), 1 << 64)
 _FACTORIES: Final = {kind.__name__: kind for kind in (int, float, str, list, dict, set, tuple)}

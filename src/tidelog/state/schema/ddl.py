@@ -78,18 +78,21 @@ def quoted(canonical: str) -> str:
     """A canonical text, whose names have no quotes, as one that can be parsed; names of fields of
     structs that have `<`, `>`, `,` or `:` in them are not known for what they are.
     """
-    return ", ".join(_COLUMN.sub(_quoted_column, column) for column in canonical.split(", "))
-
-
-def _quoted_column(column: re.Match[str]) -> str:
-    return f"{_quoted_name(column[1])} {quoted_within(column[2])}"
-
-
-def quoted_within(type_name: str) -> str:
-    """A canonical type with quotes for the names of fields of structs that need some."""
-    return _INNER_NAME.sub(
-        lambda name: name[0] if _PLAIN_NAME.fullmatch(name[0]) else _quoted_name(name[0]), type_name
+    return ", ".join(
+        _COLUMN.sub(lambda found: quoted_column(*found.groups()), column)
+        for column in canonical.split(", ")
     )
+
+
+def quoted_column(name: str, type_name: str) -> str:
+    """A column of a canonical type, with quotes for its name and for the names of fields of structs
+    that need some.
+    """
+    within = _INNER_NAME.sub(
+        lambda found: found[0] if _PLAIN_NAME.fullmatch(found[0]) else _quoted_name(found[0]),
+        type_name,
+    )
+    return f"{_quoted_name(name)} {within}"
 
 
 def _quoted_name(name: str) -> str:

@@ -37,7 +37,8 @@ HOUR_MS = 3_600_000
 WINDOW_MS = 600_000
 SERVERS = ("east", "west")
 TIMES = [second * 1000 - (second % 3) * 2000 for second in range(3600)]
-"""Of an hour, a record a second, up to 4 s out of order."""
+"""Event times in ms of the records of one server: one a second for an hour, up to 4 s out of
+order."""
 
 
 @pytest.fixture
