@@ -9,15 +9,15 @@ from tests.support.kafka import Topics, reason_without, shared_broker
 from tests.support.kafka_broker import Broker
 
 
-@pytest.fixture(scope="session")
-def _possible() -> None:
+def _skip_without() -> None:
     if (reason := reason_without()) is not None:
         pytest.skip(reason)
 
 
 @pytest.fixture(scope="session")
-def topics(_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+def topics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
     """Topics of the shared broker, which no test may stop."""
+    _skip_without()
     base = tmp_path_factory.getbasetemp()
     directory = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with shared_broker(directory / "kafka") as bootstrap:
@@ -25,7 +25,8 @@ def topics(_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="session")
-def _other_broker(_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def _other_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    _skip_without()
     with Broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 
