@@ -36,13 +36,14 @@ def cells(size: Size) -> Sequence[Cell]:
         ]
     if size is Size.STANDARD:
         return [
-            _cell("aggregation", 64, warm=12, batches=6),
+            _cell("aggregation", 64, warm=15, batches=6),
             _cell("aggregation", 200, warm=10, batches=2),
-            _cell("join", 64, warm=10, batches=2),
+            _cell("join", 64, warm=20, batches=2),
             _cell("long_keys", 2, warm=8, batches=4),
-            # Each store has then had a second snapshot, and an old one was removed: from here on
-            # every period of snapshots, 160 batches, asks for as much, and every maintenance.
-            _bill("aggregation", 340, 480, 300),
+            # Each store has then had a second snapshot, and has listed its directory to remove the
+            # first, which it does once an hour: from here on every period of snapshots, 160
+            # batches, asks for as much, and every maintenance.
+            _bill("aggregation", 420, 480, 300),
         ]
     return [
         *(
@@ -52,8 +53,8 @@ def cells(size: Size) -> Sequence[Cell]:
             for query in ("aggregation", "join")
         ),
         _cell("long_keys", 2, warm=15, batches=20),
-        _bill("aggregation", 340, 480, 400),
-        _bill("join", 340, 480, 1000),
+        _bill("aggregation", 420, 480, 400),
+        _bill("join", 420, 480, 1000),
     ]
 
 
