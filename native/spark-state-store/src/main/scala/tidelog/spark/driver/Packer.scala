@@ -46,13 +46,24 @@ final class Packer(
   private var waiting = Vector.empty[Part]
   private var waitingBytes = 0L
   private var uploading = Set.empty[String]
+  private var settledVersion = -1L
+  // Directories of stores: whose part of a later version has come, and whose part has not, though
+  // one was in the last commit.
+  private var come, missing = Set.empty[String]
   @volatile private var preparedBy: AtomicFiles = _
 
-  /** Takes a part, whose bytes have their room. */
+  /** Takes a part, whose bytes have their room. If it is the last one to come, the upload begins:
+    * Spark has its own work between the end of the last task and the commit.
+    */
   def add(part: Part): Unit = synchronized {
     waiting :+= part
     waitingBytes += bytesOf(part)
-    if (waitingBytes >= services.segmentBytes) {
+    val awaited = missing
+    if (part.name.version > settledVersion) {
+      come += part.name.directory
+      missing -= part.name.directory
+    }
+    if ((awaited.nonEmpty && missing.isEmpty) || waitingBytes >= services.segmentBytes) {
       seal(waiting)
       setWaiting(Vector.empty)
     }
@@ -61,6 +72,9 @@ final class Packer(
   /** Uploads the parts that a commit names, and drops the others of its version. */
   def flush(ids: Set[String], version: Long): Unit = synchronized {
     val (settled, later) = waiting.partition(_.name.version <= version)
+    settledVersion = version
+    missing = come -- later.map(_.name.directory)
+    come = later.map(_.name.directory).toSet
     val (named, lost) = settled.partition(part => ids(part.name.id))
     setWaiting(later)
     lost.foreach(release)

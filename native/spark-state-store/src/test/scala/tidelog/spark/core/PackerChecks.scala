@@ -43,6 +43,19 @@ final class PackerChecks(checks: Checks) {
       equal(packed.stored.map(_.size), Vector(5))
       equal(packed.held.bytes, 20L)
     }
+    checks.check("the part of the last store leaves before the commit, with the others") {
+      val packed = new Packed
+      Seq(1, 2).foreach(store => packed.add(s"a$store", version = 8, store))
+      packed.packer.flush(Set("a1", "a2"), version = 8)
+      packed.add("b1", version = 9, partition = 1)
+      packed.add("lost", version = 8, partition = 2)
+      equal(packed.stored, Vector(Set("a1", "a2")))
+      packed.add("b2", version = 9, partition = 2)
+      equal(packed.stored, Vector(Set("a1", "a2"), Set("b1", "lost", "b2")))
+      packed.add("again", version = 9, partition = 2)
+      packed.packer.flush(Set("b1", "b2"), version = 9)
+      equal((packed.stored.size, packed.held.bytes), (2, 0L))
+    }
     checks.check("a part without room is refused") {
       val held = new HeldBytes(limit = 10)
       equal(Seq(held.take(7), held.take(4), held.take(3)), Seq(true, false, true))
@@ -85,10 +98,10 @@ private final class Packed(deadlineMs: Long = 1000, broken: Boolean = false)
     Inline,
     this)
 
-  def add(id: String, version: Long): Boolean = {
+  def add(id: String, version: Long, partition: Int = 1): Boolean = {
     val part = Part(
-      root.uri, "0123456789", ChangelogName(0, 1, "default", version, id), new Array[Byte](10),
-      SnapshotStatus(SnapshotTurn.NotYet))
+      root.uri, "0123456789", ChangelogName(0, partition, "default", version, id),
+      new Array[Byte](10), SnapshotStatus(SnapshotTurn.NotYet))
     val room = held.take(10)
     packer.add(part)
     room
