@@ -25,10 +25,16 @@ LONG = (
     ),
     ("tests/spark/",),
     ("tests/simulation/", "tests/property/"),
-    ("tests/process/", "tests/kafka/", "tests/first_jobs/", "tests/faults/"),
+    (
+        "tests/process/test_memory.py",
+        "tests/process/",
+        "tests/kafka/",
+        "tests/first_jobs/",
+        "tests/faults/",
+    ),
 )
-"""Paths of tests that take long on average, those of a line one after the other; a test is of the
-first line that fits."""
+"""Paths of tests that take long on average, those of a line in this order; a test is of the first
+line that fits, and of the first path in it."""
 
 T = TypeVar("T")
 
@@ -40,6 +46,8 @@ def begin_with_long_tests(items: list[pytest.Item]) -> None:
     for item in items:
         group = next((n for n, paths in enumerate(LONG) if item.nodeid.startswith(paths)), None)
         (short if group is None else long[group]).append(item)
+    for paths, tests in zip(LONG, long, strict=True):
+        tests.sort(key=lambda test: [not test.nodeid.startswith(path) for path in paths])
     items[:] = dealt(long, short, workers)
 
 
