@@ -166,21 +166,32 @@ def test_a_window_whose_value_is_none_does_not_come_out(
 
 @pytest.mark.parametrize(
     "times",
-    [[1.0, 3], [3, 1.0], [None], ["4"], [1, None], [2**63 - 1], [2**63], [1, 2**70, 2]],
+    [
+        [1.0, 3],
+        [3, 1.0],
+        [None],
+        ["4"],
+        [1, None],
+        [2**63 - 1],
+        [2**63],
+        [1, 2**70, 2],
+        [-(2**63), 2],
+    ],
     ids=str,
 )
-def test_a_time_that_is_no_int_or_too_large_is_an_error_of_its_operator(times: list[Any]) -> None:
-    wrong = next(time for time in times if not isinstance(time, int) or time > 10)
+def test_a_time_that_is_no_int_or_of_no_date_is_an_error_of_its_operator(times: list[Any]) -> None:
+    wrong = next(time for time in times if not isinstance(time, int) or abs(time) > 10)
     with pytest.raises(UserFunctionError, match=re.escape(f"{wrong!r} of type")):
         emitted(lambda keyed: keyed.window(Session(10)).count(), [(0, time) for time in times])
 
 
+@pytest.mark.parametrize("time", [2**62, -(2**62)])
 @pytest.mark.parametrize("windows", [Tumbling(10), Sliding(10, 5), Session(2**61 - 1)], ids=str)
-def test_windows_of_the_latest_time_fire(windows: Any) -> None:
+def test_windows_of_the_latest_and_the_earliest_time_fire(windows: Any, time: int) -> None:
     def listed(keyed: KeyedStream) -> Stream:
         return keyed.window(windows, allowed_lateness=2**61 - 1).records(lambda *w: w[-1])
 
-    assert [("k", 2**62)] in emitted(listed, [("k", 1), ("k", 2**62)])
+    assert [("k", time)] in emitted(listed, [("k", time), ("k", 1)])
 
 
 @pytest.mark.parametrize(

@@ -87,15 +87,18 @@ class AssignEventTime(Operator):
 
 
 def _newest(times: list[Any]) -> int:
-    """The greatest of these; raises UserFunctionError where one is no int, or too large."""
+    """The greatest of these; raises UserFunctionError where one is no int, or too far from 1970."""
     with suppress(TypeError):
-        # Nothing but ints adds up to an int.
-        if isinstance(sum(times), int) and (newest := max(times)) <= LATEST:
+        # Nothing but ints adds up to an int, and one that is too low makes the sum so, unless
+        # others are no dates either: to look for the least of all each time would cost more.
+        total = sum(times)
+        high_enough = total >= -LATEST or min(times) >= -LATEST
+        if isinstance(total, int) and high_enough and (newest := max(times)) <= LATEST:
             return int(newest)
-    wrong = next(time for time in times if not isinstance(time, int) or time > LATEST)
+    wrong = next(t for t in times if not isinstance(t, int) or abs(t) > LATEST)
     raise UserFunctionError(
         "the time function",
-        expected="event times in milliseconds as int, at most 2**62",
+        expected="event times in milliseconds as int, -2**62 to 2**62",
         found=f"{wrong!r} of type {type(wrong).__name__}",
         action="return int(...) of it, in milliseconds since 1970",
     )
