@@ -197,7 +197,13 @@ class StatefulProcessorHandle:
                 action="pass time_mode= to transform_with_state",
             )
         if not (isinstance(time, int) and UNKNOWN <= time <= MAX_WATERMARK):
-            require(f"{call}(...)", repr(time), False, "milliseconds as int, of 64 bits")
+            raise ConfigError(
+                f"{call}(...)",
+                expected="milliseconds as int, of 64 bits",
+                found=repr(time),
+                action="pass such a time, and register no further timer at the end of the data, "
+                "when getCurrentWatermarkInMs() is 2**63 - 1",
+            )
         return self.timers
 
 

@@ -200,3 +200,19 @@ def test_timers_of_a_key_fire_in_their_order_also_at_the_end_of_the_data(bench: 
     fired = outputs(process.watermark(MAX_WATERMARK))
     assert [time for key, time in fired if key == ("a",)] == [10, 20, 30, 40, 50]
     assert [time for key, time in fired if key == ("b",)] == [110, 120, 130, 140, 150]
+
+
+class Postponing(Recorder):
+    """Fires again and again, 10 ms after the watermark."""
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, info: Any) -> Iterator[Any]:
+        self.handle.registerTimer(timerValues.getCurrentWatermarkInMs() + 10)
+        return iter(())
+
+
+def test_a_timer_after_the_end_of_the_data_is_refused_as_that(bench: Bench) -> None:
+    process = opened(bench, Postponing(lambda handle, at: handle.registerTimer(at)), "event")
+    list(process.process(batch(("a", 10), times=[5])))
+    list(process.watermark(20))
+    with pytest.raises(ConfigError, match="no further timer at the end of the data"):
+        list(process.watermark(MAX_WATERMARK))
