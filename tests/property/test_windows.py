@@ -282,3 +282,14 @@ def test_windows_are_those_of_a_dict(
                 case _:
                     subject.amid(what)
     assert subject.rows() == {}
+
+
+def test_a_window_that_is_a_row_is_in_memory_with_its_start_alone_until_it_fires() -> None:
+    subject = Subject("sums", windows("sums", (10, 10), ONCE))
+    for number in range(20):
+        subject.add([[number, "a", 10 * number]])
+    subject.amid("flush")
+    opened = subject.window._open
+    assert not opened.windows and len(opened.flushed) == 20
+    assert len(list(subject.fire(105, 0, "flush"))) == 10 == len(opened.flushed)
+    assert len(list(subject.fire(MAX_WATERMARK, 0, "flush"))) == 10 and not opened.flushed

@@ -103,8 +103,7 @@ class TumblingWindow(AggregateWindow):
                     if value is not None
                 ]
                 yield from outputs.step(TIMERS_PER_STEP)
-            del opened.windows[start]
-            opened.flushed.discard(start)
+            opened.windows.pop(start, None)
         yield from self._fire_rows(outputs, event_time.watermark, event_time.ahead)
         yield from outputs.rest()
 
@@ -125,6 +124,8 @@ class TumblingWindow(AggregateWindow):
         values = self._rows.get_many(rows)
         self._rows.delete_many(rows)
         self._timers.delete_many(timers)
+        passed = self._backend.event_time.watermark - before_end
+        self._open.flushed.difference_update([start for start in starts if start <= passed])
         return [
             (decode_key(key[2:]), start, value)
             for key, start, value in zip(keys, starts, values, strict=True)
@@ -161,7 +162,7 @@ class _OpenWindows:
         windows = self.windows.get(start)
         if windows is None:
             windows = self.windows[start] = {}
-            if self._has_rows(start):
+            if start not in self.flushed and self._has_rows(start):
                 self.flushed.add(start)
         return windows
 
@@ -184,7 +185,7 @@ class _OpenWindows:
 
     def take(self, start: int, most: int) -> list[tuple[bytes, Any]]:
         """At most so many windows (key group and encoded key, value), which are gone from here."""
-        windows = self.windows[start]
+        windows = self.windows.get(start, {})
         taken = [windows.popitem() for _ in range(min(most, len(windows)))]
         self.updates += len(taken)
         return taken
@@ -192,8 +193,10 @@ class _OpenWindows:
     def spill(self, most: int) -> None:
         """Turn windows into rows and timers, at most so many rows: a flush takes them."""
         left = max(1, most // 2)
-        for start in [start for start, windows in self.windows.items() if windows]:
+        for start in list(self.windows):
             taken = self.take(start, left)
+            if not self.windows[start]:
+                del self.windows[start]  # its event time may come late, or never
             self.flushed.add(start)
             self._rows.put_many({self.row(key, start): value for key, value in taken})
             end = start + self._size_ms - 1
