@@ -35,7 +35,9 @@ class LocalStore(PlainStore):
     """
 
     def __init__(self, directory: Path | str, effects: Effects, *, durable: bool = True) -> None:
-        self._root = Path(directory).absolute()
+        root = Path(directory).absolute()
+        # One place has one URL, which holds when the directory that `..` leaves is gone.
+        self._root = root.resolve() if ".." in root.parts else root
         self._effects = effects
         self._durable = durable
         self._prepared = False

@@ -66,6 +66,20 @@ def test_a_create_has_exactly_one_winner_across_processes(tmp_path: Path) -> Non
     assert temps(tmp_path) == []
 
 
+def test_a_directory_that_is_named_from_another_one_has_the_same_url_and_outlives_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = tmp_path / "releases" / "5"
+    release.mkdir(parents=True)
+    monkeypatch.chdir(release)
+    store = LocalStore("../../store", INLINE)
+    assert store.url == LocalStore(tmp_path / "store", INLINE).url
+    monkeypatch.chdir(tmp_path)
+    release.rmdir()
+    run(store.put("a", b"1"))
+    assert (tmp_path / "store" / "a").read_bytes() == b"1"
+
+
 def synced(
     monkeypatch: pytest.MonkeyPatch, look: Callable[[], bool] = lambda: True
 ) -> list[tuple[Path, bool]]:
