@@ -25,7 +25,7 @@ from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.state_job import StateJob
 from tidelog.library.state_lock import StateLock
-from tidelog.library.states import State
+from tidelog.library.states import State, check_states
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.state.key_groups import checked_key, key_group
@@ -74,6 +74,7 @@ def open_partitions(
         some = type(partitions) is int and 1 <= partitions <= MOST_PARTITIONS
         require("partitions=", repr(partitions), some, f"a number from 1 to {MOST_PARTITIONS}")
     require("name=", repr(name), isinstance(name, str), "a text")
+    check_states(state)
     event_loop, connections = EventLoop(), Connections()
     opened = partial(
         open_store,
