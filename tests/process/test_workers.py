@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -156,6 +157,20 @@ def test_what_a_module_prints_is_printed_once(tmp_path: Path) -> None:
     done = harness.tidelog("run", "jobs.py:job", "--store", store, "--workers", "2", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split("\n")) == ["", "1", "2", "3", "a header"]
+
+
+@pytest.mark.parametrize("sink", ["Stdout()", "Callback(print)"])
+def test_lines_of_several_workers_stand_whole_in_the_output(tmp_path: Path, sink: str) -> None:
+    (tmp_path / "jobs.py").write_text(
+        "from tidelog import Callback, Job, Replayable, Stdout\n"
+        "job = Job('printed')\n"
+        "lines = {letter: [letter * 100] * 20_000 for letter in 'abcdefgh'}\n"
+        f"job.source(Replayable(lines)).sink({sink})\n"
+    )
+    store = str(tmp_path / "store")
+    done = harness.tidelog("run", "jobs.py:job", "--store", store, "--workers", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert Counter(done.stdout.split()) == dict.fromkeys((c * 100 for c in "abcdefgh"), 20_000)
 
 
 def test_a_signal_between_two_starts_ends_the_job_as_any_other(tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """Standard output and functions as sinks: at least once.
 
 Invariants: the function has seen every record, in order, before the checkpoint that holds it; what
-was printed before a checkpoint was flushed before it. After a write or flush that failed there is
-no checkpoint any more, because the stream may have dropped what it held.
+is printed is flushed at once, and one process prints at a time, so that lines stand whole among
+those of other workers. A write or flush that failed ends the job, because the stream may have
+dropped what it held.
 """
 
+import fcntl
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any, TextIO
@@ -72,46 +74,52 @@ class Stdout(Sink):
         return StdoutWriter(self._encode, sys.stdout)
 
 
+@dataclass(eq=False)
 class StdoutWriter(SinkWriter):
     """Raises StorageError when the output is closed or full, ConfigError when its encoding lacks a
     character.
     """
 
-    def __init__(self, encode: EncodeLines, stream: TextIO) -> None:
-        self._encode = encode
-        self._stream = stream
-        self._failed: StorageError | None = None
+    _encode: EncodeLines
+    _stream: TextIO
 
     def write(self, records: Sequence[Any]) -> None:
         text = self._encode(records).decode()
-        with self._failures():
+        with _failures(), _alone(self._stream):
             self._stream.write(text)
-
-    def pre_commit(self, checkpoint: CheckpointId) -> None:
-        with self._failures():
             self._stream.flush()
 
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        if self._failed is not None:
-            raise self._failed
-        try:
-            yield
-        except UnicodeEncodeError as error:
-            raise ConfigError(
-                "standard output",
-                expected="an encoding that has the characters of all records",
-                found=str(error),
-                action="set PYTHONIOENCODING=utf-8 and start again",
-            ) from error
-        except BrokenPipeError as error:
-            self._failed = StorageError(
-                "standard output",
-                expected="a reader until the job ends",
-                found="that it has gone",
-                action="start the job again: lines since its last checkpoint come again",
-            )
-            raise self._failed from error
-        except OSError as error:
-            self._failed = errors.from_os_error(error, "standard output")
-            raise self._failed from error
+
+@contextmanager
+def _alone(stream: TextIO) -> Iterator[None]:
+    """No other process of the job prints there; its end releases the lock as well."""
+    # A stream without a file is of this process alone; not every system locks pipes.
+    with suppress(OSError):
+        fcntl.lockf(stream.fileno(), fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            fcntl.lockf(stream.fileno(), fcntl.LOCK_UN)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            "standard output",
+            expected="an encoding that has the characters of all records",
+            found=str(error),
+            action="set PYTHONIOENCODING=utf-8 and start again",
+        ) from error
+    except BrokenPipeError as error:
+        raise StorageError(
+            "standard output",
+            expected="a reader until the job ends",
+            found="that it has gone",
+            action="start the job again: lines since its last checkpoint come again",
+        ) from error
+    except OSError as error:
+        raise errors.from_os_error(error, "standard output") from error

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from io import TextIOWrapper
 from multiprocessing import current_process
 from typing import Final, NoReturn
 
@@ -158,6 +159,9 @@ def _fork_all(parent: socket.socket, work: Work) -> list[int]:
 
 def _live(work: Work, number: int, control: socket.socket, peers: Ends) -> None:
     current_process().name = f"worker {number}"  # `processName` of its log records
+    if isinstance(sys.stdout, TextIOWrapper):
+        # What functions print stands in whole lines among those of other workers.
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
     worker = Worker(work, number, os.getpid(), Effects())
     connects = {other: partial(SocketLink.open, end) for other, end in peers.items()}
     asyncio.run(worker.run(partial(SocketLink.open, control), connects))

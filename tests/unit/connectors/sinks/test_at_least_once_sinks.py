@@ -99,9 +99,8 @@ def test_a_reader_that_has_gone_is_named_as_that(monkeypatch: pytest.MonkeyPatch
     os.close(reading)
     monkeypatch.setattr("sys.stdout", os.fdopen(writing, "w"))
     writer = Stdout().open(context())
-    writer.write(["line"])
     with pytest.raises(StorageError, match="a reader until the job ends; found that it has gone"):
-        writer.pre_commit(CheckpointId(1))
+        writer.write(["line"])
     with suppress(BrokenPipeError):
         sys.stdout.close()
 
