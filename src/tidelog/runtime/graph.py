@@ -55,6 +55,7 @@ class Job:
         fits = isinstance(source, Source)
         require(f"the source {name!r}", repr(source), fits, "a Source, such as TextFiles(path)")
         node = self._add(name, [], parallelism=parallelism, source=source)
+        self._check_feedback()
         return Stream(self, [Edge(node, "forward")])
 
     def called_by(self, caller: "Caller", *, name: str, sinks: Mapping[str, Sink]) -> None:
@@ -67,6 +68,21 @@ class Job:
         )
         for tag, sink in sinks.items():
             Stream(self, [Edge(node, "forward", tag=tag)]).sink(sink, name=tag)
+
+    def _check_feedback(self) -> None:
+        """Raises ConfigError for a source that would read what a sink has written, after a restart
+        at the latest.
+        """
+        sinks = [(each.id, each.sink.example_file) for each in self.nodes if each.sink]
+        for node, (sink, example) in itertools.product(self.nodes, sinks):
+            if node.source and example and node.source.would_read(example):
+                raise ConfigError(
+                    f"output {example.parent} of sink {sink!r}",
+                    expected=f"one that source {node.id!r} does not read",
+                    found=f"that it would read {example.name} there",
+                    action="write elsewhere, or below a directory with a dot in front; or leave "
+                    "such files out with include=",
+                )
 
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
@@ -236,6 +252,7 @@ class Stream:
                     "`union`",
                 )
         self._job._add(name, self._edges, parallelism=parallelism, sink=sink)
+        self._job._check_feedback()
 
     def _check_job(self, *others: "Stream") -> None:
         for other in others:

@@ -89,6 +89,8 @@ class Sink(ABC):
 
     place: Path | None = None
     """Where no other sink of the job may write, if there is such a place."""
+    example_file: Path | None = None
+    """The path of a file as the sink makes them, if it makes some: no source may read those."""
 
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter: ...

@@ -6,6 +6,7 @@ values of any type that state keeps; a reader is used by one task.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 
@@ -74,6 +75,10 @@ class Source(ABC):
     @abstractmethod
     def open(self, split: str, position: Any) -> SplitReader:
         """Read a split from a position; None is its start."""
+
+    def would_read(self, file: Path) -> bool:
+        """Whether a file of this path would be read, once it is there."""
+        return False
 
     def checkpointed(self, positions: Mapping[str, Any]) -> None:
         """A completed checkpoint holds these positions of splits, those that have moved since the

@@ -53,6 +53,7 @@ class Files(Sink):
         self.place = self.directory = Path(directory).absolute()
         self.encode = line_encoder(format, fields)
         self.extension = ".jsonl" if format == "json" else ".txt"
+        self.example_file = self.directory / f"part-0{self.extension}"
         self.max_part_bytes = max_part_bytes
 
     def open(self, context: SinkContext) -> "FilesWriter":

@@ -68,6 +68,13 @@ class InputFiles(Source):
                 action="create it or pass another path",
             )
 
+    def would_read(self, file: Path) -> bool:
+        if not file.is_relative_to(self._path):
+            return False
+        split = file.relative_to(self._path)
+        hidden = any(part.startswith(".") for part in split.parts)
+        return not hidden and self._includes(split.as_posix())
+
     def _locate(self, split: str) -> Path:
         is_root = split == self._path.name and not self._path.is_dir()
         return self._path if is_root else self._path / split

@@ -235,3 +235,20 @@ def test_two_sinks_of_a_job_have_directories_of_their_own(tmp_path: Path) -> Non
     stream.sink(Files(tmp_path), name="first")
     with pytest.raises(ConfigError, match=r"of sink 'second'; .* found that of sink 'first'"):
         stream.sink(Files(tmp_path / "."), name="second")
+
+
+def test_no_source_of_a_job_reads_what_the_job_writes(tmp_path: Path) -> None:
+    def feeding(include: str, output: str) -> None:
+        Job("feedback").source(TextFiles(tmp_path, include)).sink(Files(tmp_path / output))
+
+    for include, output in (("*.txt", "out"), ("in/*", "out"), ("*", ".out"), ("*", "../out")):
+        feeding(include, output)
+    for include, output in (("*", "out"), ("*.jsonl", "."), ("out/*", "out")):
+        with pytest.raises(
+            ConfigError, match=r"one that source 'source' does not read; found .* p"
+        ):
+            feeding(include, output)
+    late = Job("late")
+    late.source(Portions({})).sink(Files(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="does not read"):
+        late.source(TextFiles(tmp_path))
