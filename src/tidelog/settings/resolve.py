@@ -123,7 +123,8 @@ def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setti
     import tomllib  # noqa: PLC0415  # most runs have no file
 
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
+        # Some editors begin a file of UTF-8 with a byte order mark.
+        document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
         problems.append(
             ConfigError(

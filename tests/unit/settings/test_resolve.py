@@ -52,6 +52,10 @@ def test_the_command_line_wins_over_the_environment_and_this_over_the_file(tmp_p
     assert load_config(file, environment, options).upload.linger == pytest.approx(0.008)
 
 
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    assert load_config(written(tmp_path, "\ufeffretain = 5\n")).retain == 5
+
+
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_shown_default_of_every_option_is_read_back_as_text_and_as_toml(
     name: str, tmp_path: Path
