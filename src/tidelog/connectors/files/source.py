@@ -85,8 +85,8 @@ class InputFiles(Source):
         while folders:
             folder = folders.pop()
             for entry in _entries(self._path / folder):
-                if entry.name.startswith("."):
-                    continue  # by convention output that is not finished, as the file sink's
+                if entry.name.startswith(".") or entry.name == "_temporary":
+                    continue  # by convention not finished: the file sink's, Spark's and Hadoop's
                 split = folder + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(split + "/")
