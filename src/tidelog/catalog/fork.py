@@ -13,8 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -44,13 +42,12 @@ from tidelog.events import Event
 from tidelog.ids import Slot
 from tidelog.storage import object_names
 from tidelog.storage.disk import make_directory, sync_directory
+from tidelog.storage.local import local_directory
 from tidelog.storage.log_store import check_no_log, log_place
 from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
-
-_SCHEME: Final = "file"
 
 
 async def share(source: ObjectStore, target: ObjectStore, name: str, effects: Effects) -> bool:
@@ -59,7 +56,7 @@ async def share(source: ObjectStore, target: ObjectStore, name: str, effects: Ef
     False when that cannot be: a store is not local, the two are on different disks, the disk knows
     no links, or the object is not there. Then it has to be copied, which says what is wrong.
     """
-    there, here = _root(source), _root(target)
+    there, here = local_directory(source.url), local_directory(target.url)
     if there is None or here is None:
         return False
     check_name(name)
@@ -79,11 +76,6 @@ def _link(source: Path, target: Path, name: str) -> None:
     if not path.samefile(source / name):
         raise FileExistsError(name)
     sync_directory(path.parent)
-
-
-def _root(store: ObjectStore) -> Path | None:
-    parts = urlsplit(store.url)
-    return Path(unquote(parts.path)) if parts.scheme == _SCHEME else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ names of the calls that built it, so the same program finds its state again.
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec.structs import replace
@@ -55,7 +56,7 @@ class Job:
         fits = isinstance(source, Source)
         require(f"the source {name!r}", repr(source), fits, "a Source, such as TextFiles(path)")
         node = self._add(name, [], parallelism=parallelism, source=source)
-        self._check_feedback()
+        self._check_outputs()
         return Stream(self, [Edge(node, "forward")])
 
     def called_by(self, caller: "Caller", *, name: str, sinks: Mapping[str, Sink]) -> None:
@@ -69,20 +70,24 @@ class Job:
         for tag, sink in sinks.items():
             Stream(self, [Edge(node, "forward", tag=tag)]).sink(sink, name=tag)
 
-    def _check_feedback(self) -> None:
-        """Raises ConfigError for a source that would read what a sink has written, after a restart
-        at the latest.
+    def check_unread(self, what: str, example: Path) -> None:
+        """Raises ConfigError when a source would read files such as this one, which is the job's
+        own: after a restart at the latest.
         """
-        sinks = [(each.id, each.sink.example_file) for each in self.nodes if each.sink]
-        for node, (sink, example) in itertools.product(self.nodes, sinks):
-            if node.source and example and node.source.would_read(example):
+        for node in self.nodes:
+            if node.source and node.source.would_read(example):
                 raise ConfigError(
-                    f"output {example.parent} of sink {sink!r}",
-                    expected=f"one that source {node.id!r} does not read",
-                    found=f"that it would read {example.name} there",
-                    action="write elsewhere, or below a directory with a dot in front; or leave "
-                    "such files out with include=",
+                    what,
+                    expected=f"a place that source {node.id!r} does not read",
+                    found=f"that it would read {example} there",
+                    action="choose another place, or one below a directory with a dot in front; or "
+                    "leave such files out with include=",
                 )
+
+    def _check_outputs(self) -> None:
+        for node in self.nodes:
+            if node.sink and node.sink.example_file:
+                self.check_unread(f"output of sink {node.id!r}", node.sink.example_file)
 
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
@@ -252,7 +257,7 @@ class Stream:
                     "`union`",
                 )
         self._job._add(name, self._edges, parallelism=parallelism, sink=sink)
-        self._job._check_feedback()
+        self._job._check_outputs()
 
     def _check_job(self, *others: "Stream") -> None:
         for other in others:

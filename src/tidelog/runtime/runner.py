@@ -42,7 +42,9 @@ from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_
 from tidelog.runtime.subtasks.share import ALL, NONE
 from tidelog.runtime.subtasks.start import JobStart, open_copies
 from tidelog.runtime.subtasks.state import SubtaskStates
+from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
+from tidelog.storage.local import local_directory
 from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
@@ -117,6 +119,8 @@ class JobRunner:
         self._begun = False
         """Whether a call of `run` has not returned yet."""
         begin(job, Resumption(), self.config)
+        if (directory := local_directory(store.url)) is not None:
+            job.check_unread(f"store {store.url}", directory / object_names.checkpoint(Slot(0)))
         if self.config.workers > 1 and workers is None:
             own_loop = any(node.caller for node in job.nodes)
             raise ConfigError(

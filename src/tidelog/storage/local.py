@@ -11,6 +11,7 @@ from itertools import islice
 from os import getpid
 from pathlib import Path
 from typing import Final, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, StorageError
@@ -24,6 +25,12 @@ T = TypeVar("T")
 _LIST_PAGE: Final = 1000
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR})
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def local_directory(url: str) -> Path | None:
+    """Where a store of this URL has its objects, if that is on this machine."""
+    parts = urlsplit(url)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
 class LocalStore(PlainStore):

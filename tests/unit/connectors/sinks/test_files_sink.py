@@ -13,7 +13,7 @@ import pytest
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context, copying
-from tidelog import Files, Job, Row, TextFiles
+from tidelog import Effects, Files, Job, JobRunner, Row, TextFiles
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -23,6 +23,7 @@ from tidelog.errors import (
     UserFunctionError,
 )
 from tidelog.ids import CheckpointId
+from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 
 FIRST = CheckpointId(1)
@@ -245,10 +246,18 @@ def test_no_source_of_a_job_reads_what_the_job_writes(tmp_path: Path) -> None:
         feeding(include, output)
     for include, output in (("*", "out"), ("*.jsonl", "."), ("out/*", "out")):
         with pytest.raises(
-            ConfigError, match=r"one that source 'source' does not read; found .* p"
+            ConfigError, match=r"place that source 'source' does not read; found .* p"
         ):
             feeding(include, output)
     late = Job("late")
     late.source(Portions({})).sink(Files(tmp_path / "out"))
     with pytest.raises(ConfigError, match="does not read"):
         late.source(TextFiles(tmp_path))
+
+
+def test_no_source_of_a_job_reads_its_store(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "in" / "store", Effects())
+    job = copying([], Files(tmp_path / "out"))
+    job.source(TextFiles(tmp_path / "in")).sink(Files(tmp_path / "copies"))
+    with pytest.raises(ConfigError, match="store file://.* a place that source 'source-2' does "):
+        JobRunner(job, store)
