@@ -45,18 +45,19 @@ class LineLimits:
 class PlainText:
     """The bytes of a file as they are.
 
-    A position is [offset, limit, mark]: the limit is None for a file that is followed, bytes at or
-    behind it are never read; the mark is `mark_of` the file's beginning, as far as it was read.
-    Older releases stored the first two.
+    A position is [offset, limit, mark]: the limit is the size when this start opened the file, and
+    None for one that is followed; a later start has its own, as a line that ended the job may have
+    been corrected. The mark is `mark_of` the file's beginning, as far as it was read. Older
+    releases stored the first two.
     """
 
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
         self._file = file
-        offset, limit, *begin = position or (0, None)
+        offset, _, *begin = position or (0, None)
         check_position(file.path, position, fits=not begin or isinstance(begin[0], list | tuple))
         self.begins_at: int = offset
         now = file.identity.st_size
-        self.ends_at = None if follow else max(now, offset) if limit is None else limit
+        self.ends_at = None if follow else now
         if now < offset:
             raise file.changed(f"at least {offset} bytes", f"{now} bytes")
         stored = begin[0] if begin else mark_of(b"")

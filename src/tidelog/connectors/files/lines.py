@@ -49,8 +49,8 @@ class TextFiles(LineFiles):
 
     `path` is a file, or a directory with all files below it that match the glob `include`: it
     is compared with the file name, or with the end of the path when it holds a `/`. Hidden
-    files and linked directories are left out. Each file is read up to the size it had when it
-    was first opened. With `follow` the input never ends: files may grow and new ones appear,
+    files and linked directories are left out. Each file is read up to the size it had when the
+    job opened it. With `follow` the input never ends: files may grow and new ones appear,
     and a line counts once its newline is there. Files whose names end in `.gz` or `.zst` are
     decompressed; they must be complete when they appear. Sizes are in bytes. Raises ConfigError.
     """

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.depth import more_in_depth
-from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all
+from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
 from tidelog import CorruptObjectError, JsonLines, Row
 
 OBJECTS = st.dictionaries(
@@ -75,6 +75,21 @@ class TestAMalformedLine:
         reader = JsonLines(path, on_error="skip", chunk_bytes=chunk_bytes).open("input", None)
         assert drain(reader) == [Row(n=1), Row(n=2)]
         assert reader.skipped == 1
+
+
+@pytest.mark.parametrize("corrected", [b"[]", b'{"n":2}', b'{"n":2, "why": "a longer line"}'])
+def test_a_restart_reads_on_at_the_line_that_was_corrected(corrected: bytes, tmp_path: Path) -> None:
+    path, before, after = tmp_path / "input", b'{"n":1}\n', b'\n{"n":3}\n{"n":4}\n'
+    path.write_bytes(before + b'{"n":2x}' + after)
+    reader = JsonLines(path, chunk_bytes=8).open("input", None)
+    assert reader.read() == [Row(n=1)]
+    with pytest.raises(CorruptObjectError, match="correct the line"):
+        reader.read()
+    path.write_bytes(before + corrected + after)
+    again = JsonLines(path, on_error="skip").open("input", stored(reader.position))
+    read = [row.n for row in drain(again)]
+    assert read == ([3, 4] if corrected == b"[]" else [2, 3, 4])
+    reader.close()
 
 
 def test_as_many_objects_as_lines_are_not_one_per_line(tmp_path: Path) -> None:
