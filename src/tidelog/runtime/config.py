@@ -295,7 +295,7 @@ class JobArguments:
 
     def required_input(self) -> Path:
         """The existing input path; raises ConfigError when it is missing."""
-        if self.input is None:
+        if not self.input:
             raise ConfigError("--input", expected="a file or directory", action="pass --input PATH")
         path = Path(self.input)
         if not path.exists():

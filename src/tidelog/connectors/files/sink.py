@@ -48,7 +48,8 @@ class Files(Sink):
         fields: Sequence[str] | None = None,
         max_part_bytes: int = MAX_PART_BYTES,
     ) -> None:
-        require("directory", directory, directory is not None, "a path, as `--output PATH` gives")
+        given = directory not in (None, "")
+        require("directory", repr(directory), given, "a path, as `--output PATH` gives")
         require("max_part_bytes", max_part_bytes, max_part_bytes >= 1, "at least 1")
         self.place = self.directory = Path(directory).absolute()
         self.encode = line_encoder(format, fields)

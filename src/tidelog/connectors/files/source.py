@@ -39,7 +39,8 @@ class InputFiles(Source):
     prompt = True
 
     def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
-        require("path of the input", path, path is not None, "a path, as `--input PATH` gives")
+        given = path not in (None, "")  # which would be where the program runs
+        require("path of the input", repr(path), given, "a path, as `--input PATH` gives")
         self._path = Path(path).absolute()
         self._include = include
         self._includes = _matcher(include)

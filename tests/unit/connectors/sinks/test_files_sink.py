@@ -259,5 +259,5 @@ def test_no_source_of_a_job_reads_its_store(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "in" / "store", Effects())
     job = copying([], Files(tmp_path / "out"))
     job.source(TextFiles(tmp_path / "in")).sink(Files(tmp_path / "copies"))
-    with pytest.raises(ConfigError, match="store file://.* a place that source 'source-2' does "):
+    with pytest.raises(ConfigError, match=r"store file://.* place that source 'source-2' does "):
         JobRunner(job, store)

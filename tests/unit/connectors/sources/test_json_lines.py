@@ -78,7 +78,7 @@ class TestAMalformedLine:
 
 
 @pytest.mark.parametrize("corrected", [b"[]", b'{"n":2}', b'{"n":2, "why": "a longer line"}'])
-def test_a_restart_reads_on_at_the_line_that_was_corrected(corrected: bytes, tmp_path: Path) -> None:
+def test_a_restart_reads_on_at_a_corrected_line(corrected: bytes, tmp_path: Path) -> None:
     path, before, after = tmp_path / "input", b'{"n":1}\n', b'\n{"n":3}\n{"n":4}\n'
     path.write_bytes(before + b'{"n":2x}' + after)
     reader = JsonLines(path, chunk_bytes=8).open("input", None)

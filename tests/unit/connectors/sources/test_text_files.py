@@ -4,6 +4,7 @@ import os
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, acted_on
 from tests.support.pressure import checkpoints, outside_as_of, pressed, slowly, under_pressure
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import ConfigError, Files, Job, JobRunner, StorageError, TextFiles
+from tidelog import ConfigError, Files, Job, JobArguments, JobRunner, StorageError, TextFiles
 from tidelog.errors import ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
 
@@ -302,8 +303,11 @@ def test_files_none_of_which_matches_are_an_error_unless_more_may_come(tmp_path:
     assert TextFiles(tmp_path, "*.json", follow=True).discover() == []
 
 
-def test_no_path_is_refused_with_the_option_that_gives_one() -> None:
-    with pytest.raises(ConfigError, match="--input PATH"):
-        TextFiles(None)  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match="--output PATH"):
-        Files(None)  # type: ignore[arg-type]
+@pytest.mark.parametrize("path", [None, ""])
+def test_no_path_is_refused_with_the_option_that_gives_one(path: Any) -> None:
+    with pytest.raises(ConfigError, match=f"--input PATH` gives; found {path!r}"):
+        TextFiles(path)
+    with pytest.raises(ConfigError, match=f"--output PATH` gives; found {path!r}"):
+        Files(path)
+    with pytest.raises(ConfigError, match="pass --input PATH"):
+        JobArguments(path).required_input()
