@@ -173,6 +173,23 @@ def test_lines_of_several_workers_stand_whole_in_the_output(tmp_path: Path, sink
     assert Counter(done.stdout.split()) == dict.fromkeys((c * 100 for c in "abcdefgh"), 20_000)
 
 
+def test_what_workers_print_on_a_terminal_is_not_erased(tmp_path: Path) -> None:
+    (tmp_path / "jobs.py").write_text(
+        "from tidelog import Job, Replayable, Stdout\n"
+        "job = Job('printed')\n"
+        "job.source(Replayable(['a line'])).sink(Stdout())\n"
+    )
+    ours, terminal = os.openpty()
+    run = ("run", "jobs.py:job", "--store", str(tmp_path / "store"), "--workers", "2")
+    process = harness.started(*run, cwd=tmp_path, stdout=terminal, stderr=terminal)
+    assert process.wait(harness.GIVE_UP_S) == 0
+    shown = os.read(ours, 1 << 16).decode()
+    assert "a line" in shown
+    assert "\x1b[" not in shown, "a panel moves the cursor"
+    os.close(ours)
+    os.close(terminal)
+
+
 def test_a_signal_between_two_starts_ends_the_job_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(
         "from tidelog import Job, Replayable, Stdout\n"

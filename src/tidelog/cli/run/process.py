@@ -79,11 +79,12 @@ def run_in_process(
     return_freed_memory()
     gc.freeze()  # what was imported stays
     _allow_many_files()
-    reporter = _reporter(options)
+    resolved = config()
+    reporter = _reporter(options, resolved)
     nothing = JobStatus(job, "starting", 0.0, None)
     error: TidelogError | None = None
     try:
-        settings = config().config()
+        settings = resolved.config()
         arguments = JobArguments(options.input, options.output, options.include, options.follow)
         made = load_job(job, arguments)
         stores = _Stores(options, settings)
@@ -176,12 +177,14 @@ async def _run(
                 await origin.store.close()
 
 
-def _reporter(options: RunOptions) -> Reporter:
+def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
     if options.as_json:
         return JsonReports(options.report_interval or 1.0)
     if options.quiet:
         return Reporter()
-    if sys.stderr.isatty():
+    workers = next(each.value for each in resolved.effective if each.declared.name == "workers")
+    # A panel that is redrawn erases what other processes print to its terminal.
+    if sys.stderr.isatty() and not (workers > 1 and sys.stdout.isatty()):
         from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
 
         return LiveView()
