@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,19 @@ def test_a_second_signal_finds_the_cursor_of_the_terminal_shown(
     written = capsys.readouterr().err
     view.end(Ending("interrupted", 130, RUNNING, None, 2.0))
     assert -1 < written.rfind(hidden) < written.rfind(shown)
+
+
+def test_what_is_logged_stays_above_the_panel(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm")
+    view = LiveView()
+    view.observe(RUNNING, ReadSpeed())
+    sys.stderr.write("a warning\n")
+    written = capsys.readouterr().err
+    view.end(Ending("interrupted", 130, RUNNING, None, 2.0))
+    assert -1 < written.rfind("a warning") < written.rfind("words: running")
 
 
 def test_names_in_the_panel_are_no_markup() -> None:

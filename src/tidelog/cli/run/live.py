@@ -28,12 +28,13 @@ class LiveView(Reporter):
 
     def __init__(self) -> None:
         console = Console(stderr=True)
-        # A job that prints to the same terminal goes above the panel; a pipe is left alone.
+        # Log records, and what a job prints to the same terminal, go above the panel; a pipe is
+        # left alone.
         self._live = Live(
             console=console,
             auto_refresh=False,
             redirect_stdout=sys.stdout.isatty(),
-            redirect_stderr=False,
+            redirect_stderr=True,
         )
         self._live.start()
 

@@ -183,8 +183,8 @@ def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
     if options.quiet:
         return Reporter()
     workers = next(each.value for each in resolved.effective if each.declared.name == "workers")
-    # A panel that is redrawn erases what other processes print to its terminal.
-    if sys.stderr.isatty() and not (workers > 1 and sys.stdout.isatty()):
+    # A panel that is redrawn erases what other processes print and log to its terminal.
+    if sys.stderr.isatty() and workers == 1:
         from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
 
         return LiveView()
