@@ -76,7 +76,7 @@ class Sqlite(Sink):
     def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
         require("path of the database", path, path is not None, "a path")
         check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")
-        self._path = Path(path).absolute()
+        self._path = self.example_file = Path(path).absolute()
         self._table = table
         self._columns = {name: kind.upper() for name, kind in columns.items()}
 

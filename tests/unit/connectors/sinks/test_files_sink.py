@@ -13,7 +13,7 @@ import pytest
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context, copying
-from tidelog import Effects, Files, Job, JobRunner, Row, TextFiles
+from tidelog import Effects, Files, Job, JobRunner, Row, Sqlite, TextFiles
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -249,6 +249,9 @@ def test_no_source_of_a_job_reads_what_the_job_writes(tmp_path: Path) -> None:
             ConfigError, match=r"place that source 'source' does not read; found .* p"
         ):
             feeding(include, output)
+    with pytest.raises(ConfigError, match=r"does not read; found that .*/n\.db there"):
+        numbers = Sqlite(tmp_path / "n.db", "numbers", {"n": "integer"})
+        Job("feedback").source(TextFiles(tmp_path)).sink(numbers)
     late = Job("late")
     late.source(Portions({})).sink(Files(tmp_path / "out"))
     with pytest.raises(ConfigError, match="does not read"):
