@@ -36,7 +36,8 @@ class Files(Sink):
 
     The names sort in the order written, per subtask. JSON lines end in `.jsonl`, else `.txt`;
     `fields` names the values of tuples in JSON. A file is cut before it outgrows
-    `max_part_bytes`. The directory belongs to one sink of one job. Raises ConfigError.
+    `max_part_bytes`, but never within a buffer of records (about 1 MiB). The directory belongs to
+    one sink of one job. Raises ConfigError.
     """
 
     @typed
