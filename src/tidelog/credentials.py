@@ -39,7 +39,8 @@ def masked(text: str) -> str:
     if "://" in text:
         text = _USERINFO.sub(f"{MASK}@", text)
     if "=" in text or ":" in text:
-        text = _NAMED.sub(rf"\1\2{MASK}", text)
+        # A template would be parsed by a module that is imported late: too late as a process ends.
+        text = _NAMED.sub(lambda match: f"{match[1]}{match[2]}{MASK}", text)
     return text
 
 

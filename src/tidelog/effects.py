@@ -104,6 +104,7 @@ class ThreadOffload:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog")
         self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
         """Waiting threads without work, by what they take it from."""
+        self._closed = False
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._begun(partial(function, *args, **kwargs))
@@ -113,40 +114,44 @@ class ThreadOffload:
 
     def _begun(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """No task, for the end of a loop cancels all of these."""
-        begun = asyncio.get_running_loop().run_in_executor(
-            self._pool, _without_stop_iteration(call)
-        )
+        loop, safe = asyncio.get_running_loop(), _without_stop_iteration(call)
+        try:
+            begun = loop.run_in_executor(self._pool, safe)
+        except RuntimeError:
+            if self._closed:
+                raise
+            begun = self._begun_late(safe)
         self.working += 1
         begun.add_done_callback(self._ended)
         return begun
+
+    def _begun_late(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Python ends all pools with its main thread, after which other threads may go on."""
+        try:
+            return self._apart(call)
+        except RuntimeError:  # nor does it start threads, once `atexit` calls its functions
+            done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            _settle(done, *_outcome(call))
+            return done
 
     def _ended(self, _: object) -> None:
         self.working -= 1
 
     async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._apart(_without_stop_iteration(partial(function, *args, **kwargs)))
+
+    def _apart(self, call: Callable[[], T]) -> asyncio.Future[T]:
+        """Begin it in a thread that nothing else waits for."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
-        call = _without_stop_iteration(partial(function, *args, **kwargs))
-
-        def settle(result: T | None, error: Exception | None) -> None:
-            if answer.done():
-                return  # nobody waits any more
-            if error is not None:
-                answer.set_exception(error)
-            else:
-                answer.set_result(cast(T, result))
 
         def work() -> None:
-            result, failed = None, None
-            try:
-                result = call()
-            except Exception as error:
-                failed = error
+            outcome = _outcome(call)
             with suppress(RuntimeError):  # the loop was closed in the meantime
-                loop.call_soon_threadsafe(settle, result, failed)
+                loop.call_soon_threadsafe(_settle, answer, *outcome)
 
         (self._idle.pop() if self._idle else self._start()).put(work)
-        return await answer
+        return answer
 
     def _start(self) -> "SimpleQueue[Callable[[], None] | None]":
         """One more thread. A daemon: the process ends without one that waits for ever."""
@@ -163,6 +168,7 @@ class ThreadOffload:
     def close(self, *, wait: bool = True) -> None:
         """End the threads; without `wait` what is under way ends later, at the latest before the
         process does."""
+        self._closed = True
         while self._idle:
             self._idle.pop().put(None)
         self._pool.shutdown(wait=wait, cancel_futures=True)
@@ -177,6 +183,22 @@ def _without_stop_iteration(function: Callable[[], T]) -> Callable[[], T]:
             raise RuntimeError("the function raised StopIteration") from error
 
     return call
+
+
+def _outcome(call: Callable[[], T]) -> tuple[T | None, Exception | None]:
+    try:
+        return call(), None
+    except Exception as error:
+        return None, error
+
+
+def _settle(answer: asyncio.Future[T], result: T | None, error: Exception | None) -> None:
+    if answer.done():
+        return  # nobody waits any more
+    if error is not None:
+        answer.set_exception(error)
+    else:
+        answer.set_result(cast(T, result))
 
 
 def loop_thread(

@@ -185,10 +185,25 @@ class EventLoop:
 
     def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
         """Run in the loop; may be called in the loop as well."""
-        if self.forked:
+        try:
+            self.check()
+        except ConfigError:
             work.close()
-            raise in_another_process("a database")
+            raise
         return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def check(self) -> None:
+        """Raise ConfigError where the loop never runs: who asks it would wait for ever."""
+        if self.forked:
+            raise in_another_process("a database")
+        if sys.is_finalizing():
+            raise ConfigError(
+                "a database",
+                expected="an operation before the process ends",
+                found="one in its end, as of `__del__`, when no other thread runs any more",
+                action="leave a `with` block, or close it before or by `atexit`; what came after "
+                "its last checkpoint is lost",
+            )
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
         """Run in the loop, and wait for the end; an interrupted caller cancels it."""
@@ -211,6 +226,8 @@ class EventLoop:
 
     def close(self) -> None:
         """End the thread; what an interrupted caller has left in it releases everything first."""
+        if sys.is_finalizing():  # no thread ends any more
+            return
         self._loop.call_soon_threadsafe(self._loop.stop)
         try:
             self._thread.join()

@@ -106,7 +106,10 @@ class StateJob(Generic[L]):
             raise self.ending()
 
     def check_between_blocks(self, what: str) -> None:
-        """Raise ConfigError within a block of a step of the caller, and amid its operation."""
+        """Raise ConfigError within a block of a step of the caller, and amid its operation, and in
+        the end of the process.
+        """
+        self.event_loop.check()
         if interrupts_an_operation(sys._getframe()):
             raise ConfigError(
                 f"{what} of {self.label}",
