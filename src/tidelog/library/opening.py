@@ -61,8 +61,8 @@ def open(
 ) -> Database | View:
     """Open the state at `url`, or begin it, and go on from its last checkpoint.
 
-    `state` declares every state by name. `name` is that of the application: another one finds no
-    state of this one. `config`, `options` and `log_url` are those of jobs and stores. `sinks` are
+    `state` declares every state by name. `name` is that of the application: the state of one is
+    refused to another. `config`, `options` and `log_url` are those of jobs and stores. `sinks` are
     what the program writes to with `Database.write`, by name: any `Sink`, with its guarantee.
 
     Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
