@@ -201,8 +201,8 @@ class EventLoop:
                 "a database",
                 expected="an operation before the process ends",
                 found="one in its end, as of `__del__`, when no other thread runs any more",
-                action="leave a `with` block, or close it before or by `atexit`; what came after "
-                "its last checkpoint is lost",
+                action="open it in a `with` block, or close it before; what came after its last "
+                "checkpoint is lost",
             )
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
