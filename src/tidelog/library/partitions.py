@@ -30,7 +30,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.state.key_groups import checked_key, key_group
 from tidelog.storage.object_names import MOST_PARTITIONS, partition_path
-from tidelog.storage.open import Connections, Url, open_store
+from tidelog.storage.open import Connections, Url, from_here, open_store
 from tidelog.storage.port import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -78,8 +78,7 @@ def open_partitions(
     event_loop, connections = EventLoop(), Connections()
     opened = partial(
         open_store,
-        url,
-        event_loop.effects,
+        effects=event_loop.effects,
         policy=chosen.retry,
         options=options,
         connections=connections,
@@ -92,7 +91,8 @@ def open_partitions(
             await above.close()
 
     try:
-        above = opened()
+        above = opened(url, log_url=log_url)
+        place, log_place = from_here(url), None if log_url is None else from_here(log_url)
         application = event_loop.ask(begun(above))
     except BaseException:
         event_loop.close()
@@ -102,7 +102,7 @@ def open_partitions(
     def job_of(partition: int) -> StateJob[StateLock]:
         path, key = partition_path(partition), chosen.encryption_key
         return StateJob(
-            opened(log_url=log_url, encryption_key=key, path=path),
+            opened(place, log_url=log_place, encryption_key=key, path=path),
             state,
             name,
             share,

@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -91,6 +92,11 @@ def open_store(
 
     chosen = None if log_url is None else opened(_at(log_url, path))
     return StoreWithLog(opened(_at(url, path)), opened, effects.token, chosen)
+
+
+def from_here(url: Url) -> Url:
+    """What means the same when the program has changed its directory."""
+    return url if _scheme(os.fspath(url)) else Path(url).absolute()
 
 
 def _at(url: str, path: str | None) -> str:

@@ -44,6 +44,7 @@ WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("type of state 'a'; .*found \\[", lambda url: tidelog.open(url, {"a": Value([int])})),
     ("name=; .*found None", lambda url: tidelog.open_partitions(url, STATES, name=None)),
     ("partitions=; .*True", lambda url: tidelog.open_partitions(url, STATES, partitions=True)),
+    ("store URL; .*found 5", lambda url: tidelog.open_partitions(url, STATES, log_url=5)),
     ("state 'a'; .*int", lambda url: tidelog.open_partitions(url, {"a": int})),
     ("config=; .*found 7", lambda url: tidelog.open_partitions(url, STATES, config=7)),
     ("savepoint name 5", lambda url: opened(url).savepoint(5)),

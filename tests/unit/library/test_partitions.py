@@ -70,6 +70,22 @@ def test_the_number_of_partitions_is_said_once_and_for_ever(url: str) -> None:
             opened(f"{url}-new", wrong)  # type: ignore[arg-type]
 
 
+def test_partitions_are_where_the_application_was_opened_wherever_the_program_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    for log in ("log", None):
+        with tidelog.open_partitions("store", STATES, config=NEVER, log_url=log) as app:
+            monkeypatch.chdir("other")
+            app.assign([1])
+            if log is not None:
+                count(app, 1)
+            assert found(app, 1)[0] == 1
+        monkeypatch.chdir(tmp_path)
+    assert list((tmp_path / "other").iterdir()) == []
+
+
 def test_the_partition_of_a_key_never_changes_and_all_have_as_many(url: str) -> None:
     with opened(url, 7) as app:
         keys = ("a", "b", 1, ("a", 2), b"x", None)
