@@ -70,9 +70,11 @@ class InputFiles(Source):
             )
 
     def would_read(self, file: Path) -> bool:
-        if not file.is_relative_to(self._path):
+        # Linked directories are not read: it counts where the file's directory really is.
+        file, root = Path(os.path.realpath(file.parent), file.name), os.path.realpath(self._path)
+        if not file.is_relative_to(root):
             return False
-        split = file.relative_to(self._path)
+        split = file.relative_to(root)
         hidden = any(part.startswith(".") for part in split.parts)
         return not hidden and self._includes(split.as_posix())
 

@@ -242,8 +242,10 @@ def test_no_source_of_a_job_reads_what_the_job_writes(tmp_path: Path) -> None:
     def feeding(include: str, output: str) -> None:
         Job("feedback").source(TextFiles(tmp_path, include)).sink(Files(tmp_path / output))
 
+    (tmp_path / "link").symlink_to(tmp_path.parent)
     for include, output in (("*.txt", "out"), ("in/*", "out"), ("*", ".out"), ("*", "../out")):
         feeding(include, output)
+    feeding("*", "link/out")
     for include, output in (("*", "out"), ("*.jsonl", "."), ("out/*", "out")):
         with pytest.raises(
             ConfigError, match=r"place that source 'source' does not read; found .* p"
