@@ -197,6 +197,7 @@ _ALL: Final = (
         _RESTARTS,
         name="lifecycle",
         about="jobs that are drained, moved to another store, or forked from a savepoint there",
+        supersede=0.0,  # nothing fences a job that lives on in the store that it was moved from
         savepoints=1.0,
         drains=0.2,
         moves=0.7,
@@ -236,7 +237,8 @@ def make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path
         retain=rng.choice((1, 2, 3)),
         checkpoint=Schedule(
             interval=rng.choice((0.2, 0.5, 1.0)),
-            timeout=rng.choice((0.3, 3.0, 10.0)),
+            # A job that stops with a savepoint waits for it: with busy threads 0.3 s are too few.
+            timeout=rng.choice((3.0 if scenario.drains else 0.3, 3.0, 10.0)),
             min_pause=rng.choice((0.0, 0.1)),
             tolerable_failures=_NEVER,
         ),
