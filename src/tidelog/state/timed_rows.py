@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.row_memory import object_bytes
 from tidelog.changelog.state_rows import StateRows
+from tidelog.errors import StateSchemaError
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
 from tidelog.table.port import Table
@@ -40,7 +41,15 @@ class TimedRows:
         self._rows, self._state, self._table = rows, state, table
 
     def put(self, entries: Sequence[Entry]) -> None:
+        """Raises StateSchemaError for a record that is None: as a value of a row it is a delete."""
         records = [record for _, _, (_, _, record) in entries]
+        if any(record is None for record in records):
+            raise StateSchemaError(
+                "a record that a join or an enrichment keeps",
+                expected="anything but None",
+                found="None",
+                action="filter such records out before it, or make tuples of them, as (key, None)",
+            )
         self._rows.put_many(dict(zip(self._keys(entries), records, strict=True)))
 
     def delete(self, entries: Sequence[Entry]) -> None:

@@ -130,6 +130,17 @@ def test_enrichment_by_processing_time_needs_none() -> None:
         records.enrich(table, max, time="now")  # type: ignore[arg-type]  # the point
 
 
+@pytest.mark.parametrize("operator", ["join", "enrich"])
+def test_a_record_of_none_is_refused_where_it_has_to_be_kept(operator: str) -> None:
+    job = Job("none")
+    timed = job.source(Portions({"s": list(range(60))})).event_time(lambda _: 5)
+    keyed = timed.map(lambda _: None).key_by(lambda _: "all")
+    made = keyed.join(keyed, (0, 0)) if operator == "join" else keyed.enrich(keyed, lambda a, b: 1)
+    made.sink(Outside())
+    with pytest.raises(StateSchemaError, match="anything but None"):
+        run(job, MemoryStore())
+
+
 def job_of(
     store_of: Portions,
     sink: Outside,
