@@ -56,7 +56,9 @@ class Job:
         fits = isinstance(source, Source)
         require(f"the source {name!r}", repr(source), fits, "a Source, such as TextFiles(path)")
         node = self._add(name, [], parallelism=parallelism, source=source)
-        self._check_outputs()
+        for other in self.nodes:
+            if other.sink and other.sink.example_file:
+                _check_unread_by(node, f"output of sink {other.id!r}", other.sink.example_file)
         return Stream(self, [Edge(node, "forward")])
 
     def called_by(self, caller: "Caller", *, name: str, sinks: Mapping[str, Sink]) -> None:
@@ -75,19 +77,7 @@ class Job:
         own: after a restart at the latest.
         """
         for node in self.nodes:
-            if node.source and node.source.would_read(example):
-                raise ConfigError(
-                    what,
-                    expected=f"a place that source {node.id!r} does not read",
-                    found=f"that it would read {example} there",
-                    action="choose another place, or one below a directory with a dot in front; or "
-                    "leave such files out with include=",
-                )
-
-    def _check_outputs(self) -> None:
-        for node in self.nodes:
-            if node.sink and node.sink.example_file:
-                self.check_unread(f"output of sink {node.id!r}", node.sink.example_file)
+            _check_unread_by(node, what, example)
 
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
@@ -105,6 +95,17 @@ class Job:
             )
         self.nodes.append(node)
         return node
+
+
+def _check_unread_by(node: Node, what: str, example: Path) -> None:
+    if node.source and node.source.would_read(example):
+        raise ConfigError(
+            what,
+            expected=f"a place that source {node.id!r} does not read",
+            found=f"that it would read {example} there",
+            action="choose another place, or one below a directory with a dot in front; or "
+            "leave such files out with include=",
+        )
 
 
 class Stream:
@@ -256,8 +257,9 @@ class Stream:
                     action="give every sink an output of its own, or make one stream of several by "
                     "`union`",
                 )
-        self._job._add(name, self._edges, parallelism=parallelism, sink=sink)
-        self._job._check_outputs()
+        node = self._job._add(name, self._edges, parallelism=parallelism, sink=sink)
+        if sink.example_file:
+            self._job.check_unread(f"output of sink {node.id!r}", sink.example_file)
 
     def _check_job(self, *others: "Stream") -> None:
         for other in others:

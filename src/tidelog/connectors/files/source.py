@@ -75,8 +75,7 @@ class InputFiles(Source):
         if not file.is_relative_to(root):
             return False
         split = file.relative_to(root)
-        hidden = any(part.startswith(".") for part in split.parts)
-        return not hidden and self._includes(split.as_posix())
+        return not any(map(_is_left_out, split.parts)) and self._includes(split.as_posix())
 
     def _locate(self, split: str) -> Path:
         is_root = split == self._path.name and not self._path.is_dir()
@@ -88,13 +87,20 @@ class InputFiles(Source):
         while folders:
             folder = folders.pop()
             for entry in _entries(self._path / folder):
-                if entry.name.startswith(".") or entry.name == "_temporary":
-                    continue  # by convention not finished: the file sink's, Spark's and Hadoop's
+                if _is_left_out(entry.name):
+                    continue
                 split = folder + entry.name
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(split + "/")
                 elif includes(split) and _is_file(entry):
                     yield split
+
+
+def _is_left_out(name: str) -> bool:
+    """Whether a file or directory of this name is by convention not finished, as the file sink's,
+    Spark's and Hadoop's are.
+    """
+    return name.startswith(".") or name == "_temporary"
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
