@@ -14,6 +14,7 @@ Invariants:
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 from itertools import count, islice
 from typing import Any, Final
 
@@ -83,6 +84,8 @@ class TimedRecords:
         """The number of the next record. Those of a later start are greater, for between the two is
         a flush: what no flush has seen has no row."""
         self._buckets: dict[int, _Bucket] = {}
+        self._in_order: list[int] = []
+        """A heap of all buckets in memory, and of some that have left it: they can be thousands."""
         self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
         self._whole_from = max(map(self._rows.end, self._groups()))
@@ -248,6 +251,7 @@ class TimedRecords:
         for kept in self._buckets.values():
             self._dropped.append(kept.records)
         self._buckets, self._held = {}, 0
+        self._in_order.clear()
 
     def free(self, most: int) -> bool:
         while self._dropped and most > 0:
@@ -282,6 +286,7 @@ class TimedRecords:
         kept = self._buckets.get(bucket)
         if kept is None:
             kept = self._buckets[bucket] = _Bucket(whole=bucket >= self._whole_from)
+            heappush(self._in_order, bucket)
         return kept
 
     def _read(self, kept: _Bucket, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
@@ -322,17 +327,20 @@ class TimedRecords:
         """From whole buckets, in their order; ends early where memory was dropped in a pause."""
         taken: list[Entry] = []
         seen = 0
-        for bucket in sorted([bucket for bucket in self._buckets if bucket <= last]):
-            while (kept := self._buckets.get(bucket)) is not None:
-                before, stored = self._held, wanted or kept.flushed
-                if stored:
-                    taken += self._taken(bucket, kept)
-                if not (stored and kept.records):
-                    self._end(bucket, kept)
-                seen += before - self._held
-                if seen >= STEP:
-                    yield taken
-                    taken, seen = [], 0
+        while self._in_order and (bucket := self._in_order[0]) <= last:
+            kept = self._buckets.get(bucket)
+            if kept is None:
+                heappop(self._in_order)
+                continue
+            before, stored = self._held, wanted or kept.flushed
+            if stored:
+                taken += self._taken(bucket, kept)
+            if not (stored and kept.records):
+                self._end(bucket, kept)
+            seen += before - self._held
+            if seen >= STEP:
+                yield taken
+                taken, seen = [], 0
         if taken:
             yield taken
 

@@ -40,9 +40,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_job_is_found_by_its_examples_name_or_in_a_module_here_or_in_a_file(here: Path) -> None:
     words = JobArguments(input="words.txt")
-    for attribute, name in (("job", "plain"), ("build", "built"), ("build_with", "words.txt")):
-        found = load_job(f"my_job_module:{attribute}", words)
-        assert isinstance(found, Job) and found.name == name
+    for attribute, name in (("job", "plain"), ("build", "built")):
+        assert load_job(f"my_job_module:{attribute}", JobArguments()).name == name
+    assert load_job("my_job_module:build_with", words).name == "words.txt"
     file = here / "jobs" / "in_a_file.py"
     file.parent.mkdir()
     file.write_text(MODULE)
@@ -70,6 +70,12 @@ def test_what_is_no_job_is_refused_with_its_name(here: Path, name: str, says: st
     """Modules without such a job are tried by tests/faults/test_command_line.py."""
     with pytest.raises(ConfigError, match=says):
         load_job(name, JobArguments())
+
+
+@pytest.mark.parametrize("attribute", ["job", "build"])
+def test_options_that_a_job_does_not_read_are_refused(here: Path, attribute: str) -> None:
+    with pytest.raises(ConfigError, match=r"--input, --follow; .*which takes none\. Next: leave"):
+        load_job(f"my_job_module:{attribute}", JobArguments(input="words.txt", follow=True))
 
 
 def test_a_job_is_found_from_a_directory_that_is_gone(

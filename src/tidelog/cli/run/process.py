@@ -14,7 +14,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -195,7 +195,8 @@ def load_job(name: str, arguments: JobArguments) -> Job:
     """The job of an example's name, `module:attribute` or `file.py:attribute`.
 
     The attribute is a Job, or a function that returns one and may take the arguments. Raises
-    ConfigError when it is neither, UserFunctionError when importing or building it fails.
+    ConfigError when it is neither or does not take arguments that were given, UserFunctionError
+    when importing or building it fails.
     """
     path = f"tidelog.examples.{name}:job" if name in EXAMPLES else name
     module_name, _, attribute = path.partition(":")
@@ -205,16 +206,25 @@ def load_job(name: str, arguments: JobArguments) -> Job:
             expected=f"{', '.join(EXAMPLES)}, module:attribute or file.py:attribute",
             action="name one of these",
         )
-    found = _imported(path, module_name, attribute)
+    found, takes = _imported(path, module_name, attribute), False
     if not isinstance(found, Job) and callable(found):
         with user_code(path):
-            found = found(arguments) if inspect.signature(found).parameters else found()
+            takes = bool(inspect.signature(found).parameters)
+            found = found(arguments) if takes else found()
     if not isinstance(found, Job):
         raise ConfigError(
             f"job {path!r}",
             expected="a Job, or a function that returns one",
             found=type(found).__name__,
             action="correct the name or the function",
+        )
+    given = [f"--{f.name}" for f in fields(arguments) if getattr(arguments, f.name) != f.default]
+    if given and not takes:
+        raise ConfigError(
+            ", ".join(given),
+            expected="a job that reads them: a function that takes a JobArguments",
+            found=f"{path}, which takes none",
+            action="leave them out, or take a JobArguments in the job's function",
         )
     return found
 

@@ -17,6 +17,15 @@ class Firing:
     updates: bool = False
     """Windows are emitted after each buffer that changes them, and not at their end."""
 
+    def __str__(self) -> str:
+        """The arguments of a window that differ from the default."""
+        given = {
+            "allowed_lateness=": self.lateness_ms,
+            "late=": self.late,
+            "emit='updates'": self.updates,
+        }
+        return ", ".join(name for name, value in given.items() if value)
+
     @property
     def once(self) -> bool:
         """Whether each window is emitted once, and needed no more after that."""

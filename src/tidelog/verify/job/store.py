@@ -36,7 +36,7 @@ async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: P
         raise RestoreError(
             f"store {store.url}",
             expected="a checkpoint",
-            found="starts only",
+            found=f"unreadable slots: {[*slots.unreadable]}" if slots.unreadable else "starts only",
             action="let the job complete its first checkpoint",
         )
     names: dict[int, str | None] = dict.fromkeys(ids)
