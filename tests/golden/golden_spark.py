@@ -4,11 +4,13 @@ The changelogs were written by Spark 4.3.0 itself: version 3 by an aggregation (
 version 4 by a join of two streams with virtual column families, both over four batches.
 """
 
+from base64 import b64encode
+
 from tests.support.spark_segments import NewPiece, pack_pieces, write_index
 from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
 from tidelog.spark.format.index import ChangelogPiece, IndexDocument, IndexEntry
-from tidelog.spark.format.names import ChangelogName, segment_name
+from tidelog.spark.format.names import IN_COMMIT, ChangelogName, segment_name
 
 AUTHOR = SegmentAuthor(Generation(1_700_000_000_000), "0a1b2c3d-1", 7)
 SEGMENT_NAME = segment_name("0a1b2c3d", "1", 7)
@@ -33,6 +35,16 @@ ENTRIES = (
 )
 COMMIT = IndexDocument(11, 11, {SEGMENT_NAME: len(SEGMENT)}, ENTRIES)
 
+SEGMENT_IN_COMMIT, (PLACE_IN_COMMIT,) = pack_pieces(
+    AUTHOR, f"{IN_COMMIT}11", [NewPiece(JOINED, 0, 1, b"LZ4Block")]
+)
+COMMIT_WITH_SEGMENT = IndexDocument(
+    11,
+    11,
+    {f"{IN_COMMIT}11": len(SEGMENT_IN_COMMIT)},
+    (IndexEntry(JOINED, 8, (PLACE_IN_COMMIT,)),),
+)
+
 
 def _later(version: int) -> IndexEntry:
     name = ChangelogName(0, 3, "default", version, f"id-{version}")
@@ -54,6 +66,9 @@ SPARK_LINES = (
 FILES: dict[str, bytes] = {
     "spark_segment_v1.bin": SEGMENT,
     "spark_commit_v1.txt": f"{SPARK_LINES}\n{write_index(COMMIT)}".encode(),
+    "spark_commit_v2.txt": "\n".join(
+        (SPARK_LINES, write_index(COMMIT_WITH_SEGMENT), b64encode(SEGMENT_IN_COMMIT).decode())
+    ).encode(),
     "spark_roll_up_v1.json": write_index(ROLL_UP).encode(),
 }
 """Golden files that are reproduced byte for byte."""

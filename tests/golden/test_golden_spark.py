@@ -10,7 +10,12 @@ from tests.golden.writing import FOLDER, stored
 from tidelog.errors import CorruptObjectError, FormatVersionError
 from tidelog.spark.format.changelog import RecordKind, read_changelog
 from tidelog.spark.format.index import read_index
-from tidelog.spark.format.segment import FooterEntry, read_content, read_footer
+from tidelog.spark.format.segment import (
+    FooterEntry,
+    read_content,
+    read_footer,
+    segment_in_commit,
+)
 
 UNREADABLE = (CorruptObjectError, FormatVersionError)
 
@@ -48,6 +53,15 @@ def test_the_blocks_of_a_segment_hold_the_pieces() -> None:
 
 def test_the_index_line_of_a_commit_is_read() -> None:
     assert read_index(index_line().decode(), "commits/11") == golden.COMMIT
+
+
+def test_a_commit_with_a_segment_in_it_is_read() -> None:
+    data = stored("spark_commit_v2.txt")
+    line = data.splitlines()[2].decode()
+    assert read_index(line, "commits/11") == golden.COMMIT_WITH_SEGMENT
+    segment = segment_in_commit(data, "commits/11")
+    assert segment == golden.SEGMENT_IN_COMMIT
+    assert read_footer(segment, "commits/11")[0] == golden.AUTHOR
 
 
 def test_a_roll_up_is_read() -> None:

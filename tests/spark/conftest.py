@@ -82,7 +82,8 @@ def faults(spark_or_skip: None, tmp_path_factory: pytest.TempPathFactory) -> Fau
 
 @pytest.fixture(scope="session")
 def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    store = stores.store_settings()
+    # What is small lies in segments here, as what is large does; applications have the default.
+    store = stores.store_settings(commit_bytes=0)
     settings = {
         **store,
         **stores.EAGER,

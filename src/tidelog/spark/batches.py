@@ -31,6 +31,8 @@ class BatchReport:
     segments: int
     """Objects that hold the batch's changelogs."""
     segment_bytes: int
+    commit_bytes: int
+    """Length of the segment within the batch's commit."""
     blocks: int
     """Pieces of changelogs in them."""
     index_bytes: int

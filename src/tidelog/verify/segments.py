@@ -14,7 +14,7 @@ from tidelog.engines import Workspace
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import SubtaskId
 from tidelog.spark.format import segment as spark_segment
-from tidelog.spark.format.names import segment_name
+from tidelog.spark.format.names import IN_COMMIT, segment_name
 from tidelog.storage import object_names
 from tidelog.verify.results import CheckName, UnitResult, finding_of
 
@@ -26,6 +26,7 @@ class SegmentUnit:
     """A segment that holds something a retained checkpoint needs."""
 
     segment: str
+    """The object, or the commit that it lies in."""
     weight: int
     """Length of the segment in bytes."""
     check: Callable[[str, bytes], list[Finding]]
@@ -34,7 +35,7 @@ class SegmentUnit:
     async def run(self, workspace: Workspace) -> UnitResult:
         """Read and check it; raises errors that are no finding."""
         try:
-            data = await workspace.store.get(self.segment)
+            data = await spark_segment.read_segment(workspace.store, self.segment)
             found = await workspace.effects.offload.run(self.check, self.segment, data)
         except ObjectNotFoundError:
             return UnitResult()  # The partitions that need it say so.
@@ -75,6 +76,8 @@ def check_job_segment(uses: tuple[RangeUse, ...], name: str, data: bytes) -> lis
 def check_query_segment(name: str, data: bytes) -> list[Finding]:
     """What is wrong with a segment of the plug-in."""
     author, _ = spark_segment.read_footer(data, name)
+    if name.startswith(IN_COMMIT):
+        return []
     leaf = name.rpartition("/")[2]
     token, _, _ = leaf.rpartition("-")
     run, _, executor = token.partition("-")

@@ -26,9 +26,9 @@ LOCAL = "local[2]"
 CLUSTER = "local-cluster[2,1,1024]"
 
 
-def settings(control: Path, spark_home: Path | None = None) -> dict[str, str]:
+def settings(control: Path, spark_home: Path | None = None, **options: str | int) -> dict[str, str]:
     """Settings for an application with the chosen store that obeys the rules in `control`."""
-    store = stores.store_settings(spark_home=spark_home)
+    store = stores.store_settings(spark_home=spark_home, **options)
     faulty = faults.settings(control, store.get("spark.jars", ""), spark_home)
     return {**store, **stores.EAGER, **stores.INTERPRETED, **faulty}
 

@@ -55,6 +55,8 @@ def _problems(directory: Path, retained: int) -> Iterator[str]:
 
 def _strays(directory: Path, found: QueryCheckpoint) -> Iterator[str]:
     """Segments that no index names: only the last run may still have some."""
+    if not found.segments:
+        return
     try:
         paths = [directory / SEGMENTS / name for name in found.segments]
         newest = max(paths, key=lambda path: path.stat().st_mtime_ns)
@@ -76,6 +78,6 @@ def _missing(found: QueryCheckpoint, batch: int) -> Iterator[str]:
             yield f"changelog {named} of batch {batch} is in no index"
             continue
         for piece in entries[named].pieces:
-            size = sizes[piece.segment]
-            if found.segments.get(piece.segment) != size or piece.offset + piece.length > size:
+            size, there = sizes[piece.segment], found.segments | found.in_commits
+            if there.get(piece.segment) != size or piece.offset + piece.length > size:
                 yield f"changelog {named} of batch {batch} is not in {piece.segment}"

@@ -5,6 +5,7 @@ The model is what the state is: every changelog's name and bytes, in the order o
 
 import json
 import struct
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +17,7 @@ from tidelog.changelog.segment import SegmentAuthor
 from tidelog.ids import Generation
 from tidelog.spark.format.changelog import Record, RecordKind
 from tidelog.spark.format.index import IndexDocument, IndexEntry
-from tidelog.spark.format.names import ChangelogName, roll_up_name, segment_name
+from tidelog.spark.format.names import IN_COMMIT, ChangelogName, roll_up_name, segment_name
 
 RUN = "0a1b2c3d"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -62,6 +63,8 @@ class Synthetic:
     objects: dict[str, bytes] = field(default_factory=dict)
     model: dict[ChangelogName, bytes] = field(default_factory=dict)
     documents: dict[int, IndexDocument] = field(default_factory=dict)
+    lengths: dict[str, int] = field(default_factory=dict)
+    """Bytes of each segment."""
     counter: int = 0
 
     def names(self, batch: int, attempt: str = "a") -> Iterator[ChangelogName]:
@@ -93,6 +96,32 @@ class Synthetic:
             self.commit(batch, names, None)
         return self
 
+    def packed(self, batches: int) -> "Synthetic":
+        """Commit that many batches whose changelogs lie in their commits, until a roll-up."""
+        for _ in range(batches):
+            batch = self.next_batch()
+            names, segment = list(self.names(batch)), f"{IN_COMMIT}{batch}"
+            data, places = pack_pieces(self.author(0), segment, pieces_of(self, names))
+            entries = {
+                name: IndexEntry(name, len(self.content(name)), (place,))
+                for name, place in zip(names, places, strict=True)
+            }
+            self.model |= {name: self.content(name) for name in names}
+            self.lengths[segment] = len(data)
+            self.commit(batch, names, entries)
+            self.objects[f"commits/{batch}"] += b"\n" + b64encode(data)
+            if batch % 10 == 9:
+                for moved in range(batch - 9, batch + 1):
+                    self.move_out(moved)
+                self.roll_up(batch - 9)
+        return self
+
+    def move_out(self, batch: int) -> None:
+        """What lies in a commit is in a segment as well, which the roll-up will name."""
+        names = [entry.name for entry in self.documents[batch].entries]
+        entries = self.write_segments(names)
+        self.documents[batch] = self.document(batch, batch, list(entries.values()))
+
     def failed_attempt(self) -> "Synthetic":
         """Segments of a batch that was not committed, or lost to a retry."""
         self.write_segments(list(self.names(self.next_batch(), attempt="f")), model=False)
@@ -109,10 +138,11 @@ class Synthetic:
         for executor in range(self.executors):
             self.counter += 1
             segment = segment_name(RUN, str(executor), self.counter)
-            author = SegmentAuthor(Generation(1_700_000_000_000), f"{RUN}-{executor}", self.counter)
+            author = self.author(executor)
             mine = names[executor :: self.executors]
             data, places = pack_pieces(author, segment, pieces_of(self, mine))
             self.objects[f"_tidelog/segments/{segment}"] = data
+            self.lengths[segment] = len(data)
             remaining = iter(places)
             for name in mine:
                 pieces = tuple(next(remaining) for _ in self.cut(self.content(name)))
@@ -120,6 +150,9 @@ class Synthetic:
                 if model:
                     self.model[name] = self.content(name)
         return entries
+
+    def author(self, executor: int) -> SegmentAuthor:
+        return SegmentAuthor(Generation(1_700_000_000_000), f"{RUN}-{executor}", self.counter)
 
     def cut(self, content: bytes) -> list[bytes]:
         size = self.piece_bytes or len(content)
@@ -147,8 +180,7 @@ class Synthetic:
 
     def document(self, first: int, last: int, entries: list[IndexEntry]) -> IndexDocument:
         names = {piece.segment for entry in entries for piece in entry.pieces}
-        stored = {name: self.objects.get(f"_tidelog/segments/{name}", b"") for name in names}
-        lengths = {name: len(data) for name, data in stored.items()}
+        lengths = {name: self.lengths.get(name, 0) for name in names}
         return IndexDocument(first, last, lengths, tuple(entries))
 
     def snapshots(self, version: int) -> "Synthetic":
@@ -179,8 +211,9 @@ class Synthetic:
 
 
 def without_line(commit: bytes) -> bytes:
-    """A commit without its index."""
-    return commit.rsplit(b"\n", 1)[0]
+    """A commit without its index; a segment within it stays."""
+    lines = commit.split(b"\n")
+    return b"\n".join([*lines[:2], b"", *lines[3:]] if len(lines) > 3 else lines[:2])
 
 
 def pieces_of(synthetic: Synthetic, names: list[ChangelogName]) -> Iterator[NewPiece]:

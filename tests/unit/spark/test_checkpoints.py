@@ -120,10 +120,14 @@ SNAPSHOTS = Synthetic().virtual(25).snapshots(10).snapshots(20).purge(until=15)
         (with_commit_of_known_ids(), 0, False),
         (with_snapshot_instead(), 0, False),
         (Synthetic(stores=("left-keyToNumValues", "right-keyToNumValues")).virtual(3), 0, False),
+        (Synthetic().packed(25), 0, False),
+        (Synthetic().packed(25).purge(until=15), 0, False),
+        (Synthetic().packed(13).without_line(12), 0, True),
     ],
     ids=[
         *("no snapshot", "expired", "snapshot of a lost attempt", "lost roll-up", "lost attempts"),
         *("pieces", "stock files", "known ids", "snapshot for a changelog", "stores of a join"),
+        *("in commits", "moved out of commits", "in a commit with a lost line"),
     ],
 )
 def test_what_a_retained_batch_needs_is_live_and_found(

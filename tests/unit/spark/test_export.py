@@ -73,10 +73,12 @@ def with_lost_window() -> Synthetic:
         (with_lost_window(), 0, 0, 0),
         (Synthetic().virtual(13).without_line(12), 0, 0, 0),
         (Synthetic().stock(3).virtual(3), 0, 0, 0),
+        (Synthetic().packed(13), 0, 0, 0),
+        (Synthetic().packed(13).purge(until=10).without_line(12), 0, 0, 0),
     ],
     ids=[
         *("all stores", "pieces", "again", "expired", "waiting commits", "lost window"),
-        *("lost line", "stock files"),
+        *("lost line", "stock files", "in commits", "in commits, lost line"),
     ],
 )
 def test_export_writes_what_a_retained_batch_needs_as_it_was_and_nothing_else(
@@ -118,6 +120,13 @@ def test_with_remove_log_what_is_left_is_a_checkpoint_of_spark_alone(tmp_path: P
     assert (report["stripped"], report["removed"]) == (13, 13 * 2 + 2 + 1)
     again = run(directory, "--remove-log")
     assert (again["written"], again["stripped"], again["removed"]) == (0, 0, 0)
+
+
+def test_with_remove_log_commits_lose_the_segments_within_them(tmp_path: Path) -> None:
+    directory = lay_out(tmp_path, Synthetic().packed(13).objects)
+    report = run(directory, "--remove-log")
+    assert files(directory) == Synthetic().stock(13).objects
+    assert (report["written"], report["stripped"]) == (26, 13)
 
 
 def damaged_segment(damage: Damage) -> tuple[Synthetic, str]:

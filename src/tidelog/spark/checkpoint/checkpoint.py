@@ -21,7 +21,7 @@ from tidelog.errors import (
 from tidelog.spark.checkpoint.commits import Commit, NamedId, read_commit
 from tidelog.spark.format.damage import INDEX_LOST, damaged
 from tidelog.spark.format.index import IndexDocument, IndexEntry, read_index
-from tidelog.spark.format.names import ChangelogName, roll_up_name
+from tidelog.spark.format.names import IN_COMMIT, ChangelogName, roll_up_name
 from tidelog.storage.port import ObjectStore
 
 COMMITS: Final = "commits/"
@@ -91,11 +91,20 @@ class QueryCheckpoint:
 
     @cached_property
     def segments(self) -> dict[str, int]:
-        """Length in bytes by name without directory."""
+        """Length in bytes of the segments that are objects, by name without directory."""
         return {
             name.removeprefix(SEGMENTS): size
             for name, size in self.objects.items()
             if name.startswith(SEGMENTS) and name.endswith(".seg")
+        }
+
+    @cached_property
+    def in_commits(self) -> dict[str, int]:
+        """Length in bytes of the segments within commits, by their names in the index."""
+        return {
+            f"{IN_COMMIT}{batch}": commit.segment
+            for batch, commit in self.commits.items()
+            if commit.segment is not None
         }
 
     @cached_property
@@ -134,9 +143,11 @@ class QueryCheckpoint:
         return not (self.commits or self.offsets or self.segments or self.damaged)
 
     def documents(self) -> Iterable[IndexDocument]:
-        """All readable index documents; a batch may stand in two of them, which then agree."""
-        yield from self.roll_ups.values()
+        """All readable index documents; a batch may stand in two of them, which then agree, but
+        that a roll-up, which comes later, does not name segments within commits.
+        """
         yield from (commit.index for commit in self.commits.values() if commit.index is not None)
+        yield from self.roll_ups.values()
 
     @cached_property
     def indexed(self) -> Entries:
@@ -189,6 +200,11 @@ def sidecar(name: str) -> str:
     """Name of the checksum file that would belong to an object."""
     folder, slash, leaf = name.rpartition("/")
     return f"{folder}{slash}.{leaf}.crc"
+
+
+def segment_object(segment: str) -> str:
+    """The object that a segment is, or the commit that it lies in, by its name in the index."""
+    return segment if segment.startswith(IN_COMMIT) else SEGMENTS + segment
 
 
 def by_segment(entries: Iterable[IndexEntry]) -> list[IndexEntry]:

@@ -1,4 +1,5 @@
-"""The files of a batch: `offsets/N`, and `commits/N`, which ends with the batch's index.
+"""The files of a batch: `offsets/N`, and `commits/N`, which ends with the batch's index and, where
+it is small, the segment with its changelogs.
 
 Invariants: Spark's lines are never changed, only what follows them; a damaged index line leaves
 Spark's part usable.
@@ -14,6 +15,7 @@ import msgspec
 from tidelog.errors import CorruptObjectError, TidelogError
 from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import IndexDocument, read_index
+from tidelog.spark.format.segment import segment_in_commit
 
 
 class NamedId(NamedTuple):
@@ -51,6 +53,8 @@ class Commit:
     """The index of the batch; None when there is no index line, or a damaged one."""
     damage: TidelogError | None
     """What is wrong with the index line."""
+    segment: int | None
+    """Length in bytes of the segment within the commit; None without one that can be read."""
     size: int
     """Bytes of the whole object."""
 
@@ -89,7 +93,8 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
     """
     first, _, rest = data.partition(b"\n")
     second, _, rest = rest.partition(b"\n")
-    line = rest.partition(b"\n")[0].strip()
+    line, _, segment = rest.partition(b"\n")
+    line = line.strip()
     spark = first + b"\n" + second if second else first
     index, damage = _index(line, batch, where)
     ids = _ids(second, where)
@@ -101,6 +106,7 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
         ids=ids,
         index=index,
         damage=damage,
+        segment=_segment_bytes(data, where) if segment.strip() else None,
         size=len(data),
     )
 
@@ -116,6 +122,13 @@ def _index(line: bytes, batch: int, where: str) -> tuple[IndexDocument | None, T
         found = f"that of batches {index.first} to {index.last}"
         return None, damaged(f"object {where}", f"the index of batch {batch} on line 3", found)
     return index, None
+
+
+def _segment_bytes(data: bytes, where: str) -> int | None:
+    try:
+        return len(segment_in_commit(data, where))
+    except CorruptObjectError:
+        return None  # what needs it names it
 
 
 def _format(line: bytes, where: str) -> int:

@@ -15,11 +15,11 @@ from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     INDEX,
     OFFSETS,
-    SEGMENTS,
     UNREADABLE,
     QueryCheckpoint,
     by_segment,
     read_checkpoint,
+    segment_object,
 )
 from tidelog.spark.checkpoint.commits import read_offsets
 from tidelog.spark.checkpoint.liveness import Assessment
@@ -162,7 +162,7 @@ def _origin(checkpoint: QueryCheckpoint, assessment: Assessment) -> CheckResult:
     retained = f"{len(checkpoint.commits)} batches"
     if checkpoint.commits:
         retained += f", {min(checkpoint.commits)} to {checkpoint.newest}"
-    writer = "with the plug-in's log" if checkpoint.segments else "of Spark alone"
+    writer = "with the plug-in's log" if [*checkpoint.documents()] else "of Spark alone"
     found = f"{writer}; {retained}; {len(assessment.live)} live changelogs in the log"
     return ok("checkpoint", found)
 
@@ -205,10 +205,11 @@ def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResu
             yield fail("damage", _described(error), BRING_BACK)
     lengths = {name: n for doc in checkpoint.documents() for name, n in doc.segments.items()}
     for segment in sorted(located.assessment.live_segments() & lengths.keys()):
-        size = checkpoint.segments[segment]
+        size = (checkpoint.segments | checkpoint.in_commits)[segment]
         if size != lengths[segment]:
             found = (
-                f"object {SEGMENTS}{segment} has {size} bytes, its index says {lengths[segment]}"
+                f"segment {segment_object(segment)} has {size} bytes, "
+                f"its index says {lengths[segment]}"
             )
             yield fail("damage", found, BRING_BACK)
     if located.footers is not None and not (located.assessment.lost or checkpoint.damaged):

@@ -12,7 +12,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, Entries, QueryCheckpoint, StoreSnapshot
+from tidelog.spark.checkpoint.checkpoint import (
+    Entries,
+    QueryCheckpoint,
+    StoreSnapshot,
+    segment_object,
+)
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
 
@@ -78,7 +83,7 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
     for entry in needed:
         missing = _missing_segments(checkpoint, entry)
         if missing and entry.name not in checkpoint.changelogs:
-            segments = ", ".join(SEGMENTS + name for name in missing)
+            segments = ", ".join(map(segment_object, missing))
             lost.append(Lost(f"state/{entry.name.path} in {segments}", entry.name.version - 1))
     for store in stores.values():
         lost += _gaps(store, checkpoint, oldest)
@@ -93,7 +98,8 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
 
 def _missing_segments(checkpoint: QueryCheckpoint, entry: IndexEntry) -> list[str]:
     names = dict.fromkeys(piece.segment for piece in entry.pieces)
-    return [name for name in names if name not in checkpoint.segments]
+    there = checkpoint.segments.keys() | checkpoint.in_commits.keys()
+    return [name for name in names if name not in there]
 
 
 def _partition_of(directory: str) -> tuple[int, int]:

@@ -14,12 +14,23 @@ from functools import partial
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, UNREADABLE, Entries, QueryCheckpoint
+from tidelog.spark.checkpoint.checkpoint import (
+    UNREADABLE,
+    Entries,
+    QueryCheckpoint,
+    segment_object,
+)
 from tidelog.spark.checkpoint.liveness import Assessment, assess
 from tidelog.spark.format.damage import BRING_BACK
 from tidelog.spark.format.index import ChangelogPiece, IndexEntry
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.format.segment import FooterEntry, framing_bytes, read_content, read_footer_at
+from tidelog.spark.format.segment import (
+    FooterEntry,
+    framing_bytes,
+    read_content,
+    read_footer_at,
+    read_segment,
+)
 from tidelog.storage.port import ObjectStore
 
 CACHE_BYTES = 128 << 20
@@ -43,7 +54,7 @@ async def read_footers(
     pieces: dict[ChangelogName, list[tuple[str, FooterEntry]]] = defaultdict(list)
 
     async def read(segment: str) -> None:
-        where = SEGMENTS + segment
+        where = segment_object(segment)
         try:
             for entry in await read_footer_at(store, where, segments[segment]):
                 pieces[entry.name].append((segment, entry))
@@ -99,9 +110,10 @@ async def locate(
     """
     assessment = assess(checkpoint, checkpoint.indexed)
     enough = not (assessment.lost or checkpoint.damaged or all_footers)
-    if enough or not checkpoint.segments:
+    segments = checkpoint.in_commits | checkpoint.segments
+    if enough or not segments:
         return Located(assessment, checkpoint.indexed, None)
-    footers = await read_footers(store, checkpoint.segments, progress)
+    footers = await read_footers(store, segments, progress)
     newest = -1 if checkpoint.newest is None else checkpoint.newest
     # Without attempts that were not committed, as far as commits say.
     committed = {
@@ -138,14 +150,14 @@ class ChangelogReader:
         segment = piece.segment
         task = self._segments.get(segment)
         if task is None:
-            task = asyncio.ensure_future(self._store.get(SEGMENTS + segment))
+            task = asyncio.ensure_future(read_segment(self._store, segment_object(segment)))
             self._segments[segment] = task
         self._segments.move_to_end(segment)
         try:
             data = await asyncio.shield(task)
         except ObjectNotFoundError as cause:
             raise RestoreError(
-                f"segment {SEGMENTS}{segment}",
+                f"segment {segment_object(segment)}",
                 expected=f"an object with changelog {entry.name.path}",
                 found="nothing",
                 action=BRING_BACK,
@@ -194,4 +206,4 @@ async def content_of(
 
 
 def _where(piece: ChangelogPiece) -> str:
-    return f"{SEGMENTS}{piece.segment} at byte {piece.offset}"
+    return f"{segment_object(piece.segment)} at byte {piece.offset}"

@@ -7,7 +7,7 @@ changelog is of its batches. Format: docs/internals/format.md,
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -15,12 +15,17 @@ from tidelog.spark.format.damage import INDEX_LOST, damaged, spark_action
 from tidelog.spark.format.names import MAX_INT, MAX_LONG, ChangelogName
 from tidelog.storage.document import open_document
 
+_NEWEST: Final = 2
+"""Format 1 has no segments within commits."""
+
 _Int = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
 _Long = Annotated[int, msgspec.Meta(ge=0, le=MAX_LONG)]
 
 
 class ChangelogPiece(NamedTuple):
-    """`length` bytes (a whole block) from byte `offset` of a segment, named without directory."""
+    """`length` bytes (a whole block) from byte `offset` of a segment, which is named without
+    directory, or by the commit that it lies in.
+    """
 
     segment: str
     offset: int
@@ -39,7 +44,7 @@ class IndexEntry:
 @dataclass(frozen=True, slots=True)
 class IndexDocument:
     """The changelogs of the batches [first, last]; `segments` gives the length in bytes of every
-    object that pieces name.
+    segment that pieces name.
     """
 
     first: int
@@ -79,7 +84,7 @@ class _Body(msgspec.Struct):
 def read_index(line: str, where: str) -> IndexDocument:
     """Raises CorruptObjectError and FormatVersionError, both naming `where`."""
     with spark_action(INDEX_LOST):
-        body = open_document(line.encode(errors="replace"), where, _Body)
+        body = open_document(line.encode(errors="replace"), where, _Body, newest=_NEWEST)
     entries = tuple(_entry(changelog, body.segments, where) for changelog in body.changelogs)
     for entry in entries:
         if not body.first < entry.name.version <= body.last + 1:

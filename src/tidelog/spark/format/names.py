@@ -13,6 +13,9 @@ DEFAULT_STORE: Final = "default"
 BATCHES_PER_ROLL_UP: Final = 10
 """Batches whose index one roll-up holds."""
 
+IN_COMMIT: Final = "commits/"
+"""What a segment within a commit is named by, in the index: `commits/17`."""
+
 MAX_INT: Final = 2**31 - 1
 MAX_LONG: Final = 2**63 - 1
 

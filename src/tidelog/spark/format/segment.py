@@ -7,6 +7,8 @@ whatever an index says. Format: docs/internals/format.md, "Segments", "Payload o
 checkpoints".
 """
 
+import base64
+import binascii
 import struct
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeVar
@@ -18,13 +20,16 @@ from tidelog.changelog.block import CODEC_NONE, HEADER, Block, BlockKind, corrup
 from tidelog.changelog.segment import TRAILER_BYTES, Segment, SegmentAuthor
 from tidelog.errors import FormatVersionError
 from tidelog.spark.format.damage import damaged, spark_action
-from tidelog.spark.format.names import MAX_INT, ChangelogName
+from tidelog.spark.format.names import IN_COMMIT, MAX_INT, ChangelogName
 from tidelog.storage.port import ObjectStore
 
 E = TypeVar("E", bound=container.Entry)
 
 TAIL_BYTES: Final = 64 << 10
 """How much of a segment's end the first request for its footer reads."""
+
+_LINES_BEFORE: Final = 3
+"""Lines of a commit before its segment: Spark's two, and the index."""
 
 _Int = Annotated[int, msgspec.Meta(ge=0, le=MAX_INT)]
 _NAME_LENGTH: Final = struct.Struct("<H")
@@ -137,6 +142,33 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
     return segment.author, entries
 
 
+def segment_in_commit(commit: bytes, where: str) -> bytes:
+    """The segment within a commit, its fourth line; raises CorruptObjectError for a damaged one,
+    or where there is none. `where` is the name of the commit.
+    """
+    line = commit.split(b"\n", 3)[-1].strip() if commit.count(b"\n") >= _LINES_BEFORE else b""
+    try:
+        segment = base64.b64decode(line, validate=True)
+    except binascii.Error as cause:
+        raise damaged(f"object {where}", "a segment in Base64 on line 4", str(cause)) from cause
+    if not segment:
+        raise damaged(f"object {where}", "a segment in Base64 on line 4", "no such line")
+    return segment
+
+
+async def read_segment(
+    store: ObjectStore, name: str, start: int = 0, length: int | None = None
+) -> bytes:
+    """Bytes of a segment by the name of its object, or of the commit that it lies in.
+
+    Raises as `segment_in_commit`, and what the store raises.
+    """
+    if not name.startswith(IN_COMMIT):
+        return await store.get(name, start, length)
+    segment = segment_in_commit(await store.get(name), name)
+    return segment[start:] if length is None else segment[start : start + length]
+
+
 async def read_footer_at(store: ObjectStore, where: str, size: int) -> tuple[FooterEntry, ...]:
     """The footer of a stored segment of a query; raises as `stored_entries`."""
     with spark_action():
@@ -153,7 +185,7 @@ async def stored_entries(
     Raises CorruptObjectError and FormatVersionError, and what the store raises.
     """
     tail_at = max(size - TAIL_BYTES, 0)
-    tail = await store.get(where, tail_at, size - tail_at)
+    tail = await read_segment(store, where, tail_at, size - tail_at)
     if len(tail) < size - tail_at:
         found = f"the end of the object at byte {tail_at + len(tail)} (truncated)"
         raise corrupt(where, tail_at, f"a segment of {size} bytes", found)
@@ -161,7 +193,7 @@ async def stored_entries(
     if trailer.footer_at >= tail_at:
         footer = tail[trailer.footer_at - tail_at : -TRAILER_BYTES]
     else:
-        footer = await store.get(where, trailer.footer_at, trailer.footer_bytes)
+        footer = await read_segment(store, where, trailer.footer_at, trailer.footer_bytes)
     return container.decode_footer(footer, trailer, where, entry)
 
 

@@ -100,6 +100,10 @@ OPTIONS: Final = (
         "Changelogs up to this size go to the driver, which packs those of all executors.",
     ),
     PluginOption(
+        *("commit.bytes", "256k", bytes_of, "bytes, such as 256k; 0 for none"),
+        "What the driver has of a batch lies in its commit, without a segment, up to this size.",
+    ),
+    PluginOption(
         *("inFlight.bytes", "64m", *_BYTES),
         "Bytes of changelogs that the driver holds; executors upload the rest themselves.",
     ),

@@ -16,10 +16,10 @@ from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     OFFSETS,
-    SEGMENTS,
     STATE,
     QueryCheckpoint,
     read_checkpoint,
+    segment_object,
 )
 from tidelog.spark.checkpoint.commits import read_offsets
 from tidelog.spark.checkpoint.liveness import KEPT_LONGER
@@ -47,13 +47,14 @@ async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress:
     commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
     stores, expired = state_stores(checkpoint, located, listed, commits, homes)
     units: list[Unit[UnitResult]] = [*stores]
+    sizes = checkpoint.segments | checkpoint.in_commits
     units += (
-        SegmentUnit(SEGMENTS + name, checkpoint.segments[name], check_query_segment)
+        SegmentUnit(segment_object(name), sizes[name], check_query_segment)
         for name in sorted(located.assessment.live_segments())
     )
     if commits:
         units.append(files_unit(listed, commits))
-    segments = (SEGMENTS + name for name in checkpoint.segments)
+    segments = map(segment_object, checkpoint.segments)
     # Spark may clean up between the two listings, too.
     objects = frozenset({*listed.sizes, *checkpoint.state_files, *segments})
     return Work(

@@ -8,7 +8,7 @@ changelog is returned decoded, wherever it lies, or an error names it.
 import struct
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import google_crc32c
@@ -16,11 +16,13 @@ import msgspec
 
 from tidelog.effects import Offload
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, STATE, sidecar
+from tidelog.spark.checkpoint.checkpoint import STATE, segment_object, sidecar
 from tidelog.spark.checkpoint.locate import content_of
 from tidelog.spark.format.changelog import Changelog, read_changelog
 from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import ChangelogPiece, IndexEntry
+from tidelog.spark.format.names import IN_COMMIT
+from tidelog.spark.format.segment import read_segment
 from tidelog.storage.port import ObjectStore
 
 Version = tuple[int, str]
@@ -72,6 +74,8 @@ class Changelogs:
     offload: Offload
     directory: str
     known: Mapping[Version, IndexEntry | None]
+    in_commits: dict[str, bytes] = field(default_factory=dict)
+    """Segments within commits that were read."""
 
     def where(self, version: Version) -> str:
         """The name of a changelog as Spark sees it."""
@@ -90,9 +94,14 @@ class Changelogs:
         return await self.offload.run(read_changelog, data, name)
 
     async def _block(self, piece: ChangelogPiece) -> bytes:
-        name = SEGMENTS + piece.segment
+        name, (_, start, length) = segment_object(piece.segment), piece
         try:
-            return await self.files.store.get(name, piece.offset, piece.length)
+            if not name.startswith(IN_COMMIT):
+                return await self.files.store.get(name, start, length)
+            # It can only be read as a whole, and several versions may be looked for again.
+            if name not in self.in_commits:
+                self.in_commits[name] = await read_segment(self.files.store, name)
+            return self.in_commits[name][start : start + length]
         except ObjectNotFoundError as cause:
             raise missing(name) from cause
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
-    SEGMENTS,
     STATE,
     QueryCheckpoint,
     read_checkpoint,
     require_checkpoint,
+    segment_object,
 )
 from tidelog.spark.checkpoint.inspection import stored_bytes
 from tidelog.spark.checkpoint.liveness import Assessment
@@ -169,7 +169,7 @@ class SegmentPart:
         try:
             for entry in self.entries:
                 data = session.run(reader.read(entry))
-                yield from _records(request, entry.name, data, SEGMENTS + self.segment)
+                yield from _records(request, entry.name, data, segment_object(self.segment))
         finally:
             session.run(reader.close())
 

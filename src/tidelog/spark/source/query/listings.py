@@ -24,6 +24,7 @@ from tidelog.spark.checkpoint.checkpoint import (
     QueryCheckpoint,
     is_sidecar,
     read_checkpoint,
+    segment_object,
 )
 from tidelog.spark.checkpoint.inspection import BatchSummary, summarize_batches
 from tidelog.spark.format.segment import FooterEntry, read_footer_at
@@ -107,7 +108,7 @@ def _indexed_batches(checkpoint: QueryCheckpoint) -> Mapping[str, _Batches]:
     batches: dict[str, dict[int, int]] = defaultdict(dict)
     for name, entry in checkpoint.indexed.items():
         for piece in entry.pieces:
-            batches[SEGMENTS + piece.segment][piece.offset] = name.version - 1
+            batches[segment_object(piece.segment)][piece.offset] = name.version - 1
     return batches
 
 
@@ -153,7 +154,7 @@ def _batches_of(checkpoint: QueryCheckpoint, name: str, kind: str) -> set[int]:
 
 
 async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
-    """A part per segment.
+    """A part per segment: the objects, and those within commits that the index names.
 
     Raises the error of a commit or index that is damaged, for what it refers to is unknown, and
     what the store raises.
@@ -166,13 +167,16 @@ async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[Read
         summaries = await summarize_batches(store, checkpoint)
         started = {summary.batch: summary.started_ms for summary in summaries}
     batches = _indexed_batches(checkpoint)
+    segments = {SEGMENTS + name: size for name, size in sorted(checkpoint.segments.items())}
+    # What a roll-up names has moved into an object.
+    segments |= {name: size for name, size in checkpoint.in_commits.items() if name in batches}
     return [
         Listing(
-            partial(_block_rows, SEGMENTS + name, size, batches.get(SEGMENTS + name, {}), started),
+            partial(_block_rows, name, size, batches.get(name, {}), started),
             size,
             may_vanish=True,
         )
-        for name, size in sorted(checkpoint.segments.items())
+        for name, size in segments.items()
     ]
 
 

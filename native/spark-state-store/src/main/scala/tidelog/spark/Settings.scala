@@ -9,6 +9,7 @@ import org.apache.spark.SparkConf
   * @param segmentBytes parts that have grown to this are uploaded while the batch still runs; a
   *   changelog that an executor stores itself is cut into segments of this size
   * @param partBytes a changelog up to this size goes to the driver, which packs those of all executors
+  * @param commitBytes what the driver has of a batch lies in its commit if it is no more than this
   * @param inFlightBytes bound of bytes of parts that the driver holds; executors store the rest
   * @param uploadThreads uploads at once: of the driver for a query, of an executor for a changelog
   * @param uploadDeadlineMs an upload is retried for this long before it counts as failed
@@ -20,6 +21,7 @@ import org.apache.spark.SparkConf
 final case class Settings(
     segmentBytes: Long,
     partBytes: Long,
+    commitBytes: Long,
     inFlightBytes: Long,
     uploadThreads: Int,
     uploadDeadlineMs: Long,
@@ -35,6 +37,7 @@ object Settings {
     val settings = Settings(
       segmentBytes = bytes("spark.tidelog.segment.bytes", "8m"),
       partBytes = bytes("spark.tidelog.part.bytes", "1m"),
+      commitBytes = conf.getSizeAsBytes("spark.tidelog.commit.bytes", "256k"),
       inFlightBytes = bytes("spark.tidelog.inFlight.bytes", "64m"),
       uploadThreads = positive("spark.tidelog.upload.threads", conf.getInt(
         "spark.tidelog.upload.threads", 4).toLong).toInt,

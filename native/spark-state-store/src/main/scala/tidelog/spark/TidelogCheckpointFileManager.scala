@@ -154,7 +154,8 @@ class TidelogCheckpointFileManager(path: Path, conf: Configuration)
       val soon = reader.following(entry.name).flatMap(_.pieces).map(_.segment)
       cache.prefetch(files, soon.flatMap(name => reader.length(name).map(root.segment(name) -> _)))
     }
-    new FSDataInputStream(new ChangelogInput(root, entry, files, reader.length, cache))
+    new FSDataInputStream(
+      new ChangelogInput(root, entry, files, reader.length, cache, reader.findAgain))
   }
 
   private def deleteChangelog(file: Path, root: CheckpointRoot, name: ChangelogName): Unit =

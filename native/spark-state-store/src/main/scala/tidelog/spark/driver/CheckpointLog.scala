@@ -15,8 +15,8 @@ import scala.collection.immutable.HashMap
 import org.apache.spark.internal.Logging
 
 import tidelog.spark.DaemonThreads
-import tidelog.spark.format.{IndexDocument, IndexEntry}
-import tidelog.spark.index.{IndexFiles, IndexReaders, NamedId}
+import tidelog.spark.format.{IndexDocument, IndexEntry, ObjectNames}
+import tidelog.spark.index.{IndexFiles, IndexReaders, NamedId, SegmentCache}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Part, Stored, StoredSegment}
 import tidelog.spark.snapshot.SnapshotStatus
@@ -26,6 +26,7 @@ import tidelog.spark.storage.AtomicFiles
   *
   * @param index the batch's index
   * @param segments how its segments were stored
+  * @param inCommit the segment that is to lie in the commit
   * @param snapshots those of the stores, in the order of the index's entries
   * @param run the query's run, if a changelog of the batch shows it
   * @param waitedMs how long the barrier has waited
@@ -33,6 +34,7 @@ import tidelog.spark.storage.AtomicFiles
 final case class Gathered(
     index: IndexDocument,
     segments: Vector[StoredSegment],
+    inCommit: Option[Array[Byte]],
     snapshots: Vector[SnapshotStatus],
     run: Option[String],
     waitedMs: Long) {
@@ -52,7 +54,7 @@ final case class Gathered(
   * and the barrier of the commit that is being written.
   *
   * Invariants: `gather` returns only when every id is durable (in a segment whose entry it returns,
-  * or elsewhere, as `elsewhere` has found); else it throws and the batch is not committed. Its
+  * or elsewhere, as `elsewhere` has found) or in the segment for the commit itself; else it throws and the batch is not committed. Its
   * threads serve this checkpoint alone, so a store that hangs keeps no other query waiting.
   *
   * @param firstFiles those of the run that opens it
@@ -74,11 +76,13 @@ final class CheckpointLog(
   private var arrived = HashMap.empty[String, Arrived]
   private var failed = HashMap.empty[String, String]
   private var segments = HashMap.empty[String, StoredSegment]
+  // For the commit that is being written.
+  private var inCommit = Option.empty[Array[Byte]]
   @volatile private var files = firstFiles
   // Whether the run's first commit is still to come.
   @volatile private var first = true
   // Used on the house-keeping thread only.
-  private var collector = new Collector(new IndexFiles(root, firstFiles), figures)
+  private var collector = collectorOf(firstFiles)
 
   private val packer = new Packer(root, () => files, services, uploads, new PackerListener {
     override def stored(parts: Vector[(Part, IndexEntry)], segment: StoredSegment): Unit = {
@@ -98,8 +102,11 @@ final class CheckpointLog(
   def restarted(now: AtomicFiles): Unit = {
     files = now
     first = true
-    later { collector = new Collector(new IndexFiles(root, now), figures) }
+    later { collector = collectorOf(now) }
   }
+
+  private def collectorOf(files: AtomicFiles) =
+    new Collector(new IndexFiles(root, files), services.names, figures)
 
   /** Takes a part, whose bytes have their room. */
   def add(part: Part): Unit = packer.add(part)
@@ -116,14 +123,32 @@ final class CheckpointLog(
   def gather(batch: Long, ids: Vector[NamedId], elsewhere: Elsewhere): Gathered = {
     val start = System.nanoTime()
     def waitedMs = (System.nanoTime() - start) / 1000000
-    packer.flush(ids.map(_.id).toSet, version = batch + 1)
+    keepForCommit(batch, packer.flush(ids.map(_.id).toSet, batch))
     undo(batch)
     await(batch, ids, elsewhere, waitedMs)
     gathered(batch, ids, waitedMs)
   }
 
+  /** Takes what the packer has for the commit; what it had for one that was not written is gone. */
+  private def keepForCommit(batch: Long, packed: Option[Packed]): Unit = synchronized {
+    val segment = ObjectNames.inCommit(batch)
+    arrived = arrived.filterNot(_._2.entry.pieces.exists(_.segment == segment))
+    inCommit = packed.map(_.segment)
+    packed.foreach(_.parts.foreach { case (part, entry) =>
+      arrived = arrived.updated(part.name.id, Arrived(entry, part.snapshots, part.run))
+    })
+  }
+
   /** The batch's commit is published. */
   def committed(batch: Long, gathered: Gathered): Unit = synchronized {
+    gathered.inCommit.foreach { bytes =>
+      SegmentCache.shared.keep(root.commit(batch), bytes)
+      val segment = Vector(StoredSegment(ObjectNames.inCommit(batch), bytes.length.toLong, 0, 0))
+      gathered.index.entries
+        .filter(_.pieces.exists(piece => ObjectNames.isInCommit(piece.segment)))
+        .foreach(IndexReaders.learn(root, _, segment))
+    }
+    inCommit = None
     // Versions up to batch + 1 are settled; whatever else arrived of them lost to a retry.
     arrived = arrived.filter { case (_, one) => one.entry.name.version > batch + 1 }
     failed = HashMap.empty
@@ -205,11 +230,14 @@ final class CheckpointLog(
   private def gathered(batch: Long, ids: Vector[NamedId], waitedMs: Long) = synchronized {
     val found = ids.flatMap(named => arrived.get(named.id))
     val entries = found.map(_.entry)
-    val stored = entries.flatMap(_.pieces.map(_.segment)).distinct.map(segments)
-    val lengths = stored.map(one => one.name -> one.bytes).toMap
+    val (within, apart) =
+      entries.flatMap(_.pieces.map(_.segment)).distinct.partition(ObjectNames.isInCommit)
+    val stored = apart.map(segments)
+    val lengths = stored.map(one => one.name -> one.bytes) ++
+      within.map(_ -> inCommit.fold(0L)(_.length.toLong))
     Gathered(
-      IndexDocument(batch, batch, lengths, entries), stored, found.map(_.snapshots),
-      found.headOption.map(_.run), waitedMs)
+      IndexDocument(batch, batch, lengths.toMap, entries), stored, inCommit,
+      found.map(_.snapshots), found.headOption.map(_.run), waitedMs)
   }
 
   private def lost(missing: Set[String], of: Int): String =

@@ -1,6 +1,7 @@
 package tidelog.spark.driver
 
 import java.io.IOException
+import java.util.UUID
 
 import scala.util.control.NonFatal
 
@@ -10,8 +11,8 @@ import tidelog.spark.format.{CorruptObjectException, IndexDocument, ObjectNames}
 import tidelog.spark.index.{FooterSearch, IndexFiles}
 import tidelog.spark.upload.SegmentNames
 
-/** Keeps the stored log of one checkpoint small: rolls the index up, removes segments and roll-ups
-  * that nothing needs, and sweeps what a crash has left.
+/** Keeps the stored log of one checkpoint small: rolls the index up with what lies in its commits,
+  * removes segments and roll-ups that nothing needs, and sweeps what a crash has left.
   *
   * Invariants: all methods run on one thread; a segment is removed only when no committed batch
   * needs it, and before the last index that names it, so no crash leaves one that nobody knows; a
@@ -20,12 +21,15 @@ import tidelog.spark.upload.SegmentNames
   *
   * One collector serves one run of a query.
   */
-final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging {
+final class Collector(stored: IndexFiles, names: SegmentNames, figures: HouseKeeping)
+    extends Logging {
   private var index = LiveIndex()
   private var loaded = false
   private var known = Set.empty[Long]
   private var deferredCommits = Set.empty[Long]
   private var expired = Map.empty[String, Long]
+  // Of the query; of this collector alone while no changelog has shown it.
+  private var naming = UUID.randomUUID.toString
 
   /** Called before the commit of a batch: a query that was set back commits batches again of which
     * a roll-up still has the old changelogs. A crash must not leave both.
@@ -54,6 +58,7 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
     */
   def committed(document: IndexDocument, run: Option[String], floors: Map[String, Long]): Unit = {
     val (batch, first) = (document.last, !loaded)
+    run.foreach(naming = _)
     if (first) load(batch)
     document.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
     index = index.publish(batch, document.entries)
@@ -112,7 +117,7 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
   /** Finds in the footers what the index has lost; it keeps too much rather than too little. */
   private def rebuild(batches: Set[Long]): Unit = {
     val lengths = stored.segments().toMap
-    val found = new FooterSearch(stored).entries(name => batches(name.batch))
+    val found = new FooterSearch(stored).entries(batches, name => batches(name.batch))
     found.groupBy(_.name.batch).foreach { case (batch, entries) =>
       entries.flatMap(_.pieces.map(_.segment)).distinct.foreach { segment =>
         index = index.stored(segment, lengths.getOrElse(segment, 0L), 0)
@@ -148,7 +153,7 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
     }
     batches.foreach(confirm)
     val garbage = footers.collect {
-      case (name, footer) if Sweep.isGarbage(footer, index, known) => name
+      case (name, footer) if Sweep.isGarbage(name, footer, index, known) => name
     }
     garbage.foreach(stored.deleteSegment)
     stored.removeTemporaryFiles(token)
@@ -158,14 +163,14 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
   }
 
   /** Believes the commit where a roll-up has other ids: the batch has run again since, and an older
-    * release left the roll-up as it was.
+    * release left the roll-up as it was. It is written again.
     */
   private def confirm(batch: Long): Unit = stored.commit(batch).flatMap(_.index).foreach { line =>
     val named = line.entries.map(entry => (entry.name.directory, entry.name.id)).toMap
     val before = index.batches.getOrElse(batch, Map.empty).keys
     if (before.exists(name => named.get(name.directory).exists(_ != name.id))) {
       line.segments.foreach { case (name, bytes) => index = index.stored(name, bytes, 0) }
-      index = index.delete(before).add(batch, line.entries)
+      index = index.delete(before).add(batch, line.entries).withoutRollUp(batch)
     }
   }
 
@@ -187,9 +192,24 @@ final class Collector(stored: IndexFiles, figures: HouseKeeping) extends Logging
   }
 
   private def writeRollUp(first: Long): Unit = {
+    moveOutOfCommits(first)
     stored.writeRollUp(index.rollUp(first))
     index = index.withRollUp(first)
     figures.rolledUp()
+  }
+
+  /** Commits go earlier than what they hold, and a roll-up names no commit. */
+  private def moveOutOfCommits(first: Long): Unit = {
+    val inCommits = index.inCommits(first)
+    if (inCommits.nonEmpty) {
+      val (segment, builder) = names.next(naming)
+      val moved = inCommits.map { entry =>
+        entry.copy(pieces = Vector(builder.add(entry.name, 0, 1, stored.content(entry))))
+      }
+      val bytes = builder.result()
+      stored.writeSegment(segment, bytes)
+      index = index.stored(segment, bytes.length.toLong, newest = 0).moved(moved)
+    }
   }
 
   private def removeSegment(name: String): Unit = {

@@ -13,7 +13,7 @@ import tidelog.spark.storage.AtomicFiles
 /** The stream Spark writes `commits/N` to: the barrier of the batch. A query without state names
   * no ids and has no barrier; `withoutState` runs after its commit.
   *
-  * Invariants: the file appears only after everything it names is durable, and with its index; a
+  * Invariants: the file appears only after everything it names is durable, or with it; a
   * `close` that throws has published nothing, so the batch runs again.
   */
 final class CommitStream(
@@ -45,9 +45,10 @@ final class CommitStream(
     } else {
       val batch = barrier
       val gathered = batch.gather(ids)
-      val complete = CommitFile.withIndex(commit, gathered.index)
+      val indexed = CommitFile.withIndex(commit, gathered.index)
+      val complete = gathered.inCommit.fold(indexed)(CommitFile.withSegment(indexed, _))
       files.write(path, complete, overwrite)
-      batch.published(gathered, indexBytes = complete.length.toLong - commit.length)
+      batch.published(gathered, indexBytes = indexed.length.toLong - commit.length)
     }
   }
 }

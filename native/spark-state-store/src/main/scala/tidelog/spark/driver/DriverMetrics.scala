@@ -49,7 +49,7 @@ final class DriverMetrics(
     batches.inc()
     committedChangelogs.inc(gathered.index.entries.length.toLong)
     committedBytes.inc(gathered.index.entries.map(_.bytes).sum)
-    committedSegments.inc(gathered.index.segments.size.toLong)
+    committedSegments.inc(gathered.index.apart.size.toLong)
     indexBytes.inc(indexLine)
     barrierTime.update(gathered.waitedMs, TimeUnit.MILLISECONDS)
   }

@@ -37,7 +37,7 @@ final class DriverSide(
   private val sums = new ExecutorSums
   private val metrics = new DriverMetrics(registry, sums, () => held.bytes)
   private val services = PackerServices(
-    SegmentNames("driver", startMs), settings.segmentBytes, held,
+    SegmentNames("driver", startMs), settings.segmentBytes, settings.commitBytes, held,
     new SegmentUpload(settings.uploadDeadlineMs, metrics.uploads))
 
   /** What the committed batches were made of. */
@@ -181,7 +181,8 @@ final class DriverSide(
     val index = gathered.index
     val bytes = index.entries.map(_.bytes).sum
     s"tidelog: batch $batch of $root: ${index.entries.length} changelogs of $bytes bytes in " +
-      s"${index.segments.size} segments, the barrier waited ${gathered.waitedMs} ms"
+      s"${index.apart.size} segments and the commit, " +
+      s"the barrier waited ${gathered.waitedMs} ms"
   }
 }
 

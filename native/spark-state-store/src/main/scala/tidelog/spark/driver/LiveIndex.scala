@@ -13,7 +13,8 @@ import tidelog.spark.index.IndexFiles
   */
 final case class SegmentUse(bytes: Long, newest: Long, live: Int)
 
-/** Which changelogs and segments of a checkpoint are needed; pure, immutable.
+/** Which changelogs and segments of a checkpoint are needed; pure, immutable. A segment within a
+  * commit is none of them: it goes with the commit.
   *
   * Invariants: `live` of every segment counts exactly the pieces of `batches` that lie in it; a
   * segment is dead only when all batches that could still name it are committed and none does.
@@ -29,12 +30,14 @@ final case class LiveIndex(
     rolledUp: Set[Long] = Set.empty) {
 
   /** A segment was stored. */
-  def stored(segment: String, bytes: Long, newest: Long): LiveIndex = {
-    val use = segments.get(segment).fold(SegmentUse(bytes, newest, 0)) { known =>
-      known.copy(bytes = bytes, newest = newest.max(known.newest))
+  def stored(segment: String, bytes: Long, newest: Long): LiveIndex =
+    if (ObjectNames.isInCommit(segment)) this
+    else {
+      val use = segments.get(segment).fold(SegmentUse(bytes, newest, 0)) { known =>
+        known.copy(bytes = bytes, newest = newest.max(known.newest))
+      }
+      copy(segments = segments.updated(segment, use))
     }
-    copy(segments = segments.updated(segment, use))
-  }
 
   /** A batch was committed now. If it is not the next one, the query was set back (or the
     * directory emptied): what came after it is not committed any more.
@@ -57,6 +60,17 @@ final case class LiveIndex(
       segments = count(added, +1),
       committed = committed.max(batch))
   }
+
+  /** The needed changelogs of a window that lie in commits. */
+  def inCommits(first: Long): Vector[IndexEntry] =
+    batches.range(first, lastOf(first) + 1).valuesIterator.flatMap(_.valuesIterator)
+      .filter(_.pieces.exists(piece => ObjectNames.isInCommit(piece.segment))).toVector
+
+  /** Changelogs lie in other places now. */
+  def moved(entries: Vector[IndexEntry]): LiveIndex =
+    entries.groupBy(_.name.batch).foldLeft(delete(entries.map(_.name))) {
+      case (index, (batch, there)) => index.add(batch, there)
+    }
 
   /** What was written before a version is not needed any more.
     *
@@ -95,6 +109,10 @@ final case class LiveIndex(
 
   def withRollUp(first: Long): LiveIndex = copy(rolledUp = rolledUp + first)
 
+  /** The roll-up of the window that a batch is in does not count. */
+  def withoutRollUp(batch: Long): LiveIndex =
+    copy(rolledUp = rolledUp - IndexFiles.windowOf(batch))
+
   /** Rolled-up windows of which no changelog is needed any more. */
   def deadWindows: Set[Long] =
     rolledUp.filter(first => lastOf(first) <= committed && !liveIn(first))
@@ -131,8 +149,11 @@ final case class LiveIndex(
     batches.range(first, lastOf(first) + 1).valuesIterator.exists(_.nonEmpty)
 
   private def count(entries: Seq[IndexEntry], by: Int): Map[String, SegmentUse] =
-    entries.flatMap(_.pieces).foldLeft(segments) { (uses, piece) =>
-      val use = uses.getOrElse(piece.segment, SegmentUse(0, 0, 0))
-      uses.updated(piece.segment, use.copy(live = use.live + by))
-    }
+    entries
+      .flatMap(_.pieces.map(_.segment))
+      .filterNot(ObjectNames.isInCommit)
+      .foldLeft(segments) { (uses, segment) =>
+        val use = uses.getOrElse(segment, SegmentUse(0, 0, 0))
+        uses.updated(segment, use.copy(live = use.live + by))
+      }
 }

@@ -6,7 +6,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.format.IndexEntry
+import tidelog.spark.format.{IndexEntry, SegmentBuilder}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Part, StoredSegment}
 import tidelog.spark.storage.AtomicFiles
@@ -15,13 +15,18 @@ import tidelog.spark.upload.{SegmentNames, SegmentUpload}
 /** What all packers of a driver share.
   *
   * @param segmentBytes parts of this many bytes leave while their batch still runs
+  * @param commitBytes so many bytes of parts lie in the commit of their batch
   * @param held room that every part has taken and gives back when it is stored or dropped
   */
 final case class PackerServices(
     names: SegmentNames,
     segmentBytes: Long,
+    commitBytes: Long,
     held: HeldBytes,
     uploads: SegmentUpload)
+
+/** A segment for the commit of the batch that its parts are of. */
+final case class Packed(parts: Vector[(Part, IndexEntry)], segment: Array[Byte])
 
 /** Gets to know what became of parts. */
 trait PackerListener {
@@ -32,7 +37,7 @@ trait PackerListener {
 /** Packs the parts of one checkpoint, of all executors, into segments and uploads these.
   *
   * Invariants: a part is in exactly one segment, or dropped because no commit will name it; of
-  * every segment the listener gets to know whether it is durable. Thread-safe.
+  * every segment that is uploaded the listener gets to know whether it is durable. Thread-safe.
   *
   * @param files of the query's newest run
   */
@@ -63,14 +68,18 @@ final class Packer(
       come += part.name.directory
       missing -= part.name.directory
     }
-    if ((awaited.nonEmpty && missing.isEmpty) || waitingBytes >= services.segmentBytes) {
+    val complete = awaited.nonEmpty && missing.isEmpty && waitingBytes > services.commitBytes
+    if (complete || waitingBytes >= services.segmentBytes) {
       seal(waiting)
       setWaiting(Vector.empty)
     }
   }
 
-  /** Uploads the parts that a commit names, and drops the others of its version. */
-  def flush(ids: Set[String], version: Long): Unit = synchronized {
+  /** Uploads the parts that the commit of a batch names, or returns them packed if they are few;
+    * drops the others of its version.
+    */
+  def flush(ids: Set[String], batch: Long): Option[Packed] = synchronized {
+    val version = batch + 1
     val (settled, later) = waiting.partition(_.name.version <= version)
     settledVersion = version
     missing = come -- later.map(_.name.directory)
@@ -78,7 +87,14 @@ final class Packer(
     val (named, lost) = settled.partition(part => ids(part.name.id))
     setWaiting(later)
     lost.foreach(release)
-    named.groupBy(_.run).values.foreach(seal)
+    if (named.nonEmpty && named.map(bytesOf).sum <= services.commitBytes) {
+      named.foreach(release)
+      val builder = services.names.inCommit(named.head.run, batch)
+      Some(Packed.tupled(pack(named, builder)))
+    } else {
+      named.groupBy(_.run).values.foreach(seal)
+      None
+    }
   }
 
   /** Ids of parts that wait or are on their way. */
@@ -114,11 +130,16 @@ final class Packer(
 
   private def store(parts: Vector[Part]): (Vector[(Part, IndexEntry)], StoredSegment) = {
     val (name, builder) = services.names.next(parts.head.run)
+    val (entries, bytes) = pack(parts, builder)
+    entries -> services.uploads.store(prepared(), root.segment(name), bytes)
+  }
+
+  private def pack(parts: Vector[Part], builder: SegmentBuilder) = {
     val entries = parts.map { part =>
       val piece = builder.add(part.name, 0, 1, part.bytes)
       part -> IndexEntry(part.name, bytesOf(part), Vector(piece))
     }
-    entries -> services.uploads.store(prepared(), root.segment(name), builder.result())
+    (entries, builder.result())
   }
 
   /** The files of the newest run; somebody may have removed the directory since the last one. */

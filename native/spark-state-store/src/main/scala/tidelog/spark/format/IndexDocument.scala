@@ -9,14 +9,18 @@ import com.fasterxml.jackson.core.{JacksonException, JsonFactory, JsonGenerator,
 /** One changelog in the index: `bytes` of content in `pieces`, in order. */
 final case class IndexEntry(name: ChangelogName, bytes: Long, pieces: Vector[Piece])
 
-/** Where the changelogs of the batches [first, last] lie; `segments` are the objects that pieces
-  * name, with their lengths in bytes.
+/** Where the changelogs of the batches [first, last] lie; `segments` are those that pieces name,
+  * objects or within a commit, with their lengths in bytes.
   */
 final case class IndexDocument(
     first: Long,
     last: Long,
     segments: Map[String, Long],
     entries: Vector[IndexEntry]) {
+
+  /** The segments that are objects of their own. */
+  def apart: Map[String, Long] =
+    segments.filterNot { case (name, _) => ObjectNames.isInCommit(name) }
 
   /** What it says of the batches before this one. */
   def before(batch: Long): IndexDocument =
@@ -34,7 +38,8 @@ final case class IndexDocument(
   * looked at before checksum and version have passed.
   */
 object IndexDocument {
-  private[format] val Format = 1
+  // 1 without segments that lie in commits, which older releases do not know.
+  private[format] val Format = 2
   private[format] val Kind = "spark-index"
   private[format] val json = new JsonFactory
 
@@ -89,7 +94,8 @@ object IndexDocument {
     out.writeStartObject() // keys are sorted
     array(out, "changelogs", document.entries.sortBy(_.name))(writeEntry(out, _, numbers))
     out.writeNumberField("first", document.first)
-    out.writeNumberField("format", Format)
+    val format = if (document.segments.keysIterator.exists(ObjectNames.isInCommit)) Format else 1
+    out.writeNumberField("format", format)
     out.writeStringField("kind", Kind)
     out.writeNumberField("last", document.last)
     array(out, "segments", segments) { case (name, bytes) =>

@@ -79,6 +79,14 @@ object ObjectNames {
   /** Batches whose index one roll-up holds. */
   val BatchesPerRollUp = 10
 
+  private val Commits = "commits/"
+
+  /** The segment that lies in the commit of a batch, as an index names it. */
+  def inCommit(batch: Long): String = s"$Commits$batch"
+
+  /** Whether an index names a segment within a commit, and not an object of its own. */
+  def isInCommit(segment: String): Boolean = segment.startsWith(Commits)
+
   /** A segment, without its directory `segments`. */
   def segment(run: String, executor: String, counter: Long): String =
     "%s-%s-%08d.seg".formatLocal(Locale.ROOT, run, executor, counter)

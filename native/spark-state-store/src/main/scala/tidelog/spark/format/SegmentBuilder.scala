@@ -4,7 +4,7 @@ import java.nio.charset.StandardCharsets.US_ASCII
 import java.util.Arrays
 
 /** Where a piece lies: `length` bytes (its whole block) from byte `offset` of a segment, which is
-  * named without its directory.
+  * named without its directory, or by the commit that it lies in.
   */
 final case class Piece(segment: String, offset: Long, length: Int)
 

@@ -4,7 +4,13 @@ import java.io.{EOFException, FileNotFoundException, InputStream}
 
 import org.apache.hadoop.fs.{Path, PositionedReadable, Seekable}
 
-import tidelog.spark.format.{BlockReader, CorruptObjectException, IndexEntry, Piece}
+import tidelog.spark.format.{
+  BlockReader,
+  ChangelogName,
+  CorruptObjectException,
+  IndexEntry,
+  Piece
+}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.storage.AtomicFiles
 
@@ -12,13 +18,17 @@ import tidelog.spark.storage.AtomicFiles
   *
   * Invariant: no byte is returned whose block's checksum, name and piece number were not checked;
   * at most one piece is in memory.
+  *
+  * @param length bytes of a segment, where they are known
+  * @param again reads the index anew: what lay in a commit has moved when the commit is gone
   */
 final class ChangelogInput(
     root: CheckpointRoot,
     entry: IndexEntry,
     files: AtomicFiles,
     length: String => Option[Long],
-    cache: SegmentCache)
+    cache: SegmentCache,
+    again: ChangelogName => Option[IndexEntry] = _ => None)
     extends InputStream
     with Seekable
     with PositionedReadable {
@@ -94,7 +104,7 @@ final class ChangelogInput(
     val path = root.segment(place.segment)
     val pieces = if (number + 1 == entry.pieces.length) entry.pieces.length else 0
     def content = BlockReader.content(
-      block(place, path), entry.name, number, pieces, s"$path at byte ${place.offset}")
+      block(number), entry.name, number, pieces, s"$path at byte ${place.offset}")
     try content
     catch {
       // The bytes may have been damaged on their way only.
@@ -104,12 +114,26 @@ final class ChangelogInput(
     }
   }
 
-  private def block(place: Piece, path: Path): Array[Byte] =
-    try cache.read(files, path, length(place.segment), place.offset, place.length)
-    catch {
+  private def block(number: Int): Array[Byte] = {
+    val path = root.segment(entry.pieces(number).segment)
+    try {
+      try read(entry.pieces(number))
+      catch {
+        case missing: FileNotFoundException =>
+          val moved = again(entry.name).filter { now =>
+            now.pieces != entry.pieces && now.pieces.length == entry.pieces.length
+          }
+          read(moved.getOrElse(throw missing).pieces(number))
+      }
+    } catch {
       case _: FileNotFoundException => throw lost(path, "no such object")
       case _: EOFException => throw lost(path, "an object that ends before them (truncated)")
     }
+  }
+
+  private def read(place: Piece): Array[Byte] =
+    cache.read(
+      files, root.segment(place.segment), length(place.segment), place.offset, place.length)
 
   private def lost(segment: Path, found: String) = new CorruptObjectException(
     s"segment $segment",

@@ -1,7 +1,8 @@
 package tidelog.spark.index
 
 import java.io.IOException
-import java.nio.charset.StandardCharsets.UTF_8
+import java.nio.charset.StandardCharsets.{US_ASCII, UTF_8}
+import java.util.Base64
 
 import scala.jdk.CollectionConverters._
 import scala.util.control.NonFatal
@@ -13,9 +14,10 @@ import tidelog.spark.format.{ChangelogName, CorruptObjectException, IndexDocumen
 /** The checkpoint id of one state store that a commit names. */
 final case class NamedId(operator: Long, partition: Int, id: String)
 
-/** A file `commits/N`: Spark's two lines, and the batch's index if the plug-in wrote it.
+/** A file `commits/N`: Spark's two lines, and the batch's index if the plug-in wrote it; a fourth
+  * line is a segment, in Base64, since Spark decodes text somewhat further than the lines it reads.
   *
-  * Spark reads the two lines only, so a commit and its index appear as one object.
+  * Spark reads the two lines only, so a commit, its index and its segment appear as one object.
   */
 final case class CommitFile(ids: Vector[NamedId], index: Option[IndexDocument]) {
 
@@ -59,6 +61,24 @@ object CommitFile {
   /** The same commit with its index. */
   def withIndex(bytes: Array[Byte], index: IndexDocument): Array[Byte] =
     bytes ++ ("\n" + IndexDocument.write(index)).getBytes(UTF_8)
+
+  /** The same commit, which has its index, with a segment. */
+  def withSegment(bytes: Array[Byte], segment: Array[Byte]): Array[Byte] =
+    bytes ++ "\n".getBytes(US_ASCII) ++ Base64.getEncoder.encode(segment)
+
+  /** The segment in a commit, whatever the lines before it say; raises CorruptObjectException for
+    * one that is damaged, `where` is the object's name.
+    */
+  def segment(bytes: Array[Byte], where: String): Option[Array[Byte]] =
+    new String(bytes, UTF_8).split("\n", -1).lift(3).map(_.trim).filter(_.nonEmpty).map { line =>
+      try Base64.getDecoder.decode(line)
+      catch {
+        case error: IllegalArgumentException =>
+          throw new CorruptObjectException(
+            s"commit $where is damaged on line 4", "a segment in Base64", error.getMessage,
+            "bring it back from a backup, or start the query at a batch that does not need it")
+      }
+    }
 
   private def ids(lines: Array[String], where: String): Vector[NamedId] =
     lines.lift(1).filter(_.nonEmpty).fold(Vector.empty[NamedId]) { line =>

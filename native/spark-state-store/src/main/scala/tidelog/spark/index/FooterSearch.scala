@@ -2,7 +2,14 @@ package tidelog.spark.index
 
 import java.io.FileNotFoundException
 
-import tidelog.spark.format.{ChangelogName, FooterEntry, IndexEntry, Piece}
+import tidelog.spark.format.{
+  ChangelogName,
+  FooterEntry,
+  IndexEntry,
+  ObjectNames,
+  Piece,
+  SegmentReader
+}
 
 /** The index, rebuilt from what segments say of themselves.
   *
@@ -10,15 +17,24 @@ import tidelog.spark.format.{ChangelogName, FooterEntry, IndexEntry, Piece}
   */
 final class FooterSearch(stored: IndexFiles) {
 
-  /** Entries of the wanted changelogs; reads every footer. Raises CorruptObjectException. */
-  def entries(wanted: ChangelogName => Boolean): Vector[IndexEntry] =
-    stored
-      .segments()
-      .flatMap { case (segment, bytes) => footer(segment, bytes).map(segment -> _) }
+  /** Entries of the wanted changelogs, which are of these batches; reads every footer. Raises
+    * CorruptObjectException.
+    */
+  def entries(batches: Iterable[Long], wanted: ChangelogName => Boolean): Vector[IndexEntry] =
+    (batches.flatMap(inCommit) ++ stored.segments().flatMap { case (segment, bytes) =>
+      footer(segment, bytes).map(segment -> _)
+    }).toVector
       .filter { case (_, entry) => wanted(entry.name) }
       .groupBy { case (_, entry) => entry.name }
       .flatMap { case (name, pieces) => FooterSearch.assemble(name, pieces) }
       .toVector
+
+  private def inCommit(batch: Long): Seq[(String, FooterEntry)] = {
+    val segment = ObjectNames.inCommit(batch)
+    stored.segmentInCommit(batch).toVector
+      .flatMap(SegmentReader.footer(_, segment))
+      .map(segment -> _)
+  }
 
   private def footer(segment: String, bytes: Long): Seq[FooterEntry] =
     try stored.footer(segment, bytes)
@@ -27,7 +43,9 @@ final class FooterSearch(stored: IndexFiles) {
 }
 
 object FooterSearch {
-  def assemble(name: ChangelogName, found: Seq[(String, FooterEntry)]): Option[IndexEntry] = {
+  def assemble(name: ChangelogName, all: Seq[(String, FooterEntry)]): Option[IndexEntry] = {
+    // A piece may be there twice: before and after it has moved out of a commit. The last one stays.
+    val found = all.map(one => one._2.piece -> one).toMap.values.toVector
     val pieces = found.sortBy { case (_, entry) => entry.piece }.map(_._2)
     val total = pieces.map(_.pieces).maxOption.getOrElse(0)
     val complete = total > 0 && pieces.map(_.piece) == (0 until total)

@@ -5,7 +5,7 @@ import java.nio.charset.StandardCharsets.UTF_8
 
 import org.apache.hadoop.fs.{FileStatus, Path}
 
-import tidelog.spark.format.{FooterEntry, IndexDocument, ObjectNames, SegmentReader}
+import tidelog.spark.format.{FooterEntry, IndexDocument, IndexEntry, ObjectNames, SegmentReader}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.storage.AtomicFiles
 
@@ -68,6 +68,20 @@ class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
     val path = root.segment(segment)
     SegmentReader.footerAt(bytes, files.read(path, _, _), path.toString)
   }
+
+  /** The segment in the commit of a batch. */
+  def segmentInCommit(batch: Long): Option[Array[Byte]] =
+    present(files.read(root.commit(batch)))
+      .flatMap(CommitFile.segment(_, root.commit(batch).toString))
+
+  def writeSegment(segment: String, bytes: Array[Byte]): Unit = {
+    files.prepare(root.segments)
+    files.write(root.segment(segment), bytes, overwrite = true)
+  }
+
+  /** The bytes of a changelog. */
+  def content(entry: IndexEntry): Array[Byte] =
+    new ChangelogInput(root, entry, files, _ => None, SegmentCache.shared).readAllBytes()
 
   def deleteSegment(segment: String): Unit = files.manager.delete(root.segment(segment))
 

@@ -102,7 +102,7 @@ final class IndexReader(
       throw CommitFile.misnamed(root.commit(name.batch).toString, name.id, right)
     }
     logWarning(s"tidelog: $root has no index entry for ${name.path}, reading all footers")
-    new FooterSearch(stored).entries(_ == name).find(_.name == name)
+    new FooterSearch(stored).entries(Seq(name.batch), _ == name).find(_.name == name)
   }
 
   private def remembered(name: ChangelogName): Option[IndexEntry] =

@@ -1,5 +1,6 @@
 package tidelog.spark.index
 
+import java.io.EOFException
 import java.util.concurrent.{CompletableFuture, ExecutionException}
 import java.util.concurrent.atomic.LongAdder
 
@@ -10,7 +11,9 @@ import org.apache.hadoop.fs.Path
 import tidelog.spark.storage.AtomicFiles
 
 /** Whole segments in memory, for the partitions of an executor that restore side by side: each of
-  * them needs a few hundred bytes of the same objects.
+  * them needs a few hundred bytes of the same objects. A segment in a commit is known by the path of
+  * the commit, which is another one when its batch runs again: then its blocks do not fit, and
+  * whoever sees that forgets it.
   *
   * Invariants: a segment is read once however many ask for it at the same time; at most `limit`
   * bytes stay, the longest unused leave first; a failed reading is not remembered; what is read
@@ -35,7 +38,7 @@ final class SegmentCache(limit: Long) {
   /** Bytes [offset, offset + length) of a segment whose object has `total` bytes, if known. */
   def read(files: AtomicFiles, path: Path, total: Option[Long], offset: Long, length: Int)
       : Array[Byte] =
-    total.filter(fits) match {
+    total.filter(fits).orElse(Option.when(inCommit(path))(0L)) match {
       case Some(bytes) => slice(whole(files, path, bytes.toInt), offset, length)
       case None =>
         fetched.increment()
@@ -56,6 +59,15 @@ final class SegmentCache(limit: Long) {
   }
 
   private def fits(bytes: Long): Boolean = bytes <= limit / 4
+
+  /** Keeps a segment that this JVM has stored, in place of what it has known of the object. */
+  def keep(path: Path, bytes: Array[Byte]): Unit = synchronized {
+    forget(path)
+    if (segments.putIfAbsent(path, CompletableFuture.completedFuture(bytes)) == null) {
+      size += bytes.length
+      evict()
+    }
+  }
 
   /** Forgets a segment, so that the next reading asks the store. */
   def forget(path: Path): Unit = synchronized {
@@ -81,9 +93,16 @@ final class SegmentCache(limit: Long) {
     catch {
       case error: ExecutionException if known.isEmpty => throw error.getCause
       // Another task's reading, which ends with that task.
-      case _: ExecutionException => files.read(path, 0, bytes)
+      case _: ExecutionException => fetch(files, path, bytes)
     }
   }
+
+  private def inCommit(path: Path): Boolean = path.getParent.getName == "commits"
+
+  private def fetch(files: AtomicFiles, path: Path, bytes: Int): Array[Byte] =
+    if (inCommit(path)) {
+      CommitFile.segment(files.read(path), path.toString).getOrElse(throw new EOFException)
+    } else files.read(path, 0, bytes) // with its length an object store needs one request for it
 
   private def fill(
       target: CompletableFuture[Array[Byte]],
@@ -91,10 +110,10 @@ final class SegmentCache(limit: Long) {
       path: Path,
       bytes: Int): Unit =
     try {
-      // With its length an object store needs one request for it.
-      target.complete(files.read(path, 0, bytes))
+      val found = fetch(files, path, bytes)
+      target.complete(found)
       synchronized {
-        size += bytes
+        size += found.length
         evict()
       }
     } catch {

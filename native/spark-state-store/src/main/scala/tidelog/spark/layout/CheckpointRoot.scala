@@ -14,7 +14,10 @@ final case class CheckpointRoot(uri: String) {
   private def log = new Path(path, ObjectNames.LogDirectory)
 
   def segments: Path = new Path(log, "segments")
-  def segment(name: String): Path = new Path(segments, name)
+
+  /** The object that a segment is or lies in. */
+  def segment(name: String): Path =
+    new Path(if (ObjectNames.isInCommit(name)) path else segments, name)
   def index: Path = new Path(log, "index")
   def rollUp(batch: Long): Path = new Path(index, ObjectNames.rollUp(batch))
   def commits: Path = new Path(path, "commits")

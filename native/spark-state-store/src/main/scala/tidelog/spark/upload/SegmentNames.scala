@@ -14,11 +14,19 @@ final case class SegmentNames(executor: String, startMs: Long) {
 
   /** A builder of the run's next segment, with its name. */
   def next(run: String): (String, SegmentBuilder) = {
-    val (token, counter) = (SegmentNames.token(run), SegmentNames.counter.getAndIncrement())
-    val name = ObjectNames.segment(token, executor, counter)
-    val author = SegmentAuthor(startMs, s"$token-$executor".take(16), counter)
+    val author = nextAuthor(run)
+    val name = ObjectNames.segment(SegmentNames.token(run), executor, author.counter)
     (name, new SegmentBuilder(author, name))
   }
+
+  /** A builder of a run's next segment that lies in the commit of a batch. */
+  def inCommit(run: String, batch: Long): SegmentBuilder =
+    new SegmentBuilder(nextAuthor(run), ObjectNames.inCommit(batch))
+
+  private def nextAuthor(run: String) = SegmentAuthor(
+    startMs,
+    s"${SegmentNames.token(run)}-$executor".take(16),
+    SegmentNames.counter.getAndIncrement())
 }
 
 object SegmentNames {

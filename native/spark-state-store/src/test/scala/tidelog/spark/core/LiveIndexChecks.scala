@@ -2,7 +2,7 @@ package tidelog.spark.core
 
 import scala.util.Random
 
-import tidelog.spark.driver.{LiveIndex, Sweep}
+import tidelog.spark.driver.{LiveIndex, SegmentUse, Sweep}
 import tidelog.spark.Checks
 import tidelog.spark.format.{ChangelogName, FooterEntry, IndexEntry, Piece}
 import tidelog.spark.Checks.equal
@@ -36,6 +36,15 @@ final class LiveIndexChecks(checks: Checks) {
       equal(index.expire(Map("0/0" -> 4L, "0/1" -> 9L)).onlyIndexOf(3), true)
       equal(index.expire(Map("0/0" -> 5L)).onlyIndexOf(3), false)
     }
+    checks.check("what lies in a commit is no segment until it has moved into one") {
+      val entry = IndexEntry(name(3), 10, Vector(Piece("commits/3", 44, 60)))
+      val index = LiveIndex().stored("commits/3", 100, 0).publish(3, Seq(entry))
+      equal((index.segments, index.inCommits(0)), (Map.empty[String, SegmentUse], Vector(entry)))
+      val apart = entry.copy(pieces = Vector(Piece("s", 44, 60)))
+      val moved = index.stored("s", 100, 0).moved(Vector(apart))
+      equal((moved.inCommits(0), moved.segments), (Vector.empty, Map("s" -> SegmentUse(100, 0, 1))))
+      equal(moved.document(0, 9).entries, Vector(apart))
+    }
     sweep()
   }
 
@@ -44,14 +53,17 @@ final class LiveIndexChecks(checks: Checks) {
     def footer(names: ChangelogName*) = names.map(FooterEntry(_, 44, 60, 0, 1))
     val other = name(5).copy(id = "lost")
     checks.check("the sweep keeps a segment with a changelog that a commit names") {
-      equal(Sweep.isGarbage(footer(other, name(5)), index, _ => true), false)
+      equal(Sweep.isGarbage("b5", footer(other, name(5)), index, _ => true), false)
+    }
+    checks.check("the sweep takes a segment whose changelogs the index has elsewhere") {
+      equal(Sweep.isGarbage("moved", footer(name(5)), index, _ => true), true)
     }
     checks.check("the sweep takes a segment of attempts that lost or never were committed") {
-      equal(Sweep.isGarbage(footer(other), index, _ => true), true)
-      equal(Sweep.isGarbage(footer(name(6)), index, _ => false), true)
+      equal(Sweep.isGarbage("b5", footer(other), index, _ => true), true)
+      equal(Sweep.isGarbage("b5", footer(name(6)), index, _ => false), true)
     }
     checks.check("the sweep keeps what belongs to a batch whose index it does not know") {
-      equal(Sweep.isGarbage(footer(other), index, _ == 4), false)
+      equal(Sweep.isGarbage("b5", footer(other), index, _ == 4), false)
     }
   }
 

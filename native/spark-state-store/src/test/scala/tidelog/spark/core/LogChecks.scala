@@ -18,12 +18,15 @@ import tidelog.spark.faults.LightLocalFs
 import tidelog.spark.index._
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.storage.AtomicFiles
+import tidelog.spark.upload.SegmentNames
 
 /** The log of a checkpoint on a local directory, through the lives of several drivers. */
 final class LogChecks(checks: Checks) {
   def run(): Unit = {
     checks.check("whatever crashes, what Spark still needs is readable and nothing else stays") {
-      (0 until 6).foreach(seed => inDirectory(new RandomLog(_, new Random(seed)).run(50)))
+      (0 until 8).foreach { seed =>
+        inDirectory(new RandomLog(_, new Random(seed), packs = seed % 2 == 1).run(50))
+      }
     }
     checks.check("a batch that ran again is found by a reader that knew the first run") {
       inDirectory { directory =>
@@ -109,6 +112,31 @@ final class LogChecks(checks: Checks) {
         Checks.refused("expected")(log.read(log.needed.head))
       }
     }
+    checks.check("a segment in a commit that is truncated, damaged or gone is an error that names it") {
+      Seq[Array[Byte] => Array[Byte]](
+        bytes => bytes.take(bytes.lastIndexOf('\n'.toByte) + 81),
+        bytes => bytes.updated(bytes.lastIndexOf('\n'.toByte) + 99, '?'.toByte),
+        bytes => bytes.take(bytes.lastIndexOf('\n'.toByte))).foreach { damage =>
+        inDirectory { directory =>
+          val log = new RandomLog(directory, new Random(1), packs = true)
+          while (log.packedBatches.isEmpty) log.commit(partitions = 1)
+          log.damageCommit(log.packedBatches.last, damage)
+          Checks.refused("commits/")(log.read(log.needed.maxBy(_.version)))
+        }
+      }
+    }
+    checks.check("what lies in a commit whose index is damaged is found by its footer") {
+      inDirectory { directory =>
+        val log = new RandomLog(directory, new Random(1), packs = true)
+        while (log.packedBatches.isEmpty) log.commit(partitions = 2)
+        val batch = log.packedBatches.last
+        log.damageCommit(batch, bytes => new String(bytes).replaceFirst("crc32c", "crc32d").getBytes)
+        log.readAll()
+        log.restart()
+        (0 to 10).foreach(_ => log.commit(partitions = 2))
+        log.readAll()
+      }
+    }
     checks.check("a segment that is truncated, damaged or gone is an error that names it") {
       Seq[Array[Byte] => Option[Array[Byte]]](
         bytes => Some(bytes.take(60)),
@@ -131,8 +159,11 @@ final class LogChecks(checks: Checks) {
   }
 }
 
-/** Drivers, executors and Spark's maintenance in one thread, with a plain map as the model. */
-private final class RandomLog(directory: LocalPath, random: Random) {
+/** Drivers, executors and Spark's maintenance in one thread, with a plain map as the model.
+  *
+  * @param packs whether some batches lie in their commits
+  */
+private final class RandomLog(directory: LocalPath, random: Random, packs: Boolean = false) {
   private val path = new Path(directory.toUri)
   private val files = AtomicFiles.open(path, LightLocalFs.configuration())
   private val root = CheckpointRoot(path.toString.stripSuffix("/"))
@@ -183,6 +214,14 @@ private final class RandomLog(directory: LocalPath, random: Random) {
 
   def needed: Iterable[ChangelogName] = model.keys
 
+  /** The batches that lie in their commits. */
+  def packedBatches: Vector[Long] = stored.commits().filter(stored.segmentInCommit(_).isDefined)
+
+  def damageCommit(batch: Long, damage: Array[Byte] => Array[Byte]): Unit = {
+    val file = root.commit(batch)
+    files.write(file, damage(files.read(file)), overwrite = true)
+  }
+
   def restart(): Unit = {
     history :+= s"restart@$batch"
     start()
@@ -192,7 +231,7 @@ private final class RandomLog(directory: LocalPath, random: Random) {
     runs += 1
     first = true
     val figures = new HouseKeeping(new DriverMetrics(new MetricRegistry))
-    collector = new Collector(stored, figures)
+    collector = new Collector(stored, SegmentNames("driver", startMs = 1), figures)
   }
 
   def newReader(): IndexReader = new IndexReader(root, files, listingAgeMs = 0)
@@ -233,14 +272,19 @@ private final class RandomLog(directory: LocalPath, random: Random) {
 
   /** One batch: segments of winners and losers, the commit, the house-keeping. */
   def commit(partitions: Int, refused: Boolean = false): Unit = {
-    val (entries, lengths) = upload(partitions)
+    val packed = Option.when(packs && random.nextBoolean())(pack(partitions))
+    val (entries, lengths) = packed.fold(upload(partitions)) { case (won, segment) =>
+      (won, Map(ObjectNames.inCommit(batch) -> segment.length.toLong))
+    }
     if (first) collector.undo(batch)
     first = false
     entries.foreach { case (entry, content) => model += entry.name -> content.toVector }
     val index = IndexDocument(batch, batch, lengths, entries.map(_._1))
     val ids = entries.map { case (entry, _) => s"""["${entry.name.id}"]""" }.mkString(",")
     val commit = s"""v2\n{"nextBatchWatermarkMs":0,"stateUniqueIds":{"0":[$ids]}}""".getBytes
-    files.write(root.commit(batch), CommitFile.withIndex(commit, index), overwrite = false)
+    val indexed = CommitFile.withIndex(commit, index)
+    val complete = packed.fold(indexed)(one => CommitFile.withSegment(indexed, one._2))
+    files.write(root.commit(batch), complete, overwrite = false)
     refusing = refused
     try collector.committed(index, Some(f"run$runs%05d"), floors)
     catch { case _: IOException if refused => () } // logged by the thread that keeps house
@@ -252,6 +296,20 @@ private final class RandomLog(directory: LocalPath, random: Random) {
   private def crashBeforeCommit(): Unit = {
     upload(2)
     restart()
+  }
+
+  /** A segment for the commit. */
+  private def pack(partitions: Int): (Vector[(IndexEntry, Array[Byte])], Array[Byte]) = {
+    val author = SegmentAuthor(1, "x", segments)
+    val builder = new SegmentBuilder(author, ObjectNames.inCommit(batch))
+    segments += 1
+    val won = (0 until partitions).toVector.map { partition =>
+      val name = ChangelogName(0, partition, "default", batch + 1, s"packed$runs-$segments")
+      val content = random.nextBytes(random.nextInt(200))
+      val piece = builder.add(name, 0, 1, content)
+      (IndexEntry(name, content.length.toLong, Vector(piece)), content)
+    }
+    (won, builder.result())
   }
 
   /** Uploads what tasks wrote, and an attempt that no commit will name. */
@@ -324,14 +382,15 @@ private final class RandomLog(directory: LocalPath, random: Random) {
           s"${stored.segments().length} segments, history ${history.mkString(" ")}")
     }
     val cache = new SegmentCache(1 << 20)
-    new ChangelogInput(root, entry, files, reader.length, cache).readAllBytes()
+    new ChangelogInput(root, entry, files, reader.length, cache, reader.findAgain).readAllBytes()
   }
 
   /** Only segments with a changelog that Spark needs are left. */
   private def census(): Unit = {
     val reader = newReader()
     val segments = model.keys.flatMap(name => reader.find(name, fresh = true)).flatMap(_.pieces)
-    equal(stored.segments().map(_._1).toSet, segments.map(_.segment).toSet)
+    val apart = segments.map(_.segment).filterNot(ObjectNames.isInCommit)
+    equal(stored.segments().map(_._1).toSet, apart.toSet)
   }
 
   /** Rewrites the last commit so that each changelog is said to lie where another one does. */

@@ -76,7 +76,7 @@ final class MetricsChecks(checks: Checks) {
       equal(found.path("batch").asLong, 7L)
       equal(figures(found), Map(
         "changelogs" -> 2.0, "changelog_bytes" -> 30.0, "segments" -> 2.0, "segment_bytes" -> 300.0,
-        "blocks" -> 3.0, "index_bytes" -> 77.0, "barrier_wait_ms" -> 31.0, "upload_ms_p50" -> 4.0,
+        "commit_bytes" -> 0.0, "blocks" -> 3.0, "index_bytes" -> 77.0, "barrier_wait_ms" -> 31.0, "upload_ms_p50" -> 4.0,
         "upload_ms_max" -> 9.0, "upload_attempts" -> 5.0, "snapshots" -> 1.0,
         "snapshots_put_off" -> 1.0, "roll_ups" -> 1.0, "segments_deleted" -> 2.0,
         "house_keeping_failures" -> 3.0, "live_segments" -> 4.0, "live_bytes" -> 500.0))
@@ -131,7 +131,7 @@ final class MetricsChecks(checks: Checks) {
       entry(0, 10, Piece("a", 0, 50)),
       entry(1, 20, Piece("a", 50, 50), Piece("b", 0, 50)))
     val index = IndexDocument(batch, batch, Map("a" -> 200L, "b" -> 100L), entries)
-    val gathered = Gathered(index, segments, states, None, 31)
+    val gathered = Gathered(index, segments, None, states, None, 31)
     BatchReport(Some("q"), CheckpointRoot("file:/c"), gathered, 77, kept)
   }
 

@@ -3,6 +3,8 @@ package tidelog.spark.format
 import java.nio.charset.StandardCharsets.UTF_8
 import java.nio.file.{Files, Path}
 
+import tidelog.spark.index.CommitFile
+
 /** What the golden files of Spark hold; `tests/golden/golden_spark.py` says the same. */
 object Golden {
   val Author: SegmentAuthor = SegmentAuthor(1700000000000L, "0a1b2c3d-1", 7)
@@ -42,6 +44,17 @@ object Golden {
   val Commit: IndexDocument =
     IndexDocument(11, 11, Map(SegmentName -> Segment.length.toLong), Entries)
 
+  private val inCommit = new SegmentBuilder(Author, ObjectNames.inCommit(11))
+  private val placed = inCommit.add(Joined, 0, 1, "LZ4Block".getBytes(UTF_8))
+  val SegmentInCommit: Array[Byte] = inCommit.result()
+
+  /** The index of a commit with a segment within it. */
+  val CommitWithSegment: IndexDocument = IndexDocument(
+    11,
+    11,
+    Map(ObjectNames.inCommit(11) -> SegmentInCommit.length.toLong),
+    Vector(IndexEntry(Joined, 8, Vector(placed))))
+
   val RollUp: IndexDocument = IndexDocument(
     10,
     19,
@@ -55,7 +68,9 @@ object Golden {
 
   val Files: Map[String, Array[Byte]] = Map(
     "spark_segment_v1.bin" -> Segment,
-    "spark_commit_v1.txt" -> s"$SparkLines\n${IndexDocument.write(Commit)}".getBytes(UTF_8),
+    "spark_commit_v1.txt" -> CommitFile.withIndex(SparkLines.getBytes(UTF_8), Commit),
+    "spark_commit_v2.txt" -> CommitFile.withSegment(
+      CommitFile.withIndex(SparkLines.getBytes(UTF_8), CommitWithSegment), SegmentInCommit),
     "spark_roll_up_v1.json" -> IndexDocument.write(RollUp).getBytes(UTF_8))
 }
 
