@@ -95,7 +95,7 @@ def test_damage_is_named_and_the_option_it_names_brings_the_job_back(
     lay_out(site.store, damaged(broken_off, name, damage))
     message = refused(site.run("mended"), 1)
     assert name in message
-    assert "restore an older slot (`tidelog checkpoints list URL` shows them)" in message
+    assert "restore an older slot (`tidelog inspect URL --deep` says which)" in message
     slots = checkpoints(broken_off)
     older = slots[-2] if part == "manifest" else newest_without(broken_off, name)
     site.finish("--restore-slot", str(older))

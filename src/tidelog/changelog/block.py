@@ -309,7 +309,7 @@ def newer(name: str, offset: int, expected: str, found: str) -> FormatVersionErr
         expected=expected,
         found=found,
         action="use the tidelog release that wrote it, or a newer one, or restore an older slot "
-        "(`tidelog checkpoints list URL` shows them); nothing in it was changed",
+        "(`tidelog inspect URL --deep` says which); nothing in it was changed",
     )
 
 
@@ -319,6 +319,6 @@ def corrupt(name: str, offset: int, expected: str, found: str) -> CorruptObjectE
         f"object {name} is damaged at byte {offset}",
         expected=expected,
         found=found,
-        action="restore an older slot (`tidelog checkpoints list URL` shows them) "
+        action="restore an older slot (`tidelog inspect URL --deep` says which) "
         "or bring the object back from a backup",
     )

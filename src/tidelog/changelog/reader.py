@@ -62,7 +62,7 @@ class SegmentReader:
                     f"log segment {name}",
                     expected="the object that the checkpoint names",
                     found="no such object",
-                    action="restore an older slot (`tidelog checkpoints list URL` shows them), and "
+                    action="restore an older slot (`tidelog inspect URL --deep` says which), and "
                     "find out what else deletes objects under this URL",
                 ) from cause
         fetched = {}

@@ -92,7 +92,7 @@ class LastWriterWins:
                 f"{self._next if missing else first}",
                 expected=f"changes from {self._next}",
                 found=f"changes from {first}",
-                action="restore an older slot (`tidelog checkpoints list URL` shows them)",
+                action="restore an older slot (`tidelog inspect URL --deep` says which)",
             )
         self._next = end
 
@@ -103,7 +103,7 @@ class LastWriterWins:
                 self._name,
                 expected=f"changes up to {end}",
                 found=f"changes up to {self._next}",
-                action="restore an older slot (`tidelog checkpoints list URL` shows them)",
+                action="restore an older slot (`tidelog inspect URL --deep` says which)",
             )
 
     def drain(self) -> tuple[list[bytes], list[bytes | None]]:

@@ -363,5 +363,5 @@ def encode_descriptor(descriptor: Descriptor) -> bytes:
 
 def decode_descriptor(data: bytes, name: str) -> Descriptor:
     """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
-    older = ", or restore an older slot (`tidelog checkpoints list URL` shows them)"
+    older = ", or restore an older slot (`tidelog inspect URL --deep` says which)"
     return open_document(data, name, Descriptor, older)

@@ -161,5 +161,5 @@ def _restoring(what: str) -> Iterator[None]:
             f"{what} in the manifest",
             expected="elements as this state stores them",
             found=str(cause),
-            action="restore an older slot (`tidelog checkpoints list URL` shows them)",
+            action="restore an older slot (`tidelog inspect URL --deep` says which)",
         ) from cause

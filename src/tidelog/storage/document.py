@@ -97,7 +97,7 @@ def _corrupt(name: str, expected: str, found: str) -> CorruptObjectError:
         f"object {name} is damaged",
         expected=expected,
         found=found,
-        action="restore an older slot (`tidelog checkpoints list URL` shows them) "
+        action="restore an older slot (`tidelog inspect URL --deep` says which) "
         "or bring the object back from a backup",
         retry_safe=True,
     )

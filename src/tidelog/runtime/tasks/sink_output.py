@@ -36,7 +36,7 @@ def _decoded(transaction: bytes) -> _Transaction:
             "a sink's transaction in a manifest",
             expected="the number of its checkpoint and the sink's own bytes",
             found=str(cause),
-            action="restore an older slot (`tidelog checkpoints list URL` shows them)",
+            action="restore an older slot (`tidelog inspect URL --deep` says which)",
         ) from cause
 
 

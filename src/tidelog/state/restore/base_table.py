@@ -35,7 +35,7 @@ from tidelog.table.failures import translate
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table, TableFactory
 
-_OLDER: Final = "restore an older slot (`tidelog checkpoints list URL` shows them)"
+_OLDER: Final = "restore an older slot (`tidelog inspect URL --deep` says which)"
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
 

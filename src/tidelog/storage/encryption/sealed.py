@@ -201,7 +201,7 @@ def _damaged(place: ObjectIdentity, expected: str, found: str) -> CorruptObjectE
         f"{place.shown} does not open",
         expected=expected,
         found=found,
-        action="restore an older slot (`tidelog checkpoints list URL` shows them) or bring the "
+        action="restore an older slot (`tidelog inspect URL --deep` says which) or bring the "
         "object back from a backup of this store",
         retry_safe=True,
     )
