@@ -48,7 +48,8 @@ async def plan_sweep(store: ObjectStore, progress: Progress = no_progress) -> Sw
             expected=error.expected,
             found=error.found,
             action="nothing was deleted; see what `tidelog inspect URL` says of it, bring it back "
-            "or delete its slot, then sweep again",
+            "from a backup; or, when the job has completed a newer checkpoint, delete the objects "
+            "checkpoints/... of the slots that it makes unusable; then sweep again",
         )
     generation = inventory.slots.generation
     assert generation is not None, "every slot that can be read names its generation"
@@ -103,6 +104,14 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
             if slot == newest:
                 raise _newest(entry)
             return DropPlan(entry, _own_objects(inventory, slot))
+    if isinstance(place, int) and (error := inventory.slots.unreadable.get(Slot(place))):
+        raise RestoreError(
+            f"slot {place}",
+            expected=f"a savepoint that can be read, with {error.expected}",
+            found=error.found,
+            action=f"bring object {object_names.checkpoint(Slot(place))} back from a backup; or, "
+            "when the job has completed a newer checkpoint, delete that object by hand",
+        )
     raise ObjectNotFoundError(
         f"savepoint {place}",
         expected="one of this store",

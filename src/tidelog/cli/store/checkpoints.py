@@ -145,8 +145,9 @@ async def drop_command(invocation: StoreCommand, savepoint: str, dry_run: bool) 
     """Remove a savepoint, by its name or its slot's number; without --delete only say what goes.
 
     Its objects that nothing else needs are deleted by the running job at once, or by the job's next
-    start or `tidelog sweep`. The newest checkpoint of a store cannot be removed. A savepoint that
-    another store was started from can, when the job there has completed a checkpoint.
+    start. `tidelog sweep` deletes only what starts before the newest one wrote. The newest
+    checkpoint of a store cannot be removed. A savepoint that another store was started from can,
+    when the job there has completed a checkpoint.
     """
     output, store = invocation.output, invocation.store
     place = parse_place(savepoint)
