@@ -104,14 +104,15 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
             if slot == newest:
                 raise _newest(entry)
             return DropPlan(entry, _own_objects(inventory, slot))
-    if isinstance(place, int) and (error := inventory.slots.unreadable.get(Slot(place))):
-        raise RestoreError(
-            f"slot {place}",
-            expected=f"a savepoint that can be read, with {error.expected}",
-            found=error.found,
-            action=f"bring object {object_names.checkpoint(Slot(place))} back from a backup; or, "
-            "when the job has completed a newer checkpoint, delete that object by hand",
-        )
+    for slot, error in inventory.slots.unreadable.items():
+        if place == slot or isinstance(place, str):  # it may be the one of that name
+            raise RestoreError(
+                f"slot {slot}",
+                expected=f"a savepoint that can be read, with {error.expected}",
+                found=error.found,
+                action=f"bring object {object_names.checkpoint(slot)} back from a backup; or, "
+                "when the job has completed a newer checkpoint, delete that object by hand",
+            )
     raise ObjectNotFoundError(
         f"savepoint {place}",
         expected="one of this store",

@@ -117,8 +117,9 @@ def test_an_unreadable_slot_stops_even_delete(tmp_path: Path) -> None:
 def test_an_unreadable_slot_is_named_where_it_is_to_be_dropped(tmp_path: Path) -> None:
     objects = damaged(filled(), "checkpoints/00000007.json", flipped)
     store = lay_out(tmp_path, objects)
-    result = tidelog("checkpoints", "drop", store, "7", "--delete")
-    assert result.exit_code == 1
-    assert "CRC32C" in result.stderr and "delete that object by hand" in result.stderr
-    assert "checkpoints/00000007.json" in result.stderr
-    assert files(store) == objects
+    for name in ("7", "halt"):
+        result = tidelog("checkpoints", "drop", store, name, "--delete")
+        assert result.exit_code == 1
+        assert "CRC32C" in result.stderr and "delete that object by hand" in result.stderr
+        assert "checkpoints/00000007.json" in result.stderr
+        assert files(store) == objects
