@@ -21,7 +21,7 @@ from tidelog.checkpoint.manifest import (
     Entry,
     decode_descriptor,
 )
-from tidelog.checkpoint.retention import counted
+from tidelog.checkpoint.retention import counted, slot_ranges
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import (
@@ -173,9 +173,10 @@ async def find_checkpoint(store: ObjectStore, slot: Slot | None) -> Checkpoint:
 async def _checkpoint_in(store: ObjectStore, slot: Slot) -> Checkpoint:
     slots = await _some_slots(store)
     if slot not in slots:
+        ranges = (f"{a} to {b}" if a < b else str(a) for a, b in slot_ranges(slots))
         raise ObjectNotFoundError(
             f"slot {slot} of store {store.url}",
-            expected=f"one of {', '.join(map(str, slots))}",
+            expected=f"one of {', '.join(ranges)}",
             found="no such slot",
             action="choose a checkpoint that `tidelog checkpoints list URL` shows",
         )

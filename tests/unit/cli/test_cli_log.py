@@ -65,6 +65,12 @@ def test_a_change_is_decoded_and_options_narrow_the_output(store: Path) -> None:
     assert '  put  $splits  "right"  {"done":true,"position":400}\n' in shown
 
 
+def test_an_operator_that_is_not_there_is_named_as_it_was_asked_for(store: Path) -> None:
+    refused = tidelog("log", store, "--operator", "counts", "--json")
+    assert refused.exit_code == 2
+    assert json.loads(refused.stderr)["error"]["what"] == "operator counts"
+
+
 class Growing(VirtualClock):
     """Each time one sleeps, a job writes the next objects into a store."""
 

@@ -169,8 +169,9 @@ def selected(
     if found:
         return found
     operators = ", ".join(f"{o.id} ({len(o.subtasks)} subtasks)" for o in checkpoint.operators)
+    options = (("operator", operator), ("subtask", subtask))
     raise ConfigError(
-        f"operator {operator}, subtask {subtask}" if operator else f"subtask {subtask}",
+        ", ".join(f"{option} {value}" for option, value in options if value is not None),
         expected=f"one of {operators}, counted from 0",
         found=f"none of that name in slot {checkpoint.slot}",
         action="correct the option",
