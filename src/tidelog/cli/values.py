@@ -16,7 +16,7 @@ def duration(text: str) -> float:
     """Seconds of a positive time with its unit; an option's type. Raises BadParameter."""
     seconds = parse_duration(text)
     if not seconds:
-        raise click.BadParameter(f"{text!r} is no duration; write 500ms, 1s, 1.5m or 2h")
+        raise click.BadParameter(f"{text!r} is no duration above 0; write 500ms, 1s, 1.5m or 2h")
     return seconds
 
 

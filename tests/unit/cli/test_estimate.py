@@ -56,8 +56,9 @@ def test_json_has_the_figures_of_the_table_and_their_parts() -> None:
         ("--bandwidth", 400 * "9", "is no size"),
         ("--keys", 400 * "9", "is no number"),
         ("--checkpoint-interval", 400 * "9" + "s", "is no duration"),
+        ("--checkpoint-interval", "0s", "is no duration above 0"),
     ],
-    ids=["out of range", "no float", "no size", "no number", "no duration"],
+    ids=["out of range", "no float", "no size", "no number", "no duration", "no time"],
 )
 def test_figures_that_no_job_has_are_refused(
     command: str, option: str, value: str, says: str

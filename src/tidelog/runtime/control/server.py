@@ -139,14 +139,14 @@ class _Control:
         runner = self.runner
         for what, wanted, found in (
             ("store", request.store, runner.store.url),
-            ("job", request.job, runner.job.name),
+            ("name", request.job, runner.job.name),
         ):
             if wanted is not None and wanted != found:
                 raise ConfigError(
                     f"the {what} of the job that runs here",
                     expected=wanted,
                     found=found,
-                    action=f"name the right {what}",
+                    action=f"correct the {what}",
                 )
 
     async def _carry_out(self, request: Request, writer: asyncio.StreamWriter) -> Line:

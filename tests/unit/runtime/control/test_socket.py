@@ -75,7 +75,10 @@ async def raw(path: Path, data: bytes) -> bytes:
         ),
         (b'{"version": 2, "anything": []}\n', "found version 2"),
         (encode(Request("memory://other", "status")), "expected memory://other"),
-        (encode(Request(URL, "status", job="other")), "expected other"),
+        (
+            encode(Request(URL, "status", job="other")),
+            "the name of the job that runs here; expected other",
+        ),
     ],
 )
 async def test_what_it_cannot_answer_it_refuses_with_the_reason(
