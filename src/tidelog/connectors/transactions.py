@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tidelog.errors import RestoreError
+from tidelog.errors import ConfigError, RestoreError
 from tidelog.runtime.sink import SinkContext
 
 T = TypeVar("T")
@@ -86,3 +86,19 @@ def moved(transaction: str, expected: str, found: str) -> RestoreError:
         action="start the job with the sink as before (its name, table, columns, prefix) and stop "
         "it with a savepoint, which commits this; then change it",
     )
+
+
+def check_begins(context: SinkContext, sink: str, committed: Iterable[object], forget: str) -> None:
+    """Raises ConfigError where a job begins and its output has what a job of the same name has
+    committed, whose state is not in the store; `forget` says how that is forgotten.
+    """
+    if context.begins and (found := next(iter(committed), None)) is not None:
+        raise ConfigError(
+            f"output of sink {sink!r}",
+            expected="nothing that a job of this name has committed, where a job begins: its "
+            "output would be added to that",
+            found=f"{found}",
+            action="give the job the store that it had, or another output; where it is to add to "
+            f"this one, {forget} and start it again",
+            retry_safe=False,
+        )

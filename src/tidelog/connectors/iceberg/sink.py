@@ -66,6 +66,7 @@ class IcebergWriter(SinkWriter):
 
     def recover(self, transactions: Sequence[bytes]) -> None:
         table, may_abort = self._table, self._context.may_abort
+        table.check_begins(self._context)
         for transaction in transactions:
             staged = table.directory.decode(transaction)
             table.check_files(staged)

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
-from tidelog.connectors.transactions import FORK, TransactionId, WriterStart
+from tidelog.connectors.transactions import FORK, TransactionId, WriterStart, check_begins
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -27,6 +27,7 @@ from tidelog.errors import (
     TidelogError,
     optional_library,
 )
+from tidelog.runtime.sink import SinkContext
 from tidelog.storage import errors
 
 _ATTEMPTS: Final = 100
@@ -145,6 +146,14 @@ class LakeTable:
         if forgotten:
             # Also if a newer start has begun meanwhile: it asks for no start that we do not know.
             self._until_made(lambda table: self._made(table.transaction(), removed=forgotten))
+
+    def check_begins(self, context: SinkContext) -> None:
+        """Raises ConfigError where a job begins and the table has files of an earlier one."""
+        if not context.begins:
+            return
+        committed = list(map(self._committed_by, self._starts(self._load())))
+        forget = f"remove {committed} with `table.transaction().remove_properties(...)`"
+        check_begins(context, self.sink, committed, forget)
 
     def _starts(self, table: Any) -> Iterator[WriterStart]:
         """The starts of the sink whose commits are recorded."""

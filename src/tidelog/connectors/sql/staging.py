@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.transactions import FORK, TransactionId, WriterStart
+from tidelog.connectors.transactions import FORK, TransactionId, WriterStart, check_begins
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
@@ -83,6 +83,9 @@ class StagingTables(ABC):
         self._committed = self._keys(committed, self.committed_columns)
         self._remove = self._delete(pending, self.pending_columns)
         self._forget = self._delete(committed, self.committed_columns)
+        name = self.sink.replace("'", "''")
+        self.forget_all = f"DELETE FROM {committed} WHERE sink = '{name}'"
+        """How a user makes the database forget what the sink has committed."""
         marks = ", ".join(self.marks[: len(self.committed_columns)])
         self._record = f"INSERT INTO {committed} VALUES ({marks})"
 
@@ -169,7 +172,12 @@ class SqlStagingWriter(SinkWriter):
         """The open transaction."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Commit these; remove the other rows in staging that this subtask may abort."""
+        """Commit these; remove the other rows in staging that this subtask may abort.
+
+        Raises ConfigError where a job begins and the table has rows of an earlier one.
+        """
+        if self._context.begins:
+            self._check_begins()
         for transaction in transactions:
             self.commit(transaction)
         if self._context.retained is not None:
@@ -226,6 +234,12 @@ class SqlStagingWriter(SinkWriter):
     def close(self) -> None:
         self._rows = []
         self._tables.close()
+
+    def _check_begins(self) -> None:
+        tables = self._tables
+        with tables.transaction() as connection:
+            committed = tables.committed(connection, tables.sink)
+        check_begins(self._context, tables.sink, committed, tables.forget_all)
 
     def _remove_left_over(self, connection: Any, named: set[TransactionId]) -> None:
         """Remove staged rows and records of commits that no checkpoint names any more."""

@@ -14,9 +14,9 @@ from tests.property.test_rescaled_jobs import Breaking
 from tests.support.depth import more_in_depth, one_by_one
 from tests.support.pipelines import config, run
 from tests.unit.connectors.sinks import job
-from tests.unit.connectors.sinks.job import STEPS, SinkJob, context
+from tests.unit.connectors.sinks.job import STEPS, SinkJob, context, copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
-from tidelog import Job, RestoreError, SinkContext, UserFunctionError
+from tidelog import ConfigError, Job, RestoreError, SinkContext, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
@@ -109,6 +109,13 @@ def test_concurrent_subtasks_commit_all_their_rows(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))
     assert sorted(out.shown()) == [subtask * 100 + n for subtask in range(4) for n in range(50)]
+
+
+def test_a_job_that_begins_in_another_store_adds_nothing_to_its_output(out: Output) -> None:
+    run(copying([(1,), (2,)], out.sink()), MemoryStore())
+    with pytest.raises(ConfigError, match="where a job begins: its output would be added"):
+        run(copying([(1,), (2,)], out.sink()), MemoryStore())
+    assert out.shown() == [1, 2]
 
 
 @one_by_one(kind=KINDS, shapes=[[2, 5, 3], [7, 2, 1], [1, 4]])

@@ -223,14 +223,6 @@ def test_no_checkpoint_names_a_file_that_somebody_has_removed(tmp_path: Path) ->
         writer.pre_commit(FIRST)
 
 
-def test_a_job_that_begins_adds_nothing_to_the_files_of_another_one(tmp_path: Path) -> None:
-    copies = copying(["a"], Files(tmp_path, "text"))
-    run(copies, MemoryStore())
-    with pytest.raises(ConfigError, match="no part files where a job begins"):
-        run(copies, MemoryStore())
-    assert shown(tmp_path) == ["a"]
-
-
 def test_two_sinks_of_a_job_have_directories_of_their_own(tmp_path: Path) -> None:
     stream = Job("twice").source(Portions({}))
     stream.sink(Files(tmp_path), name="first")

@@ -37,6 +37,7 @@ from tidelog.errors import (
     TidelogError,
 )
 from tidelog.events import Event
+from tidelog.runtime.sink import SinkContext
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +87,17 @@ class Mover:
     def begin(self) -> None:
         """Take over from older starts, which move nothing from here on."""
         self._until_done(lambda: None)
+
+    def check_begins(self, context: SinkContext) -> None:
+        """Raises ConfigError where a job begins and the topics have records of an earlier one."""
+        moved = (
+            f"{records} records of start {start} under the transactional id {self._id!r}"
+            for start, records in self._commits.moved.items()
+            if records
+        )
+        topics = f"{self._topics.staging!r} and {self._topics.commits!r}"
+        forget = f"give it another prefix= or delete its topics {topics}"
+        transactions.check_begins(context, context.name, moved, forget)
 
     def move(self, staged: StagedRange) -> None:
         """Move a range, unless it was moved.

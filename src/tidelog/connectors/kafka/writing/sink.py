@@ -196,6 +196,7 @@ class KafkaStagingWriter(_OutboxWriter):
             # What is staged after this was staged by a successor.
             end = self._topics.end(self._topics.staging, partition)
             self._mover(partition).begin()
+            self._mover(partition).check_begins(self._context)
             for staged in pending:
                 if staged.partition == partition:
                     self._mover(partition).move(staged)
