@@ -13,12 +13,28 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Literal, ParamSpec, Union, get_args, get_origin
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, require
 
 P = ParamSpec("P")
 
 _ALSO: Final[dict[Any, Any]] = {int: Integral, float: Real, Path: os.PathLike}
 """What does as well as a type, such as a number of numpy."""
+
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+def local_path(what: str, path: Path | str, option: str | None = None) -> Path:
+    """The absolute path of what a connector reads or writes on this machine; `option` is the one of
+    `tidelog run` that usually gives it.
+
+    Raises ConfigError for an empty one, which would be where the program runs, and for a URL, which
+    would be a directory of that name there.
+    """
+    given = path not in (None, "") and not (isinstance(path, str) and _URL.match(path))
+    usual = f", as `{option} PATH` gives" if option else ""
+    require(what, repr(path), given, f"a path on this machine, no URL{usual}")
+    return Path(path).absolute()
 
 
 def typed(init: Callable[P, None]) -> Callable[P, None]:

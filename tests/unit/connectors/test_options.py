@@ -56,6 +56,8 @@ def test_an_option_that_is_not_given_is_named(make: Callable[[], object], named:
         make()
 
 
+URL = "s3://bucket/words"
+
 WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("path= of TextFiles; expected Path | str; found 5", lambda _: TextFiles(5)),
     ("include= of JsonLines; expected str; found 5", lambda path: JsonLines(path, 5)),
@@ -81,6 +83,10 @@ WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("poll= of PostgresOutbox", lambda _: PostgresOutbox("host=a", "words", poll="1")),
     ("columns= of Sqlite; .*Mapping", lambda path: Sqlite(path, "words", ["word"])),
     ("catalog= of Iceberg", lambda _: Iceberg(5, "lake.words")),
+    ("path of the input; .*, no URL, .*; found 's3://bucket/words'", lambda _: JsonLines(URL)),
+    ("path of the input; .*, no URL", lambda _: ParquetFiles(URL)),
+    ("directory; .*, no URL, .*; found 's3://bucket/words'", lambda _: Files(URL)),
+    ("path of the database; .*, no URL", lambda _: Sqlite(URL, "words", COLUMNS)),
     ("the name of a job; .*UTF-8", lambda _: Job("\ud800")),
 ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tidelog.connectors import transactions
-from tidelog.connectors.arguments import typed
+from tidelog.connectors.arguments import local_path, typed
 from tidelog.connectors.files.parts import (
     STAGING,
     OpenPart,
@@ -49,10 +49,8 @@ class Files(Sink):
         fields: Sequence[str] | None = None,
         max_part_bytes: int = MAX_PART_BYTES,
     ) -> None:
-        given = directory not in (None, "")
-        require("directory", repr(directory), given, "a path, as `--output PATH` gives")
         require("max_part_bytes", max_part_bytes, max_part_bytes >= 1, "at least 1")
-        self.place = self.directory = Path(directory).absolute()
+        self.place = self.directory = local_path("directory", directory, "--output")
         self.encode = line_encoder(format, fields)
         self.extension = ".jsonl" if format == "json" else ".txt"
         self.example_file = self.directory / f"part-0{self.extension}"

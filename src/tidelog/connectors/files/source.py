@@ -17,6 +17,7 @@ from typing import Final
 
 import google_crc32c
 
+from tidelog.connectors.arguments import local_path
 from tidelog.errors import (
     ConfigError,
     ObjectNotFoundError,
@@ -39,9 +40,7 @@ class InputFiles(Source):
     prompt = True
 
     def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
-        given = path not in (None, "")  # which would be where the program runs
-        require("path of the input", repr(path), given, "a path, as `--input PATH` gives")
-        self._path = Path(path).absolute()
+        self._path = local_path("path of the input", path, "--input")
         self._include = include
         self._includes = _matcher(include)
         self._follow = follow

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.arguments import typed
+from tidelog.connectors.arguments import local_path, typed
 from tidelog.connectors.rows import RowShape
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
@@ -35,7 +35,6 @@ from tidelog.errors import (
     StorageError,
     StoreFullError,
     TidelogError,
-    require,
 )
 from tidelog.events import Event
 from tidelog.runtime.sink import Sink, SinkContext
@@ -74,9 +73,8 @@ class Sqlite(Sink):
 
     @typed
     def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
-        require("path of the database", path, path is not None, "a path")
         check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")
-        self._path = self.example_file = Path(path).absolute()
+        self._path = self.example_file = local_path("path of the database", path)
         self._table = table
         self._columns = {name: kind.upper() for name, kind in columns.items()}
 
