@@ -7,6 +7,7 @@ refuse it later; only errors of `tidelog.errors` leave.
 """
 
 import logging
+import os
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -215,6 +216,7 @@ class SqliteDatabase:
                 self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
+                self._check_there()
             finally:
                 self._roll_back()
 
@@ -237,8 +239,27 @@ class SqliteDatabase:
         self._connection.close()
 
     def _connect(self) -> sqlite3.Connection:
-        return sqlite3.connect(
+        connection = sqlite3.connect(
             self._path, timeout=_BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+        )
+        self._identity = self._path.stat()
+        return connection
+
+    def _check_there(self) -> None:
+        # SQLite goes on in a file that was removed or renamed, where nobody would find the rows.
+        try:
+            if os.path.samestat(self._path.stat(), self._identity):
+                return
+            found = "another one under its name"
+        except (FileNotFoundError, NotADirectoryError):
+            found = "nothing"
+        raise StorageError(
+            f"database {self._path}",
+            expected="the file that was opened",
+            found=found,
+            action="bring it back, with the file -wal that was beside it, and start the job again; "
+            "move or replace it only while no job writes to it",
+            retry_safe=False,
         )
 
     def _roll_back(self) -> None:

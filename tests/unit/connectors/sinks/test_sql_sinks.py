@@ -156,6 +156,23 @@ def test_staged_rows_go_nowhere_but_where_they_were_written_for(
     assert database.shown() == [("a", 1), ("b", 2)]
 
 
+@pytest.mark.parametrize("found", ["nothing", "another one under its name"])
+def test_rows_do_not_go_into_a_database_that_was_removed(
+    found: str, lite: Database, tmp_path: Path
+) -> None:
+    writer = lite.sink().open(context())
+    transaction = pre_committed(writer)
+    kept = lite.at.rename(tmp_path / "kept.db")
+    if found != "nothing":
+        lite.at.touch()
+    for act in (lambda: writer.commit(transaction), lambda: pre_committed(writer, 2)):
+        with pytest.raises(StorageError, match=rf"words\.db; .* was opened; found {found}"):
+            act()
+    kept.replace(lite.at)
+    writer.commit(transaction)
+    assert lite.shown() == [("a", 1), ("b", 2)]
+
+
 @pytest.mark.parametrize(
     "value", [None, 0, -(2**63), 2**63 - 1, 1.5, "", "\u2693\0", b"\x00\xff", True]
 )
