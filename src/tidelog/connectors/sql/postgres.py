@@ -98,6 +98,7 @@ class TableNames:
             connection.execute("SET LOCAL client_min_messages = warning")
             connection.execute("SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,))
             if not columns_of(connection, self.target):
+                self._check_new()
                 # Only then: it would be made in the first schema of the search path.
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {self.target} ({self.declared})")
             for statement in self._create():
@@ -117,6 +118,17 @@ class TableNames:
                 found=str(pending),
                 action="stop the job with the columns as before by a savepoint, drop this table, "
                 "and start it with the new ones",
+            )
+
+    def _check_new(self) -> None:
+        # The whole text is a name: "sales.counts" would be made beside the one that is meant.
+        schema, dot, name = self.table.partition(".")
+        if dot:
+            raise ConfigError(
+                f"table {self.table!r}",
+                expected="a name without a dot, where the table is not there yet",
+                found=self.table,
+                action=f"pass {name!r} with schema={schema!r}, or create a table of this name",
             )
 
     def _create(self) -> tuple[str, ...]:

@@ -52,6 +52,16 @@ def test_the_program_of_the_documentation_counts_words(conninfo: str, tmp_path: 
     assert found == [("falls", 1), ("rises", 1), ("the", 2), ("tide", 2)]
 
 
+def test_no_table_is_made_whose_name_is_a_schema_and_a_table(conninfo: str) -> None:
+    query(conninfo, "CREATE SCHEMA sales")
+    meant = Postgres(conninfo, "sales.words", COLUMNS)
+    with pytest.raises(ConfigError, match="pass 'words' with schema='sales', or create a table"):
+        meant.open(context())
+    query(conninfo, 'CREATE TABLE "sales.words" (word text, n bigint)')
+    meant.open(context()).close()
+    Postgres(conninfo, "words", COLUMNS, schema="sales").open(context()).close()
+
+
 class TestFencing:
     """A process that slept through the start of its successor."""
 
