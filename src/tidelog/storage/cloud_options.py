@@ -94,9 +94,17 @@ def cloud_options(
 ) -> tuple[CloudOptions, dict[str, Any]]:
     """The common options of the store at `url`, and the others that were given.
 
-    Raises ConfigError for one of `without`, those that this cloud does not have.
+    Raises ConfigError for one of `without`, those that this cloud does not have, and for a variable
+    that is none.
     """
-    variables = {name: environ.get(_VARIABLE + name.upper()) for name in sorted(_NAMES)}
+    variables = {
+        variable.removeprefix(_VARIABLE).lower(): value
+        for variable, value in environ.items()
+        if variable.startswith(_VARIABLE)
+    }
+    if wrong := sorted(variables.keys() - _NAMES):
+        names = ", ".join(_VARIABLE + name.upper() for name in wrong)
+        raise http_errors.wrong_settings(url, f"unknown variables of the environment: {names}")
     given: dict[str, Any] = {name: value for name, value in variables.items() if value}
     given |= {name: value for name, value in options.items() if name in _NAMES}
     if wrong := sorted(without & given.keys()):

@@ -50,6 +50,16 @@ def test_a_plain_path_and_a_file_url_lead_to_the_same_directory(tmp_path: Path) 
     assert open_store(str(directory), INLINE).url == directory.as_uri()
 
 
+def test_a_variable_that_is_no_option_of_a_cloud_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As one with a typing error: its option, such as encryption, would be left out."""
+    monkeypatch.setenv("TIDELOG_STORE_SERVER_SIDE_ENCRYPTON", "aws:kms")
+    for url in ("s3://bucket/words", "gs://bucket/words"):
+        with pytest.raises(ConfigError, match=r"unknown .*: TIDELOG_STORE_SERVER_SIDE_ENCRYPTON"):
+            put_through(url, "a")
+
+
 def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
     clock = VirtualClock()
 
