@@ -289,6 +289,28 @@ def test_a_function_that_nobody_would_await_is_refused(operator: Any) -> None:
         operator(Job("awaiting").source(NUMBERS), odd)
 
 
+@pytest.mark.parametrize("operator", ["rule", "record", "enrich", "records"])
+def test_a_function_of_two_arguments_that_nobody_would_await_is_refused(operator: str) -> None:
+    async def pair(one: Any, other: Any) -> list[Any]:
+        return [one, other]
+
+    def nothing(one: Any, other: Any) -> list[Any]:
+        return []
+
+    job = Job("awaiting")
+    numbers, others = job.source(NUMBERS), job.source(NUMBERS, name="others")
+    with pytest.raises(ConfigError, match="not `async`"):
+        match operator:
+            case "rule":
+                numbers.with_broadcast(others, on_rule=pair, on_record=nothing)
+            case "record":
+                numbers.with_broadcast(others, on_rule=nothing, on_record=pair)
+            case "enrich":
+                numbers.key_by(str).enrich(others.key_by(str), pair)
+            case _:
+                numbers.key_by(str).window(Count(2)).records(pair)
+
+
 @pytest.mark.parametrize("windows", [Tumbling(10), Sliding(10, 5), Session(3), Count(5)], ids=str)
 def test_a_window_function_that_fails_is_named_by_its_operator(
     tmp_path: Path, windows: Any

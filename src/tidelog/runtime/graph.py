@@ -6,7 +6,6 @@ names of the calls that built it, so the same program finds its state again.
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -23,6 +22,7 @@ from tidelog.runtime.source import Source
 from tidelog.runtime.streams.joins import Joins
 from tidelog.runtime.streams.reductions import Keyed, Reductions
 from tidelog.runtime.streams.windowing import Windowing
+from tidelog.runtime.user_code import check_plain
 from tidelog.state.schema.types import declared
 from tidelog.storage import object_names
 
@@ -115,12 +115,12 @@ class Stream:
 
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
         """Apply a function to every record; raises ConfigError for one that is `async`."""
-        _check_plain(function, name)
+        check_plain(function, name)
         return self._then(name, lambda: MapRecords(function))
 
     def filter(self, predicate: Callable[[Any], bool], *, name: str = "filter") -> "Stream":
         """Keep the records a predicate holds for; raises ConfigError for one that is `async`."""
-        _check_plain(predicate, name)
+        check_plain(predicate, name)
         return self._then(name, lambda: FilterRecords(predicate))
 
     def flat_map(
@@ -189,10 +189,13 @@ class Stream:
         `on_rule(rule, known)` changes the map of what is known; every subtask calls it with every
         rule. `on_record(record, known)` reads it and returns output records. The map is
         part of every checkpoint; keep it small. The rules of one subtask of `rules`
-        come in its order, also where it has another parallelism; rules and records in any.
+        come in its order, also where it has another parallelism; rules and records in any. Raises
+        ConfigError for functions that are `async`.
         """
         from tidelog.runtime.operators.stateless import Rules, WithBroadcast  # noqa: PLC0415
 
+        for function in (on_rule, on_record):
+            check_plain(function, name)
         self._check_job(rules)
         silent = tuple(rules._then(f"{name}-rules", Rules).broadcast()._edges)
         both = Stream(self._job, [*self._edges, *silent])
@@ -283,12 +286,6 @@ class Stream:
             name, self._edges, operator=operator, side_output=name_of(late), **fields
         )
         return Stream(self._job, [Edge(node, "forward")])
-
-
-def _check_plain(function: Callable[[Any], Any], name: str) -> None:
-    """Raises ConfigError for a function that gives a coroutine, which counts as true."""
-    plain = not iscoroutinefunction(function)
-    require(f"the function of {name}", function, plain, "one that is not `async`: nobody awaits it")
 
 
 class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStream", Stream]):

@@ -5,9 +5,10 @@ from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import wraps
+from inspect import iscoroutinefunction
 from typing import Any, Final, ParamSpec, TypeVar
 
-from tidelog.errors import TidelogError, UserFunctionError
+from tidelog.errors import TidelogError, UserFunctionError, require
 from tidelog.events import Event
 
 logger = logging.getLogger(__name__)
@@ -18,6 +19,14 @@ FAILURES: Final = (Exception, SystemExit, CancelledError)
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+def check_plain(function: Callable[..., Any], name: str) -> None:
+    """Raises ConfigError for a function of an operator that gives a coroutine, which would be lost
+    or taken for its result.
+    """
+    plain = not iscoroutinefunction(function)
+    require(f"the function of {name}", function, plain, "one that is not `async`: nobody awaits it")
 
 
 class user_code:

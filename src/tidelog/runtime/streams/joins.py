@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from tidelog.errors import require
 from tidelog.options.units import Length
+from tidelog.runtime.user_code import check_plain
 from tidelog.state.schema.types import declared
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class Joins(ABC, Generic[K, S]):
         Emits `join(record, row)`, where row is None if there is none. In time "event" it is the
         newest row at the record's event time or before, and the record waits until the watermark
         is there; in time "processing" the newest that has come. What is late, and the other
-        arguments, are as for `join` within an interval; rows of the table are never late.
+        arguments, are as for `join` within an interval; rows of the table are never late. Raises
+        ConfigError for a function that is `async`.
         """
         from tidelog.runtime.operators.enrich import (  # noqa: PLC0415
             RECORD_OPTION,
@@ -97,6 +99,7 @@ class Joins(ABC, Generic[K, S]):
             EnrichNow,
         )
 
+        check_plain(join, name)
         require("enrich(..., time=...)", time, time in TIMES, " or ".join(TIMES))
 
         def operator(tag: str | None) -> "Operator":

@@ -11,6 +11,7 @@ from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.node import OutputTag, name_of
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.streams.reductions import Keyed, Reductions
+from tidelog.runtime.user_code import check_plain
 from tidelog.state.schema.types import declared
 
 if TYPE_CHECKING:
@@ -48,8 +49,10 @@ class WindowedStream(Reductions[S]):
         end, records), and for count windows of (key, records). Records come by slice, the oldest
         first, and in a slice in the order in which they came; a session has slices of its gap.
         `record_type` and `migrate` are for a record what those of `aggregate` are for a value; in
-        count windows they are for the list of records.
+        count windows they are for the list of records. Raises ConfigError for a function that is
+        `async`.
         """
+        check_plain(function, self._default_name)
         types = declared(record_type, "records(..., record_type=...)", migrate, keys=False)
         operator, state = self._windows.records(function, self._firing)
         return self._add(self._default_name, operator, keyed=True, value_types=types, state=state)
