@@ -291,24 +291,45 @@ def test_a_function_that_nobody_would_await_is_refused(operator: Any) -> None:
 
 @pytest.mark.parametrize("operator", ["rule", "record", "enrich", "records"])
 def test_a_function_of_two_arguments_that_nobody_would_await_is_refused(operator: str) -> None:
-    async def pair(one: Any, other: Any) -> list[Any]:
+    async def pair(one: Any, other: Any) -> Any:
         return [one, other]
 
-    def nothing(one: Any, other: Any) -> list[Any]:
+    def nothing(one: Any, other: Any) -> Any:
         return []
 
+    awaited: Any = pair
     job = Job("awaiting")
     numbers, others = job.source(NUMBERS), job.source(NUMBERS, name="others")
     with pytest.raises(ConfigError, match="not `async`"):
         match operator:
             case "rule":
-                numbers.with_broadcast(others, on_rule=pair, on_record=nothing)
+                numbers.with_broadcast(others, on_rule=awaited, on_record=nothing)
             case "record":
-                numbers.with_broadcast(others, on_rule=nothing, on_record=pair)
+                numbers.with_broadcast(others, on_rule=nothing, on_record=awaited)
             case "enrich":
-                numbers.key_by(str).enrich(others.key_by(str), pair)
+                numbers.key_by(str).enrich(others.key_by(str), awaited)
             case _:
-                numbers.key_by(str).window(Count(2)).records(pair)
+                numbers.key_by(str).window(Count(2)).records(awaited)
+
+
+@pytest.mark.parametrize("operator", [Stream.map, Stream.filter, Stream.key_by])
+@pytest.mark.parametrize("name", [None, "user"])
+def test_the_name_of_a_field_in_place_of_a_function_is_refused(operator: Any, name: Any) -> None:
+    with pytest.raises(ConfigError, match=f"expected a function; found {name!r}"):
+        operator(Job("names").source(NUMBERS), name)
+
+
+def test_what_is_no_stream_is_refused_where_streams_meet() -> None:
+    job = Job("meeting")
+    numbers, others = job.source(NUMBERS), job.source(NUMBERS, name="others")
+    with pytest.raises(ConfigError, match="expected a Stream, not in a list"):
+        numbers.union([others])  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="expected a Stream"):
+        rules: Any = NUMBERS  # the source itself, which no job has
+        numbers.with_broadcast(rules, on_rule=print, on_record=lambda *_: [])
+    with pytest.raises(ConfigError, match="expected a Stream"):
+        table: Any = None
+        numbers.key_by(str).join(table, (0, 5))
 
 
 @pytest.mark.parametrize("windows", [Tumbling(10), Sliding(10, 5), Session(3), Count(5)], ids=str)

@@ -222,6 +222,7 @@ class Stream:
         an annotation such as `str | tuple[str, int]`, declares all that there may be; `migrate`
         makes one of these of a stored key that is not.
         """
+        check_plain(key_of, "key_by")
         types = declared(key_type, "key_by(..., key_type=...)", migrate, keys=True)
         edges = [Edge(edge.node, "key", key_of, types, edge.tag) for edge in self._edges]
         return KeyedStream(self._job, edges)
@@ -266,6 +267,8 @@ class Stream:
 
     def _check_job(self, *others: "Stream") -> None:
         for other in others:
+            is_stream = isinstance(other, Stream)
+            require("a stream beside this one", repr(other), is_stream, "a Stream, not in a list")
             if other._job is not self._job:
                 raise ConfigError(
                     f"a stream of job {other._job.name!r}",

@@ -22,11 +22,12 @@ T = TypeVar("T")
 
 
 def check_plain(function: Callable[..., Any], name: str) -> None:
-    """Raises ConfigError for a function of an operator that gives a coroutine, which would be lost
-    or taken for its result.
+    """Raises ConfigError for what cannot be called, and for a function of an operator that gives a
+    coroutine, which would be lost or taken for its result.
     """
     plain = not iscoroutinefunction(function)
     require(f"the function of {name}", function, plain, "one that is not `async`: nobody awaits it")
+    require(f"the function of {name}", repr(function), callable(function), "a function")
 
 
 class user_code:

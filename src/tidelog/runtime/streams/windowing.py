@@ -52,7 +52,7 @@ class WindowedStream(Reductions[S]):
         count windows they are for the list of records. Raises ConfigError for a function that is
         `async`.
         """
-        check_plain(function, self._default_name)
+        check_plain(function, self._default_name or "records")
         types = declared(record_type, "records(..., record_type=...)", migrate, keys=False)
         operator, state = self._windows.records(function, self._firing)
         return self._add(self._default_name, operator, keyed=True, value_types=types, state=state)
