@@ -6,6 +6,7 @@ Each is an option of `open_store(options=)`, or a variable of the environment wi
 capitals after TIDELOG_STORE_: TIDELOG_STORE_STORAGE_CLASS. An option wins over a variable.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -17,6 +18,8 @@ from tidelog.options.kinds import Flag, Integer, Range
 from tidelog.storage import http_errors
 
 _VARIABLE: Final = "TIDELOG_STORE_"
+_OF_A_SERVICE: Final = re.compile(rf"{_VARIABLE}(SERVICE_HOST|SERVICE_PORT|PORT)")
+"""What Kubernetes sets for a service that is called tidelog-store."""
 _MULTIPART: Final = 64 * 2**20
 _KINDS: Final[Mapping[str, Flag | Integer]] = {
     "path_style": Flag(),
@@ -100,7 +103,7 @@ def cloud_options(
     variables = {
         variable.removeprefix(_VARIABLE).lower(): value
         for variable, value in environ.items()
-        if variable.startswith(_VARIABLE)
+        if variable.startswith(_VARIABLE) and not _OF_A_SERVICE.match(variable)
     }
     if wrong := sorted(variables.keys() - _NAMES):
         names = ", ".join(_VARIABLE + name.upper() for name in wrong)
