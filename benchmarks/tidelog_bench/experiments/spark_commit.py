@@ -20,7 +20,7 @@ from tidelog_bench.spark.job import QUICK_JVM, RATIOS, STORES, TIDELOG, Job, mis
 
 _PER_QUERY: Final = ("commits", "offsets", "roll-up", "segment", "other")
 """Classes of files that the query writes once, whatever number of executors it has: their small
-changelogs are one segment of the driver."""
+changelogs are one segment of the driver, or lie in the commit."""
 _MAINTENANCE_BATCHES: Final = 60
 _QUICK_BATCHES: Final = 6
 

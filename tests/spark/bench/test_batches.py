@@ -56,12 +56,16 @@ def test_spark_writes_a_changelog_per_store_and_batch(
 
 
 @pytest.mark.parametrize("query", STORES_OF)
-def test_the_plug_in_writes_a_segment_per_batch(process: Child, query: str, tmp_path: Path) -> None:
+def test_the_plug_in_writes_a_segment_per_batch_at_most(
+    process: Child, query: str, tmp_path: Path
+) -> None:
     found = commits(process, query, "tidelog", tmp_path)
     assert "changelog" not in puts(found)
-    assert puts(found)["segment"] >= 1
-    # The one with the long keys writes more than fits into a segment.
-    assert puts(found)["segment"] < 2 or query == "long_keys"
+    if query == "long_keys":
+        assert puts(found)["segment"] > 1  # more than fits into one
+    else:
+        # They lie in the commits, and in a segment of ten batches.
+        assert puts(found).get("segment", 0) < 1
     assert found.figures["uploaded_kb_per_batch"] > 0
 
 
@@ -84,14 +88,15 @@ def test_the_bill_counts_the_changelogs_of_ten_executors(tmp_path: Path) -> None
     assert found.notes["dollars_by_class"]["changelog"] == 8.64  # 20 x 86,400 x 0.005 / 1000
 
 
-def test_a_batch_is_one_segment_and_one_commit_in_every_round(tmp_path: Path) -> None:
+def test_a_small_batch_is_one_commit_in_every_round(tmp_path: Path) -> None:
     settings = COMMITS | {"batches": 3}
     with Child() as process:
         for _ in range(2):
             process.call(spark_commit.measure, trial_in(tmp_path, settings, "tidelog"))
             found = process.result()
             puts = found.notes["requests_per_batch"]["put"]
-            assert puts["segment"] == puts["offsets"] == puts["commits"] == 1
+            assert puts["offsets"] == puts["commits"] == 1
+            assert puts.get("segment", 0) < 1
             assert found.figures["batches"] == 3
             assert found.notes["state_rows"] == 20_011
-            assert found.figures["dollars_per_day"] > 86_400 * 3 * 0.005 / 1000
+            assert found.figures["dollars_per_day"] > 86_400 * 2 * 0.005 / 1000
