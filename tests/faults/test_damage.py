@@ -56,7 +56,7 @@ def refuses(hurt: Objects, name: str) -> TidelogError:
     with pytest.raises((CorruptObjectError, RestoreError)) as refused:
         finish(store)
     assert name in str(refused.value)
-    assert "restore an older slot (`tidelog checkpoints list URL`" in refused.value.action
+    assert "restore an older slot (`tidelog inspect URL --deep`" in refused.value.action
     assert all(new.startswith(object_names.CHECKPOINTS) for new in written_since(store, hurt))
     return refused.value
 
