@@ -193,8 +193,10 @@ def test_what_workers_print_on_a_terminal_is_not_erased(tmp_path: Path) -> None:
 def test_a_signal_between_two_starts_ends_the_job_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(
         "from tidelog import Job, Replayable, Stdout\n"
-        "job = Job('failing')\n"
-        "job.source(Replayable([0])).map(lambda n: 1 / n).sink(Stdout())\n"
+        "def job(arguments):\n"
+        "    job = Job('failing')\n"
+        "    job.source(Replayable([0])).map(lambda n: 1 / n).sink(Stdout())\n"
+        "    return job\n"
     )
     run = Run(tmp_path, f"{tmp_path / 'jobs.py'}:job", ("--workers", "2"))
     with killed_at_last(run.start()) as process:
