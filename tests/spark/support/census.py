@@ -78,6 +78,6 @@ def _missing(found: QueryCheckpoint, batch: int) -> Iterator[str]:
             yield f"changelog {named} of batch {batch} is in no index"
             continue
         for piece in entries[named].pieces:
-            size, there = sizes[piece.segment], found.segments | found.in_commits
-            if there.get(piece.segment) != size or piece.offset + piece.length > size:
+            size = sizes[piece.segment]
+            if found.segment_bytes.get(piece.segment) != size or piece.offset + piece.length > size:
                 yield f"changelog {named} of batch {batch} is not in {piece.segment}"

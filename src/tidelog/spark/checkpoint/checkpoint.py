@@ -24,7 +24,7 @@ from tidelog.spark.format.index import IndexDocument, IndexEntry, read_index
 from tidelog.spark.format.names import IN_COMMIT, ChangelogName, roll_up_name
 from tidelog.storage.port import ObjectStore
 
-COMMITS: Final = "commits/"
+COMMITS: Final = IN_COMMIT
 OFFSETS: Final = "offsets/"
 STATE: Final = "state/"
 LOG: Final = "_tidelog/"
@@ -106,6 +106,11 @@ class QueryCheckpoint:
             for batch, commit in self.commits.items()
             if commit.segment is not None
         }
+
+    @cached_property
+    def segment_bytes(self) -> dict[str, int]:
+        """Length in bytes of all segments, by their names in the index."""
+        return self.in_commits | self.segments
 
     @cached_property
     def state_files(self) -> set[str]:

@@ -93,8 +93,7 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
     """
     first, _, rest = data.partition(b"\n")
     second, _, rest = rest.partition(b"\n")
-    line, _, segment = rest.partition(b"\n")
-    line = line.strip()
+    line = rest.partition(b"\n")[0].strip()
     spark = first + b"\n" + second if second else first
     index, damage = _index(line, batch, where)
     ids = _ids(second, where)
@@ -106,7 +105,7 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
         ids=ids,
         index=index,
         damage=damage,
-        segment=_segment_bytes(data, where) if segment.strip() else None,
+        segment=_segment_bytes(data, where),
         size=len(data),
     )
 

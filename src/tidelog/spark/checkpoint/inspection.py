@@ -205,7 +205,7 @@ def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResu
             yield fail("damage", _described(error), BRING_BACK)
     lengths = {name: n for doc in checkpoint.documents() for name, n in doc.segments.items()}
     for segment in sorted(located.assessment.live_segments() & lengths.keys()):
-        size = (checkpoint.segments | checkpoint.in_commits)[segment]
+        size = checkpoint.segment_bytes[segment]
         if size != lengths[segment]:
             found = (
                 f"segment {segment_object(segment)} has {size} bytes, "

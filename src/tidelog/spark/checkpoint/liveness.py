@@ -98,8 +98,7 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
 
 def _missing_segments(checkpoint: QueryCheckpoint, entry: IndexEntry) -> list[str]:
     names = dict.fromkeys(piece.segment for piece in entry.pieces)
-    there = checkpoint.segments.keys() | checkpoint.in_commits.keys()
-    return [name for name in names if name not in there]
+    return [name for name in names if name not in checkpoint.segment_bytes]
 
 
 def _partition_of(directory: str) -> tuple[int, int]:

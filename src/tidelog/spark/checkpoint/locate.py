@@ -110,10 +110,9 @@ async def locate(
     """
     assessment = assess(checkpoint, checkpoint.indexed)
     enough = not (assessment.lost or checkpoint.damaged or all_footers)
-    segments = checkpoint.in_commits | checkpoint.segments
-    if enough or not segments:
+    if enough or not checkpoint.segment_bytes:
         return Located(assessment, checkpoint.indexed, None)
-    footers = await read_footers(store, segments, progress)
+    footers = await read_footers(store, checkpoint.segment_bytes, progress)
     newest = -1 if checkpoint.newest is None else checkpoint.newest
     # Without attempts that were not committed, as far as commits say.
     committed = {

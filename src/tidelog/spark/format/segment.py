@@ -146,7 +146,7 @@ def segment_in_commit(commit: bytes, where: str) -> bytes:
     """The segment within a commit, its fourth line; raises CorruptObjectError for a damaged one,
     or where there is none. `where` is the name of the commit.
     """
-    line = commit.split(b"\n", 3)[-1].strip() if commit.count(b"\n") >= _LINES_BEFORE else b""
+    line = b"".join(commit.split(b"\n", _LINES_BEFORE)[_LINES_BEFORE:]).strip()
     try:
         segment = base64.b64decode(line, validate=True)
     except binascii.Error as cause:

@@ -47,9 +47,8 @@ async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress:
     commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
     stores, expired = state_stores(checkpoint, located, listed, commits, homes)
     units: list[Unit[UnitResult]] = [*stores]
-    sizes = checkpoint.segments | checkpoint.in_commits
     units += (
-        SegmentUnit(segment_object(name), sizes[name], check_query_segment)
+        SegmentUnit(segment_object(name), checkpoint.segment_bytes[name], check_query_segment)
         for name in sorted(located.assessment.live_segments())
     )
     if commits:

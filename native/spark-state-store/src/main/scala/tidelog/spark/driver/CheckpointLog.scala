@@ -54,8 +54,9 @@ final case class Gathered(
   * and the barrier of the commit that is being written.
   *
   * Invariants: `gather` returns only when every id is durable (in a segment whose entry it returns,
-  * or elsewhere, as `elsewhere` has found) or in the segment for the commit itself; else it throws and the batch is not committed. Its
-  * threads serve this checkpoint alone, so a store that hangs keeps no other query waiting.
+  * or elsewhere, as `elsewhere` has found) or in the segment for the commit itself; else it throws
+  * and the batch is not committed. Its threads serve this checkpoint alone, so a store that hangs
+  * keeps no other query waiting.
   *
   * @param firstFiles those of the run that opens it
   * @param before the house-keeping of an earlier log of the directory, which has to end first

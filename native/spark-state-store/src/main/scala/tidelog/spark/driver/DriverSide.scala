@@ -181,8 +181,7 @@ final class DriverSide(
     val index = gathered.index
     val bytes = index.entries.map(_.bytes).sum
     s"tidelog: batch $batch of $root: ${index.entries.length} changelogs of $bytes bytes in " +
-      s"${index.apart.size} segments and the commit, " +
-      s"the barrier waited ${gathered.waitedMs} ms"
+      s"${index.apart.size} segments and the commit, the barrier waited ${gathered.waitedMs} ms"
   }
 }
 

@@ -5,9 +5,9 @@ import tidelog.spark.format.FooterEntry
 /** Which segments of earlier runs are garbage; pure.
   *
   * Invariant: a segment goes only if, for every piece in it, it is known that no commit names the
-  * piece's changelog, or where else the index has it. A batch whose index could not be read keeps its segments. This process has
-  * committed a batch itself when it asks: an older driver can commit nothing any more, because the
-  * next commit it would write exists.
+  * piece's changelog, or where else the index has it. A batch whose index could not be read keeps
+  * its segments. This process has committed a batch itself when it asks: an older driver can commit
+  * nothing any more, because the next commit it would write exists.
   */
 object Sweep {
   def isGarbage(

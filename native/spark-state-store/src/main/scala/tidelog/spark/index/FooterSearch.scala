@@ -44,7 +44,7 @@ final class FooterSearch(stored: IndexFiles) {
 
 object FooterSearch {
   def assemble(name: ChangelogName, all: Seq[(String, FooterEntry)]): Option[IndexEntry] = {
-    // A piece may be there twice: before and after it has moved out of a commit. The last one stays.
+    // A piece may be there twice: in a commit, and where it has moved. The last one counts.
     val found = all.map(one => one._2.piece -> one).toMap.values.toVector
     val pieces = found.sortBy { case (_, entry) => entry.piece }.map(_._2)
     val total = pieces.map(_.pieces).maxOption.getOrElse(0)

@@ -74,6 +74,9 @@ class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
     present(files.read(root.commit(batch)))
       .flatMap(CommitFile.segment(_, root.commit(batch).toString))
 
+  /** Nobody is expected to need the segment in this commit any more: its bytes leave the memory. */
+  def forgetCommit(batch: Long): Unit = SegmentCache.shared.forget(root.commit(batch))
+
   def writeSegment(segment: String, bytes: Array[Byte]): Unit = {
     files.prepare(root.segments)
     files.write(root.segment(segment), bytes, overwrite = true)

@@ -8,11 +8,12 @@ import scala.jdk.CollectionConverters._
 
 import org.apache.hadoop.fs.Path
 
+import tidelog.spark.layout.PathKind
 import tidelog.spark.storage.AtomicFiles
 
 /** Whole segments in memory, for the partitions of an executor that restore side by side: each of
-  * them needs a few hundred bytes of the same objects. A segment in a commit is known by the path of
-  * the commit, which is another one when its batch runs again: then its blocks do not fit, and
+  * them needs a few hundred bytes of the same objects. A segment in a commit is known by the path
+  * of the commit, which is another one when its batch runs again: then its blocks do not fit, and
   * whoever sees that forgets it.
   *
   * Invariants: a segment is read once however many ask for it at the same time; at most `limit`
@@ -97,7 +98,10 @@ final class SegmentCache(limit: Long) {
     }
   }
 
-  private def inCommit(path: Path): Boolean = path.getParent.getName == "commits"
+  private def inCommit(path: Path): Boolean = PathKind.of(path) match {
+    case _: PathKind.Commit => true
+    case _ => false
+  }
 
   private def fetch(files: AtomicFiles, path: Path, bytes: Int): Array[Byte] =
     if (inCommit(path)) {

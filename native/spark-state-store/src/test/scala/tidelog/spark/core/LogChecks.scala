@@ -112,7 +112,7 @@ final class LogChecks(checks: Checks) {
         Checks.refused("expected")(log.read(log.needed.head))
       }
     }
-    checks.check("a segment in a commit that is truncated, damaged or gone is an error that names it") {
+    checks.check("a segment in a commit that is damaged or gone is an error that names it") {
       Seq[Array[Byte] => Array[Byte]](
         bytes => bytes.take(bytes.lastIndexOf('\n'.toByte) + 81),
         bytes => bytes.updated(bytes.lastIndexOf('\n'.toByte) + 99, '?'.toByte),
