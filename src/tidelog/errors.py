@@ -9,9 +9,12 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from tidelog.credentials import masked
+
+OLDER_SLOT: Final = "restore an older slot (`tidelog inspect URL --deep` says which)"
+"""What to do where an object of a checkpoint is damaged or gone."""
 
 
 class TidelogError(Exception):

@@ -19,7 +19,7 @@ import zstandard
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.columns import MAX_PAYLOAD_BYTES, Columns, check_size, encode
 from tidelog.changelog.upload_config import COMPRESSION_LEVEL
-from tidelog.errors import CorruptObjectError, FormatVersionError, InvariantError
+from tidelog.errors import OLDER_SLOT, CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo
 
 if TYPE_CHECKING:
@@ -308,8 +308,8 @@ def newer(name: str, offset: int, expected: str, found: str) -> FormatVersionErr
         f"object {name}, byte {offset}",
         expected=expected,
         found=found,
-        action="use the tidelog release that wrote it, or a newer one, or restore an older slot "
-        "(`tidelog inspect URL --deep` says which); nothing in it was changed",
+        action="use the tidelog release that wrote it, or a newer one, "
+        f"or {OLDER_SLOT}; nothing in it was changed",
     )
 
 
@@ -319,6 +319,5 @@ def corrupt(name: str, offset: int, expected: str, found: str) -> CorruptObjectE
         f"object {name} is damaged at byte {offset}",
         expected=expected,
         found=found,
-        action="restore an older slot (`tidelog inspect URL --deep` says which) "
-        "or bring the object back from a backup",
+        action=f"{OLDER_SLOT} or bring the object back from a backup",
     )

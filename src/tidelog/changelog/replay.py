@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ChangeBatch
-from tidelog.errors import CorruptObjectError
+from tidelog.errors import OLDER_SLOT, CorruptObjectError
 from tidelog.ids import SeqNo
 
 ROW_OVERHEAD_BYTES: Final = 150
@@ -92,7 +92,7 @@ class LastWriterWins:
                 f"{self._next if missing else first}",
                 expected=f"changes from {self._next}",
                 found=f"changes from {first}",
-                action="restore an older slot (`tidelog inspect URL --deep` says which)",
+                action=OLDER_SLOT,
             )
         self._next = end
 
@@ -103,7 +103,7 @@ class LastWriterWins:
                 self._name,
                 expected=f"changes up to {end}",
                 found=f"changes up to {self._next}",
-                action="restore an older slot (`tidelog inspect URL --deep` says which)",
+                action=OLDER_SLOT,
             )
 
     def drain(self) -> tuple[list[bytes], list[bytes | None]]:

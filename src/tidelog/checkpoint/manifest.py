@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from tidelog.changelog.segment import LogRange
-from tidelog.errors import CorruptObjectError
+from tidelog.errors import OLDER_SLOT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import FORMAT_VERSION, FileName, open_document, seal_document
@@ -363,5 +363,5 @@ def encode_descriptor(descriptor: Descriptor) -> bytes:
 
 def decode_descriptor(data: bytes, name: str) -> Descriptor:
     """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
-    older = ", or restore an older slot (`tidelog inspect URL --deep` says which)"
+    older = f", or {OLDER_SLOT}"
     return open_document(data, name, Descriptor, older)

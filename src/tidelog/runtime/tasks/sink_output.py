@@ -13,7 +13,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
-from tidelog.errors import CorruptObjectError, UserFunctionError
+from tidelog.errors import OLDER_SLOT, CorruptObjectError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
@@ -36,7 +36,7 @@ def _decoded(transaction: bytes) -> _Transaction:
             "a sink's transaction in a manifest",
             expected="the number of its checkpoint and the sink's own bytes",
             found=str(cause),
-            action="restore an older slot (`tidelog inspect URL --deep` says which)",
+            action=OLDER_SLOT,
         ) from cause
 
 

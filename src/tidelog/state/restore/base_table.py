@@ -28,14 +28,13 @@ from tidelog.checkpoint.manifest import (
 from tidelog.checkpoint.table_file import check_table_file
 from tidelog.concurrency import SharedTasks, gather_bounded
 from tidelog.effects import Effects
-from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError
+from tidelog.errors import OLDER_SLOT, CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import translate
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table, TableFactory
 
-_OLDER: Final = "restore an older slot (`tidelog inspect URL --deep` says which)"
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
 
@@ -73,7 +72,7 @@ class TableFiles:
                 f"object {ref.descriptor}",
                 expected=f"a snapshot of the changes below {ref.upto}",
                 found=f"below {descriptor.upto}",
-                action=_OLDER,
+                action=OLDER_SLOT,
             )
         return descriptor
 
@@ -119,7 +118,7 @@ class TableFiles:
                 f"object {name}",
                 expected=f"{what}, as the checkpoint names it",
                 found="no such object",
-                action=f"{_OLDER}, and find out what else deletes objects under this URL",
+                action=f"{OLDER_SLOT}, and find out what else deletes objects under this URL",
             ) from cause
 
 
@@ -149,7 +148,7 @@ def _link(staged: Path, path: Path) -> None:
 
 
 def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
-    check_table_file(file, data, _OLDER)
+    check_table_file(file, data, OLDER_SLOT)
     with _writing(path.parent):
         path.write_bytes(data)
 

@@ -15,7 +15,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from tidelog.errors import CorruptObjectError, FormatVersionError
+from tidelog.errors import OLDER_SLOT, CorruptObjectError, FormatVersionError
 from tidelog.storage.document import SEALED_MAGIC
 
 _VERSION: Final = 1
@@ -201,7 +201,6 @@ def _damaged(place: ObjectIdentity, expected: str, found: str) -> CorruptObjectE
         f"{place.shown} does not open",
         expected=expected,
         found=found,
-        action="restore an older slot (`tidelog inspect URL --deep` says which) or bring the "
-        "object back from a backup of this store",
+        action=f"{OLDER_SLOT} or bring the object back from a backup of this store",
         retry_safe=True,
     )
