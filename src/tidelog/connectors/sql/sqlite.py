@@ -36,6 +36,7 @@ from tidelog.errors import (
     StorageError,
     StoreFullError,
     TidelogError,
+    require,
 )
 from tidelog.events import Event
 from tidelog.runtime.sink import Sink, SinkContext
@@ -75,7 +76,9 @@ class Sqlite(Sink):
     @typed
     def __init__(self, path: Path | str, table: str, columns: Mapping[str, str]) -> None:
         check_types(table, columns, _TYPE, "TEXT, INTEGER, REAL or BLOB")
-        self._path = self.example_file = local_path("path of the database", path)
+        what = "path of the database"
+        require(what, repr(path), str(path) != ":memory:", "a file: memory does not outlive a kill")
+        self._path = self.example_file = local_path(what, path)
         self._table = table
         self._columns = {name: kind.upper() for name, kind in columns.items()}
 
