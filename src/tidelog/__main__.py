@@ -23,6 +23,11 @@ def end_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
+def collect_rarely() -> None:
+    """Let the garbage collector look at new objects as seldom as in `tidelog run`."""
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+
+
 def start() -> None:
     """Run the command that the arguments name."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
@@ -32,7 +37,7 @@ def start() -> None:
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed: what is opened next would get its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
-    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+    collect_rarely()
     from tidelog.cli import main  # noqa: PLC0415  # takes a while, in which interrupts may come
 
     main()

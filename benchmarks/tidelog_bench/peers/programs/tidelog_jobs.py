@@ -1,8 +1,8 @@
 """The word count, a session window and an interval join on tidelog's embedded runtime, on a local
 directory.
 
-Invariant: the library's defaults but for the interval of checkpoints; objects are synced before
-they have a name, as `LocalStore` does it.
+Invariants: the library's defaults but for the interval of checkpoints; garbage is collected as in
+`tidelog run`; objects are synced before they have a name, as `LocalStore` does it.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 
 from tidelog import Session
+from tidelog.__main__ import collect_rarely
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.files.lines import JsonLines
 from tidelog.connectors.files.sink import Files
@@ -29,6 +30,7 @@ from tidelog_bench.peers.task import DELAY_MS, EventTask, ProgramTask, Task, fig
 
 def run(task: Task) -> dict[str, float]:
     """Count in this process; then read the counts from a job that the store alone restores."""
+    collect_rarely()
     spec = RunSpec(
         task.keys,
         task.draws,
@@ -66,6 +68,7 @@ def run_events(task: EventTask) -> dict[str, float]:
 
 
 def _run(task: ProgramTask, job: Job, on_start: Callable[[], None] | None = None) -> JobRunner:
+    collect_rarely()
     effects = Effects()
     config = JobConfig(work_dir=task.path / "work", checkpoint=Schedule(interval=task.checkpoint_s))
     runner = JobRunner(job, LocalStore(task.durable, effects), config, effects)

@@ -77,17 +77,22 @@ def encode_records(records: list[Any], types: RecordTypes) -> tuple[list[Shape],
         raise unstorable("a record", f"{type(error).__name__}: {error}") from error
 
 
-def encode_rows(rows: list[Row], types: RecordTypes) -> list[tuple[list[Shape], bytes]] | None:
-    """What `encode_records` gives for each row of one class; None where that has more to say."""
+def encode_rows(rows: list[Row], types: RecordTypes) -> list[bytes] | None:
+    """For each row of one class what `decode_parts` reads; None where `encode_records` has more
+    to say.
+    """
     encoder = _Encoder(types)
     try:
-        encoded = [_encode([row]) for row in encoder.all(rows)]
+        encoded = [_encode(_encode([row])) for row in encoder.all(rows)]
     except Exception:  # whatever it is, the row alone tells
         return None
-    shapes = encoder.shapes
-    return [(shapes, data) for data in encoded] if len(shapes) == 1 else None
+    if len(encoder.shapes) != 1:
+        return None
+    shapes = _LIST_OF_TWO + _encode(encoder.shapes)
+    return [shapes + data for data in encoded]
 
 
+_LIST_OF_TWO: Final = b"\x92"
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_list: Final = msgspec.msgpack.Decoder(list[Any]).decode
 decode_parts: Final = msgspec.msgpack.Decoder(tuple[list[Shape], bytes]).decode

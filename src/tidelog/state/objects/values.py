@@ -83,7 +83,7 @@ class ObjectEncoding:
         if len(set(map(type, values))) == 1 and isinstance(values[0], Row):
             encoded = _encoding().encode_rows(values, self._classes)
             if encoded is not None:
-                return [_encode(msgspec.msgpack.Ext(OBJECT, _encode(parts))) for parts in encoded]
+                return [_encode(msgspec.msgpack.Ext(OBJECT, parts)) for parts in encoded]
         return list(map(self.encode, values))
 
     def _object(self, code: int, data: memoryview) -> Any:
