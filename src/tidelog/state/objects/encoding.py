@@ -88,11 +88,10 @@ def encode_rows(rows: list[Row], types: RecordTypes) -> list[bytes] | None:
         return None
     if len(encoder.shapes) != 1:
         return None
-    shapes = _LIST_OF_TWO + _encode(encoder.shapes)
+    shapes = b"\x92" + _encode(encoder.shapes)  # a list of two, the first of them
     return [shapes + data for data in encoded]
 
 
-_LIST_OF_TWO: Final = b"\x92"
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_list: Final = msgspec.msgpack.Decoder(list[Any]).decode
 decode_parts: Final = msgspec.msgpack.Decoder(tuple[list[Shape], bytes]).decode
