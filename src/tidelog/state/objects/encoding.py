@@ -78,18 +78,14 @@ def encode_records(records: list[Any], types: RecordTypes) -> tuple[list[Shape],
 
 
 def encode_rows(rows: list[Row], types: RecordTypes) -> list[bytes] | None:
-    """For each row of one class what `decode_parts` reads; None where `encode_records` has more
-    to say.
-    """
+    """For each row of one class what `decode_parts` reads; None where not all are so simple."""
     encoder = _Encoder(types)
     try:
         encoded = [_encode(_encode([row])) for row in encoder.all(rows)]
     except Exception:  # whatever it is, the row alone tells
         return None
-    if len(encoder.shapes) != 1:
-        return None
     shapes = b"\x92" + _encode(encoder.shapes)  # a list of two, the first of them
-    return [shapes + data for data in encoded]
+    return [shapes + data for data in encoded] if len(encoder.shapes) == 1 else None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
