@@ -62,13 +62,13 @@ def restored(task: Task, build: Callable[[Sink], Job]) -> tuple[dict[str, int], 
 
 def run_events(task: EventTask) -> dict[str, float]:
     """Run the job in this process, to the end of its files."""
+    collect_rarely()
     drawn, begun = task.write(), list[Mark]()
     _run(task, _events(task), lambda: begun.append(tree_mark(0)))
     return figures(task, drawn, begun[0], tree_mark(task.rows))
 
 
 def _run(task: ProgramTask, job: Job, on_start: Callable[[], None] | None = None) -> JobRunner:
-    collect_rarely()
     effects = Effects()
     config = JobConfig(work_dir=task.path / "work", checkpoint=Schedule(interval=task.checkpoint_s))
     runner = JobRunner(job, LocalStore(task.durable, effects), config, effects)
