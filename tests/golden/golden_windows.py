@@ -1,12 +1,13 @@
-"""The job of the golden store of windows, joins and ids.
+"""The jobs of the golden stores of windows, joins and ids, and of joins with batches.
 
-The job was stopped with a savepoint in the middle. With the store are the records that came out
+A job was stopped with a savepoint in the middle. With the store are the records that came out
 afterwards, as text: those of a run that nothing stopped without those that had come out before.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -17,15 +18,12 @@ from tidelog import Callback, Count, Job, KeyedStream, OutputTag, Session, Slidi
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 
-KINDS = {
-    *("timed-records", "timed-marks", "sessions", "earlier-sessions", "count-window", "map"),
-    *("window-aggregate", "window-records", "timers", "aggregate", "splits"),
-}
-"""The kinds of state of the job."""
 DELAY_MS = 1_500
 _Keyed = tuple[KeyedStream, KeyedStream]
 
-OPERATORS: dict[str, Callable[[KeyedStream, KeyedStream], Stream]] = {
+_Operators = dict[str, Callable[[KeyedStream, KeyedStream], Stream]]
+
+OPERATORS: _Operators = {
     "interval": lambda left, right: left.join(right, (-150, "250ms"), how="outer"),
     "same-window": lambda left, right: left.join(right, window=Sliding(300, 200), how="left"),
     "newest": lambda left, right: left.enrich(right, lambda record, row: (record, row)),
@@ -47,8 +45,27 @@ OPERATORS: dict[str, Callable[[KeyedStream, KeyedStream], Stream]] = {
     "ids": lambda left, _: left.deduplicate(lambda record: record[2] % 9, ttl="300d"),
 }
 
+BATCHED: _Operators = {
+    "inner": lambda left, right: left.join(right, (-150, "250ms")),
+    "same-window": OPERATORS["same-window"],
+}
+STORES = {
+    "store_windows_v1.bin": (
+        OPERATORS,
+        {
+            *("timed-records", "timed-marks", "sessions", "earlier-sessions", "count-window"),
+            *("map", "window-aggregate", "window-records", "timers", "aggregate", "splits"),
+        },
+    ),
+    "store_joins_v1.bin": (
+        BATCHED,
+        {"timed-records", "timed-batches", "timed-marks", "splits"},
+    ),
+}
+"""Operators of the jobs, and the kinds of state that they had."""
 
-def job(emit: Callable[[Any], Any]) -> Job:
+
+def job(emit: Callable[[Any], Any], operators: _Operators) -> Job:
     made = Job("golden")
     left, right = (
         made.source(Portions({name: records(step, name)}), name=name)
@@ -56,7 +73,7 @@ def job(emit: Callable[[Any], Any]) -> Job:
         .key_by(itemgetter(0))
         for name, step in (("left", 3), ("right", 7))
     )
-    for name, build in OPERATORS.items():
+    for name, build in operators.items():
         named = build(left, right).map(lambda record, name=name: (name, record), name=f"{name}-out")
         named.sink(Callback(emit), name=f"{name}-sink")
     return made
@@ -68,16 +85,16 @@ def records(step: int, name: str) -> list[Any]:
     return [(f"k{n % 4 // 2}", time, n, name) for n, time in enumerate(times)]
 
 
-def stopped() -> bytes:
+def stopped(operators: _Operators) -> bytes:
     store, before, whole = MemoryStore(), list[str](), list[str]()
     acted_on(
-        job(lambda record: before.append(repr(record))),
+        job(lambda record: before.append(repr(record)), operators),
         store,
         lambda runner: runner.stop("golden"),
         at=4.2,
         settings=config(parallelism=1, retain=1),
     )
-    run(job(lambda record: whole.append(repr(record))), MemoryStore())
+    run(job(lambda record: whole.append(repr(record)), operators), MemoryStore())
     wanted = Counter(whole) - Counter(before)
     assert wanted.total() == len(whole) - len(before) > 0 < len(before)
     objects = asyncio.run(_objects(store))
@@ -88,4 +105,6 @@ async def _objects(store: ObjectStore) -> dict[str, bytes]:
     return {info.name: await store.get(info.name) async for info in store.list("")}
 
 
-FILES: dict[str, Callable[[], bytes]] = {"store_windows_v1.bin": stopped}
+FILES: dict[str, Callable[[], bytes]] = {
+    name: partial(stopped, operators) for name, (operators, _) in STORES.items()
+}

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 import msgspec
+import pytest
 
 from tests.golden import golden_in_flight as golden
 from tests.golden import golden_windows
@@ -40,8 +41,10 @@ def test_a_block_of_typed_records_of_version_1_is_read() -> None:
     assert decode([block], golden.TYPES) == golden.TYPED_PARTS
 
 
-def test_windows_joins_and_ids_of_version_1_go_on_from_where_they_were() -> None:
-    golden = msgspec.msgpack.decode(stored("store_windows_v1.bin"))
+@pytest.mark.parametrize("store_name", golden_windows.STORES)
+def test_windows_joins_and_ids_of_version_1_go_on_from_where_they_were(store_name: str) -> None:
+    operators, kinds = golden_windows.STORES[store_name]
+    golden = msgspec.msgpack.decode(stored(store_name))
     (savepoint,) = (
         entry
         for name, data in golden["objects"].items()
@@ -49,10 +52,11 @@ def test_windows_joins_and_ids_of_version_1_go_on_from_where_they_were() -> None
         if isinstance(entry := decode_entry(data, name), Savepoint)
     )
     states = [info.kind for operator in savepoint.operators for info in operator.states]
-    assert set(states) == golden_windows.KINDS
+    assert set(states) == kinds
 
     store, found = MemoryStore(), list[str]()
     for name, data in golden["objects"].items():
         asyncio.run(store.put(name, data))
-    run(golden_windows.job(lambda record: found.append(repr(record))), store, config(parallelism=3))
+    job = golden_windows.job(lambda record: found.append(repr(record)), operators)
+    run(job, store, config(parallelism=3))
     assert Counter(found) == Counter(golden["wanted"])

@@ -156,6 +156,7 @@ KINDS = [
     StateInfo(10, "records", "window-records", ("10000",)),
     StateInfo(11, "left", "timed-records", ("msgpack", "any")),
     StateInfo(12, "left-marks", "timed-marks", ("any",)),
+    StateInfo(13, "left-batches", "timed-batches", ("any",)),
 ]
 """A state of every kind that has rows."""
 

@@ -24,6 +24,8 @@ from tidelog.effects import InlineOffload
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.state.key_groups import encode_key
 
+KEY_GROUPS = 16
+"""What `configured` has."""
 WARM_S, SECONDS, DELAY_S = 20.0, 20.0, 2.0
 VALUE_BYTES = 120
 SETTINGS = Settings(
@@ -101,7 +103,12 @@ def test_a_join_is_as_estimated(lower_s: float, upper_s: float) -> None:
         return left.join(right, (round(1_000 * lower_s), round(1_000 * upper_s)))
 
     workload = joined(
-        records(200, 5_000, RECORD_BYTES), lower_s, upper_s, delay_s=DELAY_S, flush_s=1.0
+        records(200, 5_000, RECORD_BYTES),
+        lower_s,
+        upper_s,
+        delay_s=DELAY_S,
+        flush_s=1.0,
+        key_groups=KEY_GROUPS,
     )
     check(build, 5_000, workload)
 

@@ -128,7 +128,7 @@ class Subject:
             if not isinstance(kept, timed_records.TimedRecords):
                 continue
             buckets = kept._buckets.values()
-            assert kept._held == sum(map(timed_records._count, buckets))
+            assert kept._held == sum(bucket.held for bucket in buckets)
             assert len(kept) == sum(len(bucket.fresh) for bucket in buckets)
 
     def _take(self, batch: Batch) -> None:
@@ -363,6 +363,7 @@ def _small_steps(most: int) -> Iterator[None]:
     steps = (records, "tidelog.runtime.operators.join", "tidelog.runtime.operators.enrich")
     with ExitStack() as patches:
         patches.enter_context(mock.patch(f"{records}.LOAD_AFTER", 4 - most))
+        patches.enter_context(mock.patch("tidelog.state.timed_batches.MOST_BATCHED", 2 * most))
         for module in steps:
             patches.enter_context(mock.patch(f"{module}.STEP", most))
         yield

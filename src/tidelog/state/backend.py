@@ -312,6 +312,7 @@ class KeyedBackend:
 
     def _write_batch(self, cache: bool) -> int:
         self._flushed_at = self.monotonic()
+        size = len(self._buffer)
         if self._metadata_due:
             self._metadata_due = False
             self.log.submit_metadata(
@@ -338,7 +339,8 @@ class KeyedBackend:
         self.metrics.changes += len(keys)
         self.metrics.updates += updates
         self.updates += updates
-        self._row_bytes = raw_bytes / len(keys)
+        # As `flush_due` counts them: many elements of a list, or of a batch, are in one row.
+        self._row_bytes = raw_bytes / max(len(keys), size - len(self._buffer))
         return len(keys)
 
     def _encoding(self, take: Callable[[], Columns]) -> Columns:

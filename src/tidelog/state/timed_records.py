@@ -3,6 +3,9 @@
 Invariants:
 - a record is a row of its own, `bucket | key | time | number`, that nothing is read for and that is
   put once; the records of a key in a bucket are one range, and those of ended buckets are ranges;
+- or, with `batched`, it is in a row with others that a flush found in its bucket and key group; so
+  are a bounded number for each, and they become rows of their own when those of a single key are
+  read and all of them have no room in memory;
 - buckets from `_whole_from` on are whole: all of their records are in memory; of earlier ones those
   of a key are as soon as somebody has asked for them, and those of a key group after several such
   questions, unless they are too many;
@@ -13,9 +16,8 @@ Invariants:
 
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count, islice
+from itertools import chain, count
 from typing import Any, Final
 
 from tidelog.changelog.row_memory import RowSize
@@ -23,6 +25,9 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.objects.values import UntypedValues
+from tidelog.state.schema.evolution import IN_BATCHES
+from tidelog.state.timed_batches import TimedBatches
+from tidelog.state.timed_bucket import Bucket
 from tidelog.state.timed_rows import KIND, MARKS, Entry, Held, TimedRows, entry_of, first_of
 
 _START_BITS: Final = 48
@@ -34,48 +39,32 @@ _BUCKET_BYTES: Final = 1_000
 """About what a bucket takes besides its records."""
 
 
-@dataclass(slots=True)
-class _Bucket:
-    whole: bool
-    records: dict[bytes, list[Held]] = field(default_factory=dict)
-    """By key group and encoded key, each list in order."""
-    marked: set[int] = field(default_factory=set)
-    """Numbers of marked records of a whole bucket."""
-    fresh: dict[int, tuple[bytes, Held]] = field(default_factory=dict)
-    """By number, with their places: those of a whole bucket that no flush has made rows yet."""
-    flushed: bool = False
-    """Whether a flush has made rows of a whole bucket."""
-    reads: dict[bytes, int] = field(default_factory=dict)
-    """By key group, how often the rows of a single key were read."""
-    loaded: set[bytes] = field(default_factory=set)
-    """Key groups of which all records are in memory, of a bucket that is not whole."""
-    large: dict[bytes, int] = field(default_factory=dict)
-    """Places with more records than stay in memory, and how many were taken away since it was seen
-    that they are: they are not read again and again to see it."""
-
-    def with_rows(self, entries: list[Entry]) -> list[Entry]:
-        """Entries of this bucket, without those that have no rows."""
-        if not self.fresh:
-            return entries
-        return [entry for entry in entries if entry[2][1] not in self.fresh]
-
-
 class TimedRecords:
     """The records of one state of one subtask.
 
     A place is a key group with the encoded key. With `marks` records can be marked, and those that
-    are do not come back when they expire.
+    are do not come back when they expire. With `batched` there are no marks, nothing is removed,
+    and no record is wanted when it expires.
     """
 
     def __init__(
-        self, backend: KeyedBackend, name: str, schema: str, option: str, *, marks: bool = False
+        self,
+        backend: KeyedBackend,
+        name: str,
+        schema: str,
+        option: str,
+        *,
+        marks: bool = False,
+        batched: bool = False,
     ) -> None:
         """`option` is what declares the types of the records."""
         self._owned = backend.owned
         table = backend.table
-        self._values = UntypedValues(backend, (name, KIND, ("msgpack", schema)), option)
+        stored = ("msgpack", schema, *((IN_BATCHES,) if batched else ()))
+        self._values = UntypedValues(backend, (name, KIND, stored), option)
         rows = self._values.rows(scanned=True, cached=False)
         self._rows, self._marks = TimedRows(rows, self._values.prefix, table), None
+        self._batches = TimedBatches.of(backend, name, schema, self._values) if batched else None
         if marks:
             info = backend.registry.register(f"{name}-marks", MARKS, (schema,))
             rows = backend.rows(lambda _: b"", lambda _: True, scanned=True, cached=False)
@@ -83,17 +72,18 @@ class TimedRecords:
         self._next = int(backend.seqno) << _START_BITS
         """The number of the next record. Those of a later start are greater, for between the two is
         a flush: what no flush has seen has no row."""
-        self._buckets: dict[int, _Bucket] = {}
+        self._buckets: dict[int, Bucket] = {}
         self._in_order: list[int] = []
         """A heap of all buckets in memory, and of some that have left it: they can be thousands."""
         self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
-        self._whole_from = max(map(self._rows.end, self._groups()))
+        stored = (self._rows, self._batches) if self._batches else (self._rows,)
+        self._whole_from = max(rows.end(group) for rows in stored for group in self._groups())
         self._loads = True
         """Whether key groups are read together: not where memory had no room for them."""
         self._held = self._fresh_held = 0
         """Records in memory, and keys of which it is known that there are none; fresh records."""
-        self._fresh: dict[int, _Bucket] = {}
+        self._fresh: dict[int, Bucket] = {}
         """Buckets with fresh records."""
         self.updates = 0
         """Records added since the last flush that no row counts."""
@@ -168,20 +158,27 @@ class TimedRecords:
             self._size.sample(places[0], records[0])
         return range(first, self._next)
 
-    def find(self, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
-        """The records of a place in order; an iterator where memory should not hold them all.
+    def find(
+        self, buckets: Iterable[int], place: bytes
+    ) -> list[tuple[int, Sequence[Held] | Iterator[Held]]]:
+        """The records of a place in order, by bucket, without empty ones; an iterator where memory
+        should not hold them all.
 
         What is changed by the caller afterwards, the iterator does not see.
         """
-        kept = self._buckets.get(bucket)
-        if kept is None:
-            if bucket >= self._whole_from:
-                return ()
-            kept = self._bucket(bucket)
-        held = kept.records.get(place)
-        if held is not None:
-            return held
-        return () if kept.whole else self._read(kept, bucket, place)
+        found: list[tuple[int, Sequence[Held] | Iterator[Held]]] = []
+        for bucket in buckets:
+            kept = self._buckets.get(bucket)
+            if kept is None:
+                if bucket >= self._whole_from:
+                    continue
+                kept = self._bucket(bucket)
+            held: Sequence[Held] | Iterator[Held] | None = kept.records.get(place)
+            if held is None and not kept.whole:
+                held = self._read(kept, bucket, place)
+            if held:
+                found.append((bucket, held))
+        return found
 
     def mark(self, bucket: int, place: bytes, held: Iterable[Held]) -> None:
         kept = self._bucket(bucket)
@@ -218,7 +215,7 @@ class TimedRecords:
                 yield from self._expire_stored(end)
                 self._scanned_to = end
                 for bucket in [bucket for bucket in self._buckets if bucket < end]:
-                    self._held -= _count(self._buckets.pop(bucket))
+                    self._held -= self._buckets.pop(bucket).held
             yield from self._expire_held(last, wanted=wanted)
             if min(last + 1, self._whole_from) <= self._scanned_to:
                 return
@@ -228,18 +225,24 @@ class TimedRecords:
         for bucket, kept in list(self._fresh.items()):
             if most <= 0:
                 break
-            some: list[Entry] = [(bucket, *each) for each in islice(kept.fresh.values(), most)]
-            for _, _, (_, number, _) in some:
-                del kept.fresh[number]
+            some = kept.take_fresh(most)
             if not kept.fresh:
                 del self._fresh[bucket]
-            kept.flushed = True
             most -= len(some)
-            rows += some
+            self._fresh_held -= len(some)
+            if kept.rows_from is None:
+                if self._batches is not None and (
+                    made := self._batches.put_together(bucket, some, kept.batched, self._size.bytes)
+                ):
+                    kept.batches += made
+                    self.updates -= len(made)
+                    continue
+                kept.rows_from = some[0][1][1]
+            self.updates -= len(some)
+            rows += [(bucket, *each) for each in some]
             if kept.marked:
-                self._put_marks(kept, [e for e in some if e[2][1] in kept.marked])
-        self._fresh_held -= len(rows)
-        self.updates -= len(rows)
+                marked = [each for each in some if each[1][1] in kept.marked]
+                self._put_marks(kept, [(bucket, *each) for each in marked])
         self._rows.put(rows)
 
     def drop_cached(self) -> None:
@@ -267,12 +270,12 @@ class TimedRecords:
         for group in range(self._owned.first, self._owned.last + 1):
             yield group.to_bytes(2, "big")
 
-    def _put_marks(self, kept: _Bucket, entries: list[Entry]) -> None:
+    def _put_marks(self, kept: Bucket, entries: list[Entry]) -> None:
         """Mark those that have rows; the others are when they get one."""
         assert self._marks is not None, "these records have no marks"
         self._marks.put(kept.with_rows(entries))
 
-    def _delete(self, kept: _Bucket, entries: list[Entry]) -> list[Entry]:
+    def _delete(self, kept: Bucket, entries: list[Entry]) -> list[Entry]:
         """Delete the rows of entries that have any, which are returned; the others get none."""
         stored = kept.with_rows(entries)
         self._rows.delete(stored)
@@ -282,19 +285,21 @@ class TimedRecords:
                     self._fresh_held -= 1
         return stored
 
-    def _bucket(self, bucket: int) -> _Bucket:
+    def _bucket(self, bucket: int) -> Bucket:
         kept = self._buckets.get(bucket)
         if kept is None:
-            kept = self._buckets[bucket] = _Bucket(whole=bucket >= self._whole_from)
+            kept = self._buckets[bucket] = Bucket.of(whole=bucket >= self._whole_from)
             heappush(self._in_order, bucket)
         return kept
 
-    def _read(self, kept: _Bucket, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
+    def _read(self, kept: Bucket, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
         """The records of a place from its rows; they stay in memory if they are not too many."""
         group = place[:2]
         if group not in kept.loaded:
             reads = kept.reads[group] = kept.reads.get(group, 0) + 1
-            if reads == LOAD_AFTER and self._loads:
+            if reads == 1 and self._batches is not None:
+                self._unbatch(self._batches, kept, bucket, group)
+            elif reads == LOAD_AFTER and self._loads:
                 self._load(kept, bucket, group)
         if group in kept.loaded:
             return kept.records.get(place, ())
@@ -308,20 +313,31 @@ class TimedRecords:
             kept.large[place] = 0
         return self._rows.of_place(bucket, place)
 
-    def _load(self, kept: _Bucket, bucket: int, group: bytes) -> None:
-        """Read all records of a key group in a bucket, if they are not too many."""
+    def _unbatch(self, batches: TimedBatches, kept: Bucket, bucket: int, group: bytes) -> None:
+        """Bring the batches of a key group in a bucket into memory, or make single rows of them."""
+        entries = list(batches.of_group(bucket, group))
+        if entries and not (self._loads and self._load(kept, bucket, group, entries)):
+            self._rows.put(entries)
+            batches.delete_group(bucket, group)
+
+    def _load(self, kept: Bucket, bucket: int, group: bytes, batched: Sequence[Entry] = ()) -> bool:
+        """Read all records of a key group in a bucket, besides those of batches; whether they are
+        in memory, as they are not if they are too many.
+        """
         rows = self._rows.of_group(bucket, group)
         entries = first_of(rows, STEP)
         if next(rows, None) is not None:
-            return
+            return False
         read: dict[bytes, list[Held]] = {}
-        for _, place, held in entries:
+        for _, place, held in chain(batched, entries):
             read.setdefault(place, []).append(held)
         for place, records in read.items():
             if place not in kept.records:
+                records.sort()
                 kept.records[place] = records
                 self._held += len(records)
         kept.loaded.add(group)
+        return True
 
     def _expire_held(self, last: int, *, wanted: bool) -> Iterator[list[Entry]]:
         """From whole buckets, in their order; ends early where memory was dropped in a pause."""
@@ -332,7 +348,7 @@ class TimedRecords:
             if kept is None:
                 heappop(self._in_order)
                 continue
-            before, stored = self._held, wanted or kept.flushed
+            before, stored = self._held, wanted or kept.rows_from is not None
             if stored:
                 taken += self._taken(bucket, kept)
             if not (stored and kept.records):
@@ -344,16 +360,18 @@ class TimedRecords:
         if taken:
             yield taken
 
-    def _end(self, bucket: int, kept: _Bucket) -> None:
+    def _end(self, bucket: int, kept: Bucket) -> None:
         """No row of a bucket is left: what is left of it in memory goes."""
+        if self._batches is not None:
+            self._batches.delete_rows(kept.batches)
         del self._buckets[bucket]
         self._fresh.pop(bucket, None)
         self._fresh_held -= len(kept.fresh)
         if kept.records:
-            self._held -= _count(kept)
+            self._held -= kept.held
             self._dropped.append(kept.records)
 
-    def _taken(self, bucket: int, kept: _Bucket) -> list[Entry]:
+    def _taken(self, bucket: int, kept: Bucket) -> list[Entry]:
         """Records of a bucket, which have no rows any more, without the marked ones."""
         taken: list[Entry] = []
         while kept.records and len(taken) < STEP:
@@ -363,7 +381,7 @@ class TimedRecords:
             taken += [(bucket, place, each) for each in held[:STEP]]
         self._held -= len(taken)
         # Where no flush has seen any and none is left, there is nothing to delete or to forget.
-        stored = self._delete(kept, taken) if kept.flushed or kept.records else []
+        stored = self._delete(kept, taken) if kept.rows_from is not None or kept.records else []
         if not kept.marked or self._marks is None:
             return taken
         self._marks.delete([entry for entry in stored if entry[2][1] in kept.marked])
@@ -373,13 +391,10 @@ class TimedRecords:
         """From rows, key group by key group."""
         for group in self._groups():
             at, upper = encode_time(self._scanned_to), encode_time(end)
+            while self._batches is not None and self._batches.take(group, at, upper, STEP):
+                yield []
             while taken := self._rows.take(group, at, upper, STEP):
                 first, at = at, taken[-1][0] + b"\x00"
                 marks = self._marks.take(group, first, at) if self._marks is not None else ()
                 marked = {own for own, _ in marks}
                 yield [entry_of(group, own, r) for own, r in taken if own not in marked]
-
-
-def _count(kept: _Bucket) -> int:
-    """What a bucket counts for in memory."""
-    return sum([max(1, len(held)) for held in kept.records.values()])

@@ -4,7 +4,7 @@ Invariant: behind the state's id a row's key is `bucket | key | time | number`, 
 in a bucket are one range in the order of time, and so are those of several buckets.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, TypeVar
 
@@ -43,17 +43,11 @@ class TimedRows:
     def put(self, entries: Sequence[Entry]) -> None:
         """Raises StateSchemaError for a record that is None: as a value of a row it is a delete."""
         records = [record for _, _, (_, _, record) in entries]
-        if any(record is None for record in records):
-            raise StateSchemaError(
-                "a record that a join or an enrichment keeps",
-                expected="anything but None",
-                found="None",
-                action="filter such records out before it, or make tuples of them, as (key, None)",
-            )
-        self._rows.put_many(dict(zip(self._keys(entries), records, strict=True)))
+        check_records(records)
+        self._rows.put_many(dict(zip(row_keys(self._state, entries), records, strict=True)))
 
     def delete(self, entries: Sequence[Entry]) -> None:
-        self._rows.delete_many(self._keys(entries))
+        self._rows.delete_many(row_keys(self._state, entries))
 
     def of_place(self, bucket: int, place: bytes) -> Iterator[Held]:
         """What the rows of a place hold, in order."""
@@ -63,8 +57,7 @@ class TimedRows:
 
     def of_group(self, bucket: int, group: bytes) -> Iterator[Entry]:
         """What the rows of a key group in a bucket hold."""
-        prefix = group + self._state + encode_time(bucket)
-        for row, record in self._rows.scan(prefix, prefix_end(prefix)):
+        for row, record in self.range_of_group(bucket, group):
             yield entry_of(group, row[ROW_PREFIX_BYTES:], record)
 
     def take(
@@ -92,15 +85,21 @@ class TimedRows:
             end, step = min(bucket + step, MAX_WATERMARK), 2 * step
         return end
 
-    def _keys(self, entries: Sequence[Entry]) -> list[bytes]:
-        keys: list[bytes] = []
-        last: int | None = None
-        for bucket, place, (time, number, _) in entries:
-            if bucket != last:  # most have the bucket of the one before
-                last, before = bucket, self._state + encode_time(bucket)
-            after = encode_time(time) + number.to_bytes(NUMBER_BYTES, "big")
-            keys.append(place[:2] + before + place[2:] + after)
-        return keys
+    def range_of_group(self, bucket: int, group: bytes) -> Iterator[tuple[bytes, Any]]:
+        """The rows of a key group in a bucket, and their values."""
+        prefix = group + self._state + encode_time(bucket)
+        return self._rows.scan(prefix, prefix_end(prefix))
+
+
+def check_records(records: list[Any]) -> None:
+    """Raises StateSchemaError for None among records that are to be rows."""
+    if any(record is None for record in records):
+        raise StateSchemaError(
+            "a record that a join or an enrichment keeps",
+            expected="anything but None",
+            found="None",
+            action="filter such records out before it, or make tuples of them, as (key, None)",
+        )
 
 
 def first_of(rows: Iterator[T], most: int) -> list[T]:
@@ -113,6 +112,18 @@ def first_of(rows: Iterator[T], most: int) -> list[T]:
         if size >= _BYTES:
             break
     return taken
+
+
+def row_keys(state: bytes, entries: Iterable[Entry]) -> list[bytes]:
+    """The keys of the rows of records, in a state of this id."""
+    keys: list[bytes] = []
+    last: int | None = None
+    for bucket, place, (time, number, _) in entries:
+        if bucket != last:  # most have the bucket of the one before
+            last, before = bucket, state + encode_time(bucket)
+        after = encode_time(time) + number.to_bytes(NUMBER_BYTES, "big")
+        keys.append(place[:2] + before + place[2:] + after)
+    return keys
 
 
 def entry_of(group: bytes, own: bytes, record: Any) -> Entry:

@@ -27,6 +27,7 @@ from tidelog.state.handles.map import MapState
 from tidelog.state.key_groups import encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
+from tidelog.state.timed_records import TimedRecords
 
 
 def flushed(bench: Bench) -> list[DecodedRow]:
@@ -140,6 +141,21 @@ def test_a_value_without_a_schema_is_shown_as_it_is(
     assert (found.key_group, found.key, found.value) == (3, "tide", shown)
 
 
+def test_a_batch_of_a_join_is_shown_with_the_keys_of_its_records() -> None:
+    bench = Bench()
+    records = TimedRecords(bench.backend, "left", "by time", "none", batched=True)
+    places = [b"\0\x03" + encode_key(key) for key in ("ebb", "tide")]
+    records.add(places, [7, 7], [70, 71], [{"sum": 3}, {"sum": 4}])
+    bench.backend.flush()
+    ((row, value),) = bench.table.scan(b"", None)
+    found = RowDecoder(bench.backend.registry.infos()).decode(row, value)
+    assert (found.key_group, found.state, found.key) == (3, "left-batches", None)
+    assert found.value == [
+        {"key": "ebb", "time_ms": 70, "record": {"sum": 3}},
+        {"key": "tide", "time_ms": 71, "record": {"sum": 4}},
+    ]
+
+
 @pytest.mark.parametrize(
     ("info", "key", "value"),
     [
@@ -154,6 +170,7 @@ def test_a_value_without_a_schema_is_shown_as_it_is(
         (StateInfo(0, "w", "window-aggregate", ("msgpack", "any")), OWN, b"\x01"),
         (StateInfo(0, "w", "window-records", ("msgpack", "any")), OWN + bytes(8), b"\x01"),
         (StateInfo(0, "left", "timed-records", ("msgpack", "any")), OWN, b"\x01"),
+        (StateInfo(0, "left-batches", "timed-batches", ("any",)), OWN, b"\x01"),
         (SPLITS, OWN, b"\x01"),
     ],
 )

@@ -11,9 +11,15 @@ from typing import Final
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.cost.model.workload import Workload, expected_distinct
 from tidelog.errors import require
+from tidelog.runtime.config import DEFAULT_KEY_GROUPS
+from tidelog.state.timed_batches import BATCHED_BYTES, MOST_BATCHED
 
-_OF_RECORD: Final = 28
-"""A record's row has bucket, time and number besides its key."""
+_OF_BATCH: Final = 20
+"""A batch of records has its bucket and a number as its key ..."""
+_OF_RECORD: Final = 16
+"""... and of each record besides key and value its time, a number and two lengths."""
+_OF_OBJECT: Final = 400
+"""About what a record takes in memory besides key and value: so many batches have room."""
 _OF_TIMER: Final = 8
 """A timer's row has its time."""
 _OF_SESSION: Final = 18
@@ -23,7 +29,13 @@ _OF_SESSIONS: Final = 11
 
 
 def joined(
-    records: Workload, lower_s: float, upper_s: float, *, delay_s: float, flush_s: float
+    records: Workload,
+    lower_s: float,
+    upper_s: float,
+    *,
+    delay_s: float,
+    flush_s: float,
+    key_groups: int = DEFAULT_KEY_GROUPS,
 ) -> Workload:
     """An inner join of two streams with half of the `records` each, which are values.
 
@@ -32,24 +44,33 @@ def joined(
     bounds.
     """
     require("the bounds of a join", f"{lower_s}, {upper_s}", lower_s <= upper_s, "lower <= upper")
-    rows_per_s = logged_per_s = 0.0
-    bucket_s = (upper_s - lower_s) / 2
+    bucket_s = max((upper_s - lower_s) / 2, 0.001)
+    rate = records.writes_per_s / 2
+    # Beyond these of a bucket and a key group, records are rows of their own.
+    most = min(MOST_BATCHED, BATCHED_BYTES / (records.row_bytes + _OF_OBJECT))
+    batched = min(1.0, most / (rate * bucket_s / key_groups))
+    of_record = records.key_bytes + records.value_bytes + _OF_RECORD
+    puts_per_s = bytes_per_s = rows = state_bytes = 0.0
     for ahead_s in (upper_s, -lower_s):
         # It goes with the last of its bucket: half of one later, on average.
-        stays_s = delay_s + max(0.0, ahead_s + bucket_s / 2)
-        rows_per_s += records.writes_per_s / 2 * stays_s
-        logged_per_s += records.writes_per_s * min(1.0, stays_s / flush_s)
-    key_bytes = records.key_bytes + _OF_RECORD
-    rows = max(1, round(rows_per_s))
+        stays_s = max(0.001, delay_s + max(0.0, ahead_s + bucket_s / 2))
+        seen_s = min(stays_s, flush_s)
+        buckets = 1 + seen_s / bucket_s
+        batches = buckets * expected_distinct(key_groups, 0.0, rate * seen_s / buckets)
+        of_flush = batched * batches + (1 - batched) * rate * seen_s
+        puts_per_s += of_flush / flush_s
+        bytes_per_s += rate * seen_s * of_record / flush_s
+        rows += stays_s * of_flush / seen_s
+        state_bytes += stays_s * rate * of_record
     return replace(
         records,
-        writes_per_s=max(logged_per_s, 1 / flush_s),
-        once_per_s=logged_per_s,
-        keys=rows,
-        key_bytes=key_bytes,
-        value_bytes=records.value_bytes // 2,  # every other change is a delete
+        writes_per_s=max(2 * puts_per_s, 1 / flush_s),
+        once_per_s=2 * puts_per_s,
+        keys=max(1, round(rows)),
+        key_bytes=_OF_BATCH,
+        value_bytes=round(bytes_per_s / puts_per_s / 2),  # every other change is a delete
         skew=0.0,
-        state_bytes=rows * (ROW_PREFIX_BYTES + key_bytes + records.value_bytes),
+        state_bytes=max(1, round(state_bytes + rows * (ROW_PREFIX_BYTES + _OF_BATCH))),
     )
 
 

@@ -6,7 +6,7 @@ key, so each key keeps one for good.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from math import inf
 from operator import add
@@ -22,6 +22,7 @@ from tidelog.runtime.operators.turn import PAUSE, REST, Portion
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.timed_records import STEP, TimedRecords
+from tidelog.state.timed_rows import Held
 
 TIMES: Final = ("event", "processing")
 RECORD_OPTION: Final = "enrich(..., record_type=...)"
@@ -85,7 +86,7 @@ class EnrichAtTime(Operator):
         due: list[tuple[int, bytes]] = []
         for place, time in zip(places, times, strict=True):
             if place not in firsts:
-                held = next(iter(self._versions.find(_ALL_TIMES, place)), None)
+                held = next(iter(self._versions_of(place)), None)
                 firsts[place] = time if held is None else held[0]
                 if held is None:
                     continue
@@ -120,7 +121,7 @@ class EnrichAtTime(Operator):
             of_place.setdefault(place, []).append(at)
         rows: list[Any] = [None] * len(wanted)
         for place, positions in of_place.items():
-            versions = self._versions.find(_ALL_TIMES, place)
+            versions = self._versions_of(place)
             if not isinstance(versions, Iterator):
                 for at in positions:
                     until = bisect_right(versions, (wanted[at][1], inf))
@@ -133,10 +134,14 @@ class EnrichAtTime(Operator):
                 rows[at] = row
         return rows
 
+    def _versions_of(self, place: bytes) -> Sequence[Held] | Iterator[Held]:
+        found = self._versions.find((_ALL_TIMES,), place)
+        return found[0][1] if found else ()
+
     def _drop_older(self, place: bytes, time: int) -> Iterator[Batch]:
         """Let rows of a key go but for the newest at a time."""
         while True:
-            versions = self._versions.find(_ALL_TIMES, place)
+            versions = self._versions_of(place)
             passed = list(islice(takewhile(lambda held: held[0] <= time, versions), STEP + 1))
             if len(passed) > 1:
                 self._versions.remove(_ALL_TIMES, place, passed[:-1])

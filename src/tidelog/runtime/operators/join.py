@@ -84,8 +84,12 @@ class Join(Operator):
         self._ended = _NONE_ENDED
         schema, option = f"{self._how}, {self._span.text}", self.record_option
         self._sides = [
-            TimedRecords(context.backend, name, schema, option, marks=side in self._emits_alone)
-            for side, name in enumerate(("left", "right"))
+            TimedRecords(context.backend, name, schema, option, marks=alone, batched=not alone)
+            for name, alone in zip(
+                ("left", "right"),
+                (side in self._emits_alone for side in (LEFT, RIGHT)),
+                strict=True,
+            )
         ]
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -127,10 +131,7 @@ class Join(Operator):
         for at, entry in enumerate(entries):
             number = next(numbers) if entry[1] > ended else None
             paired = False
-            for bucket in facing(entry[2], entry[1]):
-                held = others.find(bucket, entry[0])
-                if not held:
-                    continue
+            for bucket, held in others.find(facing(entry[2], entry[1]), entry[0]):
                 if type(held) is list and len(held) <= STEP:
                     paired |= self._pair(pairs, side, entry, bucket, held)
                 else:

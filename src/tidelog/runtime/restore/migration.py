@@ -25,7 +25,8 @@ from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
 from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
 from tidelog.state.sessions import SESSION_VALUES
-from tidelog.state.timed_rows import KIND, MARKS
+from tidelog.state.timed_batches import BATCHES, batches_of, stored_entries
+from tidelog.state.timed_rows import KIND, MARKS, row_keys
 from tidelog.table.port import Table
 
 logger = logging.getLogger(__name__)
@@ -98,6 +99,10 @@ class Migration:
         """Blocking. Raises what the user's functions raise, and RestoreError for their results."""
         changed = 0
         for info in self.registry.infos():
+            if info.kind == BATCHES:
+                for table in self.tables:
+                    self._unbatch(table, info)
+        for info in self.registry.infos():
             if info.kind in _UNTYPED_VALUES:
                 types = self.registry.value_types(info, "")
                 if types.migrates:
@@ -106,6 +111,18 @@ class Migration:
             for info in self.registry.infos():
                 changed += sum(self._keys(table, info) for table in self.tables)
         Event.STATE_MIGRATED.log(logger, operator=self.registry.operator, rows=changed)
+
+    def _unbatch(self, table: Table, batches: StateInfo) -> None:
+        """Make rows of their own of the records of batches, which may get different keys."""
+        (of,) = [i.id for i in self.registry.infos() if batches_of(i.name) == batches.name]
+        state = of.to_bytes(2, "big")
+        for chunk in self._chunks(table, batches):
+            for stored, data in chunk:
+                entries = stored_entries(stored[:2], stored[ROW_PREFIX_BYTES:], data)
+                records = [record for _, _, (_, _, record) in entries]
+                rows = sorted(zip(row_keys(state, entries), records, strict=True))
+                table.write([row for row, _ in rows], [record for _, record in rows])
+            table.write([stored for stored, _ in chunk], [None] * len(chunk))
 
     def _values(self, table: Table, info: StateInfo, types: KnownTypes) -> int:
         """Change the values of a table; returns how many rows."""

@@ -46,6 +46,7 @@ class DecodedRow:
     """The state's name; None when the manifest does not know the state's id."""
     kind: str | None
     key: Any
+    """None for a row with records of several keys, which its value has then."""
     entry: Any = None
     """What the row is of its key: a map's key, a list row's position, a timer's time (ms), a
     window's slice's start (ms) and, where it keeps records, the row's position."""
@@ -136,6 +137,8 @@ def _reader(info: StateInfo) -> _Kind | None:
     if info.kind in _WINDOWS:
         # Their schema is the windows' span: values are any msgpack.
         return _Kind(_WINDOWS[info.kind], lambda data: (_plain(_unpack(data)), None))
+    if info.kind == "timed-batches":
+        return _Kind(lambda _: (None, None), lambda data: (_batch(data), None))
     if info.kind == "timed-marks":
         return _Kind(_timed_key, lambda _: (None, None))
     try:
@@ -210,6 +213,14 @@ def _window_records_key(own: bytes) -> tuple[Any, dict[str, int]]:
 def _timed_key(own: bytes) -> tuple[Any, dict[str, int]]:
     key, time_ms = _timer_by_key(own[_NUMBER_BYTES:-_POSITION_BYTES])
     return key, {"time_ms": time_ms, "position": int.from_bytes(own[-_POSITION_BYTES:], "big")}
+
+
+def _batch(data: bytes) -> list[dict[str, Any]]:
+    keys, times, _, records = _unpack(data)
+    return [
+        {"key": _plain(_unpack(key)), "time_ms": time, "record": _plain(_unpack(record))}
+        for key, time, record in zip(keys, times, records, strict=True)
+    ]
 
 
 _WINDOWS: Final = {

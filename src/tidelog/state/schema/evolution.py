@@ -22,6 +22,8 @@ _SAME_BYTES: Final = {"tinyint", "smallint", "int", "bigint"}, {"float", "double
 """Types that store equal values as equal bytes: a key that is one of these is found again."""
 IN_SLICES: Final = "in slices"
 """Ends the schema of windows that share slices."""
+IN_BATCHES: Final = "in batches"
+"""Ends the schema of records of which some are in rows of many: older builds look for none."""
 DECLARED: Final = frozenset({"value", "list", "map"})
 """Kinds of the states that a program declares and names by itself."""
 
@@ -32,6 +34,8 @@ def objection(stored: StateInfo, wanted: StateInfo) -> str | None:
         return f"the kind was {stored.kind} and is {wanted.kind}"
     if wanted.schema == (*stored.schema, IN_SLICES):
         return "an earlier build kept each record once per window, and this one once per slice"
+    if wanted.schema == (*stored.schema, IN_BATCHES):
+        return None
     return _of_ttl(stored, wanted) or _of_schema(stored, wanted)
 
 

@@ -147,7 +147,7 @@ def test_a_join_goes_on_in_another_shape(
     kind: str, shapes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("state.timed_records", "runtime.operators.join", "runtime.operators.enrich"):
-        monkeypatch.setattr(f"tidelog.{module}.STEP", 2)
+        monkeypatch.setattr(f"tidelog.{module}.STEP", 1)
     before, after = shapes
     sink, objects = under_pressure(partial(job, kind), settings(before))
     check(sink, kind)
