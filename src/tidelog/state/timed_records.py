@@ -80,7 +80,7 @@ class TimedRecords:
         stored = (self._rows, self._batches) if self._batches else (self._rows,)
         self._whole_from = max(rows.end(group) for rows in stored for group in self._groups())
         self._loads = True
-        """Whether key groups are read together: not where memory had no room for them."""
+        """Whether key groups are read, and put, together: not where memory had no room for them."""
         self._held = self._fresh_held = 0
         """Records in memory, and keys of which it is known that there are none; fresh records."""
         self._fresh: dict[int, Bucket] = {}
@@ -231,9 +231,8 @@ class TimedRecords:
             most -= len(some)
             self._fresh_held -= len(some)
             if kept.rows_from is None:
-                if self._batches is not None and (
-                    made := self._batches.put_together(bucket, some, kept.batched, self._size.bytes)
-                ):
+                size, batches = self._size.bytes, self._batches if self._loads else None
+                if batches and (made := batches.put_together(bucket, some, kept.batched, size)):
                     kept.batches += made
                     self.updates -= len(made)
                     continue
@@ -247,10 +246,10 @@ class TimedRecords:
 
     def drop_cached(self) -> None:
         """Forget what is in memory, but for what has to become rows; `free` gives it back."""
-        self.spill(self._fresh_held)
         if self._buckets:
             self._whole_from = max(self._whole_from, max(self._buckets) + 1)
             self._loads = False
+        self.spill(self._fresh_held)
         for kept in self._buckets.values():
             self._dropped.append(kept.records)
         self._buckets, self._held = {}, 0
