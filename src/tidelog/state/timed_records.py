@@ -3,9 +3,9 @@
 Invariants:
 - a record is a row of its own, `bucket | key | time | number`, that nothing is read for and that is
   put once; the records of a key in a bucket are one range, and those of ended buckets are ranges;
-- or, with `batched`, it is in a row with others that a flush found in its bucket and key group; so
-  are a bounded number for each, and they become rows of their own when those of a single key are
-  read and all of them have no room in memory;
+- with `batched` it can instead be in a batch, one row for all records that a flush finds in its
+  bucket and key group; batches become single rows when the records of one key are read and memory
+  has no room for all of the key group;
 - buckets from `_whole_from` on are whole: all of their records are in memory; of earlier ones those
   of a key are as soon as somebody has asked for them, and those of a key group after several such
   questions, unless they are too many;
@@ -77,8 +77,8 @@ class TimedRecords:
         """A heap of all buckets in memory, and of some that have left it: they can be thousands."""
         self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
-        stored = (self._rows, self._batches) if self._batches else (self._rows,)
-        self._whole_from = max(rows.end(group) for rows in stored for group in self._groups())
+        both = (self._rows, self._batches) if self._batches else (self._rows,)
+        self._whole_from = max(rows.end(group) for rows in both for group in self._groups())
         self._loads = True
         """Whether key groups are read, and put, together: not where memory had no room for them."""
         self._held = self._fresh_held = 0

@@ -85,10 +85,9 @@ class Join(Operator):
         schema, option = f"{self._how}, {self._span.text}", self.record_option
         self._sides = [
             TimedRecords(context.backend, name, schema, option, marks=alone, batched=not alone)
-            for name, alone in zip(
-                ("left", "right"),
-                (side in self._emits_alone for side in (LEFT, RIGHT)),
-                strict=True,
+            for name, alone in (
+                ("left", LEFT in self._emits_alone),
+                ("right", RIGHT in self._emits_alone),
             )
         ]
 
