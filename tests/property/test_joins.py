@@ -173,7 +173,8 @@ class Model:
                 # In an interval each has one bucket, which are not the same.
                 together = set(own) & set(others) if isinstance(self._span, SameWindow) else own
                 for bucket in together:
-                    found[(a, b), self._span.pair_time(time, other, bucket)] += 1
+                    (at,) = self._span.pair_times(time, [(other, 0, None)], bucket)
+                    found[(a, b), at] += 1
                     mine = others if isinstance(self._span, Interval) else [bucket]
                     paired |= {(a, bucket), *((b, each) for each in mine)}
         for (side, number, _, time), own in [

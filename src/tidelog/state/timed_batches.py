@@ -8,7 +8,7 @@ Format: docs/internals/format.md, "State kinds".
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
@@ -47,8 +47,8 @@ class TimedBatches(TimedRows):
         info = backend.registry.register(batches_of(name), BATCHES, (schema,))
 
         def encode_many(batches: list[Batch]) -> list[bytes]:
-            records = iter(values.encode_many([record for *_, held in batches for record in held]))
-            return [_encode((*of, list(islice(records, len(held))))) for *of, held in batches]
+            records = iter(values.encode_many(list(chain.from_iterable(b[3] for b in batches))))
+            return [_encode((b[0], b[1], b[2], list(islice(records, len(b[0]))))) for b in batches]
 
         def decode(data: bytes) -> Batch:
             keys, times, after_first, records = _decode(data)

@@ -39,6 +39,10 @@ _BUCKET_BYTES: Final = 1_000
 """About what a bucket takes besides its records."""
 
 
+NewRecord = tuple[bytes, int, int, Any]
+"""Place, bucket, time and record."""
+
+
 class TimedRecords:
     """The records of one state of one subtask.
 
@@ -112,21 +116,16 @@ class TimedRecords:
         records = (self._held - self._fresh_held) * self._size.bytes
         return int(records) + len(self._buckets) * _BUCKET_BYTES
 
-    def add(
-        self,
-        places: Sequence[bytes],
-        buckets: Sequence[int],
-        times: Sequence[int],
-        records: Sequence[Any],
-    ) -> range:
+    def add(self, new: Sequence[NewRecord]) -> range:
         """Keep records; returns their numbers."""
-        self._values.check_first(records)
-        rows: list[Entry] = []
         first = self._next
+        if not new:
+            return range(first, first)
+        self._values.check_first(record for _, _, _, record in new)
+        rows: list[Entry] = []
         last: int | None = None
-        for place, bucket, held in zip(
-            places, buckets, zip(times, count(first), records, strict=False), strict=True
-        ):
+        for (place, bucket, time, record), number in zip(new, count(first), strict=False):
+            held = time, number, record
             if bucket != last:
                 last, kept = bucket, self._bucket(bucket)
                 of_place, fresh = kept.records, kept.fresh if kept.whole else None
@@ -135,7 +134,7 @@ class TimedRecords:
             if fresh is None:
                 rows.append((bucket, place, held))
             else:
-                fresh[held[1]] = place, held
+                fresh[number] = place, held
             before = of_place.get(place)
             if before:
                 if held < before[-1]:
@@ -148,14 +147,13 @@ class TimedRecords:
                 self._held -= 1  # it stays out of memory, or counts instead of what was not there
                 if before is not None:
                     of_place[place] = [held]
-        added = len(places)
+        added = len(new)
         self._next += added
         self._rows.put(rows)
         self._held += added
         self._fresh_held += added - len(rows)
         self.updates += added - len(rows)
-        if added:
-            self._size.sample(places[0], records[0])
+        self._size.sample(new[0][0], new[0][3])
         return range(first, self._next)
 
     def find(

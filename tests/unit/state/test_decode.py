@@ -144,8 +144,8 @@ def test_a_value_without_a_schema_is_shown_as_it_is(
 def test_a_batch_of_a_join_is_shown_with_the_keys_of_its_records() -> None:
     bench = Bench()
     records = TimedRecords(bench.backend, "left", "by time", "none", batched=True)
-    places = [b"\0\x03" + encode_key(key) for key in ("ebb", "tide")]
-    records.add(places, [7, 7], [70, 71], [{"sum": 3}, {"sum": 4}])
+    ebb, tide = (b"\0\x03" + encode_key(key) for key in ("ebb", "tide"))
+    records.add([(ebb, 7, 70, {"sum": 3}), (tide, 7, 71, {"sum": 4})])
     bench.backend.flush()
     ((row, value),) = bench.table.scan(b"", None)
     found = RowDecoder(bench.backend.registry.infos()).decode(row, value)

@@ -50,7 +50,9 @@ def unchanging(values: Iterable[Any]) -> bool:
         return True
     if not all(map(_is_frozen, kinds)):
         return False
-    parts = [_parts(value) for value in values if type(value) in kinds]
+    parts: list[Iterable[Any]] = [value for value in values if type(value) in kinds]
+    if not all(issubclass(kind, tuple | frozenset) for kind in kinds):
+        parts = list(map(_parts, parts))
     return unchanging(list(chain.from_iterable(parts)))
 
 

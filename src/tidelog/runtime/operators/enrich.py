@@ -7,7 +7,7 @@ key, so each key keeps one for good.
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice, takewhile
+from itertools import islice, repeat, takewhile
 from math import inf
 from operator import add
 from typing import Any, Final, cast
@@ -61,7 +61,7 @@ class EnrichAtTime(Operator):
         self.late_records += len(batch.records) - len(kept.records)
         if kept.records:
             times = cast("list[int]", kept.times)
-            self._waiting.add(_places(kept), times, times, kept.records)
+            self._waiting.add(list(zip(_places(kept), times, times, kept.records, strict=True)))
         return () if late is None else (late,)
 
     def watermark(self, time: int) -> Iterable[Batch]:
@@ -94,7 +94,8 @@ class EnrichAtTime(Operator):
             due.append((max(time, firsts[place]), place))
             firsts[place] = min(time, firsts[place])
         self._timers.register_many(due)
-        self._versions.add(places, [_ALL_TIMES] * len(times), times, batch.records)
+        buckets = repeat(_ALL_TIMES, len(times))
+        self._versions.add(list(zip(places, buckets, times, batch.records, strict=True)))
 
     def _emit(self, watermark: int) -> Iterator[Batch]:
         outputs = Outputs(self._turn, timed=True)

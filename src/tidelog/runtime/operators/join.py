@@ -17,7 +17,7 @@ from tidelog.runtime.operators.join_spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.late_records import event_times, on_time
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
-from tidelog.state.timed_records import STEP, TimedRecords
+from tidelog.state.timed_records import STEP, NewRecord, TimedRecords
 from tidelog.state.timed_rows import Held, first_of
 
 JoinKind = Literal["inner", "left", "outer"]
@@ -33,9 +33,6 @@ _AT_ONCE: Final = 256
 _LOOK_EVERY: Final = 64
 """Records that look for partners before the turn is looked at."""
 _NONE_ENDED: Final = -(1 << 64)
-
-_Entry = tuple[bytes, int, int, Any]
-"""Key group with encoded key, bucket, time, record."""
 
 
 class _Pairs:
@@ -123,22 +120,27 @@ class Join(Operator):
         the buffers that are due.
         """
         side, entries = batch.side, self._entries(batch)
-        facing, others = self._span.facing, self._sides[1 - side]
+        partners, others = self._span.partners, self._sides[1 - side]
+        alone, others_alone = (each in self._emits_alone for each in (side, 1 - side))
         ended = self._span.ended(self._backend.event_time.watermark)
-        live = [entry for entry in entries if entry[1] > ended]
-        numbers = iter(self._sides[side].add(*zip(*live, strict=True)) if live else ())
+        numbers = iter(self._sides[side].add([entry for entry in entries if entry[1] > ended]))
         for at, entry in enumerate(entries):
-            number = next(numbers) if entry[1] > ended else None
+            place, own, time, _ = entry
+            number = next(numbers) if own > ended else None
             paired = False
-            for bucket, held in others.find(facing(entry[2], entry[1]), entry[0]):
-                if type(held) is list and len(held) <= STEP:
-                    paired |= self._pair(pairs, side, entry, bucket, held)
-                else:
-                    for some in _in_steps(held):
-                        paired |= self._pair(pairs, side, entry, bucket, some)
-                        if pairs.due:
-                            yield pairs.cut()
-            if side in self._emits_alone:
+            buckets, least, most = partners(side, time, own)
+            for bucket, held in others.find(buckets, place):
+                few = type(held) is list and len(held) <= STEP
+                for some in (held,) if few else _in_steps(held):
+                    found = [each for each in some if least <= each[0] <= most]
+                    if found:
+                        paired = True
+                        self._pair(pairs, side, entry, found)
+                        if others_alone:
+                            others.mark(bucket, place, found)
+                    if not few and pairs.due:
+                        yield pairs.cut()
+            if alone:
                 self._settle(pairs, side, entry, number, paired=paired)
             if at % _LOOK_EVERY == 0 and pairs.due:
                 yield pairs.cut()
@@ -149,7 +151,7 @@ class Join(Operator):
         size = sum(side.record_bytes for side in self._sides)
         return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, size))))
 
-    def _entries(self, batch: KeyedBatch) -> list[_Entry]:
+    def _entries(self, batch: KeyedBatch) -> list[NewRecord]:
         side, own, event_time = batch.side, self._span.own, self._backend.event_time
         of, ahead, passed = event_time.of, event_time.ahead, event_time.watermark
         places, times = map(add, batch.groups, batch.keys), cast("list[int]", batch.times)
@@ -159,26 +161,17 @@ class Join(Operator):
             for bucket in own(side, time, of(place[:2]) if ahead else passed)
         ]
 
-    def _pair(
-        self, pairs: _Pairs, side: int, entry: _Entry, bucket: int, held: Sequence[Held]
-    ) -> bool:
-        """Make pairs of a record with those of the other side's bucket; whether there is one."""
-        place, own, time, record = entry
-        least, most = self._span.bounds(side, time)
-        found = [each for each in held if least <= each[0] <= most]
-        if not found:
-            return False
+    def _pair(self, pairs: _Pairs, side: int, entry: NewRecord, found: Sequence[Held]) -> None:
+        """Make pairs of a record with those of the other side."""
+        _, own, time, record = entry
         if side == LEFT:
-            pairs.records += [(record, other) for _, _, other in found]
+            pairs.records += [(record, held[2]) for held in found]
         else:
-            pairs.records += [(other, record) for _, _, other in found]
-        pairs.times += [self._span.pair_time(time, other, own) for other, _, _ in found]
-        if 1 - side in self._emits_alone:
-            self._sides[1 - side].mark(bucket, place, found)
-        return True
+            pairs.records += [(held[2], record) for held in found]
+        pairs.times += self._span.pair_times(time, found, own)
 
     def _settle(
-        self, pairs: _Pairs, side: int, entry: _Entry, number: int | None, *, paired: bool
+        self, pairs: _Pairs, side: int, entry: NewRecord, number: int | None, *, paired: bool
     ) -> None:
         """Mark a record that found a partner; emit one that cannot find one any more."""
         place, bucket, time, record = entry

@@ -13,8 +13,11 @@ from tidelog.errors import require
 from tidelog.options.units import milliseconds
 from tidelog.runtime.operators.late_records import has_passed
 from tidelog.runtime.operators.spans import WindowSpan
+from tidelog.state.timed_rows import Held
 
 LEFT, RIGHT = 0, 1
+Partners = tuple[Sequence[int], float, float]
+"""The other side's buckets where partners of a record are, and their least and greatest time."""
 
 
 class Interval:
@@ -39,15 +42,11 @@ class Interval:
         """The buckets of a record of a side; it is kept in those that have not ended."""
         return ((time + self._bounds[side][1]) // self._length,)
 
-    def facing(self, time: int, own: int) -> Sequence[int]:
-        """The buckets of the other side where the partners of a record are."""
-        first = time // self._length
-        return range(first, first + self._facing)
-
-    def bounds(self, side: int, time: int) -> tuple[float, float]:
-        """The least and the greatest time of partners, among those in the facing buckets."""
+    def partners(self, side: int, time: int, own: int) -> Partners:
+        """Where the partners of a record of a side are."""
         lower, upper = self._bounds[side]
-        return time + lower, time + upper
+        first = time // self._length
+        return range(first, first + self._facing), time + lower, time + upper
 
     def end(self, bucket: int) -> int:
         """The last time of a bucket: it has ended when the watermark is there."""
@@ -59,9 +58,9 @@ class Interval:
 
     is_late = staticmethod(has_passed)
 
-    def pair_time(self, time: int, other: int, own: int) -> int:
-        """The event time of a pair, made by a record of the bucket `own`."""
-        return max(time, other)
+    def pair_times(self, time: int, found: Sequence[Held], own: int) -> list[int]:
+        """The event times of the pairs of a record of the bucket `own`."""
+        return [max(time, held[0]) for held in found]
 
 
 class SameWindow:
@@ -74,11 +73,8 @@ class SameWindow:
     def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
         return self._span.starts(time, watermark)[::-1]
 
-    def facing(self, time: int, own: int) -> Sequence[int]:
-        return (own,)
-
-    def bounds(self, side: int, time: int) -> tuple[float, float]:
-        return -inf, inf
+    def partners(self, side: int, time: int, own: int) -> Partners:
+        return (own,), -inf, inf
 
     def end(self, bucket: int) -> int:
         return bucket + self._span.size_ms - 1
@@ -89,8 +85,8 @@ class SameWindow:
     def is_late(self, time: int, watermark: int) -> bool:
         return self._span.last_end(time) <= watermark
 
-    def pair_time(self, time: int, other: int, own: int) -> int:
-        return self.end(own)
+    def pair_times(self, time: int, found: Sequence[Held], own: int) -> list[int]:
+        return [self.end(own)] * len(found)
 
 
 JoinSpan = Interval | SameWindow

@@ -7,7 +7,7 @@ so it costs no more than that; any other value is one extension with the classes
 Format: docs/internals/format.md, "Values without a schema".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -186,10 +186,10 @@ class UntypedValues(ObjectEncoding):
 
         return combined
 
-    def check_first(self, values: Sequence[Any]) -> None:
+    def check_first(self, values: Iterable[Any]) -> None:
         """As `check_new`, for the first values alone: a job fails at its first batch."""
         if not self._tried:
-            self.check_new(values)
+            self.check_new(list(values))
 
     def check_new(self, values: Sequence[Any]) -> None:
         """Refuse values that may never be written, or not soon; looks at one of each new type.
