@@ -42,11 +42,13 @@ def _words(folder: Path, count: float, size: int, distinct: float) -> None:
 
 
 def _library(folder: Path, share: float) -> None:
-    """Python's own sources: the main job of the README, a thousand files of it."""
-    every = round(6 / share)
-    for number, path in enumerate(sorted(Path(os.__file__).parent.rglob("*.py"))):
-        if number % every == 0:
-            shutil.copyfile(path, folder / f"{number}.py")
+    """A thousand of Python's own sources, without packages that were installed beside them: the
+    main job of the README.
+    """
+    library = sorted(Path(os.__file__).parent.rglob("*.py"))
+    own = [path for path in library if "site-packages" not in path.parts]
+    for number, path in enumerate(random.Random(9).sample(own, round(1000 * share))):
+        shutil.copyfile(path, folder / f"{number}.py")
 
 
 def _rows(folder: Path, count: float) -> None:
