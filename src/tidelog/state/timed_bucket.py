@@ -1,7 +1,7 @@
 """What `TimedRecords` has in memory of one bucket of time.
 
-Invariant: the records of a whole bucket are fresh, in a batch or in rows of their own, in this
-order of their numbers from the greatest: the later ones are the fresh ones.
+Invariant: of a whole bucket the records with the least numbers are in batches, later ones have rows
+of their own, and the last ones are fresh; each of the three may be none.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,8 @@ class Bucket:
 
     whole: bool
     rows_from: int | None
-    """The first number of a record with a row of its own, but for fresh ones; None: none has."""
+    """The first number of a record with a row of its own; None: none has. Of a bucket that is not
+    whole all may have some: 0."""
     records: dict[bytes, list[Held]] = field(default_factory=dict)
     """By key group and encoded key, each list in order."""
     marked: set[int] = field(default_factory=set)
@@ -35,11 +36,6 @@ class Bucket:
     large: dict[bytes, int] = field(default_factory=dict)
     """Places with more records than stay in memory, and how many were taken away since it was seen
     that they are: they are not read again and again to see it."""
-
-    @classmethod
-    def of(cls, *, whole: bool) -> "Bucket":
-        """A bucket without records in memory: the rows of one that is not whole are not known."""
-        return cls(whole, None if whole else 0)
 
     @property
     def held(self) -> int:

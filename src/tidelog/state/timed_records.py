@@ -285,7 +285,8 @@ class TimedRecords:
     def _bucket(self, bucket: int) -> Bucket:
         kept = self._buckets.get(bucket)
         if kept is None:
-            kept = self._buckets[bucket] = Bucket.of(whole=bucket >= self._whole_from)
+            whole = bucket >= self._whole_from
+            kept = self._buckets[bucket] = Bucket(whole, None if whole else 0)
             heappush(self._in_order, bucket)
         return kept
 
