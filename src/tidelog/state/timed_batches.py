@@ -110,6 +110,12 @@ def batches_of(name: str) -> str:
     return f"{name}-batches"
 
 
+def keys_of(data: bytes) -> list[bytes]:
+    """The keys of a batch's records, from its value; raises MsgspecError for what is none."""
+    keys: list[bytes] = _decode(data)[0]
+    return keys
+
+
 def stored_entries(group: bytes, own: bytes, data: bytes) -> list[Entry]:
     """Of a batch's row, from its key behind the state and its value: records, still encoded."""
     return list(_entries(group, own, _decode(data)))

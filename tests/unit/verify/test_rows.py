@@ -73,6 +73,20 @@ def test_keys_of_every_kind_lie_in_the_key_group_of_their_hash(kind: str, name: 
     assert violation.expected == "every key in the key group of its hash" and violation.rows == 1
 
 
+def test_keys_within_a_batch_lie_in_the_key_group_of_their_hash() -> None:
+    keys = [encode_key(key) for key in range(40) if key_group(encode_key(key), GROUPS) == 2]
+    elsewhere = next(k for k in map(encode_key, range(40)) if key_group(k, GROUPS) != 2)
+
+    def batch(number: int, keys: list[bytes]) -> Row:
+        times = list(range(len(keys)))
+        value = msgspec.msgpack.encode([keys, times, times, [b"\1"] * len(keys)])
+        return b"\0\2\0\3" + TIME + number.to_bytes(12, "big"), value
+
+    rows = [batch(1, keys), batch(2, [*keys, elsewhere]), (batch(3, keys)[0], b"no batch")]
+    (violation,) = scanned(rows, [info("timed-batches")]).violations.values()
+    assert violation.expected == "every key in the key group of its hash" and violation.rows == 2
+
+
 def test_rows_of_other_subtasks_are_counted() -> None:
     rows = [row("value", "state", key) for key in range(40)]
     outside = [key for key, _ in rows if key[1] > 3]

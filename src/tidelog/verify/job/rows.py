@@ -12,11 +12,13 @@ from operator import itemgetter
 from typing import Final
 
 import google_crc32c
+import msgspec
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import KeyGroupRange, first_value, key_group
+from tidelog.state.timed_batches import BATCHES, keys_of
 from tidelog.verify.fingerprint import Fingerprint, Row, columns, combined, of_columns
 from tidelog.verify.results import RowViolation
 
@@ -35,9 +37,12 @@ class RowScan:
     """Fingerprint of every key group that has rows."""
     violations: dict[str, RowViolation] = field(default_factory=dict)
     _user_key: dict[int, Callable[[bytes], bytes] | None] = field(init=False)
+    _batches: set[int] = field(init=False)
+    """States whose rows have the keys in their values."""
 
     def __post_init__(self) -> None:
         self._user_key = {info.id: _user_key(info) for info in self.states}
+        self._batches = {info.id for info in self.states if info.kind == BATCHES}
 
     @property
     def total(self) -> Fingerprint:
@@ -59,7 +64,7 @@ class RowScan:
     def take_columns(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at rows in the order of their keys."""
         for prefix, start, end in _runs(keys):
-            self._check(prefix, keys[start:end])
+            self._check(prefix, keys[start:end], values[start:end])
             group = int.from_bytes(prefix[:2], "big")
             found = of_columns(keys[start:end], values[start:end])
             self.groups[group] = self.groups.get(group, Fingerprint()) + found
@@ -71,8 +76,8 @@ class RowScan:
             found = of_columns(keys[start:end], values[start:end])
             self.groups[group] = self.groups.get(group, Fingerprint()) - found
 
-    def _check(self, prefix: bytes, keys: Sequence[bytes]) -> None:
-        """Look at keys that have a prefix in common."""
+    def _check(self, prefix: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
+        """Look at rows whose keys have a prefix in common."""
         group = KeyGroup(int.from_bytes(prefix[:2], "big"))
         state = int.from_bytes(prefix[2:], "big")
         rule = self._rule_of_run(prefix, group, state)
@@ -80,7 +85,12 @@ class RowScan:
             self._violation(rule, keys)
             return
         user_key = self._user_key[state]
-        if user_key is not None and (astray := self._astray(user_key, keys, group)):
+        if state in self._batches:
+            rows = zip(keys, values, strict=True)
+            astray = [key for key, data in rows if not self._all_belong(data, group)]
+        else:
+            astray = [] if user_key is None else self._astray(user_key, keys, group)
+        if astray:
             self._violation("every key in the key group of its hash", astray)
 
     def _rule_of_run(self, prefix: bytes, group: KeyGroup, state: int) -> str | None:
@@ -101,6 +111,12 @@ class RowScan:
             if {crc(key[ROW_PREFIX_BYTES:]) % groups for key in keys} == {group}:
                 return []
         return [key for key in keys if not self._belongs(user_key, key, group)]
+
+    def _all_belong(self, batch: bytes, group: KeyGroup) -> bool:
+        try:
+            return {key_group(key, self.key_groups) for key in keys_of(batch)} == {group}
+        except msgspec.MsgspecError:
+            return False
 
     def _belongs(self, user_key: Callable[[bytes], bytes], row_key: bytes, group: KeyGroup) -> bool:
         try:
