@@ -117,7 +117,10 @@ def keys_of(data: bytes) -> list[bytes]:
 
 
 def stored_entries(group: bytes, own: bytes, data: bytes) -> list[Entry]:
-    """Of a batch's row, from its key behind the state and its value: records, still encoded."""
+    """The records of a stored batch, each with its value still encoded.
+
+    `own` is the row key without key group and state id, `data` the row's value.
+    """
     return list(_entries(group, own, _decode(data)))
 
 

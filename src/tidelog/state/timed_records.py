@@ -201,10 +201,10 @@ class TimedRecords:
             if not here:
                 del kept.records[place]
 
-    def expire(self, last: int, *, wanted: bool = True) -> Iterator[list[Entry]]:
+    def expire(self, last: int) -> Iterator[list[Entry]]:
         """Take away the records of all buckets up to the last one, some at a time.
 
-        Between two steps state may be flushed and a barrier may pass. Those that are not wanted
+        Between two steps state may be flushed and a barrier may pass. With `batched` the records
         need not be among what is given.
         """
         while True:
@@ -214,7 +214,7 @@ class TimedRecords:
                 self._scanned_to = end
                 for bucket in [bucket for bucket in self._buckets if bucket < end]:
                     self._held -= self._buckets.pop(bucket).held
-            yield from self._expire_held(last, wanted=wanted)
+            yield from self._expire_held(last)
             if min(last + 1, self._whole_from) <= self._scanned_to:
                 return
 
@@ -337,7 +337,7 @@ class TimedRecords:
         kept.loaded.add(group)
         return True
 
-    def _expire_held(self, last: int, *, wanted: bool) -> Iterator[list[Entry]]:
+    def _expire_held(self, last: int) -> Iterator[list[Entry]]:
         """From whole buckets, in their order; ends early where memory was dropped in a pause."""
         taken: list[Entry] = []
         seen = 0
@@ -346,7 +346,8 @@ class TimedRecords:
             if kept is None:
                 heappop(self._in_order)
                 continue
-            before, stored = self._held, wanted or kept.rows_from is not None
+            before = self._held
+            stored = self._batches is None or kept.rows_from is not None
             if stored:
                 taken += self._taken(bucket, kept)
             if not (stored and kept.records):

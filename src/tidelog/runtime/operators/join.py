@@ -80,12 +80,10 @@ class Join(Operator):
         self._turn = context.turn
         self._ended = _NONE_ENDED
         schema, option = f"{self._how}, {self._span.text}", self.record_option
+        emits = self._emits_alone
         self._sides = [
             TimedRecords(context.backend, name, schema, option, marks=alone, batched=not alone)
-            for name, alone in (
-                ("left", LEFT in self._emits_alone),
-                ("right", RIGHT in self._emits_alone),
-            )
+            for name, alone in (("left", LEFT in emits), ("right", RIGHT in emits))
         ]
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -189,7 +187,7 @@ class Join(Operator):
         pairs = _Pairs(self._turn, self._most_pairs)
         for side, records in enumerate(self._sides):
             wanted = side in self._emits_alone
-            for some in records.expire(ended, wanted=wanted):
+            for some in records.expire(ended):
                 for bucket, _, (time, _, record) in some if wanted else ():
                     self._emit_alone(pairs, side, bucket, time, record)
                 if pairs.records:

@@ -64,9 +64,10 @@ class RowScan:
     def take_columns(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at rows in the order of their keys."""
         for prefix, start, end in _runs(keys):
-            self._check(prefix, keys[start:end], values[start:end])
+            of_run, data = keys[start:end], values[start:end]
+            self._check(prefix, of_run, data)
             group = int.from_bytes(prefix[:2], "big")
-            found = of_columns(keys[start:end], values[start:end])
+            found = of_columns(of_run, data)
             self.groups[group] = self.groups.get(group, Fingerprint()) + found
 
     def remove(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
