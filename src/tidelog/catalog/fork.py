@@ -41,8 +41,8 @@ from tidelog.errors import (
 from tidelog.events import Event
 from tidelog.ids import Slot
 from tidelog.storage import object_names
-from tidelog.storage.disk import make_directory, sync_directory
 from tidelog.storage.local import local_directory
+from tidelog.storage.local_files import make_directory, sync_directory
 from tidelog.storage.log_store import check_no_log, log_place
 from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectStore

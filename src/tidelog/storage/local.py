@@ -16,7 +16,6 @@ from urllib.parse import unquote, urlsplit
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, StorageError
 from tidelog.storage import errors, local_files
-from tidelog.storage.disk import make_directory
 from tidelog.storage.object_names import check_name
 from tidelog.storage.port import ObjectInfo, PlainStore
 
@@ -88,7 +87,7 @@ class LocalStore(PlainStore):
         path, temps = self._path(name), self._root / local_files.TEMP_DIRECTORY
         author = f"{platform.node()}-{getpid()}"
         if not self._prepared:
-            make_directory(temps, durable=self._durable)
+            local_files.make_directory(temps, durable=self._durable)
             local_files.remove_stale_temps(self._root, platform.node())
             self._prepared = True
         temp = temps / f"{author}-{self._effects.token()}"

@@ -1,8 +1,9 @@
-"""The blocking file operations below the local store.
+"""The blocking file operations below the local store, and for others that write files.
 
 Invariants: a write goes to a temp file of the same file system, is synced, and only then gets
 its name by one atomic call; temp files carry the host and process that own them and are never
-walked; directories are synced after the names in them changed.
+walked; directories are synced after the names in them changed. Functions raise OSError; their
+callers know what to call the thing that failed.
 """
 
 import logging
@@ -14,7 +15,6 @@ from stat import S_ISREG
 from typing import Final
 
 from tidelog.events import Event
-from tidelog.storage.disk import is_running, make_directory, sync_directory
 from tidelog.storage.port import ObjectInfo
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,36 @@ Publish = Callable[[Path, Path], object]
 
 _written: Final[set[Path]] = set()
 """The temp files that this process is writing."""
+
+
+def make_directory(directory: Path, *, durable: bool = True) -> None:
+    """Create a directory and what is missing above it; durable: also its name survives."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent, durable=durable)
+    directory.mkdir(exist_ok=True)
+    if durable:
+        sync_directory(directory.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of that number lives on this machine; unsure counts as yes."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def remove_stale_temps(root: Path, host: str) -> None:
@@ -57,7 +87,7 @@ def remove_stale_temps(root: Path, host: str) -> None:
 
 
 def write(temp: Path, path: Path, data: bytes, publish: Publish, *, durable: bool) -> None:
-    """Write `data` under the name `path`, all or nothing; raises OSError."""
+    """Write `data` under the name `path`, all or nothing."""
     _written.add(temp)
     try:
         with temp.open("xb") as file:
@@ -75,14 +105,14 @@ def write(temp: Path, path: Path, data: bytes, publish: Publish, *, durable: boo
 
 
 def read(path: Path, start: int, size: int) -> bytes:
-    """Up to `size` bytes from `start`, to the end when negative; raises OSError."""
+    """Up to `size` bytes from `start`, to the end when negative."""
     with path.open("rb") as file:
         file.seek(start)
         return file.read(size)
 
 
 def size(path: Path) -> int:
-    """Size of a regular file in bytes; raises OSError."""
+    """Size of a regular file in bytes."""
     status = path.stat()
     if not S_ISREG(status.st_mode):
         raise FileNotFoundError(2, "not a file", str(path))

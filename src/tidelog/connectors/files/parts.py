@@ -21,8 +21,8 @@ from tidelog.connectors.transactions import FORK
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, TidelogError
 from tidelog.events import Event
 from tidelog.storage import errors
-from tidelog.storage.disk import make_directory
 from tidelog.storage.document import FileName
+from tidelog.storage.local_files import make_directory
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from tidelog.connectors.transactions import those_of
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.storage.disk import sync_directory
+from tidelog.storage.local_files import sync_directory
 
 MAX_PART_BYTES: Final = 128 << 20
 

@@ -25,7 +25,7 @@ from tidelog.materialize.pacing import HELD_BYTES, Link
 from tidelog.runtime.config import JobConfig, TableKind
 from tidelog.runtime.subtasks.share import ALL, Share
 from tidelog.storage import errors
-from tidelog.storage.disk import is_running
+from tidelog.storage.local_files import is_running
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
