@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.catalog.inventory import find_checkpoint
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
-from tidelog.checkpoint.request import check_name
+from tidelog.checkpoint.schedule import check_name
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import (
     ConfigError,

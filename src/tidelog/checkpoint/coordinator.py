@@ -21,8 +21,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from tidelog.checkpoint.request import SavepointRequest
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.schedule import SavepointRequest, Schedule
 from tidelog.ids import CheckpointId
 
 Task = TypeVar("Task", bound=Hashable)

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.effects import SystemClock
+from tidelog.library.database import store_at
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
-from tidelog.library.opening import store_at
 from tidelog.library.scan import scanned
 from tidelog.library.state_job import StateJob
 from tidelog.library.state_lock import AsyncStateLock

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
-from tidelog.checkpoint.request import SavepointRequest
 from tidelog.checkpoint.retention import checkpoint_objects
+from tidelog.checkpoint.schedule import SavepointRequest
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.checkpoint.startup import History, read_history
 from tidelog.effects import Effects

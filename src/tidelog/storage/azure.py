@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from obstore.store import AzureStore
 
-from tidelog.storage import http_errors
+from tidelog.storage import errors
 from tidelog.storage.cloud_options import (
     CloudOptions,
     bucket_and_prefix,
@@ -78,7 +78,7 @@ class _Connection:
                 retry_config=NO_RETRIES,
             )
         except Exception as error:
-            raise http_errors.wrong_settings(self._url, str(error).partition("\n")[0]) from error
+            raise errors.wrong_settings(self._url, str(error).partition("\n")[0]) from error
 
     @cached_property
     def _settings(self) -> tuple[CloudOptions, Any]:

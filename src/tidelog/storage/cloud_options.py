@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from tidelog.errors import ConfigError
 from tidelog.options.kinds import Flag, Integer, Range
-from tidelog.storage import http_errors
+from tidelog.storage import errors
 
 _VARIABLE: Final = "TIDELOG_STORE_"
 _OF_A_SERVICE: Final = re.compile(rf"{_VARIABLE}(SERVICE_HOST|SERVICE_PORT|PORT)")
@@ -107,18 +107,18 @@ def cloud_options(
     }
     if wrong := sorted(variables.keys() - _NAMES):
         names = ", ".join(_VARIABLE + name.upper() for name in wrong)
-        raise http_errors.wrong_settings(url, f"unknown variables of the environment: {names}")
+        raise errors.wrong_settings(url, f"unknown variables of the environment: {names}")
     given: dict[str, Any] = {name: value for name, value in variables.items() if value}
     given |= {name: value for name, value in options.items() if name in _NAMES}
     if wrong := sorted(without & given.keys()):
-        raise http_errors.wrong_settings(url, f"{', '.join(wrong)}, which this cloud does not have")
+        raise errors.wrong_settings(url, f"{', '.join(wrong)}, which this cloud does not have")
     for name, kind in _KINDS.items():
         if name in given:
             try:
                 given[name] = kind.read(given[name])
             except ValueError as error:
                 found = f"{name} {error} where {kind.expected} was expected"
-                raise http_errors.wrong_settings(url, found) from error
+                raise errors.wrong_settings(url, found) from error
     rest = {name: value for name, value in options.items() if name not in _NAMES}
     return CloudOptions(**given), rest
 
@@ -126,11 +126,11 @@ def cloud_options(
 def refuse_rest(url: str, rest: Mapping[str, Any]) -> None:
     """Raise ConfigError for options that nobody knew."""
     if rest:
-        raise http_errors.wrong_settings(url, f"unknown options: {', '.join(sorted(rest))}")
+        raise errors.wrong_settings(url, f"unknown options: {', '.join(sorted(rest))}")
 
 
 def checked_endpoint(url: str, endpoint: str) -> str:
     """The endpoint without a slash at its end; raises ConfigError for what is no URL."""
     if endpoint.startswith(("http://", "https://")) and endpoint.partition("://")[2].strip("/"):
         return endpoint.rstrip("/")
-    raise http_errors.wrong_settings(url, f"the endpoint {endpoint!r}, without http:// or https://")
+    raise errors.wrong_settings(url, f"the endpoint {endpoint!r}, without http:// or https://")

@@ -25,7 +25,7 @@ from google.auth import exceptions as google
 
 from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, TidelogError
-from tidelog.storage import errors, http_errors
+from tidelog.storage import errors
 from tidelog.storage.cloud_options import (
     CloudOptions,
     bucket_and_prefix,
@@ -33,7 +33,6 @@ from tidelog.storage.cloud_options import (
     cloud_options,
     refuse_rest,
 )
-from tidelog.storage.http_errors import EmptyRangeError
 from tidelog.storage.port import ObjectInfo, PlainStore
 
 _WITHOUT: Final = frozenset({"server_side_encryption", "path_style", "multipart_above"})
@@ -84,7 +83,7 @@ class GcsStore(PlainStore):
         ranged = {"Range": f"bytes={start}-{end}"} if start or length is not None else {}
         try:
             return await self._ask("GET", name, "/download", {"alt": "media"}, headers=ranged)
-        except EmptyRangeError:
+        except errors.EmptyRangeError:
             return b""
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
@@ -202,7 +201,7 @@ class GcsStore(PlainStore):
         except google.GoogleAuthError as error:
             raise errors.access_denied(errors.object_at(self.url, what), str(error)) from error
         except ValueError as error:
-            raise http_errors.wrong_settings(self.url, str(error)) from error
+            raise errors.wrong_settings(self.url, str(error)) from error
         if status < 300:
             return content
         raise self._refusal(status, content, what, creates="ifGenerationMatch" in query)
@@ -232,4 +231,4 @@ class GcsStore(PlainStore):
         except (JSONDecodeError, KeyError, TypeError):
             message = text.strip()[:200]
         code = "NoSuchBucket" if status == 404 and "bucket" in message else ""
-        return http_errors.from_answer(status, code, message, self.url, name, creates=creates)
+        return errors.from_answer(status, code, message, self.url, name, creates=creates)

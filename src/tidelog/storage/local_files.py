@@ -55,10 +55,8 @@ def is_running(pid: int) -> bool:
     """Whether a process of that number lives on this machine; unsure counts as yes."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
+    except OSError as error:
+        return not isinstance(error, ProcessLookupError)
     return True
 
 

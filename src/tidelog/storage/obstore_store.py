@@ -19,9 +19,8 @@ import obstore
 
 from tidelog.effects import ThreadOffload
 from tidelog.errors import ObjectNotFoundError, TidelogError, require
-from tidelog.storage import errors, http_errors
+from tidelog.storage import errors
 from tidelog.storage.cloud_options import CloudOptions
-from tidelog.storage.http_errors import EmptyRangeError
 from tidelog.storage.port import ObjectInfo, PlainStore
 
 T = TypeVar("T")
@@ -95,7 +94,7 @@ class ObstoreStore(PlainStore):
             return b""
         try:
             return await self._call(name, lambda client: self._read(client, name, start, length))
-        except EmptyRangeError:
+        except errors.EmptyRangeError:
             return b""
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
@@ -200,16 +199,16 @@ def translated(error: Exception, url: str, name: str, *, creates: bool) -> Excep
         # A HEAD is answered without a body: its status is all the code there is.
         code = found[1] if (found := _CODE.search(body)) else "" if body else str(status)
         message = found[1].strip() if (found := _MESSAGE.search(body)) else body[:200] or reason
-        return http_errors.from_answer(status, code, message, url, name, creates=creates)
+        return errors.from_answer(status, code, message, url, name, creates=creates)
     if refused := _IN_A_BATCH.search(text):
         status = int(refused[2])
-        return http_errors.from_answer(status, "", refused[1], url, name, creates=creates)
+        return errors.from_answer(status, "", refused[1], url, name, creates=creates)
     what, first = errors.object_at(url, name), text.partition("\n")[0]
     if _PAST_THE_END in text:
-        return EmptyRangeError()
+        return errors.EmptyRangeError()
     if _MOVED in text:
         said = "the bucket must be addressed at its own endpoint"
-        return http_errors.from_answer(301, "PermanentRedirect", said, url, name, creates=creates)
+        return errors.from_answer(301, "PermanentRedirect", said, url, name, creates=creates)
     if lost := _NO_ANSWER.search(text):
         why = ": ".join(part for part in (lost[1].strip(), _cause(text)) if part)
         return errors.store_unreachable(what, why or first)

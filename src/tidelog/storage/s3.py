@@ -20,7 +20,7 @@ from botocore.session import Session
 from obstore.store import S3Store
 
 from tidelog.errors import TidelogError
-from tidelog.storage import errors, http_errors
+from tidelog.storage import errors
 from tidelog.storage.cloud_options import (
     CloudOptions,
     bucket_and_prefix,
@@ -121,7 +121,7 @@ class _Connection:
         except (boto.CredentialRetrievalError, boto.PartialCredentialsError) as error:
             raise errors.access_denied(f"store {self._url}", str(error)) from error
         except boto.BotoCoreError as error:
-            raise http_errors.wrong_settings(self._url, str(error)) from error
+            raise errors.wrong_settings(self._url, str(error)) from error
         if not frozen:
             raise errors.access_denied(f"store {self._url}", "Unable to locate credentials")
         held = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key}
@@ -156,14 +156,14 @@ class _Connection:
         except TidelogError:
             raise
         except Exception as error:
-            raise http_errors.wrong_settings(self._url, str(error).partition("\n")[0]) from error
+            raise errors.wrong_settings(self._url, str(error).partition("\n")[0]) from error
 
     def _address(self) -> dict[str, Any]:
         try:
             profile = {} if self._settings.static else self._session.get_scoped_config()
             region = self._session.get_config_variable("region")
         except boto.BotoCoreError as error:
-            raise http_errors.wrong_settings(self._url, str(error)) from error
+            raise errors.wrong_settings(self._url, str(error)) from error
         environ, common = os.environ, self._settings.common
         region = self._settings.region or region or environ.get("AWS_REGION") or _DEFAULT_REGION
         endpoint = (

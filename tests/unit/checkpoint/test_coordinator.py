@@ -9,8 +9,7 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog.checkpoint.coordinator import Abort, Complete, Coordinator, FailJob, Store, Trigger
-from tidelog.checkpoint.request import SavepointRequest
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.schedule import SavepointRequest, Schedule
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "middle", "sink")

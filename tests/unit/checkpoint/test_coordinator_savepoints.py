@@ -15,7 +15,7 @@ from tests.unit.checkpoint.test_coordinator import (
     trigger,
 )
 from tidelog.checkpoint.coordinator import Abort, Complete, Drain, FailJob, Refuse, Store
-from tidelog.checkpoint.request import SavepointRequest
+from tidelog.checkpoint.schedule import SavepointRequest
 from tidelog.ids import CheckpointId
 
 PLAIN = SavepointRequest("plain")

@@ -35,7 +35,7 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
     is_canonical,
 )
-from tidelog.checkpoint.request import SavepointRequest
+from tidelog.checkpoint.schedule import SavepointRequest
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
