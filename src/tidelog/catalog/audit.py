@@ -29,7 +29,6 @@ from tidelog.checkpoint.manifest import (
     TableObject,
 )
 from tidelog.checkpoint.retention import subtask_objects
-from tidelog.checkpoint.table_file import check_table_file
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.storage import object_names
@@ -130,7 +129,7 @@ async def _check_bytes(
             if isinstance(part, LogRange):
                 await reader.read_range(part)
             else:
-                check_table_file(part, await store.get(part.object), "restore an older slot")
+                part.check(await store.get(part.object), "restore an older slot")
         except UNREADABLE as error:
             findings.add([replace(unreadable(name, error), unusable=tuple(sorted(users[part])))])
 

@@ -28,7 +28,6 @@ from tidelog.checkpoint.manifest import (
     without_transactions,
 )
 from tidelog.checkpoint.slots import list_slots
-from tidelog.checkpoint.table_file import content_hash, named_hash
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.effects import Effects
 from tidelog.errors import (
@@ -41,6 +40,7 @@ from tidelog.errors import (
 from tidelog.events import Event
 from tidelog.ids import Slot
 from tidelog.storage import object_names
+from tidelog.storage.document import content_hash
 from tidelog.storage.local import local_directory
 from tidelog.storage.local_files import make_directory, sync_directory
 from tidelog.storage.log_store import check_no_log, log_place
@@ -205,7 +205,7 @@ def _check_size(need: Need, size: int) -> None:
 
 
 def _check_content(name: str, data: bytes) -> None:
-    expected = named_hash(name)
+    expected = object_names.content_hash_of(name)
     if expected is not None and content_hash(data) != expected:
         raise _damaged(name, f"content of hash {expected}", f"of hash {content_hash(data)}")
 

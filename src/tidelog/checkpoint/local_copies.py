@@ -17,10 +17,11 @@ from typing import Final
 
 import google_crc32c
 
-from tidelog.checkpoint.table_file import content_hash, named_hash
 from tidelog.metrics import counter, gauge
 from tidelog.storage import object_names
+from tidelog.storage.document import content_hash
 from tidelog.storage.local_files import walk
+from tidelog.storage.object_names import content_hash_of
 
 _SEAL: Final = struct.Struct("<QI4s")
 SEAL_BYTES: Final = _SEAL.size
@@ -86,7 +87,7 @@ def copied(name: str) -> bool:
     segment = name.startswith(object_names.SEGMENTS)
     # A name of neither kind may be one that leads out of the directory of copies.
     return object_names.generation_of(name) is not None and (
-        segment or named_hash(name) is not None
+        segment or content_hash_of(name) is not None
     )
 
 
@@ -105,7 +106,7 @@ def scan(directory: Path) -> dict[str, int]:
 
 def write(directory: Path, name: str, data: bytes, token: str) -> int:
     """Keep an object's bytes; returns those on disk."""
-    stored = data if named_hash(name) is not None else data + _seal(name, data)
+    stored = data if content_hash_of(name) is not None else data + _seal(name, data)
     return write_as_it_is(directory, name, stored, token)
 
 
@@ -139,7 +140,7 @@ def read(directory: Path, name: str) -> bytes | None:
     stored = read_as_it_is(directory, name)
     if stored is None:
         return None
-    expected = named_hash(name)
+    expected = content_hash_of(name)
     if expected is not None:
         if content_hash(stored) != expected:
             raise ValueError("content of another hash than its name says")

@@ -15,7 +15,14 @@ from tidelog.changelog.segment import LogRange
 from tidelog.errors import OLDER_SLOT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
-from tidelog.storage.document import FORMAT_VERSION, FileName, open_document, seal_document
+from tidelog.storage.document import (
+    FORMAT_VERSION,
+    FileName,
+    checksum,
+    content_hash,
+    open_document,
+    seal_document,
+)
 
 SlotRanges: TypeAlias = tuple[tuple[Slot, Slot], ...]
 """Slot numbers as ranges, first and last inclusive, in ascending order."""
@@ -302,6 +309,24 @@ class TableObject(msgspec.Struct, frozen=True):
     object: str
     size: int
     crc32c: str
+
+    def check(self, data: bytes, action: str) -> None:
+        """Raise CorruptObjectError, with this `action`, for other bytes than those of the file.
+
+        The CRC alone cannot tell: a file that ends with its own CRC32C, as row files do, has the
+        same CRC32C as every other such file, so two of one length could be taken for each other.
+        """
+        crc, named = checksum(data), object_names.content_hash_of(self.object)
+        if len(data) != self.size or crc != self.crc32c:
+            expected = f"{self.size} bytes with CRC32C {self.crc32c}"
+            found = f"{len(data)} bytes with {crc}"
+        elif named is not None and (digest := content_hash(data)) != named:
+            expected, found = "the content whose hash is in its name", f"content of hash {digest}"
+        else:
+            return
+        raise CorruptObjectError(
+            f"object {self.object} is damaged", expected=expected, found=found, action=action
+        )
 
 
 class Descriptor(msgspec.Struct, frozen=True):

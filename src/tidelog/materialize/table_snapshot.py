@@ -23,13 +23,12 @@ from tidelog.checkpoint.manifest import (
     TableObject,
     encode_descriptor,
 )
-from tidelog.checkpoint.table_file import content_hash
 from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import Generation, MaterializationId, SeqNo
 from tidelog.materialize.pacing import TRANSFERS, Remaining, UploadSlots
 from tidelog.storage import object_names
-from tidelog.storage.document import checksum
+from tidelog.storage.document import checksum, content_hash
 from tidelog.storage.errors import from_os_error
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore

@@ -5,6 +5,7 @@ bytes as stored, and no field of a body is looked at before checksum and format 
 Keys are sorted, so equal contents are equal bytes. Format: docs/internals/format.md, "Documents".
 """
 
+import hashlib
 from typing import Annotated, Final, TypeAlias, TypeVar
 
 import google_crc32c
@@ -39,6 +40,11 @@ class _Versioned(msgspec.Struct):
 def checksum(data: bytes) -> str:
     """CRC32C of `data` as eight hexadecimal digits."""
     return f"{google_crc32c.value(data):08x}"
+
+
+def content_hash(data: bytes) -> str:
+    """The hash in the name of the table file's object that holds these bytes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def seal_document(body: msgspec.Struct) -> bytes:

@@ -53,6 +53,7 @@ _GENERATION_NAMES: Final = (
     re.compile(rf"{TABLES}{_SLOT}/{_LABEL}\.sst"),
     re.compile(rf"{MATERIALIZATIONS}{_SLOT}/{_LABEL}-\d+-\d+\.json"),
 )
+_HASHED_NAME: Final = re.compile(rf"{TABLES}\w+/([0-9a-f]{{32}})-[\w.-]+\.sst", re.ASCII)
 _PARTITION_NAME: Final = re.compile(rf"{PARTITIONS}(\d{{5}})/.+")
 _FORBIDDEN_PARTS: Final = frozenset({"", ".", ".."})
 
@@ -128,6 +129,12 @@ def generation_of(name: str) -> Generation | None:
         if match:
             return Generation(_number(match[1]))
     return None
+
+
+def content_hash_of(name: str) -> str | None:
+    """The hash in the name of a table file, which its content must have; None for others."""
+    match = _HASHED_NAME.fullmatch(name)
+    return match[1] if match else None
 
 
 def check_name(name: str) -> str:

@@ -25,7 +25,6 @@ from tidelog.checkpoint.manifest import (
     TableObject,
     decode_descriptor,
 )
-from tidelog.checkpoint.table_file import check_table_file
 from tidelog.concurrency import SharedTasks, gather_bounded
 from tidelog.effects import Effects
 from tidelog.errors import OLDER_SLOT, CorruptObjectError, ObjectNotFoundError, RestoreError
@@ -148,7 +147,7 @@ def _link(staged: Path, path: Path) -> None:
 
 
 def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
-    check_table_file(file, data, OLDER_SLOT)
+    file.check(data, OLDER_SLOT)
     with _writing(path.parent):
         path.write_bytes(data)
 
