@@ -34,13 +34,19 @@ async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None =
     try:
         return await asyncio.gather(*running)
     except BaseException:
-        for each in running:
-            each.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await discard(running)
         # Python complains of those that never began, unless they are closed.
         for coroutine in coroutines:
             coroutine.close()
         raise
+
+
+async def discard(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel what still runs of these, and wait until it has ended, with or without an error."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)
 
 
 class SharedTasks:
@@ -62,9 +68,7 @@ class SharedTasks:
 
     async def close(self) -> None:
         """Cancel what still runs, and wait until it has ended."""
-        for task in self._running:
-            task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await discard(self._running)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import ClassVar, Final, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -162,7 +162,7 @@ class ThreadOffload:
                 work()
                 self._idle.append(given)
 
-        threading.Thread(target=live, name="tidelog-waiting", daemon=True).start()
+        daemon_thread(live, "tidelog-waiting")
         return given
 
     def close(self, *, wait: bool = True) -> None:
@@ -224,9 +224,7 @@ def loop_thread(
                 left = asyncio.all_tasks(loop)
             loop.close()
 
-    thread = threading.Thread(target=run, name="tidelog-loop", daemon=True)
-    thread.start()
-    return loop, thread
+    return loop, daemon_thread(run, "tidelog-loop")
 
 
 def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
@@ -276,19 +274,14 @@ async def to_end(work: Awaitable[T]) -> T:
 
 async def wait_for(event: asyncio.Event, clock: Clock, seconds: float | None) -> None:
     """Wait until `event` is set or the time has passed; None waits for the event alone."""
-    waits = [asyncio.ensure_future(event.wait())]
+    waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait())]
     if seconds is not None:
-        waits.append(asyncio.ensure_future(_slept(clock, seconds)))
+        waits.append(asyncio.ensure_future(clock.sleep(seconds)))
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
-
-
-async def _slept(clock: Clock, seconds: float) -> Literal[True]:
-    await clock.sleep(seconds)
-    return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,7 @@ class Event(Enum):
         "no answer from the store for %(object)s within %(after_s).3f s: a second attempt runs "
         "beside the first",
     )
-    OBJECT_NOT_LINKED = (
-        DEBUG,
-        "%(object)s is copied, because the disk cannot link it: %(error)s",
-    )
+    OBJECT_NOT_LINKED = (DEBUG, "%(object)s is copied, because the disk cannot link it: %(error)s")
     FILE_NOT_DELETED = (WARNING, "%(path)s, which nothing needs, was not deleted: %(error)s")
 
     # Sources.
@@ -67,10 +64,7 @@ class Event(Enum):
         "%(where)s has no offset %(offset)d any more: reading goes on at %(found)d, as "
         "on_missing_offset says",
     )
-    INPUT_LINES = (
-        WARNING,
-        "%(lines)d lines of %(file)s so far %(what)s",
-    )
+    INPUT_LINES = (WARNING, "%(lines)d lines of %(file)s so far %(what)s")
     KAFKA_MESSAGES_SKIPPED = (
         WARNING,
         "%(skipped)d messages since the start could not be decoded and were left out, the last one "
@@ -186,10 +180,7 @@ class Event(Enum):
         WARNING,
         "%(object)s cannot be read, nothing of older generations is deleted: %(error)s",
     )
-    SLOT_NOT_DELETED = (
-        WARNING,
-        "slot %(slot)d, which nothing needs, was not deleted: %(error)s",
-    )
+    SLOT_NOT_DELETED = (WARNING, "slot %(slot)d, which nothing needs, was not deleted: %(error)s")
     OBJECTS_NOT_DELETED = (
         WARNING,
         "%(objects)d objects, which nothing needs, were not deleted, the last one: %(error)s",
@@ -238,10 +229,7 @@ class Event(Enum):
         "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",
     )
     WORKER_FAILED = (WARNING, "worker %(worker)d ends: %(error)s")
-    FURTHER_FAILURE = (
-        WARNING,
-        "another part of the job failed while it ended: %(error)s",
-    )
+    FURTHER_FAILURE = (WARNING, "another part of the job failed while it ended: %(error)s")
     NOT_CLOSED = (WARNING, "%(what)s: what was opened could not all be closed: %(error)s")
     ROLLBACK_FAILED = (
         WARNING,

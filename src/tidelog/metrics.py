@@ -58,13 +58,7 @@ def counter(name: str, help: str, *, watch: str, default: Any = 0, init: bool = 
 
 
 def gauge(
-    name: str,
-    help: str,
-    *,
-    watch: str,
-    default: Any = 0,
-    init: bool = True,
-    across: Across = "sum",
+    name: str, help: str, *, watch: str, default: Any = 0, init: bool = True, across: Across = "sum"
 ) -> Any:
     """A field with a number, or with a distribution: that is one sample per statistic."""
     return _field(Metric("gauge", name, help, watch, across), default, init)

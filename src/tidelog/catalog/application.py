@@ -80,17 +80,13 @@ def _other(store: ObjectStore, what: str, stored: object, wanted: object) -> Con
 
 async def stored_partitions(store: ObjectStore) -> AsyncIterator[int]:
     """The partitions that have a store, in ascending order; one LIST for each."""
-    after, found = "", True
-    while found:
-        found = False
-        async for info in store.list(PARTITIONS, after):
-            partition = partition_of(info.name)
-            # Names behind all of this partition, also when it is no partition of ours.
-            after = f"{info.name.split('/', 2)[0]}/{info.name.split('/', 2)[1]}0"
-            found = True
-            if partition is not None:
-                yield partition
-            break
+    after = ""
+    while (info := await anext(store.list(PARTITIONS, after), None)) is not None:
+        partition = partition_of(info.name)
+        # Names behind all of this partition, also when it is no partition of ours.
+        after = f"{PARTITIONS}{info.name.split('/', 2)[1]}0"
+        if partition is not None:
+            yield partition
 
 
 async def refuse_application(store: ObjectStore) -> None:

@@ -101,8 +101,9 @@ def inventory_findings(inventory: Inventory, starts: Container[Slot] = ()) -> Fi
         findings.add([replace(unreadable(object_names.checkpoint(slot), error), unusable=costs)])
     # These may as well be the fault of another slot, and cost nothing.
     findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
-    for checkpoint in slots.checkpoints.values():
-        findings.add(checkpoint_findings(inventory, checkpoint))
+    for slot, checkpoint in slots.checkpoints.items():
+        found = _checkpoint_findings(inventory, checkpoint)
+        findings.add(replace(each, unusable=(slot,)) for each in found)
     return findings
 
 
@@ -159,13 +160,8 @@ def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:
     return SlotVerdict(slot, "start", None, None)
 
 
-def checkpoint_findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:
+def _checkpoint_findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:
     """All findings about a checkpoint; each makes it unusable."""
-    for finding in _findings(inventory, checkpoint):
-        yield replace(finding, unusable=(checkpoint.slot,))
-
-
-def _findings(inventory: Inventory, checkpoint: Checkpoint) -> Iterator[Finding]:
     yield from manifest_violations(checkpoint)
     for operator, subtask in checkpoint.subtasks():
         owner = SubtaskId(operator.id, subtask.index)

@@ -33,7 +33,6 @@ from tidelog.effects import Effects
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
-    ObjectExistsError,
     ObjectNotFoundError,
     RestoreError,
 )
@@ -45,7 +44,7 @@ from tidelog.storage.local import local_directory
 from tidelog.storage.local_files import make_directory, sync_directory
 from tidelog.storage.log_store import check_no_log, log_place
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import ObjectStore
+from tidelog.storage.port import ObjectStore, create_once
 
 logger = logging.getLogger(__name__)
 
@@ -124,8 +123,8 @@ class Fork:
             break  # a new store settles with this where its log is
         apart = bool(await log_place(self.origin) or await log_place(self.target))
         moved = await gather_bounded(needs, partial(self._bring, log_apart=apart), progress)
-        await self._create(start)
-        await self._create(entry)
+        for each in (start, entry):
+            await create_once(self.target, object_names.checkpoint(each.slot), encode_entry(each))
         shared = [size for is_shared, size in moved.values() if is_shared]
         copied = [size for is_shared, size in moved.values() if not is_shared]
         return Forked(entry, len(shared), sum(shared), len(copied), sum(copied))
@@ -179,14 +178,6 @@ class Fork:
                 action="fork a newer slot, or a savepoint, which nothing drops: the job that runs "
                 "may have dropped this one meanwhile",
             ) from cause
-
-    async def _create(self, entry: Entry) -> None:
-        name, data = object_names.checkpoint(entry.slot), encode_entry(entry)
-        try:
-            await self.target.create(name, data)
-        except ObjectExistsError:
-            if await self.target.get(name) != data:
-                raise
 
 
 def _plain(checkpoint: Checkpoint) -> Checkpoint:

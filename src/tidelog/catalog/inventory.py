@@ -15,12 +15,7 @@ from typing import Final, TypeVar
 from tidelog.catalog.application import refuse_application
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    Descriptor,
-    Entry,
-    decode_descriptor,
-)
+from tidelog.checkpoint.manifest import Checkpoint, Descriptor, Entry, decode_descriptor
 from tidelog.checkpoint.retention import counted, slot_ranges
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.concurrency import Progress, gather_bounded, no_progress
@@ -192,11 +187,21 @@ async def _checkpoint_in(store: ObjectStore, slot: Slot) -> Checkpoint:
 
 
 async def _some_slots(store: ObjectStore) -> dict[Slot, int]:
-    """The slots with their sizes in bytes; raises as `no_slots` where there is none."""
+    """The slots with their sizes in bytes.
+
+    Raises ObjectNotFoundError where there is none, ConfigError for the store of an application.
+    """
     slots = await list_slots(store)
-    if not slots:
-        raise await no_slots(store)
-    return slots
+    if slots:
+        return slots
+    await refuse_application(store)
+    raise ObjectNotFoundError(
+        f"store {store.url}",
+        expected="the slots of a job",
+        found="none",
+        action="check the URL; a job writes its first slot when it starts; for the checkpoint of a "
+        "Spark query there is `tidelog spark checkpoints`",
+    )
 
 
 def _dropped_each_time(store: ObjectStore) -> RestoreError:
@@ -205,18 +210,6 @@ def _dropped_each_time(store: ObjectStore) -> RestoreError:
         expected="its newest checkpoint to stay while it is read",
         found="a running job that drops it each time",
         action="try again, or let the job retain more checkpoints",
-    )
-
-
-async def no_slots(store: ObjectStore) -> ObjectNotFoundError:
-    """The error for a store that holds no slot; raises ConfigError for that of an application."""
-    await refuse_application(store)
-    return ObjectNotFoundError(
-        f"store {store.url}",
-        expected="the slots of a job",
-        found="none",
-        action="check the URL; a job writes its first slot when it starts; for the checkpoint of a "
-        "Spark query there is `tidelog spark checkpoints`",
     )
 
 

@@ -102,7 +102,14 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
                     action="choose a savepoint that `tidelog checkpoints list URL` shows",
                 )
             if slot == newest:
-                raise _newest(entry)
+                raise RestoreError(
+                    f"savepoint {entry.name!r}",
+                    expected="a newer checkpoint, which the next start could resume from",
+                    found=f"none newer than its slot {entry.slot}: without it output that is "
+                    "committed would come again",
+                    action="drop it when the job has completed another checkpoint; nothing was "
+                    "deleted",
+                )
             return DropPlan(entry, _own_objects(inventory, slot))
     for slot, error in inventory.slots.unreadable.items():
         if place == slot or isinstance(place, str):  # it may be the one of that name
@@ -122,18 +129,9 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
 
 
 def _own_objects(inventory: Inventory, dropped: Slot) -> tuple[ObjectInfo, ...]:
-    needed: dict[bool, set[str]] = {True: set(), False: set()}
-    for slot, checkpoint in inventory.slots.checkpoints.items():
-        needed[slot == dropped].update(need.name for need in inventory.needs(checkpoint))
-    own = sorted(needed[True] - needed[False])
-    return tuple(ObjectInfo(name, inventory.sizes[name]) for name in own if name in inventory.sizes)
-
-
-def _newest(entry: Savepoint) -> RestoreError:
-    return RestoreError(
-        f"savepoint {entry.name!r}",
-        expected="a newer checkpoint, which the next start could resume from",
-        found=f"none newer than its slot {entry.slot}: without it output that is committed would "
-        "come again",
-        action="drop it when the job has completed another checkpoint; nothing was deleted",
-    )
+    """The stored objects that no other checkpoint needs."""
+    others = dict(inventory.slots.checkpoints)
+    own = {need.name for need in inventory.needs(others.pop(dropped))} & inventory.sizes.keys()
+    for checkpoint in others.values():
+        own.difference_update(need.name for need in inventory.needs(checkpoint))
+    return _infos(inventory, sorted(own))

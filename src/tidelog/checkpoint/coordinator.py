@@ -145,7 +145,8 @@ class Coordinator(Generic[Task, State]):
         self._exited = set(exited)
         self._ended = set(self._exited)
         """Tasks that have handled all their data, those that exited since included."""
-        self._done = self._exited >= predecessors.keys()
+        self.finished = self._exited >= predecessors.keys()
+        """The final checkpoint completed, or the savepoint that the job was to stop with."""
         self._hurried = False
         """Somebody waits for a checkpoint that begins after the one under way."""
         self._promised: CheckpointId | None = None
@@ -166,14 +167,9 @@ class Coordinator(Generic[Task, State]):
             return 0, len(self._predecessors)
         return len(self._running.states), len(self._running.states) + len(self._running.missing)
 
-    @property
-    def finished(self) -> bool:
-        """The final checkpoint completed, or the savepoint that the job was to stop with."""
-        return self._done
-
     def next_event_at(self) -> float | None:
         """When `tick` has something to decide next; None when it waits for events alone."""
-        if self._done:
+        if self.finished:
             return None
         if self._running is not None:
             late = self._running.started + self._running.timeout
@@ -195,7 +191,7 @@ class Coordinator(Generic[Task, State]):
                 waiting = ", ".join(sorted(map(str, running.missing)))
                 return self._fail(now, f"timed out after {running.timeout} s: {waiting}")
             return []
-        if self._done or now < self._due:
+        if self.finished or now < self._due:
             return []
         if unchanged and self._promised is None and not self._savepoint_due():
             self._due = now + self._schedule.interval
@@ -205,7 +201,7 @@ class Coordinator(Generic[Task, State]):
     def savepoint(self, request: SavepointRequest, now: float) -> list[Decision[Task, State]]:
         """Somebody asks for a savepoint; it comes as soon as no other checkpoint is under way."""
         running = self._running
-        if self._done or (running is not None and running.final):
+        if self.finished or (running is not None and running.final):
             return [Refuse(request, "the job has reached its end")]
         other = self._wanted or (running.savepoint if running is not None else None)
         if other is not None:
@@ -219,7 +215,7 @@ class Coordinator(Generic[Task, State]):
         """Somebody waits for a checkpoint of what is there now: the id that it has at least."""
         if self._promised is None:
             self._promised = self._next_id
-        if self._running is None and not self._done:
+        if self._running is None and not self.finished:
             return self._next_id, self._trigger(now)
         self._hurried = True
         return self._next_id, []
@@ -227,7 +223,7 @@ class Coordinator(Generic[Task, State]):
     def ended(self, task: Task, now: float) -> list[Decision[Task, State]]:
         """A task has seen the end of its data and run its `finish`."""
         self._ended.add(task)
-        idle = self._running is None and not self._done
+        idle = self._running is None and not self.finished
         return self._trigger(now) if idle and self._all_ended() else []
 
     def acknowledged(
@@ -263,16 +259,16 @@ class Coordinator(Generic[Task, State]):
         self.consecutive_failures = 0
         if self._promised is not None and self._promised <= checkpoint:
             self._promised = None
-        self._done = running.final or (running.savepoint is not None and running.savepoint.stop)
-        self._done |= self._all_finish(running) and self._wanted is None
+        self.finished = running.final or (running.savepoint is not None and running.savepoint.stop)
+        self.finished |= self._all_finish(running) and self._wanted is None
         exited = self._exits(running)
         self._exited.update(exited)
         self._ended.update(exited)
         self._due = max(running.started + self._schedule.interval, now + self._schedule.min_pause)
         decisions: list[Decision[Task, State]] = [
-            Complete(checkpoint, self._done, exited, running.savepoint)
+            Complete(checkpoint, self.finished, exited, running.savepoint)
         ]
-        if not self._done and (self._all_ended() or self._savepoint_due() or self._hurried):
+        if not self.finished and (self._all_ended() or self._savepoint_due() or self._hurried):
             decisions += self._trigger(now)
         return decisions
 
@@ -282,7 +278,7 @@ class Coordinator(Generic[Task, State]):
 
     def _exits(self, running: _InProgress[Task, State]) -> dict[Task, State]:
         """The tasks that exit with a checkpoint that completed."""
-        if self._done:
+        if self.finished:
             return running.states
         # Later checkpoints refer to what a subtask left, and a savepoint is the user's to delete;
         # one that is wanted is to hold the state of all.

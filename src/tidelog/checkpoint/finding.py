@@ -8,12 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidelog.errors import (
-    CorruptObjectError,
-    FormatVersionError,
-    ObjectNotFoundError,
-    RestoreError,
-)
+from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError, RestoreError
 from tidelog.storage import object_names
 
 UNREADABLE: Final = (CorruptObjectError, FormatVersionError, ObjectNotFoundError, RestoreError)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SlotRanges
-from tidelog.checkpoint.retention import checkpoint_objects, garbage, slot_ranges, subsumed
+from tidelog.checkpoint.retention import checkpoint_objects, slot_ranges, subsumed
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.concurrency import together
 from tidelog.errors import StorageError
@@ -103,7 +103,7 @@ class Collector:
         known = frozenset(self.ledger.names)
         in_use = self.ledger.closure(await live()) | self.ledger.busy
         retained: set[str] = set().union(*self._retained.values())
-        dead = sorted(filter(self._may_go, garbage(known, retained, in_use)))
+        dead = sorted(filter(self._may_go, known - retained - in_use))
         errors = await together(map(self._delete, dead), _AT_ONCE)
         if failed := [error for error in errors if error is not None]:
             Event.OBJECTS_NOT_DELETED.log(logger, objects=len(failed), error=failed[-1])

@@ -388,5 +388,4 @@ def encode_descriptor(descriptor: Descriptor) -> bytes:
 
 def decode_descriptor(data: bytes, name: str) -> Descriptor:
     """Check and decode a descriptor; raises CorruptObjectError, FormatVersionError."""
-    older = f", or {OLDER_SLOT}"
-    return open_document(data, name, Descriptor, older)
+    return open_document(data, name, Descriptor, f", or {OLDER_SLOT}")

@@ -13,13 +13,7 @@ from collections.abc import Collection, Iterable, Set
 
 from msgspec import UNSET
 
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    Entry,
-    InheritedState,
-    SlotRanges,
-    SubtaskState,
-)
+from tidelog.checkpoint.manifest import Checkpoint, Entry, InheritedState, SlotRanges, SubtaskState
 from tidelog.ids import Generation, Slot
 from tidelog.storage.object_names import generation_of
 
@@ -79,11 +73,6 @@ def layer_objects(layer: InheritedState) -> set[str]:
 def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
     """Objects a checkpoint names directly; its descriptors name the table files."""
     return set().union(*(subtask_objects(subtask) for _, subtask in checkpoint.subtasks()))
-
-
-def garbage(written: Set[str], retained: Set[str], live: Set[str]) -> set[str]:
-    """Objects this generation wrote or inherited that nothing refers to any more."""
-    return set(written) - retained - live
 
 
 def sweepable(

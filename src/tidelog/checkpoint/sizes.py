@@ -7,12 +7,7 @@ checkpoint before does not hold, so it is never larger than the full one.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidelog.checkpoint.manifest import (
-    Checkpoint,
-    InheritedState,
-    MaterializationRef,
-    SubtaskState,
-)
+from tidelog.checkpoint.manifest import Checkpoint, InheritedState, MaterializationRef, SubtaskState
 from tidelog.metrics import gauge
 
 SharedFiles = Callable[[str], Mapping[str, int]]

@@ -14,6 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
+from tidelog.concurrency import discard
 from tidelog.errors import (
     CheckpointFailedError,
     ConfigError,
@@ -22,11 +23,7 @@ from tidelog.errors import (
     require,
 )
 from tidelog.events import Event
-from tidelog.library.event_loop import (
-    EventLoop,
-    in_another_process,
-    interrupts_an_operation,
-)
+from tidelog.library.event_loop import EventLoop, in_another_process, interrupts_an_operation
 from tidelog.library.program import Program
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import State, check_states
@@ -198,9 +195,7 @@ class StateJob(Generic[L]):
                 )
             await running
         finally:
-            starting.cancel()
-            running.cancel()
-            await asyncio.gather(running, starting, return_exceptions=True)
+            await discard([starting, running])
 
     @property
     def driver(self) -> CheckpointDriver:

@@ -69,12 +69,8 @@ class Map(Generic[K, V]):
 State = Value[Any] | List[Any] | Map[Any, Any]
 
 
-def schema_of(name: str, column: str, kind: Any) -> str:
-    """The schema of one column; raises ConfigError, naming the state, for another type."""
-    return f"{column} {_type_name(name, kind)}"
-
-
 def _type_name(name: str, kind: Any) -> str:
+    """The type as schemas have it; raises ConfigError, naming the state, for another one."""
     if isinstance(kind, type) and kind in _DDL:  # a list of types cannot be looked for
         return _DDL[kind]
     origin, arguments = get_origin(kind), get_args(kind)
@@ -154,14 +150,14 @@ def is_attribute(name: str) -> bool:
 def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState:
     """The state that a program declares; raises StateSchemaError when another is stored."""
     ttl_ms = None if state.ttl_s is None else round(state.ttl_s * 1000)
-    values = schema_of(name, "value", state.type)
+    values = f"value {_type_name(name, state.type)}"
     match state:
         case Value():
             return NamedState(ValueState(backend, name, values, ttl_ms))
         case List():
             return NamedState(ListState(backend, name, values, ttl_ms))
         case Map():
-            keys = schema_of(name, "key", state.key_type)
+            keys = f"key {_type_name(name, state.key_type)}"
             return NamedState(MapState(backend, name, keys, values, ttl_ms))
 
 

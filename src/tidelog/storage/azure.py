@@ -15,7 +15,7 @@ from tidelog.storage.cloud_options import (
     cloud_options,
     refuse_rest,
 )
-from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, Writing, client_options
+from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, client_options
 
 _WITHOUT: Final = frozenset({"server_side_encryption", "kms_key", "request_payer", "path_style"})
 _NAMES: Final[Mapping[str, str]] = {
@@ -48,7 +48,7 @@ def open_azure_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
     container, _, host = place.partition("@")
     root = f"{url.partition('://')[0]}://{place}/{prefix}".rstrip("/")
     connection = _Connection(root, container, host.partition(".")[0], options)
-    return ObstoreStore(root, prefix, lambda: connection.client, connection.writing)
+    return ObstoreStore(root, prefix, lambda: connection.client, connection.common)
 
 
 class _Connection:
@@ -60,9 +60,8 @@ class _Connection:
         self._account = account
         self._options = options
 
-    def writing(self) -> Writing:
-        tier = self._settings[0].storage_class
-        return Writing({"Storage-Class": tier} if tier else {}, self._settings[0].multipart_above)
+    def common(self) -> CloudOptions:
+        return self._settings[0]
 
     @cached_property
     def client(self) -> AzureStore:

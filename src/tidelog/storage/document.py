@@ -104,5 +104,4 @@ def _corrupt(name: str, expected: str, found: str) -> CorruptObjectError:
         expected=expected,
         found=found,
         action=f"{OLDER_SLOT} or bring the object back from a backup",
-        retry_safe=True,
     )

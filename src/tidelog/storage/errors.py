@@ -94,10 +94,7 @@ def store_full(what: str, found: str) -> StoreFullError:
 
 def store_unreachable(what: str, found: str) -> StoreUnreachableError:
     return StoreUnreachableError(
-        what,
-        expected="an answer",
-        found=found,
-        action="check the endpoint and the network",
+        what, expected="an answer", found=found, action="check the endpoint and the network"
     )
 
 

@@ -5,6 +5,7 @@ Invariants: a file system whose create-if-absent is not known to be atomic is re
 """
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from fsspec import AbstractFileSystem
@@ -66,10 +67,7 @@ class FsspecStore(PlainStore):
         await self._write(name, data, mode="overwrite")
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError.
-
-        Raises ConditionalPutError when the file system's create is not known to be atomic.
-        """
+        """Also raises ConditionalPutError, when the create is not known to be atomic."""
         errors.check_content(name, data)
         if not self._atomic_create:
             found = f"{type(self._filesystem).__name__}, whose create is not known to be atomic"
@@ -105,10 +103,8 @@ class FsspecStore(PlainStore):
         return ObjectInfo(name, info["size"])
 
     async def delete(self, name: str) -> None:
-        try:
+        with suppress(ObjectNotFoundError):
             await self._call(name, "rm_file", self._path(name))
-        except ObjectNotFoundError:
-            return
 
     async def _write(self, name: str, data: bytes, mode: str) -> None:
         path = self._path(name)

@@ -13,6 +13,7 @@ import base64
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from json import JSONDecodeError, dumps, loads
 from typing import Any, Final
@@ -110,10 +111,8 @@ class GcsStore(PlainStore):
         return ObjectInfo(name, int(found["size"]))
 
     async def delete(self, name: str) -> None:
-        try:
+        with suppress(ObjectNotFoundError):
             await self._ask("DELETE", name, "", {})
-        except ObjectNotFoundError:
-            return
 
     async def close(self) -> None:
         opened, self._opened = self._opened, None

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from tidelog.concurrency import discard
 from tidelog.effects import Clock
 from tidelog.errors import StoreUnreachableError
 from tidelog.events import Event
@@ -52,7 +53,7 @@ async def first_answer(
             counters.hedge_wins += 1
         return winner.result()
     finally:
-        await _discard(tries)
+        await discard(tries)
 
 
 async def _answered(tries: Sequence[asyncio.Future[Any]], clock: Clock, seconds: float) -> bool:
@@ -66,16 +67,10 @@ async def _answered(tries: Sequence[asyncio.Future[Any]], clock: Clock, seconds:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         return True
     finally:
-        await _discard([timer])
+        await discard([timer])
 
 
 def _is_answer(task: asyncio.Future[Any]) -> bool:
     if not task.done():
         return False
     return task.cancelled() or not isinstance(task.exception(), StoreUnreachableError)
-
-
-async def _discard(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -53,10 +53,7 @@ class LocalStore(PlainStore):
         await self._run(name, self._write, name, data, Path.replace)
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError.
-
-        Raises ConditionalPutError where the file system knows no hard links.
-        """
+        """Also raises ConditionalPutError, where the file system knows no hard links."""
         errors.check_content(name, data)
         await self._run(name, self._write, name, data, self._link)
 

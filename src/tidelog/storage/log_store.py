@@ -17,15 +17,8 @@ import msgspec
 from tidelog.errors import ConfigError, ObjectExistsError, ObjectNotFoundError, RestoreError
 from tidelog.ids import Slot
 from tidelog.storage.document import FORMAT_VERSION, open_document, seal_document, without_key
-from tidelog.storage.object_names import (
-    CHECKPOINTS,
-    KEYS,
-    LOG_OF,
-    LOG_STORE,
-    SEGMENTS,
-    checkpoint,
-)
-from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore, RequestMetrics, create_once
+from tidelog.storage.object_names import CHECKPOINTS, KEYS, LOG_OF, LOG_STORE, SEGMENTS, checkpoint
+from tidelog.storage.port import ObjectInfo, ObjectStore, create_once
 
 _FIRST_SLOT: Final = checkpoint(Slot(0))
 
@@ -73,21 +66,15 @@ class StoreWithLog:
         chosen: ObjectStore | None = None,
     ) -> None:
         self.url = main.url
+        self.request_metrics = main.request_metrics
+        self.cipher = main.cipher
+        """How local copies are encrypted, with the main store's key: also copies of segments."""
         self._main = main
         self._open_log = open_log
         self._new_id = new_id
         self._chosen = chosen
         self._log: ObjectStore | None = None
         self._finding = asyncio.Lock()
-
-    @property
-    def request_metrics(self) -> RequestMetrics | None:
-        return self._main.request_metrics
-
-    @property
-    def cipher(self) -> Cipher | None:
-        """How local copies are encrypted, with the main store's key: also copies of segments."""
-        return self._main.cipher
 
     async def put(self, name: str, data: bytes) -> None:
         await (await self._holder(name)).put(name, data)

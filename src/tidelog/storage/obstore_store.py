@@ -11,7 +11,7 @@ ends takes the process down with SIGABRT (docs/decisions/014-clouds.md).
 
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -47,26 +47,17 @@ _CODE: Final = re.compile(r"<Code>\s*([^<\s]*)")
 _MESSAGE: Final = re.compile(r"<Message>\s*([^<]*)")
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
-    """How objects are written: attributes such as the storage class, and from how many bytes on
-    in parts."""
-
-    attributes: dict[str, str] = field(default_factory=dict)
-    multipart_above: int = 64 * 2**20
-
-
 class ObstoreStore(PlainStore):
     """Objects below one prefix of one bucket or container.
 
-    `client` gives the library's store for a request and `writing` how it writes; they run in a
-    thread and may raise errors of `tidelog.errors`. Every
-    method raises StoreUnreachableError, AccessDeniedError, StorageError, and ConfigError for a
-    bucket, region or option that is wrong; the writing ones StoreFullError.
+    `client` gives the library's store for a request and `common` its options; they run in a thread
+    and may raise errors of `tidelog.errors`. Every method raises StoreUnreachableError,
+    AccessDeniedError, StorageError, and ConfigError for a bucket, region or option that is wrong;
+    the writing ones StoreFullError.
     """
 
     def __init__(
-        self, url: str, prefix: str, client: Callable[[], Any], writing: Callable[[], Writing]
+        self, url: str, prefix: str, client: Callable[[], Any], common: Callable[[], CloudOptions]
     ) -> None:
         # The library writes no such names.
         usable = not (prefix and {"", ".", ".."} & set(prefix.split("/")))
@@ -74,17 +65,14 @@ class ObstoreStore(PlainStore):
         self.url = url.rstrip("/")
         self._root = f"{prefix}/" if prefix else ""
         self._client = client
-        self._writing = writing
+        self._common = common
         self._threads = ThreadOffload(_THREADS)
 
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, mode="overwrite")
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError.
-
-        Raises ConditionalPutError where the server says that it knows no conditional writes.
-        """
+        """Also raises ConditionalPutError, where the server knows no conditional writes."""
         errors.check_content(name, data)
         await self._write(name, data, mode="create")
 
@@ -122,10 +110,8 @@ class ObstoreStore(PlainStore):
         return ObjectInfo(name, found["size"])
 
     async def delete(self, name: str) -> None:
-        try:
+        with suppress(ObjectNotFoundError):
             await self._call(name, lambda client: obstore.delete(client, self._path(name)))
-        except ObjectNotFoundError:
-            return
 
     async def close(self) -> None:
         """End the threads; those of requests that nobody waits for any more end with these."""
@@ -143,14 +129,15 @@ class ObstoreStore(PlainStore):
 
     async def _write(self, name: str, data: bytes, *, mode: Any) -> None:
         def write(client: Any) -> None:
-            writing = self._writing()
+            common = self._common()
+            in_class = common.storage_class
             obstore.put(
                 client,
                 self._path(name),
                 data,
                 mode=mode,
-                attributes=dict(writing.attributes) or None,
-                use_multipart=mode == "overwrite" and len(data) > writing.multipart_above,
+                attributes={"Storage-Class": in_class} if in_class else None,
+                use_multipart=mode == "overwrite" and len(data) > common.multipart_above,
                 chunk_size=_PART,
                 max_concurrency=_PARTS_AT_ONCE,
             )

@@ -25,7 +25,7 @@ from tidelog.storage.errors import check_url
 from tidelog.storage.local import LocalStore
 from tidelog.storage.log_store import StoreWithLog
 from tidelog.storage.object_names import check_name
-from tidelog.storage.port import Cipher, ObjectInfo, ObjectStore, RequestMetrics
+from tidelog.storage.port import ObjectInfo, ObjectStore, PlainStore, RequestMetrics
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 
@@ -205,20 +205,17 @@ def _path_of(url: str) -> str:
     return unquote(parts.path)
 
 
-class StoreBelow:
-    """The objects of `whole` below a path, under their names without it."""
+class StoreBelow(PlainStore):
+    """The objects of `whole` below a path, under their names without it.
 
-    cipher: Final[Cipher | None] = None
+    The connections are those of the whole store, which stays open.
+    """
 
     def __init__(self, whole: ObjectStore, path: str) -> None:
         check_name(path)
         self.url = f"{whole.url.rstrip('/')}/{path}"
         self._whole = whole
         self._path = f"{path}/"
-
-    @property
-    def request_metrics(self) -> RequestMetrics | None:
-        return self._whole.request_metrics
 
     async def put(self, name: str, data: bytes) -> None:
         await self._whole.put(self._path + name, data)
@@ -239,9 +236,6 @@ class StoreBelow:
 
     async def delete(self, name: str) -> None:
         await self._whole.delete(self._path + name)
-
-    async def close(self) -> None:
-        """The connections are those of the whole store, which stays open."""
 
 
 class StoreAccess(msgspec.Struct, frozen=True):

@@ -37,12 +37,6 @@ class Latency:
     median_ms: float
     max_ms: float
 
-    @classmethod
-    def of(cls, operation: str, seconds: Sequence[float]) -> "Latency":
-        """Summary of one or more durations in seconds."""
-        low, middle, high = min(seconds), median(seconds), max(seconds)
-        return cls(operation, len(seconds), low * 1000, middle * 1000, high * 1000)
-
 
 @dataclass(frozen=True, slots=True)
 class ProbeReport:
@@ -101,7 +95,7 @@ class _Probe:
     rounds: int
     checks: list[Check] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
-    _seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    _milliseconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
         self._token = self.effects.token()
@@ -116,7 +110,10 @@ class _Probe:
 
     def latencies(self) -> tuple[Latency, ...]:
         """Summary of the calls made one at a time; races are not in it."""
-        return tuple(Latency.of(operation, seconds) for operation, seconds in self._seconds.items())
+        return tuple(
+            Latency(operation, len(ms), min(ms), median(ms), max(ms))
+            for operation, ms in self._milliseconds.items()
+        )
 
     async def reach(self) -> str:
         store, name = self.stores[0], self._name("reach")
@@ -212,5 +209,5 @@ class _Probe:
         clock = self.effects.clock
         started = clock.monotonic()
         answer = await call
-        self._seconds[operation].append(clock.monotonic() - started)
+        self._milliseconds[operation].append((clock.monotonic() - started) * 1000)
         return answer

@@ -166,11 +166,7 @@ class RetryingStore:
                     what = object_at(self.url, request.name)
                     raise store_unreachable(what, found) from error
                 Event.REQUEST_RETRIED.log(
-                    logger,
-                    object=request.name,
-                    attempt=retry + 2,
-                    pause_s=pause,
-                    error=error.found,
+                    logger, object=request.name, attempt=retry + 2, pause_s=pause, error=error.found
                 )
             await clock.sleep(pause)
             retry += 1

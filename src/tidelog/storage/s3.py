@@ -28,7 +28,7 @@ from tidelog.storage.cloud_options import (
     cloud_options,
     refuse_rest,
 )
-from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, Writing, client_options
+from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, client_options
 
 _DEFAULT_REGION: Final = "us-east-1"
 _EXPRESS: Final = "--x-s3"
@@ -46,7 +46,7 @@ def open_s3_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
     bucket, prefix = bucket_and_prefix(url)
     root = f"s3://{bucket}/{prefix}".rstrip("/")
     connection = _Connection(root, bucket, dict(options))
-    return ObstoreStore(root, prefix, connection.client, connection.writing)
+    return ObstoreStore(root, prefix, connection.client, connection.common)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +71,8 @@ class _Connection:
         self._lock = Lock()
         self._made: tuple[object, S3Store] | None = None
 
-    def writing(self) -> Writing:
-        common = self._settings.common
-        attributes = {"Storage-Class": common.storage_class} if common.storage_class else {}
-        return Writing(attributes, common.multipart_above)
+    def common(self) -> CloudOptions:
+        return self._settings.common
 
     def client(self) -> S3Store:
         """The store for one request."""

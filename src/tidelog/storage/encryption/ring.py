@@ -8,7 +8,6 @@ Format: docs/internals/format.md, "Keys of a store".
 """
 
 import base64
-import binascii
 import logging
 from dataclasses import dataclass
 
@@ -163,7 +162,7 @@ async def _opened(store: ObjectStore, number: int, source: KeySource) -> KeyRing
             (bytes.fromhex(key.id), Wrapped(key.wrapped_by, base64.b64decode(key.wrapped)))
             for key in document.keys
         ]
-    except (ValueError, binascii.Error) as cause:
+    except ValueError as cause:
         raise _damaged(what, str(cause)) from cause
     if not wrapped:
         raise _damaged(what, "no key")

@@ -55,15 +55,6 @@ class ObjectIdentity:
     """The object in messages."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRange:
-    """The stored bytes that hold a range of content."""
-
-    start: int
-    length: int | None
-    """None: to the end."""
-
-
 def key_id_of(header: bytes, place: ObjectIdentity) -> bytes:
     """The id of the store key that an object was sealed with.
 
@@ -105,14 +96,16 @@ def open_whole(stored: bytes, key: StoreKey, place: ObjectIdentity) -> bytes:
     return _open_chunks(stored[:HEADER], chunks, 0, key, place, ends=True)
 
 
-def stored_range(start: int, length: int | None) -> StoredRange:
-    """The stored bytes behind the header that hold a range of content."""
+def stored_range(start: int, length: int | None) -> tuple[int, int | None]:
+    """Where the stored bytes that hold a range of content begin, behind the header, and how many
+    they are; None: all to the end.
+    """
     first = start // CHUNK
     begin = HEADER + first * _STORED_CHUNK
     if length is None:
-        return StoredRange(begin, None)
+        return begin, None
     behind = -(-(start + length) // CHUNK)
-    return StoredRange(begin, (behind - first) * _STORED_CHUNK)
+    return begin, (behind - first) * _STORED_CHUNK
 
 
 def open_range(
@@ -129,8 +122,8 @@ def open_range(
     """
     if not chunks:
         return b""
-    stored = stored_range(start, length)
-    ends = stored.length is None or len(chunks) < stored.length
+    _, wanted = stored_range(start, length)
+    ends = wanted is None or len(chunks) < wanted
     first = start // CHUNK
     content = _open_chunks(header, memoryview(chunks), first, key, place, ends=ends)
     skipped = start - first * CHUNK
@@ -202,5 +195,4 @@ def _damaged(place: ObjectIdentity, expected: str, found: str) -> CorruptObjectE
         expected=expected,
         found=found,
         action=f"{OLDER_SLOT} or bring the object back from a backup of this store",
-        retry_safe=True,
     )

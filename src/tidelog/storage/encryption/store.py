@@ -31,7 +31,7 @@ from tidelog.storage.encryption.sealed import (
 )
 from tidelog.storage.errors import check_content, object_at, object_not_found
 from tidelog.storage.object_names import KEYS, PROBE
-from tidelog.storage.port import ObjectInfo, ObjectStore, RequestMetrics
+from tidelog.storage.port import ObjectInfo, ObjectStore
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,10 @@ class EncryptedStore:
 
     def __init__(self, inner: ObjectStore, source: KeySource, effects: Effects) -> None:
         self.url = inner.url
+        self.request_metrics = inner.request_metrics
+        """Requests for sealed bytes."""
+        self.cipher = StoreCipher(self)
+        """Encrypts copies of objects that are kept elsewhere, bound to being copies."""
         self._inner = inner
         self._source = source
         self._effects = effects
@@ -61,16 +65,6 @@ class EncryptedStore:
         self._asking = asyncio.Lock()
         self._headers: OrderedDict[str, bytes] = OrderedDict()
         """Headers of the objects that were used last, so that a range is one request."""
-
-    @property
-    def request_metrics(self) -> RequestMetrics | None:
-        """Requests for sealed bytes."""
-        return self._inner.request_metrics
-
-    @property
-    def cipher(self) -> "StoreCipher":
-        """Encrypts copies of objects that are kept elsewhere, bound to being copies."""
-        return StoreCipher(self)
 
     async def put(self, name: str, data: bytes) -> None:
         await self._inner.put(name, await self._stored(name, data))
@@ -130,8 +124,7 @@ class EncryptedStore:
         return stored
 
     async def _range(self, name: str, start: int, length: int | None) -> bytes:
-        where = stored_range(start, length)
-        chunks = self._inner.get(name, where.start, where.length)
+        chunks = self._inner.get(name, *stored_range(start, length))
         known = self._headers.get(name)
         if known is None:
             header, stored = await asyncio.gather(self._inner.get(name, 0, HEADER), chunks)

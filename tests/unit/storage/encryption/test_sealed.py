@@ -58,9 +58,9 @@ def test_no_changed_bit_is_taken_for_content(size: int, data: st.DataObject) -> 
 
 def test_a_range_at_the_new_end_of_an_object_that_was_cut_at_a_chunk_does_not_open() -> None:
     stored = sealed(content(3 * CHUNK))[: HEADER + 2 * (CHUNK + 16)]
-    where = stored_range(CHUNK, 2 * CHUNK)
+    start, _ = stored_range(CHUNK, 2 * CHUNK)
     with pytest.raises(CorruptObjectError, match="cut short"):
-        open_range(stored[:HEADER], stored[where.start :], CHUNK, 2 * CHUNK, KEY, PLACE)
+        open_range(stored[:HEADER], stored[start:], CHUNK, 2 * CHUNK, KEY, PLACE)
 
 
 def test_chunks_of_an_object_cannot_change_places() -> None:
