@@ -13,7 +13,6 @@ from tidelog.storage.cloud_options import (
     bucket_and_prefix,
     checked_endpoint,
     cloud_options,
-    refuse_rest,
 )
 from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, client_options
 
@@ -29,6 +28,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "use_azure_cli": "use_azure_cli",
 }
 """What adlfs calls an option, and what the library calls it."""
+_OWN: Final = frozenset({*_NAMES, "connection_string", "encryption_scope"})
 _CONNECTION: Final[Mapping[str, str]] = {
     "AccountName": "account_name",
     "AccountKey": "account_key",
@@ -81,7 +81,7 @@ class _Connection:
 
     @cached_property
     def _settings(self) -> tuple[CloudOptions, Any]:
-        common, rest = cloud_options(self._url, self._options, os.environ, without=_WITHOUT)
+        common, rest = cloud_options(self._url, self._options, own=_OWN, without=_WITHOUT)
         rest.pop("encryption_scope", None)
         text = rest.pop("connection_string", None)
         if text is None and not rest:
@@ -90,9 +90,7 @@ class _Connection:
         config = {name: parts[key] for key, name in _CONNECTION.items() if key in parts}
         if self._account:
             config["account_name"] = self._account
-        for name in _NAMES.keys() & rest.keys():
-            config[_NAMES[name]] = rest.pop(name)
-        refuse_rest(self._url, rest)
+        config |= {_NAMES[name]: value for name, value in rest.items()}
         if common.endpoint_url:
             config["endpoint"] = common.endpoint_url
         if "endpoint" in config:

@@ -6,6 +6,7 @@ Each is an option of `open_store(options=)`, or a variable of the environment wi
 capitals after TIDELOG_STORE_: TIDELOG_STORE_STORAGE_CLASS. An option wins over a variable.
 """
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -93,16 +94,20 @@ _NAMES: Final = frozenset(field.name for field in fields(CloudOptions))
 
 
 def cloud_options(
-    url: str, options: Mapping[str, Any], environ: Mapping[str, str], *, without: frozenset[str]
+    url: str,
+    options: Mapping[str, Any],
+    *,
+    own: frozenset[str],
+    without: frozenset[str] = frozenset(),
 ) -> tuple[CloudOptions, dict[str, Any]]:
-    """The common options of the store at `url`, and the others that were given.
+    """The common options of the store at `url`, and those of the cloud's `own` that were given.
 
-    Raises ConfigError for one of `without`, those that this cloud does not have, and for a variable
-    that is none.
+    Raises ConfigError for one of `without`, those that this cloud does not have, for another one
+    that nobody knows, and for a variable of the environment that is none.
     """
     variables = {
         variable.removeprefix(_VARIABLE).lower(): value
-        for variable, value in environ.items()
+        for variable, value in os.environ.items()
         if variable.startswith(_VARIABLE) and not _OF_A_SERVICE.match(variable)
     }
     if wrong := sorted(variables.keys() - _NAMES):
@@ -119,14 +124,9 @@ def cloud_options(
             except ValueError as error:
                 found = f"{name} {error} where {kind.expected} was expected"
                 raise errors.wrong_settings(url, found) from error
-    rest = {name: value for name, value in options.items() if name not in _NAMES}
-    return CloudOptions(**given), rest
-
-
-def refuse_rest(url: str, rest: Mapping[str, Any]) -> None:
-    """Raise ConfigError for options that nobody knew."""
-    if rest:
-        raise errors.wrong_settings(url, f"unknown options: {', '.join(sorted(rest))}")
+    if wrong := sorted(options.keys() - _NAMES - own):
+        raise errors.wrong_settings(url, f"unknown options: {', '.join(wrong)}")
+    return CloudOptions(**given), {name: options[name] for name in own & options.keys()}
 
 
 def checked_endpoint(url: str, endpoint: str) -> str:

@@ -32,10 +32,10 @@ from tidelog.storage.cloud_options import (
     bucket_and_prefix,
     checked_endpoint,
     cloud_options,
-    refuse_rest,
 )
 from tidelog.storage.port import ObjectInfo, PlainStore
 
+_OWN: Final = frozenset({"token", "project"})
 _WITHOUT: Final = frozenset({"server_side_encryption", "path_style", "multipart_above"})
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=300, sock_connect=5, sock_read=60)
 _PAGE: Final = 1000
@@ -121,11 +121,7 @@ class GcsStore(PlainStore):
 
     @cached_property
     def _settings(self) -> tuple[CloudOptions, dict[str, Any]]:
-        common, rest = cloud_options(self.url, self._options, os.environ, without=_WITHOUT)
-        known: dict[str, Any] = {
-            name: rest.pop(name) for name in ("token", "project") if name in rest
-        }
-        refuse_rest(self.url, rest)
+        common, known = cloud_options(self.url, self._options, own=_OWN, without=_WITHOUT)
         if common.endpoint_url:
             known["endpoint_url"] = checked_endpoint(self.url, common.endpoint_url)
         elif os.environ.get(_EMULATOR):

@@ -41,10 +41,7 @@ class Ledger:
 
     def closure(self, names: Set[str]) -> set[str]:
         """`names` and everything the descriptors among them refer to."""
-        closed = set(names)
-        for name in names:
-            closed.update(self.parts(name))
-        return closed
+        return set(names).union(*map(self.parts, names))
 
     def inherit(self, names: Iterable[str]) -> None:
         """Take over objects of an older generation."""

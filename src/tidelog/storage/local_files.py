@@ -132,8 +132,7 @@ def delete(root: Path, path: Path) -> None:
 
 def walk(root: Path, prefix: str, start_after: str) -> Iterator[ObjectInfo]:
     """Objects in ascending order of their names; visits only directories that can hold one."""
-    folder = prefix[: prefix.rfind("/") + 1]
-    return _walk(root, folder, prefix, start_after)
+    return _walk(root, prefix[: prefix.rfind("/") + 1], prefix, start_after)
 
 
 def _walk(root: Path, folder: str, prefix: str, start_after: str) -> Iterator[ObjectInfo]:

@@ -60,15 +60,13 @@ _FORBIDDEN_PARTS: Final = frozenset({"", ".", ".."})
 
 def checkpoint(slot: Slot) -> str:
     """Name of a slot's entry."""
-    return f"{CHECKPOINTS}{_padded(slot, _SLOT_DIGITS)}.json"
+    return f"{CHECKPOINTS}{_padded(slot)}.json"
 
 
 def segment(generation: Generation, process: str, counter: int) -> str:
     """Name of the `counter`-th segment a process uploads; raises ConfigError for a bad label."""
-    number = _padded(counter, _COUNTER_DIGITS)
-    return (
-        f"{SEGMENTS}{_padded(generation, _SLOT_DIGITS)}-{_label('process', process)}-{number}.seg"
-    )
+    author = f"{_padded(generation)}-{_label('process', process)}"
+    return f"{SEGMENTS}{author}-{_padded(counter, _COUNTER_DIGITS)}.seg"
 
 
 def savepoint_process(checkpoint: CheckpointId, worker: int = 0) -> str:
@@ -78,7 +76,7 @@ def savepoint_process(checkpoint: CheckpointId, worker: int = 0) -> str:
 
 def table_file(generation: Generation, label: str) -> str:
     """Name of a table file, shared by all materializations of its subtask that use it."""
-    return f"{TABLES}{_padded(generation, _SLOT_DIGITS)}/{_label('table file', label)}.sst"
+    return f"{TABLES}{_padded(generation)}/{_label('table file', label)}.sst"
 
 
 def materialization(
@@ -86,7 +84,7 @@ def materialization(
 ) -> str:
     """Name of one materialization's descriptor; raises ConfigError for a bad operator id."""
     leaf = f"{_label('operator id', operator)}-{subtask}-{materialization_id}.json"
-    return f"{MATERIALIZATIONS}{_padded(generation, _SLOT_DIGITS)}/{leaf}"
+    return f"{MATERIALIZATIONS}{_padded(generation)}/{leaf}"
 
 
 def probe(token: str, leaf: str) -> str:
@@ -107,7 +105,7 @@ def partition_of(name: str) -> int | None:
 
 def key_document(number: int) -> str:
     """Name of the document with the keys of a store; the greatest number counts."""
-    return f"{KEYS}{_padded(number, _SLOT_DIGITS)}.json"
+    return f"{KEYS}{_padded(number)}.json"
 
 
 def key_document_number(name: str) -> int | None:
@@ -148,7 +146,7 @@ def check_name(name: str) -> str:
     )
 
 
-def _padded(number: int, digits: int) -> str:
+def _padded(number: int, digits: int = _SLOT_DIGITS) -> str:
     """Decimal digits that sort as the numbers do, also past the padding.
 
     A number too long for its padding gets a letter that grows with its length in front: letters

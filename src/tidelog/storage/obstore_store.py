@@ -145,11 +145,8 @@ class ObstoreStore(PlainStore):
         await self._call(name, write, creates=mode == "create")
 
     async def _call(self, name: str, ask: Callable[[Any], T], *, creates: bool = False) -> T:
-        def asked() -> T:
-            return ask(self._client())
-
         try:
-            return await self._threads.run(asked)
+            return await self._threads.run(lambda: ask(self._client()))
         except TidelogError:
             raise
         except Exception as error:

@@ -26,7 +26,6 @@ from tidelog.storage.cloud_options import (
     bucket_and_prefix,
     checked_endpoint,
     cloud_options,
-    refuse_rest,
 )
 from tidelog.storage.obstore_store import NO_RETRIES, ObstoreStore, client_options
 
@@ -35,6 +34,7 @@ _EXPRESS: Final = "--x-s3"
 """How the names of buckets of the class S3 Express One Zone end."""
 _CREDENTIALS: Final = {"key": "access_key_id", "secret": "secret_access_key", "token": "token"}
 """Options with a credential, and what the library calls it."""
+_OWN: Final = frozenset({*_CREDENTIALS, "anon", "profile", "region"})
 
 
 def open_s3_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
@@ -84,23 +84,21 @@ class _Connection:
 
     @cached_property
     def _settings(self) -> _Settings:
-        common, rest = cloud_options(self._url, self._options, os.environ, without=frozenset())
+        common, rest = cloud_options(self._url, self._options, own=_OWN)
         if common.ca_file is None:
             common = replace(common, ca_file=os.environ.get("AWS_CA_BUNDLE") or None)
         static = {
             name: str(value)
             for option, name in _CREDENTIALS.items()
-            if (value := rest.pop(option, None)) is not None
+            if (value := rest.get(option)) is not None
         }
-        settings = _Settings(
+        return _Settings(
             common,
             static,
-            anonymous=bool(rest.pop("anon", False)),
-            profile=rest.pop("profile", None),
-            region=rest.pop("region", None),
+            anonymous=bool(rest.get("anon")),
+            profile=rest.get("profile"),
+            region=rest.get("region"),
         )
-        refuse_rest(self._url, rest)
-        return settings
 
     @cached_property
     def _session(self) -> Session:
