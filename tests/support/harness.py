@@ -12,10 +12,11 @@ from typing import Any
 
 from tests.support.clock import VirtualClock, in_virtual_time
 from tidelog.changelog.upload_config import UploadConfig
+from tidelog.checkpoint.coordinator import SavepointRequest
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
 from tidelog.checkpoint.retention import checkpoint_objects
-from tidelog.checkpoint.schedule import SavepointRequest, Schedule
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
 from tidelog.connectors.program import Callback, Replayable

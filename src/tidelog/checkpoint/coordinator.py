@@ -16,20 +16,52 @@ Invariants:
   its savepoint, however often it has to be tried.
 """
 
+import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from tidelog.checkpoint.schedule import SavepointRequest, Schedule
+from tidelog.checkpoint.manifest import SavepointFormat
+from tidelog.checkpoint.schedule import Schedule
+from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 
 Task = TypeVar("Task", bound=Hashable)
 State = TypeVar("State")
 
 
+_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+"""The name of a savepoint: a label that no slot number can be taken for."""
 RETRY_S: Final = 1.0
 """A checkpoint that somebody waits for and that failed is tried again after so long at most."""
+
+
+class SavepointRequest(msgspec.Struct, frozen=True, eq=False):
+    """A savepoint to be taken. It is no other one, whatever both ask for.
+
+    With `stop` the job ends with the savepoint: sources stop at its barrier, and nothing is emitted
+    after it. With `drain` operators first emit all that they hold back, as at the end of the data.
+    """
+
+    name: str
+    format: SavepointFormat = "native"
+    stop: bool = False
+    drain: bool = False
+    timeout_s: float | None = None
+    """Seconds until the savepoint is given up; None: as for checkpoints."""
+
+
+def check_name(name: str) -> str:
+    """The name itself; raises ConfigError when no savepoint can have it."""
+    legal = isinstance(name, str) and _NAME.fullmatch(name)
+    if legal and not name.isdecimal() and name != "latest":
+        return name
+    raise ConfigError(
+        f"savepoint name {name!r}",
+        expected="1 to 100 of A-Z a-z 0-9 _ . -, not a number and not 'latest'",
+        action="choose another name",
+    )
 
 
 class Trigger(msgspec.Struct, Generic[Task], frozen=True):

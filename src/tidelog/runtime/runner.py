@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidelog.checkpoint.coordinator import SavepointRequest
 from tidelog.checkpoint.manifest import Author, Savepoint, SavepointFormat
 from tidelog.checkpoint.retention import checkpoint_objects
-from tidelog.checkpoint.schedule import SavepointRequest
 from tidelog.checkpoint.slots import SlotLog, TakeOver
 from tidelog.checkpoint.startup import History, read_history
 from tidelog.effects import Effects

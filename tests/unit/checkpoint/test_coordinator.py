@@ -8,8 +8,16 @@ import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
-from tidelog.checkpoint.coordinator import Abort, Complete, Coordinator, FailJob, Store, Trigger
-from tidelog.checkpoint.schedule import SavepointRequest, Schedule
+from tidelog.checkpoint.coordinator import (
+    Abort,
+    Complete,
+    Coordinator,
+    FailJob,
+    SavepointRequest,
+    Store,
+    Trigger,
+)
+from tidelog.checkpoint.schedule import Schedule
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "middle", "sink")

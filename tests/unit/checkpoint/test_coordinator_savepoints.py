@@ -14,8 +14,15 @@ from tests.unit.checkpoint.test_coordinator import (
     coordinator,
     trigger,
 )
-from tidelog.checkpoint.coordinator import Abort, Complete, Drain, FailJob, Refuse, Store
-from tidelog.checkpoint.schedule import SavepointRequest
+from tidelog.checkpoint.coordinator import (
+    Abort,
+    Complete,
+    Drain,
+    FailJob,
+    Refuse,
+    SavepointRequest,
+    Store,
+)
 from tidelog.ids import CheckpointId
 
 PLAIN = SavepointRequest("plain")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Literal
 
-from tidelog.checkpoint.schedule import SavepointRequest
+from tidelog.checkpoint.coordinator import SavepointRequest
 from tidelog.ids import CheckpointId
 
 

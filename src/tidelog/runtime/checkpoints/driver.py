@@ -20,6 +20,7 @@ from tidelog.checkpoint.coordinator import (
     Drain,
     FailJob,
     Refuse,
+    SavepointRequest,
     Store,
     Trigger,
 )
@@ -35,7 +36,6 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
     is_canonical,
 )
-from tidelog.checkpoint.schedule import SavepointRequest
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event

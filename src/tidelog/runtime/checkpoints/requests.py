@@ -12,9 +12,8 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidelog.checkpoint.coordinator import Coordinator, Decision
+from tidelog.checkpoint.coordinator import Coordinator, Decision, SavepointRequest, check_name
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
-from tidelog.checkpoint.schedule import SavepointRequest, check_name
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import ConfigError, SavepointFailedError
 from tidelog.events import Event
