@@ -228,10 +228,7 @@ def loop_thread(
 
 
 def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
-    """A thread that does this work beside the event loop; the process ends without waiting for it.
-
-    For a client library that has to be asked all the time.
-    """
+    """A thread that does this work; the process ends without waiting for it."""
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
