@@ -48,8 +48,8 @@ from .errors import WorkerLostError as WorkerLostError
 from .library.async_database import AsyncDatabase as AsyncDatabase
 from .library.async_database import open_async as open_async
 from .library.database import Database as Database
-from .library.handles import KeyStates as KeyStates
 from .library.database import open as open
+from .library.handles import KeyStates as KeyStates
 from .library.partitions import Partitions as Partitions
 from .library.partitions import open_partitions as open_partitions
 from .library.states import List as List
