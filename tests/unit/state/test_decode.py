@@ -58,20 +58,13 @@ def test_a_value_has_its_fields_names_and_a_delete_none(bench: Bench) -> None:
     assert (found.key, found.value) == (["tide", 3], None)
 
 
-def test_columns_have_names_that_are_quoted_in_ddl(bench: Bench) -> None:
-    bench.backend.use_key("k")
-    bench.value("`user-id` string, `größe` int, `a``b c` map<string,int>").update(("x", 2, {}))
+def test_columns_and_fields_of_structs_have_names_that_are_quoted_in_ddl(bench: Bench) -> None:
+    fields = "m map<string,struct<`größe`:int>>, s struct<`a b`:int,`1``st`:string>"
+    state = bench.value(f"`user-id` string, `größe` int, `a``b c` map<string,int>, {fields}")
+    state.update(("x", 2, {}, {"k": (2,)}, (1, "x")))
     (found,) = flushed(bench)
-    assert found.value == {"user-id": "x", "größe": 2, "a`b c": {}}
-
-
-def test_fields_of_structs_have_names_that_are_quoted_in_ddl(bench: Bench) -> None:
-    bench.backend.use_key("k")
-    bench.value("s struct<`a b`:int,`1``st`:string>, m map<string,struct<`größe`:int>>").update(
-        ((1, "x"), {"k": (2,)})
-    )
-    (found,) = flushed(bench)
-    assert found.value == {"s": (1, "x"), "m": {"k": (2,)}}
+    columns = {"user-id": "x", "größe": 2, "a`b c": {}}
+    assert found.value == {**columns, "m": {"k": (2,)}, "s": (1, "x")}
 
 
 def test_a_ttl_shows_when_values_expire_and_a_list_row_its_position(bench: Bench) -> None:

@@ -41,21 +41,6 @@ def test_what_a_user_changes_after_reading_or_writing_is_not_the_state(
     assert (state.get(), list(items.get())) == ((["a"],), [(1,)])
 
 
-def test_a_map_may_be_changed_while_it_is_iterated(bench: Bench, settle: Any) -> None:
-    state = MapState(bench.backend, "m", "k int", "n int")
-    for n in range(10):
-        state.updateValue((n,), (n,))
-        if n == 5:
-            settle()
-    seen = []
-    for (k,), _ in state.iterator():
-        seen.append(k)
-        state.removeKey((k,))
-        state.updateValue((k + 100,), (1,))
-    assert seen == list(range(10))
-    assert sorted(k for ((k,), _) in state.iterator()) == [n + 100 for n in range(10)]
-
-
 def test_a_flush_logs_what_changed_and_once(bench: Bench) -> None:
     """One row of a hot key, of a large map, of a list that is appended to, of a sum."""
     value, items = bench.value(), ListState(bench.backend, "l", "n int")
