@@ -1,11 +1,17 @@
-"""Every invariant has a manifest or a store that breaks it, and names what broke."""
+"""Every invariant has a manifest or a store that breaks it, and names what broke.
 
+Full sizes are what a restore reads, incremental ones what the checkpoint before lacks.
+
+A table file is taken only for what it is.
+"""
+
+from dataclasses import astuple
 from typing import Any
 
 import msgspec
 import pytest
 
-from tidelog import Checkpoint, InvariantError
+from tidelog import Checkpoint, CorruptObjectError, InvariantError
 from tidelog.changelog.block import seal, seal_metadata
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.segment import LogRange
@@ -31,7 +37,11 @@ from tidelog.checkpoint.manifest import (
     SubtaskState,
     TableObject,
 )
+from tidelog.checkpoint.sizes import checkpoint_sizes
+from tidelog.checkpoint.table_file import check_table_file, content_hash
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
+from tidelog.storage.document import checksum
+from tidelog.table.frame import encode_rows
 
 OLD = Author(Generation(0), "old")
 NEW = Author(Generation(4), "new")
@@ -227,3 +237,71 @@ def test_a_descriptor_must_say_what_the_manifest_says() -> None:
         wrong = msgspec.structs.replace(descriptor, **change)
         found = descriptor_violations("op", state.own, ref(8), wrong)
         assert broken(found) == {Invariant.DESCRIPTOR}
+
+
+FILES = {"first": {"tables/a": 100, "tables/b": 200}, "second": {"tables/b": 200, "tables/c": 50}}
+
+
+def log(segment: str, length: int, offset: int = 0) -> LogRange:
+    return part(0, 1, segment, offset, length)
+
+
+def table(descriptor: str) -> MaterializationRef:
+    """A snapshot with 7 bytes of private files."""
+    size = sum(FILES[descriptor].values()) + 7
+    return MaterializationRef(MaterializationId(1), descriptor, 10, SeqNo(0), size)
+
+
+def state(*ranges: LogRange, inline: tuple[bytes, ...] = (), ref: Any = None) -> SubtaskState:
+    return subtask(materialization=ref, log=ranges, inline=inline)
+
+
+BEFORE = checkpoint(operator(state(log("s1", 10), inline=(b"xxx",), ref=table("first"))))
+
+
+def sizes(new: Checkpoint, previous: Checkpoint | None) -> tuple[int, ...]:
+    return astuple(checkpoint_sizes(new, previous, lambda name: FILES.get(name, {})))
+
+
+def test_everything_is_new_in_the_first_checkpoint() -> None:
+    assert sizes(BEFORE, None) == (13, 13, 307, 307)
+
+
+@pytest.mark.parametrize(
+    ("new", "expected"),
+    [
+        (state(log("s1", 10), ref=table("first")), (10, 0, 307, 0)),
+        (state(log("s1", 10), log("s2", 5), ref=table("first")), (15, 5, 307, 0)),
+        (state(log("s1", 10), log("s1", 4, offset=10), ref=table("first")), (14, 4, 307, 0)),
+        (state(log("s1", 12), ref=table("first")), (12, 2, 307, 0)),
+        (state(log("s1", 8), ref=table("first")), (8, 0, 307, 0)),
+        (state(inline=(b"xxx",), ref=table("first")), (3, 3, 307, 0)),
+        (state(log("s2", 5), ref=table("second")), (5, 5, 257, 57)),
+        (state(), (0, 0, 0, 0)),
+    ],
+    ids=["same", "segment", "range", "longer", "trimmed", "inline", "materialized", "empty"],
+)
+def test_only_what_the_checkpoint_before_lacks_is_new(
+    new: SubtaskState, expected: tuple[int, ...]
+) -> None:
+    assert sizes(checkpoint(operator(new)), BEFORE) == expected
+
+
+def test_the_subtasks_of_a_checkpoint_are_added_up() -> None:
+    other = msgspec.structs.replace(state(log("s1", 20, offset=10), ref=table("second")), index=1)
+    both = checkpoint(operator(*BEFORE.operators[0].subtasks, other))
+    assert sizes(both, BEFORE) == (33, 23, 564, 57)
+
+
+def stored(data: bytes) -> TableObject:
+    name = f"tables/00000001/{content_hash(data)}-count-0-3.sst"
+    return TableObject("000012.sst", name, len(data), checksum(data))
+
+
+def test_another_file_of_the_same_length_and_crc_is_refused() -> None:
+    """Whatever ends with its own CRC32C has one and the same CRC32C."""
+    file, other = encode_rows([(b"key", b"value")]), encode_rows([(b"key", b"VALUE")])
+    assert len(file) == len(other)
+    assert checksum(file) == checksum(other)
+    with pytest.raises(CorruptObjectError, match="content whose hash"):
+        check_table_file(stored(file), other, "restore an older slot")
