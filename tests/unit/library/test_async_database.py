@@ -9,15 +9,8 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER, OFTEN, STATES, Broken, opened
-from tidelog import (
-    AsyncDatabase,
-    ConfigError,
-    JobConfig,
-    Schedule,
-    StateSchemaError,
-    UserFunctionError,
-    Value,
-)
+from tidelog import AsyncDatabase, JobConfig, Schedule, Value
+from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
 
 
 def opened_async(

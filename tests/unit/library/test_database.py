@@ -23,17 +23,14 @@ import tidelog
 from tests.support.cli import tidelog as command
 from tests.support.depth import more_in_depth
 from tests.unit.library.conftest import OFTEN, Broken, in_threads, opened
-from tidelog import (
+from tidelog import Database, JobConfig, Schedule, Value
+from tidelog.errors import (
     CheckpointFailedError,
     ConfigError,
-    Database,
     FencedError,
-    JobConfig,
     RestoreError,
-    Schedule,
     StateSchemaError,
     UserFunctionError,
-    Value,
 )
 from tidelog.storage.local import LocalStore
 

@@ -7,17 +7,8 @@ import pytest
 
 from tests.support.pipelines import Outside
 from tests.unit.library.conftest import NEVER, OFTEN, Broken, in_threads, opened
-from tidelog import (
-    CheckpointFailedError,
-    Database,
-    Files,
-    JobConfig,
-    RestoreError,
-    Schedule,
-    SinkContext,
-    SinkWriter,
-    StorageError,
-)
+from tidelog import Database, Files, JobConfig, Schedule, SinkContext, SinkWriter
+from tidelog.errors import CheckpointFailedError, RestoreError, StorageError
 from tidelog.ids import CheckpointId
 
 

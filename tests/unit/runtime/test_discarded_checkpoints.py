@@ -24,14 +24,8 @@ from tests.support.pipelines import (
     words,
 )
 from tests.support.pressure import checkpoints
-from tidelog import (
-    CheckpointFailedError,
-    JobRunner,
-    Schedule,
-    SinkContext,
-    SinkWriter,
-    StoreUnreachableError,
-)
+from tidelog import JobRunner, Schedule, SinkContext, SinkWriter
+from tidelog.errors import CheckpointFailedError, StoreUnreachableError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.checkpoints.driver import CheckpointDriver

@@ -13,16 +13,8 @@ import pytest
 
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context, copying
-from tidelog import (
-    Callback,
-    ConfigError,
-    Files,
-    Job,
-    SinkWriter,
-    Stdout,
-    StorageError,
-    TidelogError,
-)
+from tidelog import Callback, Files, Job, SinkWriter, Stdout
+from tidelog.errors import ConfigError, StorageError, TidelogError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 

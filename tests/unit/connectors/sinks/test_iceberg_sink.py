@@ -32,15 +32,8 @@ from pyiceberg.types import (
 from tests.support.iceberg import Lake
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
-from tidelog import (
-    ConfigError,
-    FencedError,
-    Iceberg,
-    RestoreError,
-    Row,
-    StorageError,
-    UserFunctionError,
-)
+from tidelog import Iceberg, Row
+from tidelog.errors import ConfigError, FencedError, RestoreError, StorageError, UserFunctionError
 
 TABLE = "lake.numbers"
 

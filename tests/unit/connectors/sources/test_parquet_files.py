@@ -17,14 +17,8 @@ from hypothesis import strategies as st
 
 from tests.support.depth import more_in_depth
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import (
-    ConfigError,
-    CorruptObjectError,
-    ObjectNotFoundError,
-    ParquetFiles,
-    Row,
-    StorageError,
-)
+from tidelog import ParquetFiles, Row
+from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, StorageError
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.objects.encoding import decode_records, encode_records
 

@@ -18,16 +18,8 @@ import pytest
 
 from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, config, run
-from tidelog import (
-    ConfigError,
-    Job,
-    JsonLines,
-    Replayable,
-    StatefulProcessor,
-    Stream,
-    Tumbling,
-    UserFunctionError,
-)
+from tidelog import Job, JsonLines, Replayable, StatefulProcessor, Stream, Tumbling
+from tidelog.errors import ConfigError, UserFunctionError
 from tidelog.runtime.operators.event_time import EventTimeOptions
 from tidelog.storage.memory import MemoryStore
 

@@ -11,13 +11,8 @@ import pytest
 from tests.support.faults import Failure, SteerableStore
 from tests.unit.storage.conformance import names
 from tests.unit.storage.encryption.test_sealed import EFFECTS, FIRST, SECOND, key_file
-from tidelog import (
-    ConfigError,
-    CorruptObjectError,
-    ObjectExistsError,
-    StoreUnreachableError,
-    open_store,
-)
+from tidelog import open_store
+from tidelog.errors import ConfigError, CorruptObjectError, ObjectExistsError, StoreUnreachableError
 from tidelog.storage.document import seal_document
 from tidelog.storage.encryption.keys import LocalKeys
 from tidelog.storage.encryption.ring import StoredKeys, rotate
