@@ -20,11 +20,7 @@ from tidelog_bench.experiment import Cell
 from tidelog_bench.session import session
 from tidelog_bench.session.children import ChildError
 from tidelog_bench.session.plan import steps
-from tidelog_bench.session.records import (
-    TrialRecord,
-    read,
-    trials,
-)
+from tidelog_bench.session.records import TrialRecord, read, trials
 
 ROOT = Path(__file__).parents[3]
 

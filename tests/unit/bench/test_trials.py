@@ -8,12 +8,7 @@ import pytest
 from tests.support.bench_trials import trial_in
 from tests.support.depth import more_in_depth
 from tidelog_bench.experiment import Experiment, Reading, Setting, Size
-from tidelog_bench.experiments import (
-    checkpoints,
-    experiments,
-    restore,
-    unaligned,
-)
+from tidelog_bench.experiments import checkpoints, experiments, restore, unaligned
 
 STORE: dict[str, Setting] = {"latency_ms": 1.0, "mb_per_s": 100.0}
 

@@ -19,15 +19,7 @@ from tests.support.damage import (
     missing,
     truncated,
 )
-from tests.support.jobs import (
-    config,
-    contents,
-    filled,
-    run,
-    run_until_break,
-    store_of,
-    word_count,
-)
+from tests.support.jobs import config, contents, filled, run, run_until_break, store_of, word_count
 from tidelog import MaterializeConfig
 from tidelog.cli.output import Output
 from tidelog.cli.store.log import Change, MissingRange, Tail

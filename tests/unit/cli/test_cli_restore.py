@@ -17,15 +17,7 @@ from tests.support.damage import (
     missing,
     truncated,
 )
-from tests.support.jobs import (
-    WORDS,
-    config,
-    contents,
-    every_kind,
-    filled,
-    restarted,
-    word_count,
-)
+from tests.support.jobs import WORDS, config, contents, every_kind, filled, restarted, word_count
 
 
 @pytest.mark.parametrize("table", ["memory", "rocksdb"])

@@ -18,14 +18,7 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER, OFTEN, STATES, in_threads, opened
-from tidelog import (
-    AsyncDatabase,
-    ConfigError,
-    Database,
-    StateSchemaError,
-    UserFunctionError,
-    Value,
-)
+from tidelog import AsyncDatabase, ConfigError, Database, StateSchemaError, UserFunctionError, Value
 from tidelog.library import event_loop
 from tidelog.library.event_loop import LoopLock
 from tidelog.library.program import Program

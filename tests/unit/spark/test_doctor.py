@@ -144,11 +144,7 @@ def test_neither_tidelog_nor_its_spark_side_imports_pyspark() -> None:
 
 @pytest.mark.parametrize(
     ("command", "options"),
-    [
-        ("checkpoints", []),
-        ("doctor", ["--deep"]),
-        ("export", ["--dry-run", "--remove-log"]),
-    ],
+    [("checkpoints", []), ("doctor", ["--deep"]), ("export", ["--dry-run", "--remove-log"])],
 )
 def test_every_field_is_documented(command: str, options: list[str], tmp_path: Path) -> None:
     synthetic = Synthetic(executors=1).virtual(13)

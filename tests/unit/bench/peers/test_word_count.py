@@ -59,8 +59,7 @@ def test_tidelog_run_counts_files_right_when_it_was_killed(variant: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "variant",
-    more_in_depth(["bytewax"], ["bytewax", "quix-store", "pyflink", "flink-stream"]),
+    "variant", more_in_depth(["bytewax"], ["bytewax", "quix-store", "pyflink", "flink-stream"])
 )
 def test_a_peer_counts_right_from_what_it_made_durable(variant: str, tmp_path: Path) -> None:
     if reason := missing(variant):
@@ -81,13 +80,7 @@ def test_a_program_in_java_needs_the_compiler(tmp_path: Path) -> None:
     assert "javac" in reasons[1]
 
 
-EVENTS = {
-    "rows": 1000,
-    "keys": 20,
-    "rows_per_event_s": 20,
-    "within_ms": 2000,
-    "checkpoint_s": 0.1,
-}
+EVENTS = {"rows": 1000, "keys": 20, "rows_per_event_s": 20, "within_ms": 2000, "checkpoint_s": 0.1}
 
 
 @pytest.mark.parametrize("job", ["session", "join"])

@@ -175,8 +175,7 @@ def test_a_trigger_of_the_table_may_leave_rows_out(sink: Postgres, conninfo: str
         "$$ BEGIN IF NEW.word = 'a' THEN RETURN NEW; END IF; RETURN NULL; END $$",
     )
     query(
-        conninfo,
-        "CREATE TRIGGER t BEFORE INSERT ON words FOR EACH ROW EXECUTE FUNCTION only_a()",
+        conninfo, "CREATE TRIGGER t BEFORE INSERT ON words FOR EACH ROW EXECUTE FUNCTION only_a()"
     )
     writer.commit(pre_committed(writer))
     assert (shown(conninfo), staged(conninfo)) == ([("a", 1)], 0)

@@ -15,13 +15,7 @@ import pytest
 from tests.support.depth import more_in_depth
 from tests.support.postgres import query
 from tests.unit.connectors.sources.reading import stored
-from tidelog import (
-    ConfigError,
-    PostgresOutbox,
-    Row,
-    StoreUnreachableError,
-    UserFunctionError,
-)
+from tidelog import ConfigError, PostgresOutbox, Row, StoreUnreachableError, UserFunctionError
 
 CREATE = """CREATE TABLE outbox (
     id bigint GENERATED ALWAYS AS IDENTITY,
