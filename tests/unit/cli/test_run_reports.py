@@ -73,7 +73,7 @@ def test_an_encoding_without_a_character_of_a_name_is_no_failure(
     assert as_text == [b"gr\\xfcn", b"job", b"\\udcff"]
 
 
-def test_a_second_signal_finds_the_cursor_of_the_terminal_shown(
+def test_a_second_signal_finds_the_cursor_shown_and_what_is_logged_stays_above_the_panel(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")  # takes what it writes to for a terminal
@@ -82,21 +82,10 @@ def test_a_second_signal_finds_the_cursor_of_the_terminal_shown(
     view = LiveView()
     view.stopping()
     view.observe(RUNNING, ReadSpeed())
-    written = capsys.readouterr().err
-    view.end(Ending("interrupted", 130, RUNNING, None, 2.0))
-    assert -1 < written.rfind(hidden) < written.rfind(shown)
-
-
-def test_what_is_logged_stays_above_the_panel(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    view = LiveView()
-    view.observe(RUNNING, ReadSpeed())
     sys.stderr.write("a warning\n")
     written = capsys.readouterr().err
     view.end(Ending("interrupted", 130, RUNNING, None, 2.0))
+    assert -1 < written.rfind(hidden) < written.rfind(shown)
     assert -1 < written.rfind("a warning") < written.rfind("words: running")
 
 

@@ -40,7 +40,7 @@ from tidelog import (
 from tidelog.errors import ObjectNotFoundError, RestoreError
 
 Case = tuple[Callable[[], Source], list[Any]]
-"""A source, and all its records in the order of its splits."""
+"""A source, and all its records."""
 
 LINES = [[f"{file} {n}" for n in range(40)] for file in range(2)]
 ALL_LINES = [line for lines in LINES for line in lines]
@@ -79,22 +79,6 @@ def parquet(directory: Path) -> Case:
     return lambda: ParquetFiles(directory, batch_rows=2), [Row.of(("n",), (n,)) for n in range(60)]
 
 
-def replayable(directory: Path) -> Case:
-    return lambda: Replayable({"a": range(40), "b": lambda: iter(range(40, 80))}), list(range(80))
-
-
-def blocking(directory: Path) -> Case:
-    return lambda: Replayable(lambda: iter(range(30)), blocking=True), list(range(30))
-
-
-def rate(directory: Path) -> Case:
-    return lambda: Rate(None, splits=2, limit=60), [*range(0, 60, 2), *range(1, 60, 2)]
-
-
-def pushed(directory: Path) -> Case:
-    return lambda: Numbers(3, 40), [(str(split), n) for split in range(3) for n in range(40)]
-
-
 class KnownReader(SplitReader):
     """Two reads of two records each; the second one is known to be the last."""
 
@@ -126,23 +110,23 @@ class Known(Source):
 KNOWN_RECORDS = [f"file {split}, {number}" for split in range(40) for number in range(4)]
 
 
-def known_ends(directory: Path) -> Case:
-    return lambda: Known(blocking=False), KNOWN_RECORDS
+FILES = {"text": text, "compressed": compressed, "json lines": json_lines, "parquet": parquet}
+OTHERS: dict[str, Case] = {
+    "replayable": (
+        lambda: Replayable({"a": range(40), "b": lambda: iter(range(40, 80))}),
+        list(range(80)),
+    ),
+    "blocking": (lambda: Replayable(lambda: iter(range(30)), blocking=True), list(range(30))),
+    "rate": (lambda: Rate(None, splits=2, limit=60), list(range(60))),
+    "known ends": (lambda: Known(blocking=False), KNOWN_RECORDS),
+    "known blocking ends": (lambda: Known(blocking=True), KNOWN_RECORDS),
+    "pushed": (lambda: Numbers(3, 40), [(str(each), n) for each in range(3) for n in range(40)]),
+}
 
 
-def known_blocking_ends(directory: Path) -> Case:
-    return lambda: Known(blocking=True), KNOWN_RECORDS
-
-
-READ = [text, compressed, json_lines, parquet, replayable, blocking, rate]
-KNOWN = [known_ends, known_blocking_ends]
-
-
-@one_by_one(case=[*READ, *KNOWN, pushed], parallelism=[2, 1])
-def test_a_job_goes_on_from_every_checkpoint(
-    case: Callable[[Path], Case], parallelism: int, tmp_path: Path
-) -> None:
-    make, records = case(tmp_path)
+@one_by_one(case=[*FILES, *OTHERS], parallelism=[2, 1])
+def test_a_job_goes_on_from_every_checkpoint(case: str, parallelism: int, tmp_path: Path) -> None:
+    make, records = FILES[case](tmp_path) if case in FILES else OTHERS[case]
 
     def job(sink: Outside, clock: VirtualClock) -> Job:
         job = Job("copy")
@@ -155,7 +139,7 @@ def test_a_job_goes_on_from_every_checkpoint(
     assert sorted(sink.records, key=str) == sorted(records, key=str)
     taken = checkpoints(store)
     assert any(0 < len(committed_by(sink, each)) < len(sink.records) for each in taken)
-    assert case is not pushed or any(map(overtaken, taken)), "it pushed until there was no room"
+    assert case != "pushed" or any(map(overtaken, taken)), "it pushed until there was no room"
     for checkpoint in taken:
         again = resumed(job, store, sink, checkpoint, settings)
         assert sorted(again.records, key=str) == sorted(records, key=str)
