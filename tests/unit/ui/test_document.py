@@ -1,13 +1,17 @@
 """The document says of a store what its objects say.
 
 The page reads a store at little cost, and what is damaged again and again.
+
+The page follows a store and its job, and says what it cannot know.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from tests.support import pipelines
+from tests.support.clock import VirtualClock
 from tests.support.damage import (
     Damage,
     checkpoint_in,
@@ -16,12 +20,14 @@ from tests.support.damage import (
     of_a_newer_release,
     truncated,
 )
-from tests.support.jobs import contents, filled
+from tests.support.faults import FaultyStore
+from tests.support.jobs import contents, every_kind, filled, run, store_of
 from tests.support.pipelines import Outside, words
-from tests.support.watching import document_of
+from tests.support.watching import MadeUpJob, document_of, done, watcher
 from tidelog import JobRunner, Savepoint
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.checkpoint.sizes import checkpoint_sizes
+from tidelog.errors import AccessDeniedError, ConfigError, ControlError, TidelogError
 from tidelog.ids import Slot
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.memory import MemoryStore
@@ -126,3 +132,141 @@ def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:
     # What the next checkpoint adds is counted from the one before the savepoint.
     sizes = checkpoint_sizes(checkpoint_in(filled(), 9), checkpoint_in(filled(), 7), lambda _: {})
     assert points[9]["sizes"]["log_incremental_bytes"] == sizes.log_incremental_bytes
+
+
+OBJECTS = filled()
+STATUS: dict[str, Any] = {
+    "job": "every-kind",
+    "phase": "running",
+    "at_s": 1.0,
+    "generation": 4,
+    "operators": [{"id": "process", "parallelism": 2, "records_in": 10}],
+    "store": {"bytes_written": 2**30, "bytes_read": 0},
+}
+ATTEMPTS = {"put": 40, "create": 20, "list": 10, "get": 7, "head": 3, "delete": 5}
+STATUS["store"] |= {operation: {"attempts": number} for operation, number in ATTEMPTS.items()}
+
+
+def completed(slot: int, **changes: Any) -> dict[str, Any]:
+    """A checkpoint as a job tells it."""
+    sizes = ("log_full", "log_incremental", "materialized_full", "materialized_incremental")
+    return {
+        "slot": slot,
+        "checkpoint_id": slot,
+        "generation": 4,
+        "created_ms": 1_700_000_000_000 + slot,
+        "seconds": 0.5,
+        "phases": {"start_delay_s": 0.1, "alignment_s": 0.2, "durable_s": 0.1, "manifest_s": 0.1},
+        "manifest_bytes": 100,
+        "sizes": {f"{name}_bytes": slot for name in sizes},
+        "unaligned": False,
+        "savepoint": None,
+        "new_tables": [{"operator": "process", "subtask": 1, "table_bytes": 9, "upto": slot}],
+        **changes,
+    }
+
+
+async def test_a_running_job_is_live_and_its_checkpoints_are_on_the_charts() -> None:
+    store = store_of(OBJECTS)
+    job = MadeUpJob(done(STATUS, (completed(5), completed(6), completed(7))))
+    watching = watcher(store, job)
+    await watching.look_at_job()
+    document = await watching.document()
+    assert (document.phase, document.generation, document.notices) == ("running", 4, ())
+    assert document.live.pid == 7
+    assert document.live.status["operators"][0]["records_in"] == 10
+    told = {point["slot"]: point for point in document.checkpoints if "seconds" in point}
+    assert list(told) == [5, 6, 7] and told[5]["stored"] is False
+    assert {event["upto"] for event in document.materialized} >= {5, 6, 7}
+
+
+async def test_the_bill_counts_requests_of_a_job_that_runs_for_a_minute() -> None:
+    store = store_of(OBJECTS)
+    clock = VirtualClock(auto=False)
+    job = MadeUpJob(done(STATUS))
+    watching = watcher(store, job, clock)
+    await watching.look_at_job()
+    document = await watching.document()
+    started = document.started_ms
+    clock.spend((started - clock.now_ms()) / 1000 + 59)
+    assert (await watching.document()).bill.requests is None
+    clock.spend(41)
+    bill = (await watching.document()).bill
+    a_day = 86_400 / bill.requests.over_s
+    assert bill.requests.over_s == pytest.approx(100, abs=0.1)
+    assert bill.requests.put == pytest.approx(60 * a_day)
+    assert bill.requests.get == pytest.approx(10 * a_day)
+    [s3] = [line for line in bill.lines if line.provider == "aws-s3-standard"]
+    # PUT and LIST cost the same there, a GET less, a DELETE nothing.
+    assert s3.requests == pytest.approx((70 * 0.005 + 10 * 0.0004) / 1000 * a_day)
+    assert s3.total == pytest.approx(s3.storage + s3.requests)
+    [express] = [line for line in bill.lines if line.provider == "aws-s3-express"]
+    assert express.transfer == pytest.approx(0.0032 * a_day)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ControlError("the job", found="none", action="x"), "No job answers on this machine"),
+        (ControlError("the job", found="that it ended", action="x"), "found that it ended"),
+        (AccessDeniedError("the job", found="that of root", action="x"), "found that of root"),
+        (
+            ConfigError("request", found="Invalid enum value 'observe'", action="use its release"),
+            "does not show its figures",
+        ),
+        (TimeoutError(), "has not answered for 5 s"),
+    ],
+)
+async def test_a_job_that_cannot_be_asked_leaves_the_store_and_a_reason(
+    error: TidelogError | TimeoutError, said: str
+) -> None:
+    objects = {n: data for n, data in OBJECTS.items() if n != checkpoint(Slot(9))}
+    store = store_of(objects)
+    job = MadeUpJob(done(STATUS))
+    watching = watcher(store, job)
+    await watching.look_at_job()
+    assert (await watching.document()).live is not None
+    job.answer = error
+    await watching.look_at_job()
+    document = await watching.document()
+    assert document.live is None and document.slots
+    [notice] = document.notices
+    assert said in notice
+
+
+async def test_a_store_is_read_again_though_the_clock_was_set_back_by_an_hour() -> None:
+    clock = VirtualClock(auto=False)
+    store = FaultyStore(store_of(OBJECTS), (), clock)
+    watching = watcher(store, clock=clock)
+    await watching.document()
+    assert store.calls
+    clock.spend(-3600)
+    store.calls.clear()
+    await watching.document()
+    assert store.calls
+
+
+def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> None:
+    anew = MemoryStore()
+    run(anew, every_kind(), seed=2)
+    store, clock = store_of(OBJECTS), VirtualClock(auto=False)
+    job = MadeUpJob(done(STATUS, (completed(7), completed(8))))
+    watching, page_opened_now = watcher(store, job, clock), watcher(anew, job, clock)
+
+    async def look_at_both() -> None:
+        await watching.look_at_job()
+        await watching.document()
+        watching.reader.store = anew
+        job.answer = done({**STATUS, "generation": 0}, (completed(2),))
+        clock.spend(10)
+        await watching.document()
+        for each in (watching, page_opened_now):
+            await each.look_at_job()
+        seen, expected = await watching.document(), await page_opened_now.document()
+        assert seen.checkpoints == expected.checkpoints
+        assert seen.slots == expected.slots and seen.problems == ()
+        assert seen.materialized == expected.materialized
+        assert seen.started_ms == expected.started_ms
+        assert seen.live == expected.live
+
+    asyncio.run(look_at_both())
