@@ -9,9 +9,9 @@ from tests.support import browser
 from tests.support.damage import a_descriptor, damaged, flipped
 from tests.support.jobs import filled
 from tests.support.watching import MadeUpJob, document_of, done
+from tests.unit.ui.test_document import STATUS, completed
 from tests.unit.ui.test_query import checkpoint as checkpoint_of_a_query
 from tests.unit.ui.test_query import document_of as query_document
-from tests.unit.ui.test_document import STATUS, completed
 from tidelog.ids import Slot
 from tidelog.storage.object_names import checkpoint
 from tidelog.ui.document import Document
