@@ -96,18 +96,6 @@ class TableConformance:
         again = restored.freeze(tmp_path / "again")()
         assert rows(factory.restore(lay_out(again, tmp_path / "once more"))) == expected
 
-    @pytest.mark.parametrize("count", [10, INGESTED])
-    def test_a_load_wins_over_earlier_writes_and_loses_to_later_ones(
-        self, table: Table, count: int
-    ) -> None:
-        keys = [b"%06d" % number for number in range(count)]
-        table.write(keys[:3], [b"before"] * 3)
-        table.load(keys, [None if key == keys[1] else b"loaded" for key in keys])
-        table.write(keys[2:3], [b"after"])
-        found = table.get_many([*keys[:4], keys[-1]])
-        assert found == [b"loaded", None, b"after", b"loaded", b"loaded"]
-        assert len(rows(table)) == count - 1
-
     def test_a_snapshot_lists_exactly_the_files_of_its_directory(
         self, table: Table, tmp_path: Path
     ) -> None:
