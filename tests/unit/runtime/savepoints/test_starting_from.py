@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.support.depth import in_pairs, one_by_one
+from tests.support.depth import one_by_one
 from tests.support.faults import Failure, Fault, SteerableStore
 from tests.support.pipelines import Outside, acted_on, config, effects, word_count, words
 from tests.support.pressure import checkpoints
@@ -61,7 +61,7 @@ def objects(store: ObjectStore, checkpoint: Checkpoint) -> set[str]:
     return {need.name for need in inventory.needs(checkpoint)}
 
 
-@in_pairs(
+@one_by_one(
     format=FORMATS,
     before=["memory", "rocksdb"],
     after=["memory", "rocksdb"],
