@@ -81,18 +81,6 @@ def test_a_record_between_two_of_many_sessions_reads_these_two_alone(bench: Benc
     assert fired == sorted(fired)
 
 
-def test_two_sessions_far_back_become_one_that_fires_once(bench: Bench) -> None:
-    window = sums(bench)
-    give(window, *range(0, 40 * MOST_HELD, 20))
-    bench.reopen()
-    window = sums(bench)
-    give(window, 10)
-    fired = fire(window, 1_000_000)
-    assert fired[:2] == [("k", 0, 20 + GAP, 3), ("k", 40, 40 + GAP, 1)]
-    assert sum(value for *_, value in fired) == 2 * MOST_HELD + 1
-    assert changed(bench) and bench.stored == []
-
-
 def test_a_session_that_grows_is_one_small_row_and_one_timer(bench: Bench) -> None:
     window = sums(bench)
     for time in range(0, 10_000, 5):
@@ -118,16 +106,6 @@ def test_sessions_that_become_one_rewrite_none_of_their_records(bench: Bench) ->
     assert records == [f"at {t}" for t in [*range(0, 2_000, 5), 2_005, *range(2_015, 4_000, 5)]]
     bench.backend.flush()
     assert bench.stored == []
-
-
-def test_a_session_beyond_the_row_fires_in_time_while_an_older_one_is_still_kept(
-    bench: Bench,
-) -> None:
-    window = sums(bench, Firing(lateness_ms=1_000))
-    give(window, *range(0, 100 * (MOST_HELD + 4), 100))
-    assert fire(window, 50) == [("k", 0, GAP, 1)]
-    assert fire(window, 150) == [("k", 100, 100 + GAP, 1)]
-    assert fire(window, 250) == [("k", 200, 200 + GAP, 1)]
 
 
 def test_rows_of_sessions_are_shown_and_belong_to_their_key_groups(bench: Bench) -> None:
