@@ -15,7 +15,7 @@ from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.session_records import RecordsSessions
 from tidelog.runtime.operators.session_window import AggregateSessions
-from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
+from tidelog.runtime.operators.spans import ONCE, WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import RecordsWindow
 from tidelog.state.schema.decode import RowDecoder
@@ -31,8 +31,8 @@ def opened(bench: Bench, window: Any) -> Any:
     return window
 
 
-def sums(bench: Bench, firing: Firing = ONCE) -> Any:
-    return opened(bench, AggregateSessions(GAP, lambda _: 1, add, firing))
+def sums(bench: Bench) -> Any:
+    return opened(bench, AggregateSessions(GAP, lambda _: 1, add, ONCE))
 
 
 def give(window: Any, *times: int) -> list[Any]:
