@@ -152,7 +152,7 @@ def test_sessions_of_one_key_stay_within_the_budget(tmp_path: Path, pause_ms: in
 
 
 BODY = 64 << 10
-COUNT = 400
+COUNT = 100
 
 
 def bodies() -> Iterator[bytes]:
