@@ -199,7 +199,7 @@ def summed(
         restore=restore or RestoreConfig(),
     )
     runner = JobRunner(job(world, results, breaks), store, settings, world)
-    asyncio.summed(runner.summed(lambda: restored.append(status_of(runner).restore)))
+    asyncio.run(runner.run(lambda: restored.append(status_of(runner).restore)))
     return results, restored[0]
 
 
