@@ -211,7 +211,7 @@ def broken_off(parallelism: int, **settings: int) -> tuple[CountingStore, Checkp
     store = CountingStore()
     with pytest.raises(UserFunctionError):
         summed(store, parallelism, breaks=True, **settings)
-    checkpoints = asyncio.summed(read_slots(store)).checkpoints
+    checkpoints = asyncio.run(read_slots(store)).checkpoints
     return store, checkpoints[max(checkpoints)]
 
 
