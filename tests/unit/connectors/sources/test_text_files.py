@@ -28,6 +28,8 @@ CONTENTS = st.one_of(
                 b"\r",
                 b"\xef\xbb\xbf",
                 b"a",
+                b"\x0b",  # ends a line of `str.splitlines`, as the next one does
+                "\u2028".encode(),
                 "é".encode(),
                 "🌊".encode(),
                 b"\xff",
