@@ -14,20 +14,18 @@ from tests.support.cli import tidelog as command
 from tests.unit.library.conftest import NEVER, STATES, opened
 from tidelog import (
     Callback,
-    ConfigError,
     Effects,
     Job,
     JobConfig,
-    ObjectNotFoundError,
     Replayable,
     Schedule,
     StatefulProcessor,
     StatefulProcessorHandle,
-    StateSchemaError,
     UploadConfig,
     Value,
     open_store,
 )
+from tidelog.errors import ConfigError, ObjectNotFoundError, StateSchemaError
 from tidelog.storage import object_names
 from tidelog.storage.errors import object_not_found
 from tidelog.storage.local import LocalStore
