@@ -38,9 +38,8 @@ from tidelog.checkpoint.manifest import (
     TableObject,
 )
 from tidelog.checkpoint.sizes import checkpoint_sizes
-from tidelog.checkpoint.table_file import check_table_file, content_hash
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
-from tidelog.storage.document import checksum
+from tidelog.storage.document import checksum, content_hash
 from tidelog.table.frame import encode_rows
 
 OLD = Author(Generation(0), "old")
@@ -304,4 +303,4 @@ def test_another_file_of_the_same_length_and_crc_is_refused() -> None:
     assert len(file) == len(other)
     assert checksum(file) == checksum(other)
     with pytest.raises(CorruptObjectError, match="content whose hash"):
-        check_table_file(stored(file), other, "restore an older slot")
+        stored(file).check(other, "restore an older slot")
