@@ -7,13 +7,16 @@ it until they are sent, and are lost with it. A test may look at, or break off, 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial, wraps
 from itertools import islice
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewPartitions, NewTopic
+
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 @dataclass
@@ -104,6 +107,17 @@ class FakeKafka:
             owner.open = None
 
 
+def called(method: Method) -> Method:
+    """Makes it a call of the client, which goes through `FakeKafka.call`."""
+
+    @wraps(method)
+    def through(client: Any, *arguments: Any, **named: Any) -> Any:
+        effect = partial(method, client, *arguments, **named)
+        return client._brokers.call(method.__name__, effect)
+
+    return through  # type: ignore[return-value]
+
+
 class Producer:
     def __init__(self, brokers: FakeKafka, config: dict[str, Any]) -> None:
         self._brokers = brokers
@@ -116,6 +130,7 @@ class Producer:
     def __len__(self) -> int:
         return len(self._queue) + len(self._reports)
 
+    @called
     def produce(
         self,
         topic: str,
@@ -127,62 +142,52 @@ class Producer:
         timestamp: int = 0,
         on_delivery: Any = None,
     ) -> None:
-        def effect() -> None:
-            if self._brokers.rng.random() < 0.2:
-                self._send_some(self._brokers.rng.randrange(4))
-            if len(self._queue) >= self._brokers.queue_size:
-                raise BufferError("Local: Queue full")
-            if self._id and not self._in_transaction:
-                raise failure(KafkaError._STATE)
-            entry = Entry(value, key, list(headers or ()), timestamp)
-            self._queue.append((topic, partition, entry, on_delivery))
+        if self._brokers.rng.random() < 0.2:
+            self._send_some(self._brokers.rng.randrange(4))
+        if len(self._queue) >= self._brokers.queue_size:
+            raise BufferError("Local: Queue full")
+        if self._id and not self._in_transaction:
+            raise failure(KafkaError._STATE)
+        entry = Entry(value, key, list(headers or ()), timestamp)
+        self._queue.append((topic, partition, entry, on_delivery))
 
-        self._brokers.call("produce", effect)
-
+    @called
     def poll(self, timeout: float = 0) -> int:
-        everything = self._brokers.rng.random() < 0.5
-        return int(self._brokers.call("poll", lambda: self._serve(everything)))
+        return self._serve(self._brokers.rng.random() < 0.5)
 
+    @called
     def flush(self, timeout: float = 0) -> int:
-        return int(self._brokers.call("flush", lambda: self._serve(True)))
+        return self._serve(True)
 
     def purge(self) -> None:
         self._queue.clear()
 
+    @called
     def init_transactions(self, timeout: float) -> None:
-        def effect() -> None:
-            owner = self._brokers.owners.setdefault(self._id, Owner())
-            self._brokers.end_transaction(owner, "aborted")
-            owner.epoch += 1
-            self._epoch = owner.epoch
+        owner = self._brokers.owners.setdefault(self._id, Owner())
+        self._brokers.end_transaction(owner, "aborted")
+        owner.epoch += 1
+        self._epoch = owner.epoch
 
-        self._brokers.call("init_transactions", effect)
-
+    @called
     def begin_transaction(self) -> None:
-        def effect() -> None:
-            if self._epoch is None or self._in_transaction:
-                raise failure(KafkaError._STATE)
-            self._in_transaction = True
+        if self._epoch is None or self._in_transaction:
+            raise failure(KafkaError._STATE)
+        self._in_transaction = True
 
-        self._brokers.call("begin_transaction", effect)
-
+    @called
     def commit_transaction(self, timeout: float) -> None:
-        def effect() -> None:
-            owner = self._current()
-            self._serve(True)
-            self._brokers.end_transaction(owner, "committed")
-            self._in_transaction = False
+        owner = self._current()
+        self._serve(True)
+        self._brokers.end_transaction(owner, "committed")
+        self._in_transaction = False
 
-        self._brokers.call("commit_transaction", effect)
-
+    @called
     def abort_transaction(self, timeout: float) -> None:
-        def effect() -> None:
-            if not self._in_transaction:
-                raise failure(KafkaError._STATE)
-            self._in_transaction = False
-            self._brokers.end_transaction(self._current(), "aborted")
-
-        self._brokers.call("abort_transaction", effect)
+        if not self._in_transaction:
+            raise failure(KafkaError._STATE)
+        self._in_transaction = False
+        self._brokers.end_transaction(self._current(), "aborted")
 
     def _current(self) -> Owner:
         owner = self._brokers.owners[self._id]
@@ -225,39 +230,18 @@ class Producer:
 
 class Delivered:
     def __init__(self, topic: str, offset: int, entry: Entry) -> None:
-        self._topic = topic
-        self._offset = offset
+        self.topic, self.offset = lambda: topic, lambda: offset
+        self.error, self.value = lambda: None, lambda: entry.value
+        self.headers = lambda: list(entry.headers) or None
         self._entry = entry
 
     def __len__(self) -> int:
         return len(self._entry.value or b"")
 
-    def error(self) -> None:
-        return None
-
-    def topic(self) -> str:
-        return self._topic
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes | None:
-        return self._entry.value
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        return list(self._entry.headers) or None
-
 
 class NoMessage:
     def __init__(self, code: int, offset: int) -> None:
-        self._error = KafkaError(code)
-        self._offset = offset
-
-    def error(self) -> KafkaError:
-        return self._error
-
-    def offset(self) -> int:
-        return self._offset
+        self.error, self.offset = lambda: KafkaError(code), lambda: offset
 
 
 class Consumer:
@@ -265,28 +249,19 @@ class Consumer:
         self._brokers = brokers
         self._messages: Iterator[Any] = iter(())
 
+    @called
     def get_watermark_offsets(self, position: Any, timeout: float) -> tuple[int, int]:
-        def effect() -> tuple[int, int]:
-            partition = self._partition(position)
-            return partition.start, len(partition.log)
+        partition = self._partition(position)
+        return partition.start, len(partition.log)
 
-        found: tuple[int, int] = self._brokers.call("get_watermark_offsets", effect)
-        return found
-
+    @called
     def assign(self, positions: list[Any]) -> None:
-        def effect() -> None:
-            (position,) = positions
-            self._messages = self._read(position)
+        (position,) = positions
+        self._messages = self._read(position)
 
-        self._brokers.call("assign", effect)
-
+    @called
     def consume(self, most: int, timeout: float) -> list[Any]:
-        def effect() -> list[Any]:
-            some = self._brokers.rng.randrange(1, 30)
-            return list(islice(self._messages, min(most, some)))
-
-        messages: list[Any] = self._brokers.call("consume", effect)
-        return messages
+        return list(islice(self._messages, min(most, self._brokers.rng.randrange(1, 30))))
 
     def unassign(self) -> None:
         self._messages = iter(())
@@ -317,70 +292,56 @@ class Consumer:
             yield NoMessage(KafkaError._PARTITION_EOF, offset)
 
 
+def asked(method: Callable[[Any, Any], None]) -> Any:
+    """Makes it a request of an administrator about one thing; failures are in its answer."""
+
+    @wraps(method)
+    def through(client: Any, things: list[Any], **_: Any) -> "dict[Any, Future[None]]":
+        (thing,) = things
+        answer: Future[None] = Future()
+        try:
+            client._brokers.call(method.__name__, partial(method, client, thing))
+            answer.set_result(None)
+        except KafkaException as error:
+            answer.set_exception(error)
+        return {getattr(thing, "topic", thing): answer}
+
+    return through
+
+
 class Admin:
     def __init__(self, brokers: FakeKafka) -> None:
         self._brokers = brokers
 
+    @called
     def list_topics(self, timeout: float) -> Any:
-        def effect() -> Any:
-            return SimpleNamespace(
-                topics={
-                    name: SimpleNamespace(error=None, partitions=dict(enumerate(partitions)))
-                    for name, partitions in self._brokers.topics.items()
-                }
-            )
+        return SimpleNamespace(
+            topics={
+                name: SimpleNamespace(error=None, partitions=dict(enumerate(partitions)))
+                for name, partitions in self._brokers.topics.items()
+            }
+        )
 
-        return self._brokers.call("list_topics", effect)
+    @asked
+    def create_topics(self, new: Any) -> None:
+        if new.topic in self._brokers.topics:
+            raise failure(KafkaError.TOPIC_ALREADY_EXISTS)
+        self._brokers.create(new.topic, new.num_partitions)
 
-    def create_topics(self, new: list[Any]) -> "dict[Any, Future[None]]":
-        (topic,) = new
-
-        def effect() -> None:
-            if topic.topic in self._brokers.topics:
-                raise failure(KafkaError.TOPIC_ALREADY_EXISTS)
-            self._brokers.create(topic.topic, topic.num_partitions)
-
-        return {topic.topic: self._asked("create_topics", effect)}
-
-    def describe_configs(self, resources: list[Any]) -> "dict[Any, Future[None]]":
+    @asked
+    def describe_configs(self, resource: Any) -> None:
         """Brokers of whose topics nobody may see the settings."""
-        (resource,) = resources
-        return {resource: self._asked("describe_configs", _not_allowed)}
+        raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
-    def create_partitions(self, new: list[Any]) -> "dict[Any, Future[None]]":
-        (more,) = new
+    @asked
+    def create_partitions(self, more: Any) -> None:
+        partitions = self._brokers.topics[more.topic]
+        if more.new_total_count <= len(partitions):
+            raise failure(KafkaError.INVALID_PARTITIONS)
+        partitions.extend(Partition() for _ in range(more.new_total_count - len(partitions)))
 
-        def effect() -> None:
-            partitions = self._brokers.topics[more.topic]
-            if more.new_total_count <= len(partitions):
-                raise failure(KafkaError.INVALID_PARTITIONS)
-            missing = more.new_total_count - len(partitions)
-            partitions.extend(Partition() for _ in range(missing))
-
-        return {more.topic: self._asked("create_partitions", effect)}
-
-    def delete_records(
-        self, positions: list[Any], request_timeout: float
-    ) -> "dict[Any, Future[None]]":
-        (position,) = positions
-
-        def effect() -> None:
-            partition = self._brokers.topics[position.topic][position.partition]
-            assert position.offset <= len(partition.log)
-            partition.start = max(partition.start, position.offset)
-
-        return {position: self._asked("delete_records", effect)}
-
-    def _asked(self, name: str, effect: Callable[[], None]) -> "Future[None]":
-        """The answer of an administrator's request: failures are in it."""
-        future: Future[None] = Future()
-        try:
-            self._brokers.call(name, effect)
-            future.set_result(None)
-        except KafkaException as error:
-            future.set_exception(error)
-        return future
-
-
-def _not_allowed() -> None:
-    raise failure(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    @asked
+    def delete_records(self, position: Any) -> None:
+        partition = self._brokers.topics[position.topic][position.partition]
+        assert position.offset <= len(partition.log)
+        partition.start = max(partition.start, position.offset)
