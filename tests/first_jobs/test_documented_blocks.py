@@ -137,10 +137,6 @@ def test_a_queue_worker_counts_each_message_once_though_it_breaks_off(here: Path
     assert found == {f"a{n}": sum(m.amount for m in amounts if m.id % 3 == n) for n in range(3)}
 
 
-def requests(*minutes: int) -> list[dict[str, Any]]:
-    return [{"server": "a", "time_ms": minute * MINUTE_MS} for minute in minutes]
-
-
 def test_orders_meet_the_rates_that_are_known(here: Path) -> None:
     add_rows(here / "rates" / "1.jsonl", [{"currency": "EUR", "value": 2}])
     (here / "orders").mkdir()
@@ -157,17 +153,12 @@ def test_orders_meet_the_rates_that_are_known(here: Path) -> None:
     assert found and all(row == ["ada", 10] for row in found)
 
 
-def test_windows_count_by_event_time(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    add_rows(here / "logs" / "1.jsonl", requests(1, 2, 11))
-    run(names_of("event-time 0")["job"], here / "store")
-    assert capsys.readouterr().out.splitlines() == ["('a', 0, 2)", "('a', 600000, 1)"]
-
-
 TRAFFIC = [(0, 5), (20, 7), (70, 1), (301, 9), (310, 9), (900, 4)]
 """Seconds and bytes of requests."""
 
 
 PRINTED: dict[str, list[Any]] = {
+    "event-time 0": [("a", 0, 5), ("a", 600_000, 1)],
     "windows 0": [("a", 35 / 6)],
     "windows 1": [("a", 0, 31), ("a", 600_000, 4)],
     "windows 2": [
@@ -182,7 +173,7 @@ PRINTED: dict[str, list[Any]] = {
     "windows 7": [("a", 0, [9, 9]), ("a", 600_000, [4])],
     "windows 8": [0, 20_000, 70_000, 301_000, 900_000],
 }
-"""What the programs of the page print of this traffic of one server."""
+"""What programs print of this traffic of one server."""
 
 
 @pytest.mark.parametrize("block", PRINTED)
@@ -219,7 +210,9 @@ def test_windows_take_late_records_for_an_hour(here: Path) -> None:
 
 
 def test_late_records_go_to_their_side_output(here: Path) -> None:
-    add_rows(here / "logs" / "1.jsonl", requests(30, *[1] * 20_000))
+    minutes = [30, *[1] * 20_000]
+    rows = [{"server": "a", "time_ms": minute * MINUTE_MS} for minute in minutes]
+    add_rows(here / "logs" / "1.jsonl", rows)
     run(names_of("event-time 1")["job"], here / "store")
     counted = sum(count for _, _, count in rows_of(here / "counts"))
     late = rows_of(here / "late")

@@ -4,7 +4,6 @@ A job was stopped with a savepoint in the middle. With the store are the records
 afterwards, as text: those of a run that nothing stopped without those that had come out before.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -13,14 +12,12 @@ from typing import Any
 
 import msgspec
 
+from tests.support.jobs import contents
 from tests.support.pipelines import Portions, acted_on, config, run
 from tidelog import Callback, Count, Job, KeyedStream, OutputTag, Session, Sliding, Stream, Tumbling
 from tidelog.storage.memory import MemoryStore
-from tidelog.storage.port import ObjectStore
 
 DELAY_MS = 1_500
-_Keyed = tuple[KeyedStream, KeyedStream]
-
 _Operators = dict[str, Callable[[KeyedStream, KeyedStream], Stream]]
 
 OPERATORS: _Operators = {
@@ -97,12 +94,8 @@ def stopped(operators: _Operators) -> bytes:
     run(job(lambda record: whole.append(repr(record)), operators), MemoryStore())
     wanted = Counter(whole) - Counter(before)
     assert wanted.total() == len(whole) - len(before) > 0 < len(before)
-    objects = asyncio.run(_objects(store))
-    return msgspec.msgpack.encode({"objects": objects, "wanted": sorted(wanted.elements())})
-
-
-async def _objects(store: ObjectStore) -> dict[str, bytes]:
-    return {info.name: await store.get(info.name) async for info in store.list("")}
+    packed = {"objects": contents(store), "wanted": sorted(wanted.elements())}
+    return msgspec.msgpack.encode(packed)
 
 
 FILES: dict[str, Callable[[], bytes]] = {

@@ -2,7 +2,6 @@
 written so: values, in-flight data, and a job with windows, joins and ids, which goes on from
 its savepoint."""
 
-import asyncio
 from collections import Counter
 
 import msgspec
@@ -11,6 +10,7 @@ import pytest
 from tests.golden import golden_in_flight as golden
 from tests.golden import golden_windows
 from tests.golden.writing import stored
+from tests.support.jobs import store_of
 from tests.support.pipelines import config, run
 from tests.support.values import form_of
 from tidelog.changelog.block import BlockKind, open_block
@@ -18,7 +18,6 @@ from tidelog.checkpoint.manifest import Savepoint, decode_entry
 from tidelog.runtime.in_flight.codec import decode
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.objects.values import ObjectEncoding
-from tidelog.storage.memory import MemoryStore
 
 
 def test_values_of_version_1_are_read_and_written() -> None:
@@ -54,9 +53,7 @@ def test_windows_joins_and_ids_of_version_1_go_on_from_where_they_were(store_nam
     states = [info.kind for operator in savepoint.operators for info in operator.states]
     assert set(states) == kinds
 
-    store, found = MemoryStore(), list[str]()
-    for name, data in golden["objects"].items():
-        asyncio.run(store.put(name, data))
+    found: list[str] = []
     job = golden_windows.job(lambda record: found.append(repr(record)), operators)
-    run(job, store, config(parallelism=3))
+    run(job, store_of(golden["objects"]), config(parallelism=3))
     assert Counter(found) == Counter(golden["wanted"])
