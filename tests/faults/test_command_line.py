@@ -1,7 +1,6 @@
 """`tidelog run` says what is wrong and what to do next, in a message and an exit code."""
 
 import json
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -17,7 +16,6 @@ from tests.support.damage import (
     damaged,
     flipped,
     missing,
-    of_a_newer_release,
     truncated,
 )
 from tests.support.depth import more_in_depth
@@ -101,31 +99,11 @@ def test_damage_is_named_and_the_option_it_names_brings_the_job_back(
     site.finish("--restore-slot", str(older))
 
 
-def test_a_newer_release_is_named_and_nothing_written(broken_off: Objects, tmp_path: Path) -> None:
-    name = victim(broken_off, "manifest")
-    site = Site(tmp_path)
-    lay_out(site.store, broken_off)
-    (site.store / name).write_bytes(of_a_newer_release(broken_off[name]))
-    before = files(site.store)
-    message = refused(site.run("mended"), 1)
-    assert name in message and "use the tidelog release that wrote it" in message
-    assert files(site.store) == before
-
-
 def test_a_store_that_is_a_file_is_named(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.store.write_text("no directory")
     assert str(site.store) in refused(site.run("mended"), 1)
     site.store.unlink()
-    site.finish()
-
-
-def test_a_store_whose_objects_are_no_tidelog_slots_is_refused(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    name = object_names.checkpoint(Slot(0))
-    lay_out(site.store, {name: b"PK\x03\x04 a zip, not a slot"})
-    assert name in refused(site.run("mended"), 1)
-    shutil.rmtree(site.store)
     site.finish()
 
 
