@@ -1,9 +1,9 @@
-"""A job of large rows that notes how much memory its process takes."""
+"""Jobs whose memory is watched: one of large rows, and one that goes on for ever."""
 
 import os
 from pathlib import Path
 
-from tidelog import Callback, Job, JobArguments, Rate
+from tidelog import Callback, Job, JobArguments, Rate, Tumbling
 
 ROWS = 6_400
 BODY = 16 << 10
@@ -40,3 +40,19 @@ def resident_bytes() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
     (line,) = [line for line in lines if line.startswith("VmRSS:")]
     return int(line.split()[1]) << 10
+
+
+PER_S = 15_000
+WINDOW_KEYS = 2_000
+COUNTED_KEYS = 100_000
+
+
+def soak() -> Job:
+    """Five-second windows, and one count for each of a hundred thousand keys."""
+    job = Job("soak")
+    numbers = job.source(Rate(PER_S, make=lambda n: (n % WINDOW_KEYS, n * 1000 // PER_S, n)))
+    by_key = numbers.event_time(lambda r: r[1]).key_by(lambda r: r[0])
+    by_key.window(Tumbling(5_000)).count().sink(Callback(lambda window: None), name="windows")
+    counts = numbers.key_by(lambda r: r[2] % COUNTED_KEYS).count()
+    counts.sink(Callback(lambda count: None), name="counts")
+    return job

@@ -123,24 +123,6 @@ def test_a_fork_encrypts_a_plain_store_and_gives_an_encrypted_one_another_key(
     assert not any(SECRET_WORD in path.read_bytes() for path in stored_files(Path(run.store)))
 
 
-def test_a_rotated_key_opens_the_store_and_the_old_one_does_not(tmp_path: Path) -> None:
-    old, new = new_key(tmp_path, "old.key"), new_key(tmp_path, "new.key")
-    log = ("--log-store", str(tmp_path / "log"), "--upload-inline-bytes", "0")
-    run = start(tmp_path, "--encryption-key", old, *log)
-    expected = write_words(run, 300)
-    with harness.killed_at_last(run.start()) as process:
-        harness.wait_until(lambda: run.slots() >= 4, process)
-        rotated = tidelog(*("key", "rotate", run.store, "--encryption-key", old, "--new-key", new))
-        assert rotated.exit_code == 0, rotated.stderr
-        at = run.slots()  # the job that runs goes on
-        harness.wait_until(lambda: run.slots() >= at + 2, process)
-    run.release()
-    assert "found another key" in run.end(run.start()).stderr
-    run.options = ("--encryption-key", new)
-    run.finish_here()
-    assert run.counts() == expected
-
-
 def test_the_key_can_be_in_a_key_management_service(
     tmp_path: Path, moto: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,7 +37,7 @@ def test_a_job_whose_windows_close_for_a_quarter_of_an_hour_takes_no_more_memory
     tmp_path: Path,
 ) -> None:
     options = ("--memory", "64MiB", "--materialize-interval", "20s", "--quiet")
-    command = ("run", "tests.process.soak_job:job", "--store", str(tmp_path / "store"))
+    command = ("run", "tests.process.memory_job:soak", "--store", str(tmp_path / "store"))
     taken: list[int] = []
     with killed_at_last(started(*command, *options)) as process:
         for _ in range(4 * MINUTES):

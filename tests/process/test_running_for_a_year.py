@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import pytest
 
 from tests.process.harness import GIVE_UP_S, ROOT, is_alive, newest_slot
 from tests.support.cli import tidelog
+from tests.support.ports import free_port
 from tidelog.cli.run.running import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE
 
 PAGE = (ROOT / "docs" / "guides" / "operations.md").read_text()
@@ -52,9 +52,7 @@ class Machine:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = str(free.getsockname()[1])
+        self.port = str(free_port())
         for directory in ("bin", "srv/revenue/.venv/bin", "srv/orders", "etc/tidelog", "var/tmp"):
             (root / directory).mkdir(parents=True)
         (root / "etc/systemd/system").mkdir(parents=True)

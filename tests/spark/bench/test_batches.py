@@ -38,6 +38,12 @@ def puts(reading: Reading) -> dict[str, float]:
     return reading.notes["requests_per_batch"]["put"]
 
 
+def check_rows(reading: Reading, query: str) -> None:
+    rows = {"aggregation": 20_011, "long_keys": 21_000}
+    assert reading.notes["state_rows"] == rows.get(query, reading.notes["state_rows"])
+    assert reading.figures["batches"] == 4
+
+
 STORES_OF = {"aggregation": 2, "join": 8, "long_keys": 2}
 
 
@@ -48,9 +54,7 @@ def test_spark_writes_a_changelog_per_store_and_batch(
     found = commits(process, query, "changelog", tmp_path)
     assert puts(found)["changelog"] == STORES_OF[query]
     assert puts(found)["offsets"] == puts(found)["commits"] == 1
-    assert found.figures["batches"] == 4
-    rows = {"aggregation": 20_011, "long_keys": 21_000}
-    assert found.notes["state_rows"] == rows.get(query, found.notes["state_rows"])
+    check_rows(found, query)
     if query == "long_keys":
         assert found.figures["uploaded_kb_per_batch"] > 20_000  # 10 MB for each of two stores
 
@@ -61,6 +65,10 @@ def test_the_plug_in_writes_a_segment_per_batch_at_most(
 ) -> None:
     found = commits(process, query, "tidelog", tmp_path)
     assert "changelog" not in puts(found)
+    check_rows(found, query)
+    assert puts(found)["offsets"] == puts(found)["commits"] == 1
+    # The two files of the query; the figure is in whole cents.
+    assert found.figures["dollars_per_day"] >= round(86_400 * 2 * 0.005 / 1000, 2)
     if query == "long_keys":
         assert puts(found)["segment"] > 1  # more than fits into one
     else:
@@ -86,18 +94,3 @@ def test_the_bill_counts_the_changelogs_of_ten_executors(tmp_path: Path) -> None
     assert puts(found)["changelog"] == 20
     assert puts(found)["commits"] == 1
     assert found.notes["dollars_by_class"]["changelog"] == 8.64  # 20 x 86,400 x 0.005 / 1000
-
-
-def test_a_small_batch_is_one_commit_in_every_round(tmp_path: Path) -> None:
-    settings = COMMITS | {"batches": 3}
-    with Child() as process:
-        for _ in range(2):
-            process.call(spark_commit.measure, trial_in(tmp_path, settings, "tidelog"))
-            found = process.result()
-            puts = found.notes["requests_per_batch"]["put"]
-            assert puts["offsets"] == puts["commits"] == 1
-            assert puts.get("segment", 0) < 1
-            assert found.figures["batches"] == 3
-            assert found.notes["state_rows"] == 20_011
-            # The two files of the query; the figure is in whole cents.
-            assert found.figures["dollars_per_day"] >= round(86_400 * 2 * 0.005 / 1000, 2)

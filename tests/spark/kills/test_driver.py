@@ -4,6 +4,7 @@ had happened."""
 import os
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from tests.spark.support.running import add
 from tests.spark.support.session import TEST_S
 from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.joins import batches_of
-from tests.spark.support.zoo.query import Batch, events, single
+from tests.spark.support.zoo.query import events, single
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
@@ -119,15 +120,6 @@ SEED = int(os.environ.get("TIDELOG_SPARK_SEED", "20"))
 DRIVER_KILLS = 8 * MANY
 
 
-def finished(place: Place, name: str, batches: list[Batch], given: dict[str, str]) -> None:
-    """An application reads the rest; the result is that of all input."""
-    with Application((Job(place, name, scheme="faulty"),), given) as application:
-        application.finish()
-    query = QUERIES[name]
-    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
-    assert_complete(place.checkpoint)
-
-
 @pytest.mark.timeout(TEST_S * MANY)
 def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path: Path) -> None:
     rng = random.Random(SEED + 1)
@@ -144,4 +136,8 @@ def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path:
             rng.choice([application.kill, application.kill_driver])()
 
     add(place, batches[4 * DRIVER_KILLS :])
-    finished(place, job.query, batches, given)
+    with Application((replace(job, follow=False),), given) as application:
+        application.finish()
+    query = QUERIES[job.query]
+    assert query.result(place.rows()) == query.expected(batches), f"seed {SEED}"
+    assert_complete(place.checkpoint)

@@ -53,12 +53,6 @@ def finish(
     start(spark, query, place, checkpoint=checkpoint).awaitTermination()
 
 
-def rounds(batches: list[Batch], number: int = ROUNDS) -> list[list[Batch]]:
-    """The batches cut into parts; between two parts a test restarts the query."""
-    size = -(-len(batches) // number)
-    return [batches[at : at + size] for at in range(0, len(batches), size)]
-
-
 def run_in_rounds(
     spark: "SparkSession",
     query: Query,
@@ -68,7 +62,8 @@ def run_in_rounds(
 ) -> list[Batch]:
     """Runs a query over its input, started anew for every part of it; returns the input."""
     batches = query.batches()
-    for part in rounds(batches, number):
-        add(place, part)
+    size = -(-len(batches) // number)
+    for at in range(0, len(batches), size):
+        add(place, batches[at : at + size])
         finish(spark, query, place, checkpoint)
     return batches

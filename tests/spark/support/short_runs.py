@@ -15,10 +15,10 @@ import tests.spark.support.running as running
 from tests.spark.support.place import Place
 from tests.spark.support.session import build
 from tests.spark.support.zoo.aggregations import TOTALS
-from tests.spark.support.zoo.query import Sources, events, single
+from tests.spark.support.zoo.query import events, single
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 RUNS = 12
 PER_RUN = 2
@@ -64,15 +64,6 @@ def session(spark: "SparkSession", stock: bool) -> "SparkSession":
     return other
 
 
-def _run_once(spark: "SparkSession", place: Place) -> None:
-    def write(frame: "DataFrame", batch: int) -> None:
-        place.write(batch, [row.asDict(recursive=True) for row in frame.collect()])
-
-    writer = TOTALS.build(Sources(spark, place, TOTALS.schema)).writeStream
-    writer = writer.outputMode(TOTALS.mode).option("checkpointLocation", str(place.checkpoint))
-    writer.foreachBatch(write).trigger(availableNow=True).start().awaitTermination()
-
-
 def snapshots_in(place: Place) -> list[list[int]]:
     """The versions of the snapshots of each store."""
     directories = [place.checkpoint / "state" / "0" / str(store) for store in range(STORES)]
@@ -100,7 +91,7 @@ def main() -> None:
         per_run = request.get("per_run", PER_RUN)
         for place, stock in zip(places, (False, True), strict=True):
             running.add(place, BATCHES[run * per_run : (run + 1) * per_run])
-            _run_once(session(spark, stock), place)
+            running.finish(session(spark, stock), TOTALS, place)
         jvm: Any = spark._jvm
         spark.stop()
         # The stores would stay open, as long as this process lives.

@@ -7,7 +7,6 @@ from shutil import copy2, copytree
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.process.test_kill import write_words
@@ -16,8 +15,8 @@ from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish, start
 from tests.spark.support.zoo.aggregations import TOTALS
 from tests.spark.support.zoo.query import events, single
+from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
-from tidelog.cli import main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 def verified(location: Path | str, engine: str) -> dict[str, Any]:
     """The document of a verification that passed; the engine is no part of it."""
-    result = CliRunner().invoke(main, ["verify", str(location), "--engine", engine, "--json"])
+    result = tidelog("verify", location, "--engine", engine, "--json")
     assert result.exit_code == 0, result.output
     document: dict[str, Any] = json.loads(result.stdout)
     assert document.pop("engine") == engine

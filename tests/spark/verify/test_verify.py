@@ -3,22 +3,20 @@
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from tests.spark.support.place import Place
 from tests.spark.support.running import ROUNDS, run_in_rounds
 from tests.spark.support.zoo.aggregations import TOTALS
-from tests.support.cli import files, lay_out
+from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import damaged, flipped, last_segment, missing
 from tests.support.depth import more_in_depth
 from tests.support.jobs import filled
 from tests.unit.verify.stores import verified
-from tidelog.cli import main
 from tidelog.effects import Effects
 from tidelog.engines import SparkEngine, WorkerConfig, Workspace
 from tidelog.errors import AccessDeniedError
@@ -28,16 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def effects() -> Iterator[Effects]:
-    effects = Effects()
-    yield effects
-    effects.offload.close()
-
-
 def verify(spark: "SparkSession", directory: Path, *options: str) -> tuple[int, dict[str, Any]]:
     """`tidelog verify` on the session of these tests: exit code and document."""
-    result = CliRunner().invoke(main, ["verify", str(directory), "--json", *options])
+    result = tidelog("verify", directory, "--json", *options)
     assert result.stdout, result.output
     return result.exit_code, json.loads(result.stdout)
 
@@ -64,13 +55,13 @@ def test_an_encrypted_store_passes_with_its_key_and_is_refused_without(
     (tmp_path / "input").mkdir()
     (tmp_path / "input" / "one.txt").write_text("the tide rises\nthe tide falls\n")
     key, store = ("--encryption-key", str(tmp_path / "state.key")), str(tmp_path / "store")
-    assert CliRunner().invoke(main, ["key", "new", key[1]]).exit_code == 0
+    assert tidelog("key", "new", key[1]).exit_code == 0
     job = ["run", "wordcount", "--input", str(tmp_path / "input"), "--store", store, *key]
-    assert CliRunner().invoke(main, [*job, "--output", str(tmp_path / "counts")]).exit_code == 0
+    assert tidelog(*job, "--output", tmp_path / "counts").exit_code == 0
     code, document = verify(spark, tmp_path / "store", *key)
     assert code == 0 and document["passed"]
     assert document["checkpoints"][-1]["rows"] > 0
-    refused = CliRunner().invoke(main, ["verify", store])
+    refused = tidelog("verify", store)
     assert refused.exit_code == 2 and "--encryption-key" in refused.stderr
 
 
@@ -86,17 +77,12 @@ class Failing:
         raise self.error
 
 
-def engine_run(spark: "SparkSession", effects: Effects, error: Exception) -> None:
-    engine = SparkEngine(spark, effects, WorkerConfig("memory://spark-verify"), "tidelog verify")
-    asyncio.run(engine.run([Failing(error)], lambda done, total: None))
-
-
-def test_an_error_of_an_executor_is_raised_as_it_was(
-    spark: "SparkSession", effects: Effects
-) -> None:
+def test_an_error_of_an_executor_is_raised_as_it_was(spark: "SparkSession") -> None:
     denied = AccessDeniedError("object x", expected="to read it", found="403", action="ask")
-    with pytest.raises(AccessDeniedError, match="object x"):
-        engine_run(spark, effects, denied)
+    effects, config = Effects(), WorkerConfig("memory://spark-verify")
+    engine = SparkEngine(spark, effects, config, "tidelog verify")
+    with closing(effects.offload), pytest.raises(AccessDeniedError, match="object x"):
+        asyncio.run(engine.run([Failing(denied)], lambda done, total: None))
 
 
 @pytest.fixture(scope="module")

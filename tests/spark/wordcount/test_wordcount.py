@@ -1,18 +1,156 @@
-"""The word count on Spark: the right counts, whatever is killed meanwhile."""
+"""The word count on Spark in processes of its own: right counts, whatever is killed meanwhile."""
 
+import os
 import random
-from dataclasses import replace
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
+from click.testing import CliRunner, Result
 
-from tests.spark.support.stores import missing
-from tests.spark.wordcount.counts import Tree, WordCount, listed, spark_home
+from tests.spark.support.session import QUICK_JVM, ROOT
+from tests.spark.support.shared_classes import VARIABLE as OPTIONS_OF_JVMS
+from tests.spark.support.stores import INTERPRETED, missing
 from tests.support.depth import more_in_depth
+from tidelog.examples import spark_wordcount
+from tidelog.spark.plugin.toolchain import find_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SMALL_JVMS = (
+    *("--conf", "spark.driver.memory=1g"),
+    *("--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"),
+    *("--conf", "spark.sql.streaming.minBatchesToRetain=6"),
+    *("--conf", "spark.sql.streaming.stateStore.maintenanceInterval=1s"),
+    *(part for name in INTERPRETED.items() for part in ("--conf", "=".join(name))),
+)
+_BATCH = re.compile(r"batch (\d+): ")
+_TOP = re.compile(r" *([\d,]+) (\S+)")
+
+
+@dataclass
+class Tree:
+    """A directory of text files, and what is in it."""
+
+    directory: Path
+    files: int = field(default=0, init=False)
+
+    def add(self, text: str | bytes, *names: str) -> Path:
+        """A file that appears whole, in the directory that `names` lead to."""
+        data = text.encode() if isinstance(text, str) else text
+        target = self.directory.joinpath(*names) / f"{self.files}.txt"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unseen = target.with_name(f".{target.name}")
+        unseen.write_bytes(data)
+        unseen.replace(target)
+        self.files += 1
+        return target
+
+    def words(self) -> Counter[str]:
+        """All words, counted by Python."""
+        texts = [path.read_bytes() for path in self.directory.rglob("[!.]*.txt")]
+        return Counter(word for text in texts for word in text.decode(errors="replace").split())
+
+
+@dataclass
+class WordCount:
+    """One job; every run of it has the same arguments."""
+
+    input: Path
+    checkpoint: Path
+    options: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+    def finish_on(self, spark: "SparkSession", *more: str) -> Result:
+        """Run to the end on a Spark that runs already, whose settings for JVMs stay as they are."""
+        session = spark.newSession()
+
+        def lent(master: str, conf: dict[str, str], *, stock: bool) -> "SparkSession":
+            for key, value in conf.items():
+                session.conf.set(key, value)
+            return session
+
+        with patch.object(session, "stop"), patch.object(spark_wordcount, "session", lent):
+            try:
+                arguments = [*self._where, *self.options, *more]
+                return CliRunner().invoke(spark_wordcount.main, arguments)
+            finally:
+                spark.sparkContext.setLogLevel("ERROR")  # a run that is stopped turns it off
+
+    def kill_after(self, batches: int, pause_s: float, *more: str) -> list[int]:
+        """Run until so many batches are reported and a pause is over, then `kill -9` all of it;
+        returns the batches that were reported.
+        """
+        seen: list[int] = []
+        with self.running("--follow", "--interval", "0 seconds", *more) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                found = _BATCH.match(line)
+                seen += [int(found[1])] if found else []
+                if len(seen) >= batches:
+                    break
+            time.sleep(pause_s)
+            assert process.poll() is None, "the job must live until it is killed"
+        return seen
+
+    @contextmanager
+    def running(self, *more: str) -> Iterator["subprocess.Popen[str]"]:
+        """The job as a process, killed with its JVMs in the end."""
+        # Executors do not look for them themselves.
+        quick = os.environ.get(OPTIONS_OF_JVMS, QUICK_JVM)
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "tidelog.examples.spark_wordcount"),
+                *(*self._where, *SMALL_JVMS, *self.options, *more),
+                *("--conf", f"spark.executor.extraJavaOptions={quick}"),
+            ],
+            cwd=ROOT,
+            env={**os.environ, **self.env},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if "--follow" not in more else subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdout, process.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+    @property
+    def _where(self) -> tuple[str, ...]:
+        return ("--input", str(self.input), "--checkpoint", str(self.checkpoint))
+
+
+def spark_home(directory: Path) -> Path:
+    """The installed Spark at another place: workers of a cluster write into its directory."""
+    directory.mkdir()
+    for entry in find_spark().home.iterdir():
+        if entry.name != "work":
+            (directory / entry.name).symlink_to(entry)
+    return directory
+
+
+def listed(output: str) -> Counter[str]:
+    """The words that --top has printed."""
+    found = [_TOP.fullmatch(line) for line in output.split("\n")]
+    return Counter({line[2]: int(line[1].replace(",", "")) for line in found if line})
+
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 
