@@ -33,15 +33,23 @@ def test_a_violation_is_shown_with_its_replay_and_ends_with_1(
     assert "VIOLATION commit-order" in again.stdout
 
 
-def test_json_holds_everything_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_violation_is_in_json_and_named_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     commit_before_the_manifest_is_durable(monkeypatch)
-    six = ("--seeds", "6", "--scenario", "calm", "--jobs", "1")
-    done = simulate(*six, "--keep-going", "--json")
+    six = ("--seeds", "6", "--scenario", "calm", "--jobs", "1", "--keep-going")
+    done = simulate(*six, "--json")
     document = json.loads(done.stdout)
     assert done.exit_code == 1
     assert (document["first_seed"], document["seeds"], document["runs"]) == (0, 6, {"calm": 6})
     assert document["violations"][0]["property"] == "commit-order"
     assert document["violations"][0]["last_events"]
+    lines = simulate(*six).stdout.splitlines()
+    found = int(lines[-1].split()[0])
+    assert found == len(document["violations"]) > 1
+    replays = [line.partition(" python -m ")[2] for line in lines[-1 - found : -1]]
+    assert len(set(replays)) == found
+    assert all(
+        replay.startswith("tests.simulator --scenario calm --first-seed") for replay in replays
+    )
 
 
 def test_the_scenarios_are_listed() -> None:
@@ -64,16 +72,3 @@ def test_the_first_seed_is_drawn_or_named() -> None:
     refused = simulate("--new-seeds", "--first-seed", "3")
     assert refused.exit_code == 2
     assert "--new-seeds draws the first seed, --first-seed names it: use one" in refused.stderr
-
-
-def test_every_violation_is_named_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    commit_before_the_manifest_is_durable(monkeypatch)
-    six = ("--seeds", "6", "--scenario", "calm", "--jobs", "1")
-    lines = simulate(*six, "--keep-going").stdout.splitlines()
-    found = int(lines[-1].split()[0])
-    assert found > 1
-    replays = [line.partition(" python -m ")[2] for line in lines[-1 - found : -1]]
-    assert len(set(replays)) == found
-    assert all(
-        replay.startswith("tests.simulator --scenario calm --first-seed") for replay in replays
-    )

@@ -77,17 +77,6 @@ def test_ready_tasks_run_in_their_order_or_in_a_seeded_one() -> None:
     assert sorted(order_of_steps(3)[:5]) == [*range(5)], "in each turn everyone has one step"
 
 
-def test_sets_of_tasks_have_the_order_of_their_age() -> None:
-    async def main() -> list[str]:
-        tasks = {
-            asyncio.get_running_loop().create_task(asyncio.sleep(0), name=str(n)) for n in range(30)
-        }
-        done, _ = await asyncio.wait(tasks)
-        return [task.get_name() for task in done]
-
-    assert run_virtual(main(), VirtualLoop()) == run_virtual(main(), VirtualLoop())
-
-
 def test_what_a_callback_raises_goes_to_the_exception_handler_and_the_loop_goes_on() -> None:
     seen: list[BaseException] = []
 
