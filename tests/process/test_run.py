@@ -2,14 +2,12 @@
 refuses is said with what to do."""
 
 import os
-import random
 import resource
 import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +15,7 @@ import pytest
 
 from tests.process import harness
 from tests.process.harness import Run, killed_at_last, started, wait_until
-from tests.support.depth import more_in_depth, one_by_one
+from tests.support.depth import more_in_depth
 
 
 def write_lines(run: Run, lines: int = 200, *, last: str = "the end") -> list[str]:
@@ -25,42 +23,6 @@ def write_lines(run: Run, lines: int = 200, *, last: str = "the end") -> list[st
     texts = [f"line {number} of {lines}" for number in range(lines)] + [last]
     (run.input / "lines.txt").write_text("".join(f"{text}\n" for text in texts))
     return texts
-
-
-def write_tree(root: Path) -> Counter[str]:
-    """Files of every kind below a directory; returns what Counter makes of those in `*.txt`."""
-    rng = random.Random(7)
-    counts: Counter[str] = Counter()
-    contents = {
-        "empty.txt": b"",
-        "blank.txt": b"\n\n  \t \n",
-        "broken.txt": b"caf\xc3\xa9 \xff\xfe \xc3 \xe2\x82 tail\xc3\n\xa9head \x00nul\x00\n" * 50,
-        "dos.txt": b"one two\r\nthree\r\n",
-        "no newline at the end.txt": b"first line\nlast line",
-        "one/wide.txt": "\u2003wide\u3000space\u2028 \U0001f30a \u00a0hard\u0085next\n".encode(),
-        "one/two/random.txt": bytes(rng.randrange(256) for _ in range(40_000)),
-        "one/two/many.txt": b"".join(b"w%d " % rng.randrange(3_000) for _ in range(20_000)),
-        ".hidden.txt": b"unseen\n",
-        "other.md": b"unmatched\n",
-    }
-    for name, data in contents.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-        if path.suffix == ".txt" and not path.name.startswith("."):
-            counts.update(data.decode("utf-8", "replace").split())
-    return counts
-
-
-@one_by_one(table=["rocksdb", "memory"], parallelism=["1", "3"])
-def test_word_count_of_any_bytes_equals_counter_with_each_word_once(
-    tmp_path: Path, parallelism: str, table: str
-) -> None:
-    chosen = ("--include", "*.txt", "--parallelism", parallelism, "--table", table)
-    run = Run(tmp_path, "wordcount", chosen)
-    expected = write_tree(run.input)
-    run.finish_here()
-    assert run.counts() == expected
 
 
 def test_of_two_processes_on_one_store_the_newer_goes_on_and_the_older_is_fenced(
@@ -79,21 +41,6 @@ def test_of_two_processes_on_one_store_the_newer_goes_on_and_the_older_is_fenced
     assert "Traceback" not in fenced.stderr
     assert finished.returncode == 0, finished.stderr
     assert sorted(run.lines()) == sorted(lines)
-
-
-def test_a_process_that_slept_through_its_successor_changes_nothing(tmp_path: Path) -> None:
-    run = Run(tmp_path, "tests.process.jobs:copy")
-    lines = write_lines(run)
-    with killed_at_last(run.start()) as older:
-        wait_until(lambda: run.slots() >= 3, older)
-        older.send_signal(signal.SIGSTOP)
-        run.release()
-        run.finish_here()
-        older.send_signal(signal.SIGCONT)
-        fenced = run.end(older)
-    assert fenced.returncode == 3, fenced.stderr
-    assert sorted(run.lines()) == sorted(lines)
-    assert "already complete" in run.finish_here().stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
