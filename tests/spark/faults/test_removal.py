@@ -71,37 +71,3 @@ def test_a_reader_whose_batch_is_removed_under_it_reads_the_truth_or_an_error(
     else:
         assert found == expected
     assert TOTALS.result(place.rows()) == TOTALS.expected(BATCHES[:done])
-
-
-def test_a_deleted_changelog_is_gone_for_the_reader_that_deleted_it(
-    spark: "SparkSession", place: Place
-) -> None:
-    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    add(place, BATCHES[:3])
-    finish(spark, TOTALS, place)
-    assert spark._jvm is not None
-    conf = spark._jsparkSession.sessionState().newHadoopConf()
-    package = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing
-    directory = spark._jvm.org.apache.hadoop.fs.Path(f"{place.checkpoint}/state/0/0")
-    manager = package.CheckpointFileManager.create(directory, conf)
-
-    def listed() -> list[str]:
-        names = [status.getPath().getName() for status in manager.list(directory)]
-        return sorted(name for name in names if name.endswith(".changelog"))
-
-    before = listed()
-    gone = spark._jvm.org.apache.hadoop.fs.Path(directory, before[0])
-    assert len(before) == 3
-    assert manager.exists(gone)
-    manager.open(gone).close()
-
-    manager.delete(gone)
-
-    assert not manager.exists(gone)
-    assert listed() == before[1:]
-    with pytest.raises(Exception, match="FileNotFoundException"):
-        manager.open(gone)
-    # Another run, or a reader of a copy that was made before, is not concerned.
-    other = package.CheckpointFileManager.create(directory, conf)
-    assert other.exists(gone)
