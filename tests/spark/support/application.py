@@ -65,8 +65,6 @@ class Application:
     jobs: tuple[Job, ...]
     settings: dict[str, str]
     master: str = LOCAL
-    restarts: int = 0
-    """How often a query that has failed is started again."""
     python: str = sys.executable
     log_name: str = "application.log"
     module: str = "tests.spark.support.program"
@@ -86,7 +84,6 @@ class Application:
             "jobs": [job.request for job in self.jobs],
             "settings": {**self._own_settings(), **self.settings},
             "master": self.master,
-            "restarts": self.restarts,
             **self.extra,
         }
         self.process = subprocess.Popen(

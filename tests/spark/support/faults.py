@@ -4,7 +4,7 @@ A checkpoint at `faulty:///a/b` lies in the local directory /a/b. `faulty` is wr
 object store is, by single conditional PUTs; `renaming` is the same file system, with renames.
 
 Invariant: a rule holds in every JVM of every application whose settings name its directory, from
-the moment `add` returns until `lift` or `clear`.
+the moment `add` returns until `release` or `clear`.
 """
 
 import hashlib
@@ -66,19 +66,16 @@ class Rule:
         """How often the rule has applied."""
         return sum(1 for _ in self.control.glob(f"{self.name}.fired.*"))
 
-    def await_fired(self, times: int = 1) -> None:
+    def await_fired(self) -> None:
         deadline = time.monotonic() + PATIENCE_S
-        while self.fired() < times:
-            assert time.monotonic() < deadline, f"rule {self.name} has not applied {times} times"
+        while not self.fired():
+            assert time.monotonic() < deadline, f"rule {self.name} has not applied"
             time.sleep(0.01)
 
     def release(self) -> None:
         """Let the operations that it holds go on, and hold no others."""
-        self.lift()
-        (self.control / f"{self.name}.release").touch()
-
-    def lift(self) -> None:
         (self.control / f"{self.name}.rule").unlink(missing_ok=True)
+        (self.control / f"{self.name}.release").touch()
 
 
 @dataclass(frozen=True)

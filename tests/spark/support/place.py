@@ -58,10 +58,6 @@ class Place:
         files = sorted(self.written.glob("[!.]*.json"))
         return [row for file in files for row in json.loads(file.read_text())]
 
-    def batches(self) -> int:
-        """How many batches have written their rows."""
-        return sum(1 for _ in self.written.glob("[!.]*.json"))
-
     def committed(self) -> list[int]:
         """The batches whose commit is in the checkpoint."""
         return sorted(int(file.name) for file in (self.checkpoint / "commits").glob("[0-9]*"))
