@@ -123,7 +123,8 @@ class Group:
         self.stopped.clear()
 
 
-@pytest.mark.parametrize("strategy", ACTIONS)
+# Processes are suspended, and leave, in every run of tests/process/test_partitions.py.
+@pytest.mark.parametrize("strategy", more_in_depth(["range"], list(ACTIONS)))
 def test_every_message_is_counted_once_whatever_becomes_of_the_consumers(
     strategy: str, topics: Topics, tmp_path: Path
 ) -> None:

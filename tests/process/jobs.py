@@ -6,7 +6,7 @@ The file that TIDELOG_TEST_RELEASE names releases them, so a test decides when a
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import add, attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
@@ -76,35 +76,27 @@ def wordcount(arguments: JobArguments) -> Job:
     return job
 
 
-class _Mortal(SinkWriter):
-    """A writer whose process is killed in the commits of the final checkpoint, once."""
-
-    def __init__(self, writer: SinkWriter, store: Path) -> None:
-        self._writer = writer
-        self._store = store
-        self.recover, self.write = writer.recover, writer.write  # type: ignore[method-assign]
-        self.pre_commit, self.close = writer.pre_commit, writer.close  # type: ignore[method-assign]
-
-    def write(self, records: Sequence[Any]) -> None:
-        raise AssertionError("replaced")
-
-    def commit(self, transaction: bytes) -> None:
-        spared = int(os.environ["TIDELOG_TEST_SPARED_COMMITS"])
-        killed = self._store.with_name("killed")
-        newest = max(self._store.glob("checkpoints/*.json"))
-        if b'"final":true' in newest.read_bytes() and not killed.exists():
-            done = self._store.with_name("committed")
-            if (len(done.read_text()) if done.exists() else 0) >= spared:
-                killed.touch()
-                os.kill(os.getpid(), signal.SIGKILL)
-            with done.open("a") as marks:
-                marks.write(".")
-        self._writer.commit(transaction)
-
-
 class MortalFiles(Files):
+    """Files whose process is killed in the commits of the final checkpoint, once."""
+
     def open(self, context: SinkContext) -> SinkWriter:
-        return _Mortal(super().open(context), Path(os.environ["TIDELOG_TEST_STORE"]))
+        writer, store = super().open(context), Path(os.environ["TIDELOG_TEST_STORE"])
+        commit = writer.commit
+
+        def mortal_commit(transaction: bytes) -> None:
+            spared = int(os.environ["TIDELOG_TEST_SPARED_COMMITS"])
+            killed, done = store.with_name("killed"), store.with_name("committed")
+            newest = max(store.glob("checkpoints/*.json"))
+            if b'"final":true' in newest.read_bytes() and not killed.exists():
+                if (len(done.read_text()) if done.exists() else 0) >= spared:
+                    killed.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                with done.open("a") as marks:
+                    marks.write(".")
+            commit(transaction)
+
+        writer.commit = mortal_commit  # type: ignore[method-assign]
+        return writer
 
 
 def mortal(arguments: JobArguments) -> Job:

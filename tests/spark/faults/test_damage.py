@@ -89,7 +89,7 @@ def some(damages: dict[str, Callable[..., Any]], *usual: str) -> pytest.MarkDeco
     return pytest.mark.parametrize("damage", [damages[name] for name in names], ids=names)
 
 
-@some(SEGMENT_DAMAGE, "a flipped bit", "no such object")
+@some(SEGMENT_DAMAGE, "a flipped bit")
 def test_a_damaged_segment_is_an_error_that_names_it_until_it_is_brought_back(
     spark: "SparkSession", copy: Place, damage: Callable[[Path], None]
 ) -> None:
@@ -125,7 +125,7 @@ COMMIT_DAMAGE: dict[str, Callable[[str], str]] = {
 }
 
 
-@some(COMMIT_DAMAGE, "no line", "a changed character")
+@some(COMMIT_DAMAGE, "a changed character")
 def test_a_damaged_index_line_is_rebuilt_from_the_segments(
     spark: "SparkSession", copy: Place, damage: Callable[[str], str]
 ) -> None:
