@@ -59,16 +59,15 @@ docs:
 
 # The tables of options in docs/reference/configuration.md, from their declarations.
 configuration:
-    {{ python }} -m tests.support.configuration_page
+    {{ python }} -m tests.support.pages configuration
 
 # The tables of docs/reference/metrics.md and cli-json.md, from their declarations.
 metrics:
-    {{ python }} -m tests.support.metrics_page
-    {{ python }} -m tests.support.json_page
+    {{ python }} -m tests.support.pages metrics cli-json
 
 # The table of options in docs/reference/spark-plugin.md, from their declarations.
 spark-settings:
-    {{ python }} -m tests.support.spark_page
+    {{ python }} -m tests.support.pages spark-plugin
 
 # The word count over Python's own sources.
 demo:

@@ -4,7 +4,7 @@ with every step of its tasks taken by hand.
 
 import asyncio
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -13,7 +13,6 @@ from typing import Any
 from tests.support.clock import VirtualClock, in_virtual_time
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.coordinator import SavepointRequest
-from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
 from tidelog.checkpoint.retention import checkpoint_objects
 from tidelog.checkpoint.schedule import Schedule
@@ -37,7 +36,6 @@ from tidelog.runtime.subtasks.incarnation import Incarnation as Started
 from tidelog.runtime.subtasks.incarnation import LocalSubtasks, incarnate
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
-from tidelog.runtime.tasks.task import Task
 from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
 from tidelog.state.handles.list import ListState
 from tidelog.state.handles.map import MapState
@@ -192,19 +190,13 @@ class Incarnation:
         await asyncio.gather(self._running, return_exceptions=True)
 
     @property
+    def started(self) -> Started:
+        assert self.runner.incarnation is not None
+        return self.runner.incarnation
+
+    @property
     def driver(self) -> CheckpointDriver:
-        assert self.runner.incarnation is not None
-        return self.runner.incarnation.driver
-
-    @property
-    def collector(self) -> Collector:
-        assert self.runner.incarnation is not None
-        return self.runner.incarnation.collector
-
-    @property
-    def tasks(self) -> Sequence[Task]:
-        assert self.runner.incarnation is not None
-        return self.runner.incarnation.tasks
+        return self.started.driver
 
     def probe_of(self, key: str) -> Probe:
         """The probe that owns a key, with the key made current."""
@@ -228,7 +220,7 @@ class Incarnation:
         checkpoint = self.driver.coordinator.in_progress
         assert checkpoint is not None
         barriered = Barriered(checkpoint)
-        for task in self.tasks:
+        for task in self.started.tasks:
             canonical = savepoint is not None and savepoint.format == "canonical"
             capture = (task.parts.canonical if canonical else task.parts.snapshotter).capture
             task.parts.backend.flush()
@@ -263,18 +255,14 @@ class Incarnation:
 
     async def materialize(self, subtask: int) -> None:
         """Materialize the table of one probe; raises the store's errors."""
-        assert self.runner.incarnation is not None
-        for materializer in self.runner.incarnation.states.materializers:
-            if (
-                materializer.snapshots.operator == PROBE
-                and materializer.snapshots.subtask == subtask
-            ):
+        for materializer in self.started.states.materializers:
+            snapshots = materializer.snapshots
+            if (snapshots.operator, snapshots.subtask) == (PROBE, subtask):
                 await materializer.materialize()
 
     async def live(self) -> set[str]:
         """What the collector keeps for the running tasks."""
-        assert self.runner.incarnation is not None
-        return await self.runner.incarnation.subtasks.live_objects()
+        return await self.started.subtasks.live_objects()
 
 
 async def checkpoint_at(store: ObjectStore, slot: Slot, effects: Effects) -> Checkpoint:

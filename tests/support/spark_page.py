@@ -1,15 +1,10 @@
-"""docs/reference/spark-plugin.md: the metrics as it lists them, and its table of options; run as a
-module, writes that.
-"""
+"""The metrics as docs/reference/spark-plugin.md lists them."""
 
 import re
 
-from tests.support import documentation
 from tests.support.documentation import ROOT
-from tidelog.spark.plugin.options import OPTIONS
 
 PAGE = ROOT / "docs" / "reference" / "spark-plugin.md"
-BEGIN = "<!-- generated from the declarations: `just spark-settings` -->\n"
 PREFIX = "metrics_spark_driver_plugin_tidelog_spark_TidelogPlugin_"
 """Before the name of every series, with the settings of `tidelog spark conf --metrics`."""
 
@@ -55,17 +50,3 @@ def series() -> set[str]:
 
 
 _SUMMED = ("counter", "gauge")
-
-
-def with_options(page: str) -> str:
-    """The page with its table of options as it should be."""
-    rows = [
-        (f"`{option.name}`", f"`{option.argument}`", f"`{option.default}`", option.help)
-        for option in OPTIONS
-    ]
-    lines = documentation.table("`spark.tidelog.` | Python | default | meaning", rows)
-    return documentation.with_generated(page, BEGIN, "\n".join(lines))
-
-
-if __name__ == "__main__":
-    PAGE.write_text(with_options(PAGE.read_text()))

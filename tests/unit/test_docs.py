@@ -14,14 +14,14 @@ import click
 import pytest
 
 import tidelog
-from tests.support import json_page, metrics_page
-from tests.support.configuration_page import PAGE, with_generated
 from tests.support.documentation import BLOCKS, PAGES, ROOT
+from tests.support.pages import MADE, REFERENCE
 from tidelog.cli import main
 from tidelog.runtime.status.series import SERIES
 from tidelog.settings.declared import OPTIONS
 from tidelog.settings.resolve import resolve
 
+PAGE = REFERENCE / "configuration.md"
 PROOFS = ROOT / "docs" / "internals" / "proofs.md"
 
 
@@ -74,23 +74,17 @@ def test_the_options_beside_those_of_other_engines_exist(engine: str) -> None:
         assert defaults == (told or [""]), row[1]
 
 
-def test_the_page_of_options_is_that_of_their_declarations() -> None:
-    page = PAGE.read_text()
-    assert page == with_generated(page), "run `just configuration`"
-
-
-def test_the_pages_of_metrics_and_of_json_are_those_of_their_declarations() -> None:
+@pytest.mark.parametrize("name", MADE)
+def test_the_tables_of_a_page_are_those_of_their_declarations(name: str) -> None:
     """Names are a contract: what this test complains about renames series of running systems."""
-    for made in (metrics_page, json_page):
-        page = made.PAGE.read_text()
-        assert page == made.with_generated(page), "run `just metrics`"
+    page = (REFERENCE / f"{name}.md").read_text()
+    assert page == MADE[name](page), "run `just configuration metrics spark-settings`"
 
 
 def test_every_label_of_a_series_is_explained() -> None:
     labels = {label for series in SERIES for label in series.labels}
-    assert {
-        each for each in labels if f"\n| `{each}` |" not in metrics_page.PAGE.read_text()
-    } == set()
+    page = (REFERENCE / "metrics.md").read_text()
+    assert {each for each in labels if f"\n| `{each}` |" not in page} == set()
 
 
 def test_the_file_in_the_docs_of_options_is_taken(tmp_path: Path) -> None:
