@@ -186,12 +186,6 @@ def test_every_checkpoint_of_every_shape_is_sound() -> None:
     assert shapes == {1, 2, 3, 4, 5} and heirs
 
 
-def test_rocksdb_tables_are_cut_and_joined() -> None:
-    sources, sink, store = run_through([1, 4, 2, 3], union, [True, True, False], table="rocksdb")
-    check_output(sources, sink)
-    assert_nothing_is_left_over(store)
-
-
 def broadcast(job: Job, sources: list[Breaking], sink: Outside) -> None:
     left, right = job.source(sources[0], name="left"), job.source(sources[1], name="right")
     left.union(right).broadcast().sink(sink, parallelism=3)

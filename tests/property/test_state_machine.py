@@ -385,7 +385,7 @@ class StateMachine(RuleBasedStateMachine):
 
     @rule()
     def collect(self) -> None:
-        self.run(self.job.collector.collect(self.job.live))
+        self.run(self.job.started.collector.collect(self.job.live))
 
     # Crashes.
 
@@ -395,7 +395,7 @@ class StateMachine(RuleBasedStateMachine):
         slots = self._retained()
         wanted = data.draw(st.sampled_from([None, *slots])) if slots else None
         self._start(wanted)
-        resumed = self.job.runner.incarnation.plan.checkpoint
+        resumed = self.job.started.plan.checkpoint
         assert (resumed is None) == (not slots)
         self.model = copy.deepcopy(self.models[resumed.slot]) if resumed else Model()
         self._check_running()
@@ -472,11 +472,11 @@ class StateMachine(RuleBasedStateMachine):
         self.run(self.clock.advance(10.0))
         self.barriers_pass()
         self.a_checkpoint_ends()
-        self.run(self.job.collector.collect(self.job.live))
+        self.run(self.job.started.collector.collect(self.job.live))
         self.every_retained_checkpoint_restores()
         names, needed = self.run(retained_objects(self.memory, self.job.runner.effects))
         stored = set(self.memory._objects)
-        live = self.job.runner.incarnation.start.ledger.closure(self.run(self.job.live()))
+        live = self.job.started.start.ledger.closure(self.run(self.job.live()))
         assert needed <= stored, "an object of a retained checkpoint is missing"
         assert stored == names | needed | live, "an object was leaked"
         self._check_retained()

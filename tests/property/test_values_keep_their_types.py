@@ -312,28 +312,6 @@ def sums_of(values: list[Any], combine: Any, store: MemoryStore, left: int | Non
     return sink.records
 
 
-@pytest.mark.parametrize(
-    ("values", "combine", "expected"),
-    [
-        ([Decimal("0.1")] * 9, lambda a, b: a + b, Decimal("0.9")),
-        ([datetime(2026, 1, day) for day in range(1, 9)], max, datetime(2026, 1, 8)),
-        ([[Point(1, 2)]] * 9, lambda a, b: a + [p for p in b if p not in a], [Point(1, 2)]),
-        ([[Colour.RED]] * 9, lambda a, b: a + [p for p in b if p not in a], [Colour.RED]),
-        ([{1}, {2}, {3}, {1}], lambda a, b: a | b, {1, 2, 3}),
-        ([(1, 2.0)] * 8, lambda a, b: (a[0] + b[0], a[1] + b[1]), (8, 16.0)),
-        ([timedelta(hours=1)] * 8, lambda a, b: a + b, timedelta(hours=8)),
-    ],
-    ids=["Decimal", "datetime", "named tuples", "enums", "sets", "tuples", "timedelta"],
-)
-def test_a_sum_goes_on_after_a_restart_with_what_it_was(
-    values: list[Any], combine: Any, expected: Any
-) -> None:
-    store = MemoryStore("memory://sums")
-    with pytest.raises(UserFunctionError, match="the break"):
-        sums_of(values, combine, store, len(values) - 1)
-    assert form_of(sums_of(values, combine, store, None)) == form_of([("a", expected)])
-
-
 def test_what_an_older_release_stored_goes_on_as_it_went_on_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
