@@ -14,6 +14,7 @@ from typing import Any, Literal
 import pytest
 
 from tests.first_jobs.programs import run
+from tests.support.depth import one_by_one
 from tidelog import (
     Callback,
     ConfigError,
@@ -47,8 +48,7 @@ def mark(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
-@pytest.mark.parametrize("first", [True, False])
+@one_by_one(parallelism=[1, 2], first=[True, False])
 def test_a_branch_sees_nothing_of_what_another_does_to_its_records(
     tmp_path: Path, first: bool, parallelism: int
 ) -> None:
@@ -120,8 +120,7 @@ def in_one_list(records: list[Any]) -> list[Any]:
     return LIST
 
 
-@pytest.mark.parametrize("function", [emptied, in_one_list])
-@pytest.mark.parametrize("spread", [Stream.rebalance, Stream.broadcast])
+@one_by_one(function=[emptied, in_one_list], spread=[Stream.rebalance, Stream.broadcast])
 def test_the_list_of_a_function_of_whole_buffers_is_its_own(
     tmp_path: Path, spread: Callable[[Stream], Stream], function: Function
 ) -> None:

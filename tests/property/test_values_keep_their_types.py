@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import tidelog
 from tests.property.profiles import looking
+from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, acted_on, config, effects, run
 from tests.support.values import VALUES, Colour, Point, form_of
 from tidelog import (
@@ -288,9 +289,10 @@ class Unknown:
     """A plain class, which state does not keep."""
 
 
-@pytest.mark.parametrize("value", [Unknown(), [Unknown()], {"a": {"b": Unknown()}}, len])
-@pytest.mark.parametrize("name", SINKS)
-@pytest.mark.parametrize("later", [0, 5])
+UNKNOWN = {"itself": Unknown(), "listed": [Unknown()], "deep": {"a": {"b": Unknown()}}, "code": len}
+
+
+@in_pairs(value=UNKNOWN, name=SINKS, later=[0, 5])
 def test_a_value_of_a_type_that_is_not_kept_is_refused_before_anything_is_made_of_it(
     value: Any, name: str, later: int
 ) -> None:

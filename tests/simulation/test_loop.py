@@ -1,7 +1,6 @@
-"""The virtual loop: time jumps, order is seeded, a standstill is noticed."""
+"""The virtual loop notices what comes to a standstill, gets nowhere or raises."""
 
 import asyncio
-from random import Random
 
 import pytest
 
@@ -12,20 +11,6 @@ from tests.simulator.machine.loop import (
     run_virtual,
     waiting,
 )
-
-
-def test_time_jumps_to_the_next_timer_and_stands_still_in_between() -> None:
-    async def main() -> list[float]:
-        loop = asyncio.get_running_loop()
-        times = [loop.time()]
-        for _ in range(1000):
-            await asyncio.sleep(0)
-        times.append(loop.time())
-        await asyncio.gather(asyncio.sleep(3600), asyncio.sleep(10))
-        times.append(loop.time())
-        return times
-
-    assert run_virtual(main(), VirtualLoop()) == [0.0, 0.0, 3600.0]
 
 
 def test_a_program_that_waits_for_itself_is_at_a_standstill() -> None:
@@ -53,28 +38,6 @@ def test_a_program_that_gets_nowhere_is_ended() -> None:
 
     with pytest.raises(EndlessError):
         run_virtual(main(), VirtualLoop(rounds=1000))
-
-
-def order_of_steps(seed: int | None) -> list[int]:
-    steps: list[int] = []
-
-    async def step(number: int) -> None:
-        for _ in range(3):
-            steps.append(number)
-            await asyncio.sleep(0)
-
-    async def main() -> None:
-        await asyncio.gather(*map(step, range(5)))
-
-    run_virtual(main(), VirtualLoop(None if seed is None else Random(seed)))
-    return steps
-
-
-def test_ready_tasks_run_in_their_order_or_in_a_seeded_one() -> None:
-    assert order_of_steps(None) == [*range(5)] * 3
-    assert order_of_steps(1) == order_of_steps(1)
-    assert len({tuple(order_of_steps(seed)) for seed in range(10)}) > 5
-    assert sorted(order_of_steps(3)[:5]) == [*range(5)], "in each turn everyone has one step"
 
 
 def test_what_a_callback_raises_goes_to_the_exception_handler_and_the_loop_goes_on() -> None:
