@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from tests.faults.counting import EXPECTED, Objects, checkpoints, newest_without
+from tests.faults.counting import EXPECTED, Objects, checkpoints, manifest, newest, newest_without
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.damage import (
     Damage,
@@ -19,8 +19,6 @@ from tests.support.damage import (
     truncated,
 )
 from tests.support.depth import more_in_depth
-from tidelog.ids import Slot
-from tidelog.storage import object_names
 
 JOBS = "tests.faults.command_jobs"
 
@@ -67,9 +65,9 @@ def broken_off(tmp_path_factory: pytest.TempPathFactory) -> Objects:
 
 
 def victim(objects: Objects, part: str) -> str:
-    slot = checkpoints(objects)[-1]
+    slot = newest(objects)
     if part == "manifest":
-        return object_names.checkpoint(Slot(slot))
+        return manifest(slot)
     return a_descriptor(objects, slot)[0] if part == "descriptor" else a_table_file(objects, slot)
 
 

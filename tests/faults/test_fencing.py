@@ -9,21 +9,14 @@ from tests.faults.counting import EXPECTED, settings, source
 from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.damage import of_a_newer_release
 from tests.support.faults import SteerableStore
-from tests.support.pipelines import Outside
-from tidelog import Job, JobResult, JobRunner, SinkContext, SinkWriter
+from tests.support.pipelines import Outside, copy
+from tidelog import JobResult, JobRunner, SinkContext, SinkWriter
 from tidelog.checkpoint.manifest import Start, decode_entry
 from tidelog.errors import FencedError, StorageError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
-
-
-def copy(sink: Outside) -> Job:
-    """Every word to the sink, with a transaction in every checkpoint."""
-    job = Job("copy")
-    job.source(source()).rebalance().map(str, name="copy").sink(sink)
-    return job
 
 
 class World:
@@ -37,7 +30,7 @@ class World:
 
     async def run(self, store: ObjectStore, seed: int) -> JobResult:
         effects = in_virtual_time(seed, self.clock)
-        return await JobRunner(copy(self.sink), store, settings(retain=1), effects).run()
+        return await JobRunner(copy(source(), self.sink), store, settings(retain=1), effects).run()
 
     async def fall_asleep(self, at: str) -> "asyncio.Task[JobResult]":
         """A job with some checkpoints that hangs in its next write of such an object."""

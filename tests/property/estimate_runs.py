@@ -17,6 +17,7 @@ from random import Random
 from typing import Any
 
 from tests.support.clock import VirtualClock, in_virtual_time
+from tests.support.jobs import store_of
 from tests.support.pipelines import running
 from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Schedule, Source, SplitReader
 from tidelog.cost.model.settings import Settings
@@ -274,10 +275,8 @@ def _restart(
     workload: Workload, settings: Settings, config: JobConfig, objects: Mapping[str, bytes]
 ) -> Restart:
     async def scenario() -> Restart:
-        clock, inner = VirtualClock(), MemoryStore()
-        for name, data in objects.items():
-            await inner.put(name, data)
-        store = ModelledStore(inner, clock, _latencies(settings))
+        clock = VirtualClock()
+        store = ModelledStore(store_of(objects), clock, _latencies(settings))
         job = a_job(workload, clock, Random(2), 1e9)
         runner = JobRunner(job, store, config, in_virtual_time(3, clock))
         up = asyncio.Event()

@@ -17,10 +17,10 @@ from tests.support.depth import more_in_depth, one_by_one
 from tests.support.harness import assert_nothing_is_left_over
 from tests.support.pipelines import Outside, Portions, Within, config
 from tests.support.pipelines import run as run_job
+from tests.support.pressure import checkpoints
 from tests.unit.verify.stores import report_on, verdicts
 from tidelog.catalog.inventory import read_inventory
 from tidelog.checkpoint.finding import Finding
-from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.errors import UserFunctionError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.source import SplitReader
@@ -141,10 +141,6 @@ def found_problems(store: MemoryStore) -> list[Finding]:
     return list(structural_findings(asyncio.run(read_inventory(store))).all())
 
 
-def checkpoints_of(store: MemoryStore) -> list[Checkpoint]:
-    return list(asyncio.run(read_inventory(store)).slots.checkpoints.values())
-
-
 def check_output(sources: Sequence[Breaking], sink: Outside) -> None:
     expected = Counter(record for source in sources for record in source.records)
     assert Counter((key[0], split, n) for key, _, split, n in sink.records) == expected
@@ -181,8 +177,8 @@ def test_every_checkpoint_of_every_shape_is_sound() -> None:
     report = report_on(store)
     assert report.passed
     assert set(verdicts(report).values()) == {"sound"}
-    shapes = {len(o.subtasks) for c in checkpoints_of(store) for o in c.operators}
-    heirs = [s for c in checkpoints_of(store) for _, s in c.subtasks() if s.inherited]
+    shapes = {len(o.subtasks) for c in checkpoints(store) for o in c.operators}
+    heirs = [s for c in checkpoints(store) for _, s in c.subtasks() if s.inherited]
     assert shapes == {1, 2, 3, 4, 5} and heirs
 
 
