@@ -13,6 +13,7 @@ import pytest
 
 from tests.property.estimate_runs import TICK_S, History, Paced, RecordingStore, configured
 from tests.support.clock import VirtualClock
+from tests.support.depth import more_in_depth
 from tests.support.pipelines import running
 from tidelog import Callback, Effects, Job, JobRunner, KeyedStream, Session
 from tidelog.changelog.upload_config import UploadConfig
@@ -96,7 +97,9 @@ def records(per_s: float, keys: int, value_bytes: int) -> Workload:
 RECORD_BYTES = 8 + 9 + VALUE_BYTES + 20
 
 
-@pytest.mark.parametrize(("lower_s", "upper_s"), [(-2.0, 8.0), (0.0, 0.5)])
+@pytest.mark.parametrize(
+    ("lower_s", "upper_s"), more_in_depth([(-2.0, 8.0)], [(-2.0, 8.0), (0.0, 0.5)])
+)
 def test_a_join_is_as_estimated(lower_s: float, upper_s: float) -> None:
     def build(stream: Callable[[str, float], KeyedStream]) -> Any:
         left, right = stream("left", 100), stream("right", 100)
@@ -113,7 +116,10 @@ def test_a_join_is_as_estimated(lower_s: float, upper_s: float) -> None:
     check(build, 5_000, workload)
 
 
-@pytest.mark.parametrize(("keys", "gap_s"), [(40, 3.0), (3_000, 4.0), (400, 2.0)])
+@pytest.mark.parametrize(
+    ("keys", "gap_s"),
+    more_in_depth([(3_000, 4.0), (400, 2.0)], [(40, 3.0), (3_000, 4.0), (400, 2.0)]),
+)
 def test_sessions_are_as_estimated(keys: int, gap_s: float) -> None:
     """Sessions that hardly ever end, of one record each, and of some."""
 
