@@ -90,7 +90,7 @@ def one_spark(faults: Faults, tmp_path_factory: pytest.TempPathFactory) -> Itera
         **METRICS,
         **PAGE,
         **stores.INTERPRETED,
-        **(UPLOADS_GIVE_UP_SOON if stores.has_plugin(store) else {}),
+        **(UPLOADS_GIVE_UP_SOON if stores.chosen() == stores.PLUGIN else {}),
         **faulty_settings(faults.control, store.get("spark.jars", "")),
         "spark.local.dir": str(tmp_path_factory.mktemp("local")),
         "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),

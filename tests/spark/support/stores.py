@@ -11,7 +11,7 @@ from tests.support.depth import more_in_depth
 from tests.support.made_once import by_one_process
 from tidelog.errors import ConfigError
 from tidelog.spark.plugin.jar import plugin_jar
-from tidelog.spark.plugin.settings import FIXED, PLUGINS, settings
+from tidelog.spark.plugin.settings import FIXED, settings
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 
 VARIABLE = "TIDELOG_SPARK_STORE"
@@ -65,7 +65,3 @@ def store_settings(
     with by_one_process("plugin"):
         jar = plugin_jar(spark_home)
     return settings(jar=jar, **options)  # type: ignore[arg-type]
-
-
-def has_plugin(settings: dict[str, str]) -> bool:
-    return PLUGINS in settings

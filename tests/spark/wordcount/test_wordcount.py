@@ -8,8 +8,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -93,44 +93,35 @@ class WordCount:
         returns the batches that were reported.
         """
         seen: list[int] = []
-        with self.running("--follow", "--interval", "0 seconds", *more) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                found = _BATCH.match(line)
-                seen += [int(found[1])] if found else []
-                if len(seen) >= batches:
-                    break
-            time.sleep(pause_s)
-            assert process.poll() is None, "the job must live until it is killed"
-        return seen
-
-    @contextmanager
-    def running(self, *more: str) -> Iterator["subprocess.Popen[str]"]:
-        """The job as a process, killed with its JVMs in the end."""
         # Executors do not look for them themselves.
         quick = os.environ.get(OPTIONS_OF_JVMS, QUICK_JVM)
-        process = subprocess.Popen(
+        with subprocess.Popen(
             [
                 *(sys.executable, "-m", "tidelog.examples.spark_wordcount"),
-                *(*self._where, *SMALL_JVMS, *self.options, *more),
+                *(*self._where, *SMALL_JVMS, *self.options),
+                *("--follow", "--interval", "0 seconds", *more),
                 *("--conf", f"spark.executor.extraJavaOptions={quick}"),
             ],
             cwd=ROOT,
             env={**os.environ, **self.env},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if "--follow" not in more else subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             text=True,
             start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            for pipe in (process.stdout, process.stderr):
-                if pipe is not None:
-                    pipe.close()
+        ) as process:
+            try:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    found = _BATCH.match(line)
+                    seen += [int(found[1])] if found else []
+                    if len(seen) >= batches:
+                        break
+                time.sleep(pause_s)
+                assert process.poll() is None, "the job must live until it is killed"
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        return seen
 
     @property
     def _where(self) -> tuple[str, ...]:

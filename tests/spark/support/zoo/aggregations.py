@@ -7,7 +7,6 @@ from pyspark.sql import functions as F
 
 from tests.spark.support.place import Row
 from tests.spark.support.zoo.query import (
-    END,
     Batch,
     Query,
     Sources,
@@ -75,12 +74,6 @@ def _only_hundred(batches: list[Batch]) -> list[Row]:
     return [{"row": "row"} for _ in records(batches)][:100]
 
 
-def _without_late() -> list[Batch]:
-    return [
-        {"events": [record for record in rows if record["k"] != END]} for rows in events(seed=3)
-    ]
-
-
 TOTALS = Query(
     "totals",
     _totals,
@@ -94,7 +87,12 @@ QUERIES = [
     Query(
         "clumsy_totals", _clumsy_totals, lambda: single(events(seed=6)), totals_of, "update", ("k",)
     ),
-    Query("distinct", _distinct, _without_late, _distinct_keys),
-    Query("distinct_within_watermark", _distinct_within, _without_late, _distinct_keys),
+    Query("distinct", _distinct, lambda: single(events(seed=3)), _distinct_keys),
+    Query(
+        "distinct_within_watermark",
+        _distinct_within,
+        lambda: single(events(seed=3)),
+        _distinct_keys,
+    ),
     Query("limit", _limited, lambda: single(events(seed=5)), _only_hundred),
 ]
