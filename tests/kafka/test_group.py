@@ -5,7 +5,6 @@ random moments, and every message counts once.
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from contextlib import closing
@@ -38,21 +37,15 @@ class Group:
         self.topic, self.strategy, self.rng = topics.new(PARTITIONS), strategy, rng
         self.producer = Producer({"bootstrap.servers": topics.bootstrap, "log_level": 0})
         self.sent = Counter[tuple[int, bytes]]()
-        self.members: list[subprocess.Popen[bytes]] = []
-        self.stopped: list[subprocess.Popen[bytes]] = []
+        self.members: list[subprocess.Popen[str]] = []
+        self.stopped: list[subprocess.Popen[str]] = []
 
     def start(self, strategy: str | None = None, group: str = "counting") -> None:
-        arguments = [self.bootstrap, f"{group}-{self.topic}", str(self.directory / "store")]
-        command = [sys.executable, "-m", "tests.kafka.group_worker", *arguments, self.topic]
+        where = [self.bootstrap, f"{group}-{self.topic}", str(self.directory / "store"), self.topic]
+        program = "tests.kafka.group_worker"
         with (self.directory / "errors.txt").open("ab") as errors:
-            self.members.append(
-                subprocess.Popen(
-                    [*command, strategy or self.strategy],
-                    cwd=harness.ROOT,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                )
-            )
+            strategy = strategy or self.strategy
+            self.members.append(harness.started(*where, strategy, program=program, stderr=errors))
 
     def send(self) -> None:
         for _ in range(PORTION):

@@ -2,11 +2,10 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.process.harness import started
 from tests.simulator.checks.violation import Property, Violation
 from tests.simulator.run.campaign import Campaign, run_campaign, run_on_workers
 from tests.simulator.run.scenario import SCENARIOS
@@ -50,13 +49,7 @@ def test_a_run_whose_process_dies_is_a_violation_and_the_others_go_on(tmp_path: 
 
 def test_ctrl_c_ends_all_processes_and_says_what_was_done() -> None:
     command = ("--seeds", "100000", "--jobs", "2", "--new-seeds")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.simulator", *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = started(*command, program="tests.simulator", start_new_session=True)
     assert process.stdout is not None
     assert process.stdout.readline().startswith("seeds ")
     os.killpg(process.pid, signal.SIGINT)

@@ -2,8 +2,6 @@
 partitions."""
 
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +10,7 @@ from tests.spark.support.census import assert_complete
 from tests.spark.support.place import Place
 from tests.spark.support.running import add, finish
 from tests.spark.support.zoo.all import QUERIES
+from tests.support.cli import tidelog
 from tidelog.spark.plugin.settings import FILE_MANAGER, FORMAT
 
 if TYPE_CHECKING:
@@ -97,9 +96,8 @@ def test_an_exported_checkpoint_goes_on_without_the_plugin(
 
 
 def export(place: Place, *options: str) -> None:
-    command = [sys.executable, "-m", "tidelog", "spark", "export", f"file://{place.checkpoint}"]
-    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = tidelog("spark", "export", f"file://{place.checkpoint}", *options)
+    assert done.exit_code == 0, done.output
 
 
 REPARTITIONED = [

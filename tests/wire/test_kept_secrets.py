@@ -7,7 +7,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -17,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.process.harness import ROOT, Run, killed_at_last, started, wait_until
+from tests.process.harness import Run, killed_at_last, started, wait_until
 from tests.support.cli import files
 from tests.support.ports import free_port
 from tests.wire.forking import Forking, forking
@@ -94,19 +93,14 @@ def stored(server: S3Server, client: Any) -> dict[str, bytes]:
 
 def page_of(env: dict[str, str], url: str) -> dict[str, bytes]:
     """What `tidelog ui` serves."""
-    command = [sys.executable, "-m", "tidelog", "ui", url, "--json", "--no-browser"]
-    with subprocess.Popen(
-        command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    ) as serving:
-        try:
-            page = json.loads(serving.stdout.readline())["page"]
-            found = {}
-            for path in ("", "document.json?now"):
-                with urlopen(page + path) as answer:
-                    found[f"page /{path}"] = answer.read()
-            return found
-        finally:
-            serving.kill()
+    command = ("ui", url, "--json", "--no-browser")
+    with killed_at_last(started(*command, env=env, stderr=subprocess.DEVNULL)) as serving:
+        page = json.loads(serving.stdout.readline())["page"]
+        found = {}
+        for path in ("", "document.json?now"):
+            with urlopen(page + path) as answer:
+                found[f"page /{path}"] = answer.read()
+        return found
 
 
 @pytest.fixture
