@@ -25,13 +25,13 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import (
     RestoreFrom,
+    RestorePlan,
     Resumption,
+    begin,
     check_name,
     confirmed,
     look_ahead,
 )
-from tidelog.runtime.restore.plan import RestorePlan, begin
-from tidelog.runtime.restore.resume import resume
 from tidelog.runtime.subtasks.incarnation import (
     Incarnation,
     LocalSubtasks,
@@ -39,9 +39,9 @@ from tidelog.runtime.subtasks.incarnation import (
     incarnate,
 )
 from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_work_dir
-from tidelog.runtime.subtasks.share import ALL, NONE
-from tidelog.runtime.subtasks.start import JobStart, open_copies
+from tidelog.runtime.subtasks.start import JobStart, open_copies, resume
 from tidelog.runtime.subtasks.state import SubtaskStates
+from tidelog.runtime.subtasks.vertices import ALL, NONE
 from tidelog.storage import object_names
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.local import local_directory

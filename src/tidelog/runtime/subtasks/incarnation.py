@@ -22,7 +22,7 @@ from tidelog.materialize.materializer import warn_of_lag
 from tidelog.runtime.checkpoints.driver import CheckpointDriver, DrivenTask, predecessors
 from tidelog.runtime.checkpoints.requests import Reports
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
-from tidelog.runtime.restore.plan import RestorePlan
+from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates

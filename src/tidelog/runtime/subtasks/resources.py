@@ -23,7 +23,7 @@ from tidelog.ids import digest
 from tidelog.materialize.materializer import Turns
 from tidelog.materialize.pacing import HELD_BYTES, Link
 from tidelog.runtime.config import JobConfig, TableKind
-from tidelog.runtime.subtasks.share import ALL, Share
+from tidelog.runtime.subtasks.vertices import ALL, Share
 from tidelog.storage import errors
 from tidelog.storage.local_files import is_running
 from tidelog.table.memory import MemoryTableFactory

@@ -19,9 +19,8 @@ from tidelog.materialize.pacing import UploadSlots
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.runtime.snapshots.canonical import CanonicalSnapshotter, RowUploads
 from tidelog.runtime.snapshots.snapshotter import LogSnapshotter, Snapshotter, TableSnapshotter
-from tidelog.runtime.subtasks.share import ALL, NONE
 from tidelog.runtime.subtasks.start import JobStart
-from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.runtime.subtasks.vertices import ALL, NONE, Vertex
 from tidelog.runtime.user_code import close_all
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import EventTime

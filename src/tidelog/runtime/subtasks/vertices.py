@@ -1,9 +1,12 @@
-"""Vertices: the operators of a job, chained into the tasks that run them.
+"""Vertices: the operators of a job, chained into the tasks that run them; which process has which.
 
-Invariant: a vertex is a chain of operators between which records pass by function call.
+Invariants: a vertex is a chain of operators between which records pass by function call. A subtask
+is in one process; every worker has its share of each operator, and subtasks of equal number are
+together, so forward edges between operators of one parallelism cross no process.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -48,6 +51,31 @@ class Vertex(msgspec.Struct, eq=False):
     def makes_watermarks(self) -> bool:
         """Whether an operator of the vertex makes watermarks, so that none before it matter."""
         return any(node.makes_watermarks for node in self.nodes)
+
+
+@dataclass(frozen=True)
+class Share:
+    """The subtasks of one process, by its number among the workers."""
+
+    worker: int = 0
+    """The worker's number; -1: the parent, which has no subtasks."""
+    workers: int = 1
+
+    def worker_of(self, subtask: int) -> int:
+        return subtask % self.workers
+
+    def has(self, subtask: int) -> bool:
+        return self.worker_of(subtask) == self.worker
+
+    def of(self, subtasks: Iterable[SubtaskId]) -> list[SubtaskId]:
+        """The ones of these subtasks that this process has."""
+        return [each for each in subtasks if self.has(each.subtask)]
+
+
+ALL: Final = Share()
+"""The share of a process that has all subtasks."""
+NONE: Final = Share(-1)
+"""The share of the parent of workers."""
 
 
 def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list[Vertex]:

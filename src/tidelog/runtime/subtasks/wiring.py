@@ -18,8 +18,7 @@ from tidelog.runtime.channels.partition import Broadcast, ByKey, Forward, Partit
 from tidelog.runtime.in_flight.capture import ChannelId, InputChannel
 from tidelog.runtime.node import Edge
 from tidelog.runtime.operators.turn import WorkTime
-from tidelog.runtime.subtasks.share import ALL, Share
-from tidelog.runtime.subtasks.vertices import Vertex
+from tidelog.runtime.subtasks.vertices import ALL, Share, Vertex
 from tidelog.state.schema.types import KnownTypes
 
 if TYPE_CHECKING:

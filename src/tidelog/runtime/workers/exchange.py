@@ -8,7 +8,7 @@ what is in a socket belongs to the consumer, and is in-flight data there when a 
 from tidelog.errors import InvariantError
 from tidelog.runtime.channels.channel import BufferPool, Channel, Consumer
 from tidelog.runtime.channels.messages import Batch, Message
-from tidelog.runtime.subtasks.share import Share
+from tidelog.runtime.subtasks.vertices import Share
 from tidelog.runtime.workers.link import Link
 
 Place = tuple[str, int, int]

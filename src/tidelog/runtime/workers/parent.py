@@ -18,8 +18,8 @@ from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.subtasks.incarnation import Loop, run_until_done
-from tidelog.runtime.subtasks.share import Share
 from tidelog.runtime.subtasks.start import JobStart
+from tidelog.runtime.subtasks.vertices import Share
 from tidelog.runtime.tasks.task_checkpoints import CheckpointListener
 from tidelog.runtime.workers import messages as m
 from tidelog.runtime.workers.link import Connect, Link

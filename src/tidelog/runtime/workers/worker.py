@@ -22,13 +22,12 @@ from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore.resume import resume
 from tidelog.runtime.status.observe import status_of_worker
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.subtasks.incarnation import LocalSubtasks, run_until_done
-from tidelog.runtime.subtasks.share import Share
-from tidelog.runtime.subtasks.start import JobStart, open_copies
+from tidelog.runtime.subtasks.start import JobStart, open_copies, resume
 from tidelog.runtime.subtasks.state import SubtaskStates
+from tidelog.runtime.subtasks.vertices import Share
 from tidelog.runtime.workers import messages as m
 from tidelog.runtime.workers.exchange import Exchange
 from tidelog.runtime.workers.link import Connect, Link
