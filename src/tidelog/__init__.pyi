@@ -78,7 +78,7 @@ from .runtime.sink import SinkWriter as SinkWriter
 from .runtime.source import Source as Source
 from .runtime.source import SplitReader as SplitReader
 from .runtime.status.observe import status_of as status_of
-from .runtime.status.prometheus import serve_metrics as serve_metrics
+from .runtime.status.series import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
 from .runtime.streams.windowing import WindowedStream as WindowedStream
 from .settings.resolve import load_config as load_config

@@ -20,8 +20,8 @@ from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.enrich import EnrichAtTime, EnrichNow
 from tidelog.runtime.operators.join import Join
-from tidelog.runtime.operators.join_spans import Interval, JoinSpan, SameWindow
 from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.spans import Interval, JoinSpan, SameWindow
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import WindowSpan
 from tidelog.state import timed_records

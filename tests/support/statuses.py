@@ -6,8 +6,13 @@ from tidelog.ids import Generation, Slot
 from tidelog.runtime.checkpoints.completed import CheckpointPhases
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
-from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
-from tidelog.runtime.status.status import JobStatus, MemoryStatus, WorkerStatus
+from tidelog.runtime.status.status import (
+    JobStatus,
+    MemoryStatus,
+    OperatorStatus,
+    TaskStatus,
+    WorkerStatus,
+)
 from tidelog.runtime.status.storage import (
     MaterializationsStatus,
     RequestsStatus,

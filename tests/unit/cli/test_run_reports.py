@@ -19,7 +19,7 @@ from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
 from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
-from tidelog.runtime.status.operators import OperatorStatus
+from tidelog.runtime.status.status import OperatorStatus
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import SEGMENTS
 

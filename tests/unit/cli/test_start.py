@@ -42,7 +42,7 @@ RESTORING = names(
 # not have, and what other commands need.
 OTHERS = names(
     "runtime.in_flight.codec runtime.in_flight.redistribution "
-    "runtime.status.prometheus runtime.control.client "
+    "runtime.status.series runtime.control.client "
     "runtime.operators.process runtime.operators.window runtime.tasks.caller_task "
     "state.handles.keyed connectors.files.parquet cli.run.live "
     "cli.store.options ui verify",

@@ -15,8 +15,7 @@ from tests.support.pressure import checkpoints, keyed_job, numbered, overtaken, 
 from tidelog import Callback, Effects, Job, JobConfig, JobRunner, MaterializeConfig, Rate, Schedule
 from tidelog.runtime.status.distribution import distribution
 from tidelog.runtime.status.observe import status_of
-from tidelog.runtime.status.operators import OperatorStatus
-from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.status.status import JobStatus, OperatorStatus
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.storage.retry import RetryingStore

@@ -18,8 +18,7 @@ from tests.support.documentation import BLOCKS
 from tests.support.ports import free_port
 from tests.support.statuses import STATUS
 from tidelog import JobStatus
-from tidelog.runtime.status.prometheus import StatusCollector
-from tidelog.runtime.status.series import SERIES
+from tidelog.runtime.status.series import SERIES, StatusCollector
 
 
 def text_of(status: JobStatus | None) -> str:

@@ -143,7 +143,7 @@ class MetricsOptions:
             yield lambda _: None
             return
         # Few runs want metrics, so few pay for the module.
-        from tidelog.runtime.status.prometheus import serve_metrics  # noqa: PLC0415
+        from tidelog.runtime.status.series import serve_metrics  # noqa: PLC0415
 
         with serve_metrics(self.port) as update:
             yield update

@@ -14,10 +14,10 @@ from typing import Any, Final, cast
 
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.join_spans import RIGHT
 from tidelog.runtime.operators.late_records import event_times, has_passed, on_time
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.outputs import Distinct, Outputs
+from tidelog.runtime.operators.spans import RIGHT
 from tidelog.runtime.operators.turn import PAUSE, REST, Portion
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues

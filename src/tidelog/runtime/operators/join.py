@@ -13,9 +13,9 @@ from typing import Any, Final, Literal, cast
 
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.join_spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.late_records import event_times, on_time
 from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
 from tidelog.state.timed_records import STEP, NewRecord, TimedRecords
 from tidelog.state.timed_rows import Held, first_of

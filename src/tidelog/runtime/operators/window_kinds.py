@@ -10,9 +10,9 @@ from typing import Any, cast
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.finished import Finished
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
+from tidelog.runtime.operators.stateless import Finished
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
 from tidelog.runtime.streams.reductions import Keyed

@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from tidelog.metrics import METRIC, Metric
 from tidelog.runtime.status.distribution import Distribution
-from tidelog.runtime.status.operators import OperatorStatus
-from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.status.status import JobStatus, OperatorStatus
 
 _ACROSS: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {"sum": sum, "max": max, "min": min}
 _MERGED: Final = ("uploads", "materializations", "state", "store", "local_copies", "memory")

@@ -17,8 +17,14 @@ from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestorePhases, RestoreStatus
 from tidelog.runtime.status.distribution import distribution, percentile
 from tidelog.runtime.status.merged import merged
-from tidelog.runtime.status.operators import OperatorStatus, TaskStatus
-from tidelog.runtime.status.status import JobStatus, MemoryStatus, Phase, WorkerStatus
+from tidelog.runtime.status.status import (
+    JobStatus,
+    MemoryStatus,
+    OperatorStatus,
+    Phase,
+    TaskStatus,
+    WorkerStatus,
+)
 from tidelog.runtime.status.storage import (
     MaterializationsStatus,
     RequestsStatus,

@@ -64,7 +64,7 @@ class Joins(ABC, Generic[K, S]):
         it is counted, and dropped or emitted as it is to the side output `late`.
         """
         from tidelog.runtime.operators.join import EMITS_ALONE, Join  # noqa: PLC0415
-        from tidelog.runtime.operators.join_spans import join_span  # noqa: PLC0415
+        from tidelog.runtime.operators.spans import join_span  # noqa: PLC0415
 
         require("join(..., how=...)", how, how in EMITS_ALONE, " or ".join(EMITS_ALONE))
         span = join_span(within, window)

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from tidelog.errors import require
-from tidelog.runtime.operators.finished import Finished
 from tidelog.runtime.operators.operator import Operator, OperatorFactory
+from tidelog.runtime.operators.stateless import Finished
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import declared
 

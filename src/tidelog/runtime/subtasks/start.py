@@ -26,7 +26,7 @@ from tidelog.storage.port import ObjectStore
 
 if TYPE_CHECKING:
     from tidelog.checkpoint.local_first import LocalFirstStore
-    from tidelog.runtime.workers.exchange import Exchange
+    from tidelog.runtime.workers.link import Exchange
 
 _SAVEPOINT_SEGMENT_BYTES: Final = 8 << 20
 """Bytes of rows in one segment of a canonical savepoint."""

@@ -22,7 +22,7 @@ from tidelog.runtime.subtasks.vertices import ALL, Share, Vertex
 from tidelog.state.schema.types import KnownTypes
 
 if TYPE_CHECKING:
-    from tidelog.runtime.workers.exchange import Exchange
+    from tidelog.runtime.workers.link import Exchange
 
 
 class Buffers(msgspec.Struct, frozen=True):

@@ -29,8 +29,7 @@ from tidelog.runtime.subtasks.start import JobStart, open_copies, resume
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Share
 from tidelog.runtime.workers import messages as m
-from tidelog.runtime.workers.exchange import Exchange
-from tidelog.runtime.workers.link import Connect, Link
+from tidelog.runtime.workers.link import Connect, Exchange, Link
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.port import ObjectStore
 
