@@ -68,7 +68,7 @@ class Subject:
 
     def _open(self) -> None:
         self.operator = self._make()
-        self.operator.open(OperatorContext("two", 0, 1, VirtualClock(), self.bench.backend))
+        self.operator.open(OperatorContext(VirtualClock(), self.bench.backend))
 
     def restart(self) -> None:
         """Come back from a checkpoint that is taken now."""

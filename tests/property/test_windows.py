@@ -125,7 +125,7 @@ class Subject:
             "sums": (lambda r: _bit(r[0]), _united),
         }
         self.window: Any = self._make(*functions[self.kind])
-        context = OperatorContext("windows", 0, 1, VirtualClock(), self.bench.backend)
+        context = OperatorContext(VirtualClock(), self.bench.backend)
         self.window.open(context)
 
     def restart(self) -> None:

@@ -270,7 +270,7 @@ def test_what_no_operator_can_do_is_refused_where_the_job_is_built(
 def test_an_id_is_forgotten_when_its_time_to_live_is_over() -> None:
     bench = Bench()
     operator = Deduplicate(itemgetter(1), 500)
-    operator.open(OperatorContext("deduplicate", 0, 1, VirtualClock(), bench.backend))
+    operator.open(OperatorContext(VirtualClock(), bench.backend))
 
     def passed(*ids: Any) -> list[Any]:
         records = [("k", each) for each in ids]

@@ -108,7 +108,7 @@ FIRST_RECORDS = {"start_ms": 10_000, "position": 0}
 def test_a_window_shows_its_start_and_what_it_holds(
     bench: Bench, window: AggregateWindow | RecordsWindow, wanted: DecodedRow
 ) -> None:
-    window.open(OperatorContext("op", 0, 1, SystemClock(), bench.backend))
+    window.open(OperatorContext(SystemClock(), bench.backend))
     group, key = bench.backend.key_prefix, bench.backend.key
     window.process(KeyedBatch([1, 2], [12_000, 14_000], [key] * 2, [group] * 2))
     assert [found for found in flushed(bench) if found.kind != "timers"] == [wanted]

@@ -47,7 +47,7 @@ class Recorder(StatefulProcessor):
 
 def opened(bench: Bench, processor: StatefulProcessor, mode: TimeMode = "none") -> Process:
     process = Process(processor, mode)
-    process.open(OperatorContext("process", 0, 1, VirtualClock(), bench.backend))
+    process.open(OperatorContext(VirtualClock(), bench.backend))
     return process
 
 

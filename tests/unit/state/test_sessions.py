@@ -27,7 +27,7 @@ MANY = 5_000
 
 
 def opened(bench: Bench, window: Any) -> Any:
-    window.open(OperatorContext("windows", 0, 1, VirtualClock(), bench.backend))
+    window.open(OperatorContext(VirtualClock(), bench.backend))
     return window
 
 

@@ -85,9 +85,8 @@ class Aggregate(Operator):
             done.put(rows)
             yield Batch(list(zip(_keys_of(rows), [value for _, value in chunk], strict=True)))
             yield PAUSE
-            first = (
-                len(chunk) // _TRIED
-            )  # keys are spread at random, so sizes do not change at once
+            # Keys are spread at random, so sizes do not change at once.
+            first = len(chunk) // _TRIED
         done.clear()
 
     def _by_group(self) -> Generator[Batch, None, dict[bytes, list[BufferedRow]]]:

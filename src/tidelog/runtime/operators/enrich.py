@@ -14,10 +14,9 @@ from typing import Any, Final, cast
 
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.late_records import event_times, has_passed, on_time
-from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator, OperatorContext, event_times
 from tidelog.runtime.operators.outputs import Distinct, Outputs
-from tidelog.runtime.operators.spans import RIGHT
+from tidelog.runtime.operators.spans import RIGHT, has_passed
 from tidelog.runtime.operators.turn import PAUSE, REST, Portion
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues
@@ -40,7 +39,6 @@ class EnrichAtTime(Operator):
     def __init__(self, join: JoinRow, late: str | None = None) -> None:
         self._join = join
         self._late = late
-        self.late_records = 0
 
     def open(self, context: OperatorContext) -> None:
         backend = self._backend = context.backend
@@ -57,8 +55,7 @@ class EnrichAtTime(Operator):
             # A row is never late: it counts for all records that are not.
             self._keep_versions(keyed, times)
             return ()
-        kept, late = on_time(keyed, times, self._backend.event_time, has_passed, self._late)
-        self.late_records += len(batch.records) - len(kept.records)
+        kept, late = self._on_time(keyed, times, self._backend.event_time, has_passed, self._late)
         if kept.records:
             times = cast("list[int]", kept.times)
             self._waiting.add(list(zip(_places(kept), times, times, kept.records, strict=True)))

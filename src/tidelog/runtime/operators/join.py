@@ -13,8 +13,7 @@ from typing import Any, Final, Literal, cast
 
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.late_records import event_times, on_time
-from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator, OperatorContext, event_times
 from tidelog.runtime.operators.spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
 from tidelog.state.timed_records import STEP, NewRecord, TimedRecords
@@ -73,7 +72,6 @@ class Join(Operator):
         self._how = how
         self._emits_alone = EMITS_ALONE[how]
         self._late = late
-        self.late_records = 0
 
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend
@@ -89,8 +87,8 @@ class Join(Operator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         times = event_times(keyed, "join", ", on both streams")
-        kept, late = on_time(keyed, times, self._backend.event_time, self._span.is_late, self._late)
-        self.late_records += len(batch.records) - len(kept.records)
+        event_time, is_late = self._backend.event_time, self._span.is_late
+        kept, late = self._on_time(keyed, times, event_time, is_late, self._late)
         joined = self._joined(kept)
         # The records count as handled when this returns, unless they make more than one buffer.
         first = next(joined, None)

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tidelog.effects import Clock
-from tidelog.runtime.channels.messages import Batch
+from tidelog.errors import ConfigError
+from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
 from tidelog.runtime.operators.turn import Turn
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.event_time import EventTime
 from tidelog.state.operator_state import OperatorStates
 
 TIMERS_PER_STEP = 512
@@ -22,16 +24,13 @@ TIMERS_PER_STEP = 512
 
 @dataclass(frozen=True, slots=True)
 class OperatorContext:
-    """Where and with what an operator runs."""
+    """With what an operator runs."""
 
-    name: str
-    subtask: int
-    parallelism: int
     clock: Clock
     backend: KeyedBackend
     operator_states: OperatorStates = field(default_factory=OperatorStates)
     operator: str = ""
-    """The operator's own name in its chain; `name` is that of the whole chain."""
+    """The operator's own name in its chain."""
     turn: Turn = field(default_factory=Turn)
     """The task's current turn."""
 
@@ -65,6 +64,34 @@ class Operator(ABC):
 
     def close(self) -> None:
         """Release resources; always called."""
+
+    def _on_time(
+        self,
+        batch: KeyedBatch,
+        times: list[int],
+        event_time: EventTime,
+        is_late: Callable[[int, int], bool],
+        tag: str | None,
+    ) -> tuple[KeyedBatch, SideBatch | None]:
+        """(the records that are not late by their time and the watermark, late ones for the side
+        output `tag`); these are counted.
+        """
+        if not event_time.ahead and not is_late(min(times), event_time.watermark):
+            return batch, None
+        fields = zip(times, batch.groups, strict=True)
+        on_time = [not is_late(time, event_time.of(group)) for time, group in fields]
+        self.late_records += on_time.count(False)
+        return batch.divided(on_time, tag)
+
+
+def event_times(batch: Batch, operator: str, streams: str = "") -> list[int]:
+    """The event times of a buffer's records; raises ConfigError where they have none."""
+    if batch.times is None:
+        raise ConfigError(
+            f"{operator} on a stream without event time",
+            action=f"call .event_time(...) before .key_by(...){streams}",
+        )
+    return batch.times
 
 
 OperatorFactory = Callable[[], Operator]

@@ -6,13 +6,17 @@ from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from tidelog.errors import require
-from tidelog.runtime.channels.messages import Batch, KeyedBatch, SideBatch
-from tidelog.runtime.operators.late_records import event_times, has_passed, on_time
-from tidelog.runtime.operators.operator import TIMERS_PER_STEP, Operator, OperatorContext
+from tidelog.runtime.channels.messages import Batch, KeyedBatch
+from tidelog.runtime.operators.operator import (
+    TIMERS_PER_STEP,
+    Operator,
+    OperatorContext,
+    event_times,
+)
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.spans import has_passed
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.user_code import user_code
-from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
 from tidelog.state.key_groups import decode_key
@@ -39,11 +43,10 @@ class Process(Operator):
         self._processor = processor
         self._late = late
         self._time_mode = time_mode
-        self.late_records = 0
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
-        self._backend: KeyedBackend = context.backend
+        self._backend = context.backend
         self._handle = StatefulProcessorHandle(context.backend, self._time_mode)
         self._name = type(self._processor).__name__
         own = id(self._processor) not in _OPEN
@@ -55,7 +58,11 @@ class Process(Operator):
         _OPEN[id(self._processor)] = self._processor
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        keyed, late = self._divided(cast(KeyedBatch, batch))
+        keyed, late = cast(KeyedBatch, batch), None
+        if self._time_mode == "event":
+            times = event_times(keyed, "transform_with_state in time mode event")
+            event_time = self._backend.event_time
+            keyed, late = self._on_time(keyed, times, event_time, has_passed, self._late)
         rows_of: dict[bytes, list[Any]] = {}
         group_of: dict[bytes, bytes] = {}
         for group, key, record in zip(keyed.groups, keyed.keys, keyed.records, strict=True):
@@ -130,15 +137,6 @@ class Process(Operator):
         watermark = self._backend.event_time.of(self._backend.key_prefix)
         known = -1 if watermark == UNKNOWN else watermark
         return TimerValues(self._context.clock.now_ms(), known)
-
-    def _divided(self, batch: KeyedBatch) -> tuple[KeyedBatch, SideBatch | None]:
-        """The records that are not late, and for a side output those that are."""
-        if self._time_mode != "event":
-            return batch, None
-        times = event_times(batch, "transform_with_state in time mode event")
-        kept, late = on_time(batch, times, self._backend.event_time, has_passed, self._late)
-        self.late_records += len(batch.records) - len(kept.records)
-        return kept, late
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:

@@ -16,11 +16,11 @@ from typing import Any, Final, cast
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.late_records import event_times
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
     OperatorContext,
+    event_times,
 )
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import Firing
@@ -57,7 +57,6 @@ class SessionWindow(Operator):
     def __init__(self, gap_ms: int, firing: Firing) -> None:
         self._gap_ms = gap_ms
         self._firing = firing
-        self.late_records = 0
 
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import milliseconds
-from tidelog.runtime.operators.late_records import has_passed
 from tidelog.state.timed_rows import Held
 
 
@@ -93,6 +92,11 @@ class WindowSpan:
 LEFT, RIGHT = 0, 1
 Partners = tuple[Sequence[int], float, float]
 """The other side's buckets where partners of a record are, and their least and greatest time."""
+
+
+def has_passed(time: int, watermark: int) -> bool:
+    """Whether a record with this time is late where no time after its own counts."""
+    return time <= watermark
 
 
 class Interval:

@@ -23,11 +23,11 @@ from typing import Any, Final, cast
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
-from tidelog.runtime.operators.late_records import event_times, on_time
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
     Operator,
     OperatorContext,
+    event_times,
 )
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
@@ -68,7 +68,6 @@ class _Window(Operator):
         self._firing = firing
         self._next_end = UNKNOWN
         """Before this time no window ends."""
-        self.late_records = 0
 
     @classmethod
     def state(cls, span: WindowSpan) -> Definition:
@@ -92,8 +91,7 @@ class _Window(Operator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         times, event_time = event_times(keyed, "window"), self._backend.event_time
-        kept, late = on_time(keyed, times, event_time, self._is_late, self._firing.late)
-        self.late_records += len(batch.records) - len(kept.records)
+        kept, late = self._on_time(keyed, times, event_time, self._is_late, self._firing.late)
         if kept.records:
             self._add(kept)
         changed = () if self._firing.once else self._changed(kept)

@@ -208,7 +208,7 @@ def _open_once(
         made = head.operator()
     chain = OperatorChain([(head.id, made)], WorkTime(clock))
     try:
-        chain.open(OperatorContext(vertex.id, 0, vertex.parallelism, clock, backend))
+        chain.open(OperatorContext(clock, backend))
         registry.check_renamed(config.allow_dropped_state)
     finally:
         chain.close()

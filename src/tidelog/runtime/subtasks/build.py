@@ -113,16 +113,7 @@ class TaskBuilder:
         chain = OperatorChain(operators, output.work, output.limit)
         operator_states = OperatorStates(state.operator_state if state else ())
         self._states.opened(subtask, chain.close)
-        chain.open(
-            OperatorContext(
-                vertex.id,
-                subtask.subtask,
-                vertex.parallelism,
-                effects.clock,
-                built.backend,
-                operator_states,
-            )
-        )
+        chain.open(OperatorContext(effects.clock, built.backend, operator_states))
         carrier, switching = None, None
         if start.config.overtakes and start.uploader is not None:
             switching = Switching(start.config.unaligned.timeout)

@@ -94,7 +94,7 @@ def embedded(case: Case, batches: list[list[Record]]) -> tuple[Any, Any]:
     bench = Bench()
     function: Any = case.function()
     process = Process(function, "event")
-    process.open(OperatorContext("process", 0, 1, VirtualClock(), bench.backend))
+    process.open(OperatorContext(VirtualClock(), bench.backend))
     out, newest = [], 0
     for batch in batches:
         keys = [encode_key(record[case.key]) for record in batch]
