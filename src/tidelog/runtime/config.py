@@ -70,12 +70,9 @@ class UnalignedConfig:
     @property
     def order(self) -> "BarrierOrder":
         """The order that the driver gives to barriers."""
-        orders: dict[UnalignedMode, BarrierOrder] = {
-            "off": "aligned",
-            "timeout": "may-switch",
-            "always": "unaligned",
-        }
-        return orders[self.mode]
+        if self.mode == "off":
+            return "aligned"
+        return "may-switch" if self.mode == "timeout" else "unaligned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +221,13 @@ class JobConfig:
     def __post_init__(self) -> None:
         check_options(self)
         self.check_parallelism("parallelism", self.parallelism)
-        self._check_workers()
+        if self.workers > 1 and self.memory < LEAST_MEMORY * self.workers:
+            raise ConfigError(
+                "option memory",
+                expected=f"at least {LEAST_MEMORY >> 20} MiB for each of {self.workers} workers",
+                found=f"{self.memory >> 20} MiB in all",
+                action="raise it, or use fewer workers",
+            )
 
     @property
     def overtakes(self) -> bool:
@@ -249,17 +252,6 @@ class JobConfig:
                 self.materialize, bytes_per_s=None if rate is None else rate / self.workers
             ),
         )
-
-    def _check_workers(self) -> None:
-        if self.workers == 1:
-            return
-        if self.memory < LEAST_MEMORY * self.workers:
-            raise ConfigError(
-                "option memory",
-                expected=f"at least {LEAST_MEMORY >> 20} MiB for each of {self.workers} workers",
-                found=f"{self.memory >> 20} MiB in all",
-                action="raise it, or use fewer workers",
-            )
 
     def check_parallelism(self, what: str, parallelism: int) -> None:
         """Raises ConfigError when an operator has no subtask, or one without key groups."""

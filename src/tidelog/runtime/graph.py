@@ -4,7 +4,6 @@ Invariant: operator ids are unique within a job and do not depend on anything bu
 names of the calls that built it, so the same program finds its state again.
 """
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
-from tidelog.runtime.node import Edge, Node, OutputTag, name_of
+from tidelog.runtime.node import Edge, Node, OutputTag, Routing, name_of
 from tidelog.runtime.operators.aggregate import Aggregate
 from tidelog.runtime.operators.operator import Operator, OperatorFactory
 from tidelog.runtime.operators.stateless import FilterRecords, FlatMap, MapBatches, MapRecords
@@ -153,10 +152,7 @@ class Stream:
         that is more than `max_ahead_ms` ahead of another with records to read waits for it. See
         docs/guides/event-time.md, also for `event_time` after keyed operators.
         """
-        from tidelog.runtime.operators.event_time import (  # noqa: PLC0415
-            AssignEventTime,
-            EventTimeOptions,
-        )
+        from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions  # noqa: PLC0415
 
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
         return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
@@ -166,15 +162,11 @@ class Stream:
 
         Records that one subtask emits may overtake each other here.
         """
-        return Stream(
-            self._job, [Edge(edge.node, "rebalance", tag=edge.tag) for edge in self._edges]
-        )
+        return self._routed("rebalance")
 
     def broadcast(self) -> "Stream":
         """Send every record to all of the next operator's subtasks."""
-        return Stream(
-            self._job, [Edge(edge.node, "broadcast", tag=edge.tag) for edge in self._edges]
-        )
+        return self._routed("broadcast")
 
     def with_broadcast(
         self,
@@ -204,7 +196,7 @@ class Stream:
     def union(self, *others: "Stream") -> "Stream":
         """Merge streams; no order between them."""
         self._check_job(*others)
-        return Stream(self._job, list(itertools.chain(self._edges, *(o._edges for o in others))))
+        return Stream(self._job, [edge for each in (self, *others) for edge in each._edges])
 
     def key_by(
         self,
@@ -265,6 +257,10 @@ class Stream:
         if sink.example_file:
             self._job.check_unread(f"output of sink {node.id!r}", sink.example_file)
 
+    def _routed(self, routing: Routing) -> "Stream":
+        edges = [Edge(edge.node, routing, tag=edge.tag) for edge in self._edges]
+        return Stream(self._job, edges)
+
     def _check_job(self, *others: "Stream") -> None:
         for other in others:
             is_stream = isinstance(other, Stream)
@@ -278,12 +274,7 @@ class Stream:
                 )
 
     def _then(
-        self,
-        name: str,
-        operator: OperatorFactory,
-        *,
-        late: OutputTag | None = None,
-        **fields: Any,
+        self, name: str, operator: OperatorFactory, *, late: OutputTag | None = None, **fields: Any
     ) -> "Stream":
         node = self._job._add(
             name, self._edges, operator=operator, side_output=name_of(late), **fields

@@ -32,12 +32,7 @@ from tidelog.runtime.restore.choose import (
     confirmed,
     look_ahead,
 )
-from tidelog.runtime.subtasks.incarnation import (
-    Incarnation,
-    LocalSubtasks,
-    Subtasks,
-    incarnate,
-)
+from tidelog.runtime.subtasks.incarnation import Incarnation, LocalSubtasks, Subtasks, incarnate
 from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_work_dir
 from tidelog.runtime.subtasks.start import JobStart, open_copies, resume
 from tidelog.runtime.subtasks.state import SubtaskStates

@@ -82,10 +82,6 @@ class BufferLimit:
         return sum([each.size_bytes for each in held]) + piece.size_bytes <= self.bytes
 
 
-ONE_LIMIT: Final = BufferLimit()
-"""The limit where a job sets none."""
-
-
 def _one(pieces: list[Batch]) -> Batch:
     """Consecutive pieces as one buffer; all of them have event times, or none has."""
     if len(pieces) == 1:

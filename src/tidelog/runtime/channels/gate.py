@@ -9,17 +9,9 @@ queues: they carry no data and have no place in the order of records.
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from tidelog.runtime.channels.channel import Channel
 from tidelog.runtime.channels.messages import Barrier, EndOfChannel, Message
-
-
-@dataclass(frozen=True, slots=True)
-class Announced:
-    """A barrier that may overtake is in a channel."""
-
-    barrier: Barrier
 
 
 class Gate:
@@ -29,7 +21,8 @@ class Gate:
         self.channels = [made(self, number) for number in range(channels)]
         self._blocked: set[int] = set()
         self._ready = asyncio.Event()
-        self._announced: deque[Announced] = deque()
+        self._announced: deque[Barrier] = deque()
+        """Barriers that are in a channel and may overtake, or that none will bring."""
         self._turn = 0
         self._poked = False
         self._recovering = False
@@ -45,12 +38,12 @@ class Gate:
 
     def arrived(self, message: Message) -> None:
         if isinstance(message, Barrier) and message.order != "aligned":
-            self._announced.append(Announced(message))
+            self._announced.append(message)
         self._ready.set()
 
     def announce(self, barrier: Barrier) -> None:
         """Make `get` return this barrier before any message."""
-        self._announced.append(Announced(barrier))
+        self._announced.append(barrier)
         self._ready.set()
 
     def poke(self) -> None:
@@ -67,8 +60,10 @@ class Gate:
         self._recovering = True
         self._ready.set()
 
-    async def get(self) -> tuple[int, Message] | Announced | None:
-        """The next message of any channel that may deliver, channels taking turns."""
+    async def get(self) -> tuple[int, Message] | Barrier | None:
+        """The next message of any channel that may deliver, channels taking turns; without a
+        channel, a barrier that was announced.
+        """
         while True:
             if self._announced:
                 return self._announced.popleft()
@@ -81,14 +76,14 @@ class Gate:
             self._ready.clear()
             await self._ready.wait()
 
-    async def interruption(self) -> tuple[int, Message] | Announced | None:
+    async def interruption(self) -> tuple[int, Message] | Barrier | None:
         """In the middle of something long: a barrier, else None as soon as there is room for more
         output.
 
         The barrier that a job stops with waits: nothing may be emitted after it.
         """
         while True:
-            if self._announced and not self._announced[0].barrier.stop:
+            if self._announced and not self._announced[0].stop:
                 return self._announced.popleft()
             channel = self._next_ready(available=False)
             head = self.channels[channel].head if channel is not None else None

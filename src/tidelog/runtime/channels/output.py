@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.channel import BufferPool, Channel
 from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
@@ -39,9 +39,7 @@ class OutputEdge:
 class ChannelOutput:
     """All edges out of one subtask."""
 
-    def __init__(
-        self, edges: list[OutputEdge], work: WorkTime, limit: BufferLimit = ONE_LIMIT
-    ) -> None:
+    def __init__(self, edges: list[OutputEdge], work: WorkTime, limit: BufferLimit) -> None:
         self._edges = edges
         self.limit = limit
         self._ends = [

@@ -31,11 +31,7 @@ SILENCE_S: Final = 60.0
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-def no_progress(progress: Progress) -> None:
-    """For callers that show no progress."""
-
-
-async def ask(request: Request, progress: Callable[[Progress], None] = no_progress) -> Done:
+async def ask(request: Request, progress: Callable[[Progress], None] = lambda _: None) -> Done:
     """The answer of the job on `request.store`.
 
     Raises ControlError (no job runs here, it ended meanwhile or hangs), AccessDeniedError (another

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, assert_never
 
+import msgspec
+
 from tidelog.checkpoint.manifest import Savepoint
 from tidelog.errors import ConfigError, StorageError, TidelogError
 from tidelog.events import Event
@@ -150,39 +152,28 @@ class _Control:
                 )
 
     async def _carry_out(self, request: Request, writer: asyncio.StreamWriter) -> Line:
-        runner = self.runner
+        runner, incarnation = self.runner, self.runner.incarnation
+        name, format, timeout_s = request.name, request.format, request.timeout_s
+        done = Done(runner.job.name, os.getpid(), runner.generation)
         match request.operation:
             case "status":
-                return Done(runner.job.name, os.getpid(), runner.generation)
+                return done
             case "observe":
-                return self._observed()
+                # In one piece: the job goes on meanwhile.
+                recent = incarnation.driver.metrics.recent if incarnation is not None else ()
+                status = status_of(runner)
+                return msgspec.structs.replace(done, status=status, checkpoints=list(recent))
             case "savepoint":
-                taking = runner.savepoint(request.name, request.format, timeout_s=request.timeout_s)
+                taking = runner.savepoint(name, format, timeout_s=timeout_s)
                 return await self._report(taking, writer)
             case "stop":
-                stopping = runner.stop(
-                    request.name,
-                    request.format,
-                    drain=request.drain,
-                    timeout_s=request.timeout_s,
-                )
+                stopping = runner.stop(name, format, drain=request.drain, timeout_s=timeout_s)
                 return await self._report(stopping, writer)
             case "forget":
-                if runner.incarnation is not None and request.slot is not None:
-                    runner.incarnation.collector.forget(request.slot)
-                return Done(runner.job.name, os.getpid(), runner.generation)
+                if incarnation is not None and request.slot is not None:
+                    incarnation.collector.forget(request.slot)
+                return done
         assert_never(request.operation)
-
-    def _observed(self) -> Done:
-        """The status and the recent checkpoints, in one piece: the job goes on meanwhile."""
-        runner, incarnation = self.runner, self.runner.incarnation
-        return Done(
-            runner.job.name,
-            os.getpid(),
-            runner.generation,
-            status=status_of(runner),
-            checkpoints=list(incarnation.driver.metrics.recent) if incarnation is not None else [],
-        )
 
     async def _report(self, taking: Awaitable[Savepoint], writer: asyncio.StreamWriter) -> Line:
         """Progress until the savepoint is there; it goes on also when the client goes away."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
@@ -23,7 +23,7 @@ class OperatorChain:
     """Operators by name, head first; may be empty (a bare source)."""
 
     def __init__(
-        self, operators: list[tuple[str, Operator]], work: WorkTime, limit: BufferLimit = ONE_LIMIT
+        self, operators: list[tuple[str, Operator]], work: WorkTime, limit: BufferLimit
     ) -> None:
         self._operators = operators
         self._limit = limit

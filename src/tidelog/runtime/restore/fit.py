@@ -13,6 +13,7 @@ from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.effects import Effects
 from tidelog.errors import RestoreError
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.in_flight.redistribution import no_such_edge
@@ -206,7 +207,7 @@ def _open_once(
     )
     with user_code(head.id):
         made = head.operator()
-    chain = OperatorChain([(head.id, made)], WorkTime(clock))
+    chain = OperatorChain([(head.id, made)], WorkTime(clock), BufferLimit())
     try:
         chain.open(OperatorContext(clock, backend))
         registry.check_renamed(config.allow_dropped_state)

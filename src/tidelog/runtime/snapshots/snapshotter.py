@@ -55,27 +55,6 @@ class PendingSnapshot(Protocol):
         """Stored objects it refers to, as far as they are known."""
 
 
-class Snapshotter(Protocol):
-    """Takes the snapshots of one subtask."""
-
-    @property
-    def log(self) -> SubtaskLog | None:
-        """What its checkpoints hold besides a materialization; None: nothing."""
-
-    @property
-    def materialization(self) -> MaterializationRef | None:
-        """The newest one that is durable."""
-
-    async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
-        """What the flushed backend holds now, to be made durable later."""
-
-    def completed(self, checkpoint: CheckpointId) -> None:
-        """The checkpoint's manifest protects its objects from now on."""
-
-    def objects(self) -> set[str]:
-        """Stored objects the subtask still refers to."""
-
-
 @dataclass(slots=True, kw_only=True)
 class Captures:
     """Snapshots that a checkpoint may yet refer to: what the snapshotters share."""
@@ -83,9 +62,11 @@ class Captures:
     pending: dict[CheckpointId, PendingSnapshot] = field(default_factory=dict)
 
     def completed(self, checkpoint: CheckpointId) -> None:
+        """The checkpoint's manifest protects its objects from now on."""
         self.pending = {id: p for id, p in self.pending.items() if id > checkpoint}
 
     def objects(self) -> set[str]:
+        """Stored objects the subtask still refers to."""
         return set().union(*(pending.objects() for pending in self.pending.values()))
 
 
@@ -126,7 +107,9 @@ class LogSnapshotter(Captures):
         return self.log.materialization
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
-        """Take references; I/O only where the log is not complete."""
+        """Take references to what the flushed backend holds; I/O only where the log is not
+        complete.
+        """
         if not self.log.complete:
             await self.snapshots.prepare()
         state = state_at(self.backend, self.snapshots, position, self.log.base.start)
@@ -187,6 +170,7 @@ class TableSnapshotter(Captures):
     start: SeqNo
     """Number of the subtask's first change."""
     materialization: MaterializationRef | None = None
+    """The newest one that is durable."""
     log: ClassVar[None] = None
 
     async def capture(self, checkpoint: CheckpointId, position: SubtaskPosition) -> PendingSnapshot:
@@ -210,9 +194,12 @@ class TableSnapshotter(Captures):
         return self.snapshots.objects() | last | Captures.objects(self)
 
 
+Snapshotter = LogSnapshotter | TableSnapshotter
+
+
 @dataclass(slots=True)
 class _PendingTable:
-    owner: TableSnapshotter | LogSnapshotter
+    owner: Snapshotter
     state: SubtaskState
     captured: Captured | None
     ref: MaterializationRef | None = None

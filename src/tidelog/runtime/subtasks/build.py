@@ -23,7 +23,6 @@ from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Buffers, Wiring
@@ -43,10 +42,8 @@ logger = logging.getLogger(__name__)
 class TaskBuilder:
     """Builds the tasks of one start, whose state is restored."""
 
-    def __init__(
-        self, start: JobStart, states: SubtaskStates, listener: CheckpointListener
-    ) -> None:
-        self._start = start
+    def __init__(self, states: SubtaskStates, listener: CheckpointListener) -> None:
+        self._start = start = states.start
         self._states = states
         self._listener = listener
         self._long_calls: set[str] = set()
@@ -69,8 +66,12 @@ class TaskBuilder:
             splits = None
             if source is not None:
                 splits = self.splits[vertex.id] = SourceSplits(source, start.effects)
-            if source is not None and source.splits_grow:
-                self._warn_of_finished(vertex)
+            finished = sum(subtask in start.plan.finished for subtask in vertex.subtasks)
+            if finished and source is not None and source.splits_grow:
+                # It follows now, and read to the end in an earlier run.
+                Event.SOURCE_FINISHED_BEFORE.log(
+                    logger, source=vertex.id, finished=finished, subtasks=vertex.parallelism
+                )
             for subtask in start.share.of(vertex.subtasks):
                 tasks.append(await self._task(subtask, vertex, splits))
         for registry in start.registries.values():
@@ -78,14 +79,6 @@ class TaskBuilder:
                 Event.STATE_UNDECLARED.log(logger, state=name, operator=registry.operator)
         await self._recover_in_flight()
         return tasks
-
-    def _warn_of_finished(self, vertex: Vertex) -> None:
-        """A source that follows now, and read to the end in an earlier run."""
-        finished = sum(subtask in self._start.plan.finished for subtask in vertex.subtasks)
-        if finished:
-            Event.SOURCE_FINISHED_BEFORE.log(
-                logger, source=vertex.id, finished=finished, subtasks=vertex.parallelism
-            )
 
     async def _task(self, subtask: SubtaskId, vertex: Vertex, splits: SourceSplits | None) -> Task:
         wiring, number, source = self._wiring, subtask.subtask, vertex.head.source

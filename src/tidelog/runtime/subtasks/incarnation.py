@@ -129,7 +129,7 @@ class LocalSubtasks:
     async def build(self, listener: CheckpointListener) -> Sequence[Task]:
         """Migrate what is restored, open user functions and sinks."""
         await self.states.migrate()
-        builder = TaskBuilder(self.states.start, self.states, listener)
+        builder = TaskBuilder(self.states, listener)
         self.tasks, self.splits = await builder.build(), builder.splits
         return self.tasks
 

@@ -15,7 +15,7 @@ from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.effects import Offload
 from tidelog.errors import OLDER_SLOT, CorruptObjectError, UserFunctionError
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.buffers import ONE_LIMIT, BufferLimit
+from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.channels.output import ChannelOutput
 from tidelog.runtime.operators.turn import Portion, WorkTime
@@ -63,7 +63,7 @@ class SinkOutput(ChannelOutput):
         writer: SinkWriter,
         offload: Offload,
         work: WorkTime,
-        limit: BufferLimit = ONE_LIMIT,
+        limit: BufferLimit,
     ) -> None:
         super().__init__([], work, limit)
         self._name = name

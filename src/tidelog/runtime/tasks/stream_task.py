@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.gate import Announced, Gate
+from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import (
     Barrier,
     Batch,
@@ -110,19 +110,20 @@ class StreamTask(Task):
             self._reminder.cancel()
         await super()._stop()
 
-    async def _next(self) -> tuple[int, Message] | Announced | None:
+    async def _next(self) -> tuple[int, Message] | Barrier | None:
         output = self.parts.output
         if output.available:
             return await self.gate.get()
         with output.work.waiting():
             return await self.gate.get()
 
-    async def _handle(self, received: tuple[int, Message] | Announced | None) -> None:
+    async def _handle(self, received: tuple[int, Message] | Barrier | None) -> None:
         match received:
             case None if self.parts.output.available and self._stopping_with is None:
                 await self._tick(self.parts.effects.clock.now_ms())
-            case Announced(barrier):
-                await self._announced(barrier)
+            case Barrier():
+                decision = self._alignment.announced(received, self._now())
+                await self._follow(decision, self._newest_of(received))
             case (channel, message):
                 await self._receive(channel, message)
 
@@ -147,7 +148,10 @@ class StreamTask(Task):
                 await self._make_watermark(origin)
                 await self._flush_if_due()
             case Barrier():
-                await self._barrier(channel, message)
+                decision = self._alignment.barrier(channel, message, self._now())
+                if decision.block:
+                    self.gate.block(channel)
+                await self._follow(decision, self._newest_of(message))
             case Watermark():
                 self._valve.watermark(channel, message.time)
                 if message.time == MAX_WATERMARK:
@@ -165,22 +169,9 @@ class StreamTask(Task):
                     await self._end(drain=all(self._ended_channels.values()))
             case EndOfChannel():
                 self._exited_channels.add(channel)
-                await self._channel_ended(channel)
-
-    async def _announced(self, barrier: Barrier) -> None:
-        decision = self._alignment.announced(barrier, self._now())
-        await self._follow(decision, self._newest_of(barrier))
-
-    async def _barrier(self, channel: int, barrier: Barrier) -> None:
-        decision = self._alignment.barrier(channel, barrier, self._now())
-        if decision.block:
-            self.gate.block(channel)
-        await self._follow(decision, self._newest_of(barrier))
-
-    async def _channel_ended(self, channel: int) -> None:
-        decision = self._alignment.ended(channel, self._now())
-        if self._newest is not None:
-            await self._follow(decision, self._newest)
+                decision = self._alignment.ended(channel, self._now())
+                if self._newest is not None:
+                    await self._follow(decision, self._newest)
 
     def _newest_of(self, barrier: Barrier) -> Barrier:
         """The newer one of this barrier and the newest so far, which decisions are about."""

@@ -238,22 +238,10 @@ class FinishedTask(Task):
     async def run(self) -> None:
         await self.parts.output.announce(Watermark(MAX_WATERMARK))
         await self.parts.output.announce(EndOfData())
-        if self._gate is not None:
-            await self._see_out(self._gate)
-        await self._exit()
-
-    def _start(self, barrier: Barrier) -> None:
-        reason = f"{self.id} had finished before"
-        self.parts.listener.declined(barrier.checkpoint, reason)
-
-    def _wake_up(self) -> None:
-        """Nothing: its loop never waits for a checkpoint."""
-
-    async def _see_out(self, gate: Gate) -> None:
-        """Take what upstream tasks still send: events, and never a record."""
-        left = len(gate.channels)
-        while left:
-            received = await gate.get()
+        # What upstream tasks still send is events, and never a record.
+        left = len(self._gate.channels) if self._gate is not None else 0
+        while self._gate is not None and left:
+            received = await self._gate.get()
             message = received[1] if isinstance(received, tuple) else None
             if isinstance(message, Batch):
                 raise InvariantError(
@@ -264,3 +252,11 @@ class FinishedTask(Task):
                     retry_safe=False,
                 )
             left -= isinstance(message, EndOfChannel)
+        await self._exit()
+
+    def _start(self, barrier: Barrier) -> None:
+        reason = f"{self.id} had finished before"
+        self.parts.listener.declined(barrier.checkpoint, reason)
+
+    def _wake_up(self) -> None:
+        """Nothing: its loop never waits for a checkpoint."""

@@ -14,7 +14,7 @@ from typing import Protocol
 import msgspec
 
 from tidelog.changelog.uploader import Uploader
-from tidelog.checkpoint.manifest import BarrierFacts, InFlightRef, SubtaskState
+from tidelog.checkpoint.manifest import BarrierFacts, SubtaskState
 from tidelog.effects import Effects
 from tidelog.errors import FencedError, TidelogError, UnstorableError, UserFunctionError
 from tidelog.events import Event
@@ -223,15 +223,12 @@ class TaskCheckpoints:
         settling = asyncio.ensure_future(pending.settle())
         try:
             ref = await carrier.store(in_flight.checkpoint, await in_flight.complete())
-            return _with_in_flight(await settling, ref)
+            state = await settling
         finally:
             settling.cancel()
             await asyncio.gather(settling, return_exceptions=True)
-
-
-def _with_in_flight(state: SubtaskState, ref: InFlightRef | None) -> SubtaskState:
-    if ref is None:
-        return state
-    assert state.barrier is not None
-    facts = msgspec.structs.replace(state.barrier, unaligned=True)
-    return msgspec.structs.replace(state, in_flight=ref, barrier=facts)
+        if ref is None:
+            return state
+        assert state.barrier is not None
+        facts = msgspec.structs.replace(state.barrier, unaligned=True)
+        return msgspec.structs.replace(state, in_flight=ref, barrier=facts)
