@@ -19,7 +19,7 @@ from tidelog.runtime.operators.stateless import FilterRecords, FlatMap, MapBatch
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
 from tidelog.runtime.streams.joins import Joins
-from tidelog.runtime.streams.reductions import Keyed, Reductions
+from tidelog.runtime.streams.reductions import Keyed
 from tidelog.runtime.streams.windowing import Windowing
 from tidelog.runtime.user_code import check_plain
 from tidelog.state.schema.types import declared
@@ -282,7 +282,7 @@ class Stream:
         return Stream(self._job, [Edge(node, "forward")])
 
 
-class KeyedStream(Stream, Reductions[Stream], Windowing[Stream], Joins["KeyedStream", Stream]):
+class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
     """A stream partitioned by key; operators here have state per key."""
 
     def deduplicate(

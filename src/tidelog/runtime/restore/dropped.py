@@ -20,20 +20,12 @@ from tidelog.state.restore.redistribute import holds_something
 _TRANSACTIONS: Final = "sink transactions"
 
 
-@dataclass(frozen=True, slots=True)
-class RemainingOperators:
-    """The stored operators that the job has, and a description of what was dropped of others."""
-
-    operators: dict[str, OperatorState]
-    dropped: tuple[str, ...]
-
-
 def without_removed(
     stored: Mapping[str, OperatorState], vertices: Sequence[Vertex], allowed: Iterable[str]
-) -> RemainingOperators:
-    """Leave out what the job has no operator for; `allowed` names those that may lose state.
+) -> tuple[dict[str, OperatorState], tuple[str, ...]]:
+    """(the stored operators that the job has, a description of what was dropped of others).
 
-    Raises RestoreError for others that hold something.
+    `allowed` names those that may lose state. Raises RestoreError for others that hold something.
     """
     home = {node.id: vertex for vertex in vertices for node in vertex.nodes}
     operators: dict[str, OperatorState] = {}
@@ -59,7 +51,7 @@ def without_removed(
             leave(f"source {name!r}", ["the positions of its splits"], {name}, found)
             operator = _begun_anew(operator, home[name])  # noqa: PLW2901
         operators[name] = operator
-    return RemainingOperators(operators, tuple(leave.dropped))
+    return operators, tuple(leave.dropped)
 
 
 _GONE: Final = "no such operator; a renamed one starts with nothing"

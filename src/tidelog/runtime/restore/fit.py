@@ -49,15 +49,15 @@ def fit_checkpoint(
         apart |= _targets_in_flight(job, restored)
     vertices = compile_job(job, config.parallelism, apart)
     check_parallelism(vertices, config)
-    remaining = without_removed(stored, vertices, config.allow_dropped_state)
-    _check_key_groups(remaining.operators.values(), config)
-    gone = check_finished(vertices, remaining.operators)
-    rechained = rechain(remaining.operators, vertices)
+    remaining, dropped = without_removed(stored, vertices, config.allow_dropped_state)
+    _check_key_groups(remaining.values(), config)
+    gone = check_finished(vertices, remaining)
+    rechained = rechain(remaining, vertices)
     operators: dict[str, OperatorState] = {}
     migrated: set[str] = set()
     for vertex in vertices:
         operator = rechained.get(vertex.id)
-        if vertex.id in gone and vertex.id not in remaining.operators:
+        if vertex.id in gone and vertex.id not in remaining:
             # It had finished in the chain of another one, and has tasks of its own now.
             operator = (operator or empty(vertex, config.key_groups)).with_all(finished=True)
         if operator is None:
@@ -67,9 +67,7 @@ def fit_checkpoint(
             migrated.add(vertex.id)
         operators[vertex.id] = reshaped(vertex, operator, config, anew=vertex.id in migrated)
     finished = finished_subtasks(vertices, operators, shared=not resumption.detached)
-    return RestorePlan(
-        resumption, vertices, operators, frozenset(migrated), finished, remaining.dropped
-    )
+    return RestorePlan(resumption, vertices, operators, frozenset(migrated), finished, dropped)
 
 
 def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:

@@ -242,10 +242,6 @@ def _whole(value: Any, convert: Callable[[Any], Any]) -> Any:
     return convert(value)
 
 
-def _each(records: Any, convert: Callable[[Any], Any]) -> Any:
-    return map_all(convert, records)
-
-
 def _at(elements: slice) -> Callable[[Any, Callable[[Any], Any]], Any]:
     """Converts these elements of a row that is a list: the user's values. The others are the
     operator's own.
@@ -261,7 +257,7 @@ def _at(elements: slice) -> Callable[[Any, Callable[[Any], Any]], Any]:
 _UNTYPED_VALUES: Final[Mapping[str, Callable[[Any, Callable[[Any], Any]], Any]]] = {
     "aggregate": _whole,
     "window-aggregate": _whole,
-    "window-records": _each,
+    "window-records": _at(slice(None)),
     "sessions": _at(SESSION_VALUES),
     "earlier-sessions": _at(slice(0, 1)),
     "count-window": _at(slice(0, 1)),

@@ -37,7 +37,6 @@ from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.watermarks import combined
-from tidelog.state.restore.progress import RestoreTimings
 from tidelog.storage.port import OperationMetrics, RequestMetrics
 
 T = TypeVar("T")
@@ -109,7 +108,12 @@ def _of_process(
         for subtask, each in states.subtasks.items()
         if each.materializer is not None and not each.released
     }
-    operators = _operators(tasks, materializers, open=running)
+    by_vertex: dict[str, list[Task]] = defaultdict(list)
+    for task in tasks:
+        by_vertex[task.id.operator].append(task)
+    operators = tuple(
+        _operator(*vertex, materializers, open=running) for vertex in by_vertex.items()
+    )
     return replace(
         status,
         operators=operators,
@@ -138,15 +142,6 @@ def _phase(driver: CheckpointDriver, *, running: bool) -> Phase | None:
     if driver.finished.is_set():
         return "stopped" if driver.savepoints.stopped is not None else "finished"
     return "running" if running else None
-
-
-def _operators(
-    tasks: Sequence[Task], materializers: Mapping[SubtaskId, Materializer], *, open: bool
-) -> tuple[OperatorStatus, ...]:
-    by_vertex: dict[str, list[Task]] = defaultdict(list)
-    for task in tasks:
-        by_vertex[task.id.operator].append(task)
-    return tuple(_operator(*vertex, materializers, open=open) for vertex in by_vertex.items())
 
 
 def _operator(
@@ -293,20 +288,17 @@ def _restore(states: SubtaskStates, *, running: bool) -> RestoreStatus | None:
     progress, restored = states.progress, states.start.plan.checkpoint
     if restored is None:
         return None
+    timings = progress.timings
     return _frozen(
         RestoreStatus,
         progress,
         slot=restored.slot,
         fraction=1.0 if running else progress.fraction,
         eta_s=None if running else progress.eta_s,
-        phases=_phases(progress.timings),
-    )
-
-
-def _phases(timings: RestoreTimings) -> RestorePhases:
-    return RestorePhases(
-        download_s=timings.download.seconds,
-        open_s=timings.open.seconds,
-        fetch_log_s=timings.fetch_log.seconds,
-        replay_s=timings.replay.seconds,
+        phases=RestorePhases(
+            download_s=timings.download.seconds,
+            open_s=timings.open.seconds,
+            fetch_log_s=timings.fetch_log.seconds,
+            replay_s=timings.replay.seconds,
+        ),
     )

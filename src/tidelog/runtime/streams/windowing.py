@@ -1,10 +1,9 @@
 """A keyed stream in windows: what `KeyedStream.window` returns, and that method."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
@@ -67,12 +66,8 @@ class WindowedStream(Reductions[S]):
         return self._add(name, operator, **fields)
 
 
-class Windowing(ABC, Generic[S]):
-    """The methods of a keyed stream that put its records into windows."""
-
-    @abstractmethod
-    def _then(self, name: str, operator: OperatorFactory, **fields: Any) -> S:
-        """The stream after one more operator."""
+class Windowing(Reductions[S]):
+    """The methods of a keyed stream that reduce its records, or put them into windows."""
 
     @overload
     def window(

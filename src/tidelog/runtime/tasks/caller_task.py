@@ -111,11 +111,8 @@ class CallerTask(Task):
 
     @property
     def unchanged(self) -> bool:
-        if (
-            not self._caller.skip_unchanged_checkpoints
-            or self._caller.moved
-            or self.parts.backend.buffered
-        ):
+        caller = self._caller
+        if not caller.skip_unchanged_checkpoints or caller.moved or self.parts.backend.buffered:
             return False
         return self._mark() == self._durable
 

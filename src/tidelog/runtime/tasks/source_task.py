@@ -53,7 +53,9 @@ class SourceTask(Task):
         self._find_at = -math.inf
         self._found = False
         self._draining = False
-        self._mixes_splits = parts.chain.event_time is None and not parts.output.announces_splits
+        self._event_time = parts.chain.event_time
+        self._idle_after_ms = self._event_time.options.idle_after_ms if self._event_time else None
+        self._mixes_splits = self._event_time is None and not parts.output.announces_splits
         """Nothing asks which split a record is of: a batch may hold those of several."""
         parts.output.notify(self._wake.set)
 
@@ -197,25 +199,24 @@ class SourceTask(Task):
         effects, task = self.parts.effects, self.id.operator
         reading = SplitReading(split, self._source, position, task, effects, self._wake.set)
         begins = self._reads.add(reading)
-        event_time = self.parts.chain.event_time
-        if event_time is not None and stored.latest is not None:
-            event_time.restore(split, stored.latest)
-        if event_time is not None and begins:
-            self._alignment.moved(split, event_time.watermark_of(split))
+        if self._event_time is not None:
+            if stored.latest is not None:
+                self._event_time.restore(split, stored.latest)
+            if begins:
+                self._alignment.moved(split, self._event_time.watermark_of(split))
         self._hold(reading)
 
     def _hold(self, reading: SplitReading) -> None:
         """Let a split hold back the watermark, unless the split is idle."""
-        event_time, split = self.parts.chain.event_time, reading.split
+        event_time, split = self._event_time, reading.split
         if reading.idle:
             self._holding.drop(split)
         else:
-            mark = event_time.watermark_of(split) if event_time is not None else None
-            self._holding.put(split, mark)
+            self._holding.put(split, event_time.watermark_of(split) if event_time else None)
 
     def _next(self) -> SplitReading | None:
         """The next split in turn that may have something and is not too far ahead of others."""
-        event_time = self.parts.chain.event_time
+        event_time = self._event_time
         if event_time is None:
             return self._reads.next(lambda _: True)
         latest = self._alignment.least() + event_time.options.max_ahead_ms
@@ -279,7 +280,7 @@ class SourceTask(Task):
 
     def _keep(self, reading: SplitReading, portion: ReadChunk) -> None:
         """Keep a split's position after records that were emitted, and how far they move time."""
-        event_time, split = self.parts.chain.event_time, reading.split
+        event_time, split = self._event_time, reading.split
         self._store(reading, portion)
         if event_time is not None and event_time.was_active():
             reading.on_activity()
@@ -291,7 +292,7 @@ class SourceTask(Task):
             self._on_silence(reading)
 
     def _store(self, reading: SplitReading, portion: ReadChunk) -> None:
-        event_time, split = self.parts.chain.event_time, reading.split
+        event_time, split = self._event_time, reading.split
         latest = event_time.latest(split) if event_time is not None else None
         self._positions.put(split, StoredSplit(False, portion.position, latest))
         reading.stored = portion.position
@@ -302,14 +303,14 @@ class SourceTask(Task):
         self._holding.drop(split)
         self._positions.put(split, StoredSplit(True, portion.position))
         self._alignment.gone(split)
-        if self.parts.chain.event_time is not None:
-            self.parts.chain.event_time.forget(split)
+        if self._event_time is not None:
+            self._event_time.forget(split)
 
     async def _follow_splits(self) -> None:
         """Advance the watermark to that of the splits, and announce which splits are read."""
         if not self._reads and self._source.rediscover_s is None:
             return  # None are left: what follows is the end of the data, and no idleness.
-        event_time = self.parts.chain.event_time
+        event_time = self._event_time
         if event_time is not None and self._reads:
             if self._holding:
                 made = self._holding.mark
@@ -326,8 +327,7 @@ class SourceTask(Task):
             self.parts.output.announce_splits(Splits(self._reads.names, current))
 
     def _on_silence(self, reading: SplitReading) -> None:
-        event_time = self.parts.chain.event_time
-        reading.on_silence(event_time.options.idle_after_ms if event_time is not None else None)
+        reading.on_silence(self._idle_after_ms)
         self._hold(reading)
 
     async def _notice_idle(self) -> None:
@@ -339,10 +339,8 @@ class SourceTask(Task):
 
     def _until_due(self) -> float | None:
         """Seconds until something is due; None: only an event can wake the task."""
-        event_time = self.parts.chain.event_time
-        idle_after = event_time.options.idle_after_ms if event_time is not None else None
         find_at = self._find_at if self._finding is None else math.inf
-        earliest = min(find_at, self._reads.due_at(idle_after))
+        earliest = min(find_at, self._reads.due_at(self._idle_after_ms))
         return None if earliest == math.inf else max(0.0, earliest - self._now())
 
     def _leave_alignment(self) -> None:
