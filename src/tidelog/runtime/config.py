@@ -69,7 +69,6 @@ class UnalignedConfig:
 
     @property
     def order(self) -> "BarrierOrder":
-        """The order that the driver gives to barriers."""
         if self.mode == "off":
             return "aligned"
         return "may-switch" if self.mode == "timeout" else "unaligned"

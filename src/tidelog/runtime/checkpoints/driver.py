@@ -77,8 +77,6 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class CheckpointDriver:
-    """Runs the checkpoints of a job."""
-
     start: JobStart
     reports: Reports
     collector: Collector
@@ -188,7 +186,6 @@ class CheckpointDriver:
         return self.start.effects.clock.monotonic()
 
     async def carry_out(self) -> None:
-        """Carry out what the coordinator has decided so far."""
         while self.reports.decisions:
             await self._carry_out(self.reports.decisions.popleft())
 

@@ -65,8 +65,6 @@ class Reports:
 
 @dataclass(slots=True)
 class Savepoints:
-    """The requests of one incarnation."""
-
     stopped: Savepoint | None = None
     """The savepoint that the job has stopped with."""
     _waiting: dict[SavepointRequest, asyncio.Future[Savepoint]] = field(default_factory=dict)

@@ -124,7 +124,6 @@ class Done(msgspec.Struct, frozen=True, tag_field="event", tag="done", omit_defa
 
     @classmethod
     def of(cls, entry: Savepoint, pid: int) -> "Done":
-        """The answer to the request for this savepoint."""
         return cls(
             job=entry.job,
             pid=pid,

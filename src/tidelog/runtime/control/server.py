@@ -99,8 +99,6 @@ def _listen(path: Path) -> socket.socket:
 
 @dataclass(slots=True)
 class _Control:
-    """Answers the clients of one job."""
-
     runner: JobRunner
     _busy: set[asyncio.Task[None]] = field(default_factory=set)
 

@@ -25,8 +25,6 @@ class ChannelId(msgspec.Struct, frozen=True, array_like=True, order=True):
 
 
 class InputChannel(msgspec.Struct, frozen=True):
-    """One channel of a task's gate."""
-
     id: ChannelId
     stays_aligned: bool
     """Barriers never overtake on it."""
@@ -44,8 +42,6 @@ class ChannelData(msgspec.Struct, frozen=True):
 
 
 class InFlight:
-    """Collects the in-flight data of one task for one checkpoint."""
-
     def __init__(self, checkpoint: CheckpointId) -> None:
         self.checkpoint = checkpoint
         self.collected: list[ChannelData] = []

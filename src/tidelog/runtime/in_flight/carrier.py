@@ -39,8 +39,6 @@ def types_of(named: tuple[type, ...]) -> Types:
 
 @dataclass(slots=True)
 class InFlightCarrier:
-    """Stores in-flight data of one subtask, one checkpoint after the other."""
-
     subtask: SubtaskId
     uploader: Uploader
     types: Types
@@ -112,6 +110,5 @@ async def read_in_flight(
 
 
 def in_flight_buffers(checkpoint: Checkpoint) -> int:
-    """How many buffers of records a checkpoint has in flight."""
     refs = (subtask.in_flight for _, subtask in checkpoint.subtasks())
     return sum(ref.buffers for ref in refs if ref is not None)

@@ -143,7 +143,6 @@ class Join(Operator):
 
     @property
     def _most_pairs(self) -> int:
-        """How many pairs fill a buffer."""
         size = sum(side.record_bytes for side in self._sides)
         return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, size))))
 
@@ -158,7 +157,6 @@ class Join(Operator):
         ]
 
     def _pair(self, pairs: _Pairs, side: int, entry: NewRecord, found: Sequence[Held]) -> None:
-        """Make pairs of a record with those of the other side."""
         _, own, time, record = entry
         if side == LEFT:
             pairs.records += [(record, held[2]) for held in found]

@@ -114,7 +114,6 @@ class Outputs:
         return batch
 
     def rest(self) -> Iterator[Batch]:
-        """What is left at the end of an operation."""
         if self.records:
             yield self.cut()
 

@@ -23,8 +23,6 @@ class MapRecords(Operator):
 
 
 class FilterRecords(Operator):
-    """Keeps records the predicate holds for."""
-
     def __init__(self, predicate: Callable[[Any], bool]) -> None:
         self._predicate = predicate
 

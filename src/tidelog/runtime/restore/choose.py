@@ -68,8 +68,6 @@ class RestoreFrom:
 
 
 class Resumption(msgspec.Struct, frozen=True):
-    """What a start resumes from, and how."""
-
     checkpoint: Checkpoint | None = None
     """None: the job begins."""
     origin: ObjectStore | None = None

@@ -42,8 +42,6 @@ _ROWS: Final = 8_192
 
 @dataclass(slots=True)
 class _Writing:
-    """The uploads of one savepoint."""
-
     uploader: Uploader
     users: int = 0
     running: asyncio.Task[None] | None = None
@@ -79,8 +77,6 @@ class RowUploads:
 
 @dataclass(slots=True)
 class CanonicalSnapshotter(Captures):
-    """Takes the canonical savepoints of one subtask."""
-
     backend: KeyedBackend
     snapshots: TableSnapshots
     factory: TableFactory

@@ -39,7 +39,6 @@ def merged(own: JobStatus, workers: Sequence[JobStatus]) -> JobStatus:
 
 
 def _operator(shares: Sequence[OperatorStatus]) -> OperatorStatus:
-    """One operator from its shares in the workers."""
     tasks = sorted((task for each in shares for task in each.tasks), key=lambda task: task.subtask)
     # Event time does not wait for a worker all of whose subtasks are idle.
     active = [each for each in shares if each.idle_subtasks < each.parallelism] or shares

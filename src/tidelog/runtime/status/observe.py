@@ -70,7 +70,6 @@ def status_of(runner: JobRunner) -> JobStatus:
 
 
 def status_of_worker(subtasks: LocalSubtasks, process: int, *, running: bool) -> JobStatus:
-    """What a worker does for its job."""
     states, start = subtasks.states, subtasks.states.start
     status = JobStatus(
         job=start.job.name,
@@ -120,15 +119,15 @@ def _of_process(
         uploads=_uploads(start.uploader, start.store.request_metrics),
         materializations=_materializations(states),
         state=_state(tasks, open=running),
-        memory=_memory(start, operators, start.config.memory),
+        memory=_memory(start, operators),
     )
 
 
-def _memory(start: JobStart, operators: Sequence[OperatorStatus], budget: int) -> MemoryStatus:
+def _memory(start: JobStart, operators: Sequence[OperatorStatus]) -> MemoryStatus:
     resources, uploader = start.resources, start.uploader
     factories = resources.factories.values()
     return MemoryStatus(
-        budget_bytes=budget,
+        budget_bytes=start.config.memory,
         rows_bytes=resources.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
         files_bytes=resources.link.held_bytes,

@@ -176,8 +176,6 @@ def serve_metrics(port: int, host: str = "127.0.0.1") -> Iterator[Callable[[JobS
 
 
 class StatusCollector:
-    """Answers every scrape from the newest status."""
-
     def __init__(self) -> None:
         self._status: JobStatus | None = None
 

@@ -109,8 +109,6 @@ class Subtasks(Protocol):
 
 
 class LocalSubtasks:
-    """The subtasks of this process."""
-
     elsewhere = ()
 
     def __init__(

@@ -218,7 +218,8 @@ class SplitReading:
         """Wake the task: the thread `running` has read a part of its splits, or has ended."""
         if self._running is not running:
             return
-        if running.done() and not self._read_out and not _failed(running):
+        ended = running.done() and not running.cancelled() and running.exception() is None
+        if ended and not self._read_out:
             self._running = None  # it did not come to this split
         self._ask()
 
@@ -318,7 +319,3 @@ def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "async
     ]
     running.add_done_callback(ended)
     return running
-
-
-def _failed(running: "asyncio.Future[None]") -> bool:
-    return running.cancelled() or running.exception() is not None

@@ -139,7 +139,6 @@ class Task(ABC):
                 await self._rest()
 
     async def _rest(self) -> None:
-        """Let uploads and other tasks have their turn."""
         await self.parts.output.work.rest()
 
     async def _emit_in_steps(self, batches: Iterable[Batch]) -> None:
@@ -214,7 +213,6 @@ class Task(ABC):
         return self.parts.effects.clock.monotonic()
 
     async def _checkpoint(self, barrier: Barrier, seen_at: float) -> None:
-        """Forward the barrier, capture the state, make it durable in the background."""
         if barrier.stop and barrier.checkpoint > self._checkpoints.given_up:
             self._stopping_with = barrier.checkpoint
         position = SubtaskPosition(self.watermark, self._finished, self._advancing)

@@ -42,8 +42,6 @@ class Processes(Protocol):
 
 
 class RemoteWorker:
-    """One worker, as the parent sees it."""
-
     def __init__(self, name: str, effects: Effects) -> None:
         self.name = name
         self.link: Link
@@ -131,8 +129,6 @@ class RemoteWorker:
 
 
 class RemoteTask:
-    """A task of a worker."""
-
     def __init__(self, worker: RemoteWorker, subtask: SubtaskId) -> None:
         self.id = subtask
         self.exited = False
@@ -176,7 +172,6 @@ class Workers:
         return RemoteSubtasks(start, self)
 
     async def begin(self) -> Sequence[RemoteWorker]:
-        """Start the workers and connect to them."""
         for name, connect in await self._processes.start(self._effects.offload):
             worker = RemoteWorker(name, self._effects)
             worker.link = await connect(worker.received, worker.lost)
@@ -203,8 +198,6 @@ class Workers:
 
 
 class RemoteSubtasks:
-    """The subtasks of one start, in workers."""
-
     tasks = ()
 
     def __init__(self, start: JobStart, workers: Workers) -> None:
@@ -264,7 +257,6 @@ class RemoteSubtasks:
         return [self._follow(worker) for worker in self._workers]
 
     def services(self) -> list[Loop]:
-        """Watch that all workers say something."""
         return [self._watch()]
 
     async def live_objects(self) -> set[str]:

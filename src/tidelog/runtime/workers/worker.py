@@ -177,7 +177,6 @@ class Worker:
         )
 
     async def _next(self, kind: type[T]) -> T:
-        """The parent's next message, which is of this kind."""
         message = await self._inbox.get()
         assert isinstance(message, kind), message
         return message
