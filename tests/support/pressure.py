@@ -15,7 +15,7 @@ from tidelog.ids import Slot
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.runtime.graph import Job, Stream
-from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.source import SplitReader
@@ -49,9 +49,6 @@ class Slow(Operator):
     def __init__(self, clock: VirtualClock, seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
-
-    def open(self, context: OperatorContext) -> None:
-        self._name = f"{context.name}-{context.subtask}"
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         self._clock.spend(self._seconds)
