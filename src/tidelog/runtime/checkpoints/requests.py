@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, count
 
 from tidelog.checkpoint.coordinator import Coordinator, Decision, SavepointRequest, check_name
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
@@ -84,12 +85,9 @@ class Savepoints:
         taken = {name: each.slot for name, each in self._stored.items() if each.slot in retained}
         if wanted is None:
             now = datetime.fromtimestamp(now_ms / 1000, UTC)
-            default = name = f"savepoint-{now:%Y%m%d-%H%M%S}"
-            number = 1
-            while name in taken:
-                number += 1
-                name = f"{default}-{number}"
-            return name
+            first = f"savepoint-{now:%Y%m%d-%H%M%S}"
+            names = chain([first], (f"{first}-{number}" for number in count(2)))
+            return next(name for name in names if name not in taken)
         if check_name(wanted) in taken:
             raise ConfigError(
                 f"savepoint name {wanted!r}",

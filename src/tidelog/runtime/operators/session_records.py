@@ -22,10 +22,6 @@ from tidelog.state.objects.values import UntypedValues
 from tidelog.state.sessions import Session
 
 
-def _nothing(before: Any, value: Any) -> None:
-    """Sessions have no value where their records are kept."""
-
-
 class RecordsSessions(SessionWindow):
     """Keeps the records; emits what a function makes of (key, start, end, records)."""
 
@@ -47,7 +43,7 @@ class RecordsSessions(SessionWindow):
             context.backend, state, self.value_option, elements=slice(None)
         )
         self._rows = self._values.rows(scanned=True, cached=False)
-        self._combined = _nothing
+        self._combined = lambda before, value: None  # the records are kept, and no value
 
     def _values_of(self, records: list[Any]) -> list[Any]:
         self._values.check_first(records)

@@ -40,8 +40,8 @@ def fit_checkpoint(
     """Plan how a job goes on from a checkpoint.
 
     Operators that records are in flight to keep tasks of their own, also where they would be
-    chained now, and so do those after a finished one. Raises ConfigError, and RestoreError or
-    UnstorableError when job and checkpoint do not fit.
+    chained now, and so do those after a finished one. Raises ConfigError, and RestoreError,
+    StateSchemaError or UnstorableError when job and checkpoint do not fit.
     """
     stored = {operator.id: operator for operator in restored.operators}
     apart = set(_first_unfinished(compile_job(job, config.parallelism), stored))
@@ -62,7 +62,10 @@ def fit_checkpoint(
             operator = (operator or empty(vertex, config.key_groups)).with_all(finished=True)
         if operator is None:
             continue
-        _check_states(vertex, operator, config)
+        if vertex.head.state is not None and not fully_finished(operator):
+            registry = StateRegistry(operator.id, operator.states)
+            registry.register(*vertex.head.state)
+            registry.check_renamed(config.allow_dropped_state)
         if migrates(vertex.head, operator):
             migrated.add(vertex.id)
         operators[vertex.id] = reshaped(vertex, operator, config, anew=vertex.id in migrated)
@@ -104,14 +107,6 @@ def _check_key_groups(stored: Iterable[OperatorState], config: JobConfig) -> Non
                 "parallelism of at most that: the first checkpoint has fixed them, or start with "
                 "an empty store",
             )
-
-
-def _check_states(vertex: Vertex, operator: OperatorState, config: JobConfig) -> None:
-    """Raises StateSchemaError when the state that the vertex declares is not the stored one."""
-    if vertex.head.state is not None and not fully_finished(operator):
-        registry = StateRegistry(operator.id, operator.states)
-        registry.register(*vertex.head.state)
-        registry.check_renamed(config.allow_dropped_state)
 
 
 def check_finished(vertices: Sequence[Vertex], stored: Operators) -> set[str]:

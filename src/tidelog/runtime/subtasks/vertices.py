@@ -5,6 +5,7 @@ is in one process; every worker has its share of each operator, and subtasks of 
 together, so forward edges between operators of one parallelism cross no process.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -91,10 +92,7 @@ def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list
             expected="at least one source and one sink",
             action="end every stream with .sink(...)",
         )
-    consumers = {
-        id(node): [n for n in job.nodes for edge in n.inputs if edge.node is node]
-        for node in job.nodes
-    }
+    consumers = Counter(id(edge.node) for node in job.nodes for edge in node.inputs)
     vertex_of: dict[int, Vertex] = {}
     vertices: list[Vertex] = []
     for node in job.nodes:
@@ -127,10 +125,10 @@ def _parallelism(node: Node, inputs: list[tuple[Vertex, Edge]], of_job: int) -> 
     return max([*continued, of_job] if exchanged or not continued else continued)
 
 
-def _chains(node: Node, consumers: dict[int, list[Node]]) -> bool:
+def _chains(node: Node, consumers: Counter[int]) -> bool:
     if len(node.inputs) != 1 or node.inputs[0].routing != "forward" or node.inputs[0].tag:
         return False
-    return len(consumers[id(node.inputs[0].node)]) == 1
+    return consumers[id(node.inputs[0].node)] == 1
 
 
 def sink_types(vertex: Vertex) -> tuple[str, ...]:
