@@ -152,7 +152,10 @@ class Stream:
         that is more than `max_ahead_ms` ahead of another with records to read waits for it. See
         docs/guides/event-time.md, also for `event_time` after keyed operators.
         """
-        from tidelog.runtime.operators.event_time import AssignEventTime, EventTimeOptions  # noqa: PLC0415
+        from tidelog.runtime.operators.event_time import (  # noqa: PLC0415
+            AssignEventTime,
+            EventTimeOptions,
+        )
 
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
         return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
