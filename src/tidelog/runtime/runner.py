@@ -27,7 +27,6 @@ from tidelog.runtime.restore.choose import (
     RestoreFrom,
     RestorePlan,
     Resumption,
-    begin,
     check_name,
     confirmed,
     look_ahead,
@@ -113,7 +112,7 @@ class JobRunner:
         self.running = False
         self._begun = False
         """Whether a call of `run` has not returned yet."""
-        begin(job, Resumption(), self.config)
+        resume(job, Resumption(), self.config)
         if (directory := local_directory(store.url)) is not None:
             job.check_unread(f"store {store.url}", directory / object_names.checkpoint(Slot(0)))
         if self.config.workers > 1 and workers is None:

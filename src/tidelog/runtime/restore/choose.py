@@ -25,8 +25,7 @@ from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
 from tidelog.ids import Slot, SubtaskId
 from tidelog.runtime.config import JobConfig
-from tidelog.runtime.graph import Job
-from tidelog.runtime.subtasks.vertices import Vertex, compile_job
+from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.registry import StateRegistry, known_keys
 from tidelog.storage.port import ObjectStore
 
@@ -167,13 +166,6 @@ class RestorePlan(msgspec.Struct, frozen=True):
         stored, head = self.operators.get(vertex.id), vertex.head
         keys = known_keys(vertex.id, stored, head.key_types)
         return StateRegistry(vertex.id, stored.states if stored else (), keys, head.value_types)
-
-
-def begin(job: Job, resumption: Resumption, config: JobConfig) -> RestorePlan:
-    """The plan of a job that begins with nothing; raises ConfigError."""
-    vertices = compile_job(job, config.parallelism)
-    check_parallelism(vertices, config)
-    return RestorePlan(resumption, vertices)
 
 
 def check_parallelism(vertices: Sequence[Vertex], config: JobConfig) -> None:
