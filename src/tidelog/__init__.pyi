@@ -81,7 +81,7 @@ from .runtime.status.observe import status_of as status_of
 from .runtime.status.series import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
 from .runtime.streams.windowing import WindowedStream as WindowedStream
-from .settings.resolve import load_config as load_config
+from .settings import load_config as load_config
 from .state.config import FlushConfig as FlushConfig
 from .state.config import RestoreConfig as RestoreConfig
 from .state.processor import ExpiredTimerInfo as ExpiredTimerInfo

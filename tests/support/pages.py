@@ -18,7 +18,7 @@ from tests.support.documentation import ROOT
 from tidelog.catalog.summary import CheckpointSummary, OperatorSummary, SlotSummary, SubtaskSummary
 from tidelog.options.declaration import Declared
 from tidelog.runtime.status.series import SERIES, Series
-from tidelog.settings.declared import OPTIONS, flag
+from tidelog.settings import OPTIONS, flag
 from tidelog.spark.checkpoint.export import ExportReport
 from tidelog.spark.checkpoint.inspection import BatchSummary, LogSummary
 from tidelog.spark.plugin import options as of_spark

@@ -18,8 +18,7 @@ from tests.support.documentation import BLOCKS, PAGES, ROOT
 from tests.support.pages import MADE, REFERENCE
 from tidelog.cli import main
 from tidelog.runtime.status.series import SERIES
-from tidelog.settings.declared import OPTIONS
-from tidelog.settings.resolve import resolve
+from tidelog.settings import OPTIONS, resolve
 
 PAGE = REFERENCE / "configuration.md"
 PROOFS = ROOT / "docs" / "internals" / "proofs.md"

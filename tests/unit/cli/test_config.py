@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import count_words, tidelog, undocumented
-from tidelog.settings.declared import OPTIONS, flag
+from tidelog.settings import OPTIONS, flag
 
 
 @pytest.fixture

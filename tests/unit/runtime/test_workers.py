@@ -21,7 +21,7 @@ from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError, Wor
 from tidelog.runtime.runner import JobResult
 from tidelog.runtime.workers.parent import Workers
 from tidelog.runtime.workers.worker import Work
-from tidelog.settings.resolve import load_config
+from tidelog.settings import load_config
 from tidelog.state.registry import StateRegistry
 from tidelog.storage.memory import MemoryStore
 

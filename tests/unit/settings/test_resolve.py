@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tidelog import ConfigError, JobConfig, UploadConfig, load_config
 from tidelog.options.units import parse_duration, parse_size, show_duration
-from tidelog.settings.declared import OPTIONS, flag, variable
-from tidelog.settings.resolve import Setting, resolve
+from tidelog.settings import OPTIONS, Setting, flag, resolve, variable
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -13,8 +13,16 @@ from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.errors import ConfigError, error_fields
 from tidelog.options.declaration import Declared
 from tidelog.runtime.config import JobConfig
-from tidelog.settings.declared import OPTIONS, SECTIONS, flag, nearest, variable
-from tidelog.settings.resolve import DEFAULT, Resolved, resolve
+from tidelog.settings import (
+    DEFAULT,
+    OPTIONS,
+    SECTIONS,
+    Resolved,
+    flag,
+    nearest,
+    resolve,
+    variable,
+)
 
 
 @click.group("config")

@@ -19,8 +19,7 @@ from tidelog.cli.values import duration
 from tidelog.errors import ConfigError
 from tidelog.options.declaration import Declared
 from tidelog.options.kinds import Choice, Duration, Flag, KeyPlace, Names, PathKind, Size
-from tidelog.settings.declared import OPTIONS, flag
-from tidelog.settings.resolve import Resolved, Setting, resolve
+from tidelog.settings import OPTIONS, Resolved, Setting, flag, resolve
 
 if TYPE_CHECKING:
     from tidelog.catalog.locate import Origin

@@ -33,7 +33,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.user_code import user_code
-from tidelog.settings.resolve import Resolved
+from tidelog.settings import Resolved
 from tidelog.storage.open import StoreAccess
 
 if TYPE_CHECKING:

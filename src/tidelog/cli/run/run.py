@@ -12,7 +12,7 @@ from tidelog.cli.run.options import (
     StartOptions,
     config_options,
 )
-from tidelog.settings.resolve import Resolved
+from tidelog.settings import Resolved
 
 _EXIT_CODES = """\b
 Exit codes:
