@@ -23,7 +23,7 @@ import click
 import msgspec
 
 from tidelog.connectors.files.lines import JsonLines
-from tidelog.connectors.line_encoding import line_encoder
+from tidelog.connectors.records import line_encoder
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.examples import output_sink

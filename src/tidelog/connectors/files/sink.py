@@ -21,7 +21,7 @@ from tidelog.connectors.files.parts import (
     remove_pending,
     taken,
 )
-from tidelog.connectors.line_encoding import Format, line_encoder
+from tidelog.connectors.records import Format, line_encoder
 from tidelog.connectors.transactions import those_of
 from tidelog.errors import require
 from tidelog.ids import CheckpointId

@@ -14,7 +14,7 @@ from tidelog.connectors import transactions
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.iceberg.staged import Staged, ids
 from tidelog.connectors.iceberg.table import LakeTable
-from tidelog.connectors.rows import RowShape
+from tidelog.connectors.records import RowShape
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import UserFunctionError, require
 from tidelog.ids import CheckpointId

@@ -15,7 +15,7 @@ from inspect import iscoroutinefunction
 from typing import Any, TextIO
 
 from tidelog.connectors.arguments import typed
-from tidelog.connectors.line_encoding import EncodeLines, Format, line_encoder
+from tidelog.connectors.records import EncodeLines, Format, line_encoder
 from tidelog.errors import ConfigError, StorageError, require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter

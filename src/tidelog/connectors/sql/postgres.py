@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
-from tidelog.connectors.rows import RowShape
+from tidelog.connectors.records import RowShape
 from tidelog.connectors.sql.postgres_connection import (
     PostgresConnection,
     check_conninfo,

@@ -19,7 +19,7 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.arguments import local_path, typed
-from tidelog.connectors.rows import RowShape
+from tidelog.connectors.records import RowShape
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
     StagedTransaction,

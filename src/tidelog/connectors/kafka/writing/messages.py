@@ -5,7 +5,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from tidelog.connectors.line_encoding import jsonable
+from tidelog.connectors.records import jsonable
 from tidelog.errors import UserFunctionError, require
 
 Format = Literal["json", "text", "raw"] | Callable[[Any], str | bytes | None]
