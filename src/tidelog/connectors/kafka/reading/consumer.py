@@ -13,15 +13,15 @@ from threading import Event as Flag
 from typing import Any, Final
 
 from tidelog.connectors.kafka.client import Cluster, failures, library, translated
-from tidelog.connectors.kafka.reading.offsets import (
+from tidelog.connectors.kafka.reading.partitions import (
     EARLIEST,
     MADE_AGAIN,
     MissingOffset,
     Offsets,
+    PartitionReader,
     TopicPartition,
     gone,
 )
-from tidelog.connectors.kafka.reading.partition import PartitionReader
 from tidelog.connectors.kafka.reading.records import Decoder
 from tidelog.effects import Clock, daemon_thread
 from tidelog.errors import ObjectNotFoundError, StorageError, StoreUnreachableError, TidelogError

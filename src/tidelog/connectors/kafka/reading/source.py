@@ -13,17 +13,17 @@ from typing import Any, Final, Literal
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.kafka.client import BY_HAND, Cluster, OnError, library, translated
 from tidelog.connectors.kafka.reading.consumer import SharedConsumer
-from tidelog.connectors.kafka.reading.offsets import (
+from tidelog.connectors.kafka.reading.partitions import (
     EARLIEST,
     MADE_AGAIN,
     MissingOffset,
     Offsets,
+    PartitionReader,
     Start,
     TopicPartition,
     check_start,
     gone,
 )
-from tidelog.connectors.kafka.reading.partition import PartitionReader
 from tidelog.connectors.kafka.reading.records import Decode, Decoder
 from tidelog.effects import Clock, SystemClock, hold_thread
 from tidelog.errors import ObjectNotFoundError, StoreUnreachableError, TidelogError, require
