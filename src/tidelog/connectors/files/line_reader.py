@@ -1,4 +1,4 @@
-"""Reading one file in chunks of whole lines.
+"""Files that are read in chunks of whole lines.
 
 Invariants: a position is the offset of the start of a line in the text, and what the kind of file
 needs to go on there: see `PlainText` and `CompressedText`.
@@ -7,12 +7,18 @@ needs to go on there: see `PlainText` and `CompressedText`.
 import logging
 from abc import abstractmethod
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
-from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, check_position, mark_of
+from tidelog.connectors.files.source import (
+    BEGIN_BYTES,
+    InputFile,
+    InputFiles,
+    check_position,
+    mark_of,
+)
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
@@ -29,17 +35,26 @@ _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """With which some programs begin files of UTF-8; it belongs to no line."""
 
 
-@dataclass(frozen=True, slots=True)
-class LineLimits:
-    """Sizes in bytes: of one read, and of the longest line accepted, without its newline."""
+class LineFiles(InputFiles):
+    """Files that are read by lines; subclasses say what a line becomes."""
 
-    chunk: int = CHUNK_BYTES
-    line: int = MAX_LINE_BYTES
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for sizes out of range."""
-        for what, size in (("chunk_bytes", self.chunk), ("max_line_bytes", self.line)):
+    @typed
+    def __init__(
+        self,
+        path: Path | str,
+        include: str = "*",
+        *,
+        follow: bool = False,
+        chunk_bytes: int = CHUNK_BYTES,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        super().__init__(path, include, follow=follow)
+        for what, size in (("chunk_bytes", chunk_bytes), ("max_line_bytes", max_line_bytes)):
             require(what, size, size >= 1, "at least 1")
+        self.longest = max_line_bytes
+        # One byte more than the longest line: a line that fits a chunk is then never too long.
+        self.chunk = min(chunk_bytes, max_line_bytes + 1)
+        self.splits_grow = follow
 
 
 class PlainText:
@@ -98,19 +113,17 @@ class LineReader(SplitReader):
     position: list[Any]
     delay_s = _POLL_S[0]
 
-    def __init__(self, path: Path, position: Any, limits: LineLimits, *, follow: bool) -> None:
+    def __init__(self, source: LineFiles, path: Path, position: Any) -> None:
+        self._source = source
         self._path = path
         self.counts: Counter[str] = Counter()
         """Lines that were not taken as they are, by what is wrong with them."""
         self._logged: dict[str, int] = {}
-        self._longest = limits.line
-        # One byte more than the longest line: a line that fits a chunk is then never too long.
-        self._chunk = min(limits.chunk, limits.line + 1)
         self._file = InputFile(path)
         try:
             begin = MEMBERS.get(path.suffix.lower())
             self._text: PlainText | CompressedText = (
-                PlainText(self._file, position, follow=follow)
+                PlainText(self._file, position, follow=source.follow)
                 if begin is None
                 else CompressedText(self._file, position, begin)
             )
@@ -167,14 +180,14 @@ class LineReader(SplitReader):
 
     def _lines(self, offset: int) -> bytes:
         """Whole lines from the offset on; empty when a followed file has none yet."""
-        size = self._chunk
+        size, longest = self._source.chunk, self._source.longest
         while True:
             data = self._text.read(offset, size)
             whole = data.rfind(b"\n") + 1
-            if not whole and len(data) > self._longest:
+            if not whole and len(data) > longest:
                 raise ConfigError(
                     f"input file {self._path}, line at byte {offset}",
-                    expected=f"a newline within {self._longest} bytes",
+                    expected=f"a newline within {longest} bytes",
                     found="none",
                     action="raise max_line_bytes, or check that the file holds lines",
                 )
@@ -184,4 +197,4 @@ class LineReader(SplitReader):
                 return data[:whole]
             if len(data) < size:
                 return b""
-            size = min(2 * size, self._longest + 1)
+            size = min(2 * size, longest + 1)

@@ -15,8 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from tidelog.connectors.arguments import typed
-from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, LineLimits, LineReader
-from tidelog.connectors.files.source import InputFiles
+from tidelog.connectors.files.line_reader import CHUNK_BYTES, MAX_LINE_BYTES, LineFiles, LineReader
 from tidelog.errors import CorruptObjectError, require
 from tidelog.state.schema.row import Row, row_maker
 
@@ -24,24 +23,6 @@ OnError = Literal["fail", "skip"]
 
 _decoder: Final = msgspec.json.Decoder(dict[str, Any])
 _MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-
-class LineFiles(InputFiles):
-    """Files that are read by lines; subclasses say what a line becomes."""
-
-    @typed
-    def __init__(
-        self,
-        path: Path | str,
-        include: str = "*",
-        *,
-        follow: bool = False,
-        chunk_bytes: int = CHUNK_BYTES,
-        max_line_bytes: int = MAX_LINE_BYTES,
-    ) -> None:
-        super().__init__(path, include, follow=follow)
-        self._limits = LineLimits(chunk_bytes, max_line_bytes)
-        self.splits_grow = follow
 
 
 class TextFiles(LineFiles):
@@ -57,7 +38,7 @@ class TextFiles(LineFiles):
 
     def open(self, split: str, position: Any) -> "TextReader":
         """Raises ObjectNotFoundError and StorageError."""
-        return TextReader(self._locate(split), position, self._limits, follow=self._follow)
+        return TextReader(self, self._locate(split), position)
 
 
 def _is_text(line: bytes) -> bool:
@@ -107,34 +88,22 @@ class JsonLines(LineFiles):
         max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
         super().__init__(
-            path,
-            include,
-            follow=follow,
-            chunk_bytes=chunk_bytes,
-            max_line_bytes=max_line_bytes,
+            path, include, follow=follow, chunk_bytes=chunk_bytes, max_line_bytes=max_line_bytes
         )
         require("on_error", repr(on_error), on_error in ("fail", "skip"), "'fail' or 'skip'")
-        self._skip = on_error == "skip"
+        self.skip = on_error == "skip"
 
     def open(self, split: str, position: Any) -> "JsonReader":
         """Raises ObjectNotFoundError and StorageError."""
-        path = self._locate(split)
-        return JsonReader(path, position, self._limits, follow=self._follow, skip=self._skip)
+        return JsonReader(self, self._locate(split), position)
 
 
 class JsonReader(LineReader):
     """The lines of one file as rows."""
 
-    @property
-    def skipped(self) -> int:
-        """Lines left out since the reader was opened."""
-        return self.counts.total()
-
-    def __init__(
-        self, path: Path, position: Any, limits: LineLimits, *, follow: bool, skip: bool
-    ) -> None:
-        super().__init__(path, position, limits, follow=follow)
-        self._skip = skip
+    def __init__(self, source: JsonLines, path: Path, position: Any) -> None:
+        super().__init__(source, path, position)
+        self._skip = source.skip
 
     def decode(self, data: bytes, offset: int) -> list[Row]:
         """Raises CorruptObjectError for a malformed line, unless those are skipped."""

@@ -86,14 +86,8 @@ class ParquetFiles(InputFiles):
             groups = range(file.metadata.num_row_groups)
             if part is not None:
                 groups = range(int(part["first"]), int(part["last"]) + 1)
-            return ParquetReader(
-                path,
-                file,
-                groups,
-                self._columns.of(path, file.schema_arrow),
-                position,
-                self._batch_rows,
-            )
+            columns = self._columns.of(path, file.schema_arrow)
+            return ParquetReader(path, file, groups, columns, position, self._batch_rows)
         except BaseException:
             file.close()
             raise
@@ -104,7 +98,7 @@ class ParquetFiles(InputFiles):
             try:
                 file = _opened(self._locate(name))
             except CorruptObjectError as error:
-                if not self._follow:
+                if not self.follow:
                     raise
                 if name not in self._awaited:
                     Event.FILE_NOT_COMPLETE.log(logger, path=self._locate(name), error=error.found)
@@ -252,12 +246,8 @@ class _Columns:
         kind = schema.field(at).type
         found = column(kind)
         if found is None:
-            raise _unfit(
-                path,
-                f"a type for column {name!r} that records can carry",
-                str(kind),
-                "leave it out with columns=",
-            )
+            expected = f"a type for column {name!r} that records can carry"
+            raise _unfit(path, expected, str(kind), "leave it out with columns=")
         return found
 
 

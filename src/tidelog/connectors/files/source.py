@@ -18,13 +18,7 @@ from typing import Final
 import google_crc32c
 
 from tidelog.connectors.arguments import local_path
-from tidelog.errors import (
-    ConfigError,
-    ObjectNotFoundError,
-    RestoreError,
-    StorageError,
-    require,
-)
+from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, StorageError, require
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
@@ -43,7 +37,7 @@ class InputFiles(Source):
         self._path = local_path("path of the input", path, "--input")
         self._include = include
         self._includes = _matcher(include)
-        self._follow = follow
+        self.follow = follow
         self.rediscover_s = _REDISCOVER_S if follow else None
 
     def discover(self) -> list[str]:
@@ -53,7 +47,7 @@ class InputFiles(Source):
                 return [_storable(self._path.name)]
             if self._path.is_dir():
                 found = list(map(_storable, self._walk(self._includes)))
-                if not (found or self._follow) and any(self._walk(lambda _: True)):
+                if not (found or self.follow) and any(self._walk(lambda _: True)):
                     raise ConfigError(
                         f"input {self._path}",
                         expected=f"files that match the pattern {self._include!r}",
