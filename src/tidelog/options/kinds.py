@@ -66,7 +66,21 @@ ABOVE_ZERO: Final = Range(0, above=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Duration(Kind):
+class _Numeric(Kind):
+    range: Range
+
+    def holds(self, value: Any) -> bool:
+        typed = isinstance(value, int | float) and not isinstance(value, bool)
+        return typed and self.range.holds(value)
+
+
+class _Whole(_Numeric):
+    def holds(self, value: Any) -> bool:
+        return isinstance(value, int) and super().holds(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(_Numeric):
     """A length of time, in seconds."""
 
     in_python = "seconds, such as 0.25 for 250 ms"
@@ -85,15 +99,12 @@ class Duration(Kind):
             raise ValueError(repr(raw))
         return seconds
 
-    def holds(self, value: Any) -> bool:
-        return _is_number(value) and self.range.holds(value)
-
     def show(self, value: Any) -> str:
         return show_duration(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Size(Kind):
+class Size(_Numeric):
     """A number of bytes, or of bytes a second."""
 
     in_python = "bytes, such as 64 << 20 for 64 MiB"
@@ -116,19 +127,10 @@ class Size(Kind):
         return size
 
     def holds(self, value: Any) -> bool:
-        typed = _is_number(value) if self.per_second else _is_whole(value)
-        return typed and self.range.holds(value)
+        return (self.per_second or isinstance(value, int)) and _Numeric.holds(self, value)
 
     def show(self, value: Any) -> str:
         return show_size(int(value)) + ("/s" if self.per_second else "")
-
-
-@dataclass(frozen=True, slots=True)
-class _Whole(Kind):
-    range: Range
-
-    def holds(self, value: Any) -> bool:
-        return _is_whole(value) and self.range.holds(value)
 
 
 class Integer(_Whole):
@@ -160,11 +162,8 @@ def _cores() -> int:
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 
 
-@dataclass(frozen=True, slots=True)
-class Number(Kind):
+class Number(_Numeric):
     """A number with decimals."""
-
-    range: Range
 
     @property
     def expected(self) -> str:
@@ -172,9 +171,6 @@ class Number(Kind):
 
     def read(self, raw: object) -> float:
         return _convert(raw, float)
-
-    def holds(self, value: Any) -> bool:
-        return _is_number(value) and self.range.holds(value)
 
     def show(self, value: Any) -> str:
         return f"{value:.15g}"
@@ -283,11 +279,3 @@ def _convert(raw: object, wanted: type[T]) -> T:
         return msgspec.convert(raw, wanted, strict=False)
     except msgspec.ValidationError:
         raise ValueError(repr(raw)) from None
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
