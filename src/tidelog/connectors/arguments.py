@@ -20,7 +20,6 @@ P = ParamSpec("P")
 _ALSO: Final[dict[Any, Any]] = {int: Integral, float: Real, Path: os.PathLike}
 """What does as well as a type, such as a number of numpy."""
 
-
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
@@ -73,16 +72,13 @@ def _fits(value: object, kind: Any) -> bool:
     if origin is Literal:
         return value in get_args(kind)
     if origin is Sequence and get_args(kind) == (str,):
-        some = isinstance(value, Iterable) and not isinstance(value, str | bytes)
-        return some and (not isinstance(value, Collection) or _texts(value))
+        if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+            return False
+        return not isinstance(value, Collection) or all(isinstance(each, str) for each in value)
     kind = _ALSO.get(kind, origin or kind)
     # Whatever is true or false does for a bool; a protocol says nothing about its objects.
     unchecked = kind in (Any, bool) or getattr(kind, "_is_protocol", False)
     return unchecked or not isinstance(kind, type) or isinstance(value, kind)
-
-
-def _texts(values: Iterable[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
 
 
 def _shown(kind: Any) -> str:

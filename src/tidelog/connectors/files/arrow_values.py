@@ -117,19 +117,13 @@ def _row(kind: Any) -> Column | None:
     names = tuple(field.name for field in fields)
     changes = [column.value for column in inner]
     shown = ", ".join(name.replace("{", "{{").replace("}", "}}") + ": {}" for name in names)
-    cast = pa.struct(
-        [
-            field.with_type(each.cast or field.type)
-            for field, each in zip(fields, inner, strict=True)
-        ]
-    )
-
+    cast = [f.with_type(each.cast or f.type) for f, each in zip(fields, inner, strict=True)]
     make = row_maker(names)
 
     def row(value: dict[str, Any]) -> Row:
         return make(map(_applied, changes, map(value.__getitem__, names)))
 
-    return Column(f"Row({shown})", _needed(cast, inner), row, tuple(inner))
+    return Column(f"Row({shown})", _needed(pa.struct(cast), inner), row, tuple(inner))
 
 
 def _dict(kind: Any) -> Column | None:
@@ -146,10 +140,9 @@ def _dict(kind: Any) -> Column | None:
 
 
 def _list(kind: Any) -> Column | None:
-    inner = _all([kind.value_type])
-    if inner is None:
+    element = column(kind.value_type)
+    if element is None:
         return None
-    [element] = inner
     cast = import_module("pyarrow").list_(element.cast or kind.value_type)
     change = element.value
 
@@ -157,7 +150,7 @@ def _list(kind: Any) -> Column | None:
         return [_applied(change, value) for value in found]
 
     made = None if change is None else listed
-    return Column("list[{}]", _needed(cast, inner), made, (element,))
+    return Column("list[{}]", _needed(cast, [element]), made, (element,))
 
 
 def _all(kinds: Iterable[Any]) -> list[Column] | None:

@@ -191,18 +191,6 @@ def taken(final: Path) -> ConfigError:
     )
 
 
-def occupied(found: Path) -> ConfigError:
-    """The error for a directory with files of a job whose state is not in the store."""
-    return ConfigError(
-        f"output directory {found.parent}",
-        expected="no part files where a job begins: its output would be added to them",
-        found=found.name,
-        action="give the job the store that it had; or move the files away, or give it another "
-        "directory",
-        retry_safe=False,
-    )
-
-
 def _check(path: Path, part: Part, *, verify: bool) -> None:
     """Raises FileNotFoundError and CorruptObjectError."""
     size = path.stat().st_size

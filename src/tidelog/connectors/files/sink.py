@@ -15,7 +15,6 @@ from tidelog.connectors.files.parts import (
     OpenPart,
     Part,
     failures,
-    occupied,
     pending_name,
     publish,
     remove_pending,
@@ -23,7 +22,7 @@ from tidelog.connectors.files.parts import (
 )
 from tidelog.connectors.records import Format, line_encoder
 from tidelog.connectors.transactions import those_of
-from tidelog.errors import require
+from tidelog.errors import ConfigError, require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage.local_files import sync_directory
@@ -59,7 +58,14 @@ class Files(Sink):
     def open(self, context: SinkContext) -> "FilesWriter":
         """Raises ConfigError where a job begins and the directory has files of an earlier one."""
         if context.begins and (found := next(self.directory.glob("part-*"), None)):
-            raise occupied(found)
+            raise ConfigError(
+                f"output directory {self.directory}",
+                expected="no part files where a job begins: its output would be added to them",
+                found=found.name,
+                action="give the job the store that it had; or move the files away, or give it "
+                "another directory",
+                retry_safe=False,
+            )
         return FilesWriter(self, context)
 
 

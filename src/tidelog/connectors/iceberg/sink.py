@@ -5,7 +5,6 @@ or in the table.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from threading import Lock
 from typing import Any
@@ -96,38 +95,25 @@ class IcebergWriter(SinkWriter):
         self._table.close()
 
 
-@dataclass(eq=False)
-class _Waiting:
-    table: LakeTable
-    staged: Staged
-    done: bool = False
-
-
 class _GroupCommit:
     """Transactions of several subtasks that are ready at the same time share a snapshot."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[tuple[tuple[str, int], Staged]] = []
 
     def commit(self, table: LakeTable, staged: Staged) -> None:
         """Add the files of a transaction to the table, and of others of its start that wait."""
-        mine = _Waiting(table, staged)
+        mine = (table.sink, table.generation), staged
         self._waiting.append(mine)
-        try:
-            with self._lock:
-                if mine.done:
-                    return
-                group = [
-                    each
-                    for each in self._waiting
-                    if (each.table.sink, each.table.generation) == (table.sink, table.generation)
-                ]
-                table.commit([each.staged for each in group])
-                for each in group:
-                    each.done = True
-        finally:
+        with self._lock:
+            if mine not in self._waiting:  # it was one of those others
+                return
             self._waiting.remove(mine)
+            others = [each for each in self._waiting if each[0] == mine[0]]
+            table.commit([staged, *(other for _, other in others)])
+            for each in others:
+                self._waiting.remove(each)
 
 
 class TableColumns:

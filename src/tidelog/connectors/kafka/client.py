@@ -125,12 +125,7 @@ def failures(what: str, cluster: Cluster) -> Iterator[None]:
 
 
 def translated(
-    error: Any,
-    what: str,
-    cluster: Cluster,
-    *,
-    action: str | None = None,
-    retry_safe: bool = True,
+    error: Any, what: str, cluster: Cluster, *, action: str | None = None, retry_safe: bool = True
 ) -> TidelogError:
     """A KafkaError as ours; `action` takes the place of the usual advice."""
     name = str(error.name())

@@ -176,13 +176,16 @@ class SqlStagingWriter(SinkWriter):
 
         Raises ConfigError where a job begins and the table has rows of an earlier one.
         """
-        if self._context.begins:
-            self._check_begins()
+        context, tables = self._context, self._tables
+        if context.begins:
+            with tables.transaction() as connection:
+                committed = tables.committed(connection, tables.sink)
+            check_begins(context, tables.sink, committed, tables.forget_all)
         for transaction in transactions:
             self.commit(transaction)
-        if self._context.retained is not None:
-            named = self._tables.ids((*self._context.retained, *transactions))
-            with self._tables.transaction() as connection:
+        if context.retained is not None:
+            named = tables.ids((*context.retained, *transactions))
+            with tables.transaction() as connection:
                 self._remove_left_over(connection, named)
 
     def write(self, records: Sequence[Any]) -> None:
@@ -234,12 +237,6 @@ class SqlStagingWriter(SinkWriter):
     def close(self) -> None:
         self._rows = []
         self._tables.close()
-
-    def _check_begins(self) -> None:
-        tables = self._tables
-        with tables.transaction() as connection:
-            committed = tables.committed(connection, tables.sink)
-        check_begins(self._context, tables.sink, committed, tables.forget_all)
 
     def _remove_left_over(self, connection: Any, named: set[TransactionId]) -> None:
         """Remove staged rows and records of commits that no checkpoint names any more."""
