@@ -7,7 +7,6 @@ the files from the log of its file source, and words from `str.split` itself.
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
@@ -24,18 +23,6 @@ _GLOB: Final = re.compile(r"([\\{}\[\]*?])")
 _LOG_OFFSET: Final = re.compile(r'"logOffset":(\d+)')
 
 
-@dataclass(frozen=True, slots=True)
-class SparkComparison:
-    """The state of a committed batch against the files that went into it."""
-
-    batch: int
-    files: int
-    words: int
-    occurrences: int
-    differing: list["Row"]
-    """Up to SHOWN rows: word, count in the state or None, count in the files or None."""
-
-
 def report(spark: "SparkSession", checkpoint: str, top: int) -> int:
     """Print whether the state is right, and its most frequent words; returns the exit code."""
     batch = committed_batch(spark, checkpoint)
@@ -47,15 +34,16 @@ def report(spark: "SparkSession", checkpoint: str, top: int) -> int:
         counts = stored.orderBy("count", "word", ascending=[False, True])
         for row in counts.limit(top).collect():
             click.echo(f"{row[1]:>12,} {row.word}")
-    found = compare(stored, counted_files(spark, checkpoint, batch), batch)
-    sizes = f"{found.words:,} words, {found.occurrences:,} occurrences, {found.files:,} files"
-    if not found.differing:
+    files = counted_files(spark, checkpoint, batch)
+    words, occurrences, differing = compare(stored, files)
+    sizes = f"{words:,} words, {occurrences:,} occurrences, {len(files):,} files"
+    if not differing:
         click.echo(f"verified: the state of batch {batch} equals a batch count ({sizes})")
         return 0
     click.echo(f"WRONG: the state of batch {batch} differs from a batch count ({sizes})", err=True)
-    for word, counted, expected in found.differing:
+    for word, counted, expected in differing:
         click.echo(f"  {word!r}: {counted} in the state, {expected} in the files", err=True)
-    if len(found.differing) == SHOWN:
+    if len(differing) == SHOWN:
         click.echo("  and maybe more", err=True)
     return 1
 
@@ -73,8 +61,10 @@ def state(spark: "SparkSession", checkpoint: str, batch: int) -> "DataFrame":
     return stored.selectExpr("key.word as word", "value.count as count")
 
 
-def compare(stored: "DataFrame", files: list[str], batch: int) -> SparkComparison:
-    """Compare the state of a committed batch, word and count, with a count of its input files.
+def compare(stored: "DataFrame", files: list[str]) -> tuple[int, int, list["Row"]]:
+    """Compare the state of a committed batch, word and count, with a count of its input files:
+    words and occurrences in the state, and up to SHOWN rows of a word that differs, its count in
+    the state or None, its count in the files or None.
 
     A word that is twice in the state differs. So does what a file that was changed after the query
     has read it holds; a file that is gone is Spark's AnalysisException.
@@ -90,7 +80,7 @@ def compare(stored: "DataFrame", files: list[str], batch: int) -> SparkCompariso
     wrong = sums.where("rows > 1 or not (count <=> files)").drop("rows")
     differing = wrong.orderBy("word").limit(SHOWN).collect()
     known, occurrences = stored.selectExpr("count(*)", "coalesce(sum(count), 0)").collect()[0]
-    return SparkComparison(batch, len(files), known, occurrences, differing)
+    return known, occurrences, differing
 
 
 def _counted(lines: "DataFrame") -> "DataFrame":

@@ -89,11 +89,9 @@ def start(
     from pyspark.sql import functions as f  # noqa: PLC0415
 
     # A batch costs about a second whatever is in it, so small files go together.
-    limit = (
-        {"maxBytesPerTrigger": bytes_per_batch}
-        if files_per_batch is None
-        else {"maxFilesPerTrigger": files_per_batch}
-    )
+    limit = {"maxBytesPerTrigger": bytes_per_batch}
+    if files_per_batch is not None:
+        limit = {"maxFilesPerTrigger": files_per_batch}
     lines = spark.readStream.format("text").options(
         **limit,
         recursiveFileLookup=True,

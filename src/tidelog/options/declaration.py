@@ -31,7 +31,6 @@ class Option(NamedTuple):
 
     @property
     def expected(self) -> str:
-        """The values that are accepted, for people."""
         return self.kind.expected + (f", or {self.none}" if self.none else "")
 
     def read(self, raw: object) -> Any:
@@ -46,7 +45,6 @@ class Option(NamedTuple):
         return value
 
     def show(self, value: Any) -> str:
-        """The text of a value, which `read` takes."""
         return self.none or "none" if value is None else self.kind.show(value)
 
     def toml(self, value: Any) -> str:
@@ -127,9 +125,7 @@ def _declared(config: type, path: tuple[str, ...]) -> Iterator[Declared]:
 
 
 def check_options(config: Any, prefix: str = "") -> None:
-    """Raises ConfigError unless every option of a configuration has a value that it takes;
-    `prefix` goes before the options' names in the message.
-    """
+    """Raises ConfigError for a value that its option does not take; `prefix` precedes its name."""
     for each in fields(config):
         kind, part = each.default_factory, getattr(config, each.name)
         if isinstance(kind, type) and not isinstance(part, kind):

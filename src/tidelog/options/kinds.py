@@ -81,8 +81,6 @@ class _Whole(_Numeric):
 
 @dataclass(frozen=True, slots=True)
 class Duration(_Numeric):
-    """A length of time, in seconds."""
-
     in_python = "seconds, such as 0.25 for 250 ms"
 
     range: Range = Range(0.0)
@@ -134,8 +132,6 @@ class Size(_Numeric):
 
 
 class Integer(_Whole):
-    """A whole number."""
-
     @property
     def expected(self) -> str:
         return f"a whole number; {self.range.text(str)}"
@@ -163,8 +159,6 @@ def _cores() -> int:
 
 
 class Number(_Numeric):
-    """A number with decimals."""
-
     @property
     def expected(self) -> str:
         return f"a number; {self.range.text(self.show)}"
@@ -178,8 +172,6 @@ class Number(_Numeric):
 
 @dataclass(frozen=True, slots=True)
 class Choice(Kind):
-    """One of several words."""
-
     words: tuple[str, ...]
 
     @property
@@ -194,8 +186,6 @@ class Choice(Kind):
 
 
 class Flag(Kind):
-    """Yes or no."""
-
     expected = "true or false"
 
     def read(self, raw: object) -> bool:
@@ -209,8 +199,6 @@ class Flag(Kind):
 
 
 class PathKind(Kind):
-    """A path on this machine."""
-
     in_python = "a pathlib.Path"
     expected = "a path"
 

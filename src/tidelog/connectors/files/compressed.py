@@ -22,37 +22,28 @@ of text, so they are few until text has turned out to be as long as it usually i
 
 class _GzipMember:
     def __init__(self) -> None:
-        self._decompressor = zlib.decompressobj(wbits=31)
-
-    @property
-    def ended(self) -> bool:
-        return self._decompressor.eof
+        self.decompressor = zlib.decompressobj(wbits=31)
 
     def decompress(self, data: memoryview) -> tuple[bytes, int]:
         """A piece of text, and how many bytes of the data it was made of."""
-        text = self._decompressor.decompress(data, _PIECE)
-        left = self._decompressor.unused_data if self.ended else self._decompressor.unconsumed_tail
-        return text, len(data) - len(left)
+        inner = self.decompressor
+        text = inner.decompress(data, _PIECE)
+        return text, len(data) - len(inner.unused_data if inner.eof else inner.unconsumed_tail)
 
 
 class _ZstdFrame:
     def __init__(self) -> None:
-        self._decompressor = zstandard.ZstdDecompressor().decompressobj()
+        self.decompressor = zstandard.ZstdDecompressor().decompressobj()
         self._size, self._largest = _ZSTD_PIECES
 
-    @property
-    def ended(self) -> bool:
-        return self._decompressor.eof
-
     def decompress(self, data: memoryview) -> tuple[bytes, int]:
-        """A piece of text, and how many bytes of the data it was made of."""
         piece = data[: self._size]
-        text = self._decompressor.decompress(piece)
+        text = self.decompressor.decompress(piece)
         if len(text) < self._size << 8:
             self._size = min(2 * self._size, self._largest)
         else:
             self._size = _ZSTD_PIECES[0]
-        return text, len(piece) - len(self._decompressor.unused_data)
+        return text, len(piece) - len(self.decompressor.unused_data)
 
 
 Member = _GzipMember | _ZstdFrame
@@ -150,7 +141,7 @@ class CompressedText:
                 "as what it is; and start again, which goes on where it was",
             ) from error
         self._data = self._data[taken:]
-        if self._member.ended:
+        if self._member.decompressor.eof:
             self._member = None
         self._text += text
         if len(self._beginning) < BEGIN_BYTES:

@@ -1,9 +1,8 @@
 """The files below the file sink: written hidden, then renamed into view.
 
 Invariants: a file under its final name is complete and synced, and no file there is ever
-replaced; hidden names carry the generation and the subtask that
-own them; directories are synced after the names
-in them changed.
+replaced; hidden names carry the generation and the subtask that own them; directories are synced
+after the names in them changed.
 """
 
 import logging
@@ -97,7 +96,6 @@ class OpenPart:
         )
 
     def named(self, final: str) -> Part:
-        """What a transaction says of the file."""
         return Part(self._pending, final, self.size, self._crc)
 
     def copied(self, pending: str) -> "OpenPart":
@@ -115,7 +113,6 @@ class OpenPart:
         return copy
 
     def discard(self) -> None:
-        """Remove the file."""
         self._close()
         with failures(self._path):
             self._path.unlink(missing_ok=True)

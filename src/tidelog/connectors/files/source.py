@@ -90,9 +90,7 @@ class InputFiles(Source):
 
 
 def _is_left_out(name: str) -> bool:
-    """Whether a file or directory of this name is by convention not finished, as the file sink's,
-    Spark's and Hadoop's are.
-    """
+    """Whether a name is by convention that of something unfinished: of our sink, Spark, Hadoop."""
     return name.startswith(".") or name == "_temporary"
 
 
@@ -186,7 +184,6 @@ class InputFile:
             raise self.changed("the file that was opened", "another one under its name")
 
     def changed(self, expected: str, found: str) -> StorageError:
-        """The error of a file that is not what it was."""
         return StorageError(
             f"input file {self.path}",
             expected=expected,
@@ -196,7 +193,6 @@ class InputFile:
         )
 
     def written_anew(self) -> StorageError:
-        """The error of a file whose text does not begin as it did."""
         return self.changed("the beginning that was read", "another one: it was written anew")
 
     def close(self) -> None:

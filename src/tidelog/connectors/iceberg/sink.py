@@ -42,9 +42,7 @@ class Iceberg(Sink):
         self._commits = _GroupCommit()
 
     def open(self, context: SinkContext) -> "IcebergWriter":
-        """Raises ConfigError when there is no such table, FencedError when a newer start of the job
-        writes already, and StorageErrors.
-        """
+        """Raises ConfigError without the table, FencedError after a newer start, StorageErrors."""
         sink = f"{context.job}/{context.name}"
         table = LakeTable(self._catalog, self._table, sink, context.generation)
         return IcebergWriter(table, self._table, context, self._commits)

@@ -107,7 +107,6 @@ class SinkDirectory:
         self._io = import_module("pyiceberg.io.pyarrow").PyArrowFileIO(self.credentials)
 
     def data(self, tx: TransactionId) -> str:
-        """The directory of a transaction's files."""
         return f"{self._data}/{_folder(tx.sink)}/{name_of(tx)}"
 
     def announce(self, tx: TransactionId) -> None:

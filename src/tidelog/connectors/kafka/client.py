@@ -115,9 +115,7 @@ class Cluster:
 
 @contextmanager
 def failures(what: str, cluster: Cluster) -> Iterator[None]:
-    """Translate errors of the library in the block; `what` names the topic, the partition and the
-    offset as far as they are known.
-    """
+    """Translate errors of the library; `what` names topic, partition and offset where known."""
     try:
         yield
     except library().KafkaException as error:

@@ -76,9 +76,7 @@ class Stdout(Sink):
 
 @dataclass(eq=False)
 class StdoutWriter(SinkWriter):
-    """Raises StorageError when the output is closed or full, ConfigError when its encoding lacks a
-    character.
-    """
+    """Raises StorageError for a closed or full output, ConfigError for a character it lacks."""
 
     _encode: EncodeLines
     _stream: TextIO

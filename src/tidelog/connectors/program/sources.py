@@ -79,13 +79,7 @@ class IterableReader(SplitReader):
     position: int
 
     def __init__(
-        self,
-        split: str,
-        iterator: Iterator[Any],
-        position: int,
-        *,
-        waits: bool = False,
-        made: bool = False,
+        self, split: str, iterator: Iterator[Any], position: int, *, waits: bool, made: bool
     ) -> None:
         """`made`: a function makes the records, so it may change what it has given."""
         self.trickles = waits

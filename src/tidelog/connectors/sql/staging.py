@@ -98,8 +98,7 @@ class StagingTables(ABC):
         """A record as `stage` takes it; raises UserFunctionError when it does not fit."""
 
     @abstractmethod
-    def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None:
-        """Add rows to the staging table."""
+    def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None: ...
 
     @abstractmethod
     def move(self, connection: Any, tx: TransactionId) -> int:
@@ -133,7 +132,6 @@ class StagingTables(ABC):
         return list(map(self.named, connection.execute(self._staged, (self.sink,)).fetchall()))
 
     def remove(self, connection: Any, tx: TransactionId) -> None:
-        """Delete a transaction's rows from staging."""
         connection.execute(self._remove, self.key(tx))
 
     def committed(self, connection: Any, sink: str) -> list[TransactionId]:
@@ -145,7 +143,6 @@ class StagingTables(ABC):
         connection.execute(self._record, self.key(tx))
 
     def forget(self, connection: Any, tx: TransactionId) -> None:
-        """Delete the record of a commit."""
         connection.execute(self._forget, self.key(tx))
 
     def _keys(self, table: str, columns: Sequence[str]) -> str:

@@ -38,9 +38,7 @@ _PAUSE_S: Final = 0.1
 
 
 def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
-    """The answer of a call, asked again while a broker comes back; raises errors of
-    `tidelog.errors`.
-    """
+    """The answer of a call, asked again while a broker comes back; raises TidelogErrors."""
     give_up = now() + PATIENCE_S
     while True:
         try:

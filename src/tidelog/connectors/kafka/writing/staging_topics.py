@@ -126,9 +126,7 @@ class StagingTopics:
         raise lost(staged, f"no record {number}")
 
     def cut(self, partition: int, before: int) -> None:
-        """Begin to delete staged records that nobody asks for; one that fails is made up for by
-        the next.
-        """
+        """Begin to delete staged records that nobody asks for; the next makes up for a failure."""
         if any(not future.done() for future in self._cuts):
             return
         self._log_failed_cuts()
@@ -137,7 +135,6 @@ class StagingTopics:
         self._cuts = list(futures.values())
 
     def close(self) -> None:
-        """Release the consumer."""
         wait(self._cuts, timeout=_CUT_S)
         self._log_failed_cuts()
         if self._consumer is not None:
