@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, field, fields, is_dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, require
 from tidelog.options.kinds import Integer, Kind, Number
 
 T = TypeVar("T")
@@ -128,12 +128,8 @@ def check_options(config: Any, prefix: str = "") -> None:
     """Raises ConfigError for a value that its option does not take; `prefix` precedes its name."""
     for each in fields(config):
         kind, part = each.default_factory, getattr(config, each.name)
-        if isinstance(kind, type) and not isinstance(part, kind):
-            raise ConfigError(
-                f"option {prefix}{each.name}",
-                expected=f"a {kind.__name__}, which holds its options",
-                found=repr(part),
-                action="correct it",
-            )
+        if isinstance(kind, type):
+            expected = f"a {kind.__name__}, which holds its options"
+            require(f"option {prefix}{each.name}", repr(part), isinstance(part, kind), expected)
     for declared in options_of(type(config)):
         declared.option.check(prefix + declared.name, declared.of(config))

@@ -214,7 +214,6 @@ class PathKind(Kind):
 
 _KEY_TEXT: Final = re.compile(r"[A-Za-z0-9+/]{43}=|[0-9a-fA-F]{64}")
 
-
 NOT_ENCRYPTED: Final = "not encrypted"
 """The word for no key."""
 

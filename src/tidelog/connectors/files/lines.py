@@ -8,7 +8,6 @@ blank lines are no records.
 """
 
 from contextlib import suppress
-from itertools import filterfalse
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -41,14 +40,6 @@ class TextFiles(LineFiles):
         return TextReader(self, self._locate(split), position)
 
 
-def _is_text(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 class TextReader(LineReader):
     """The lines of one file as `str`."""
 
@@ -59,7 +50,8 @@ class TextReader(LineReader):
             text = data.decode()
         except UnicodeDecodeError:
             text = data.decode("utf-8", "replace")
-            broken = len(list(filterfalse(_is_text, data.split(b"\n"))))
+            raw = data.split(b"\n")
+            broken = sum(line.decode("utf-8", "ignore").encode() != line for line in raw)
             self.count(broken, "have bytes that are no UTF-8, replaced by U+FFFD")
         if "\r\n" in text:
             text = text.replace("\r\n", "\n")

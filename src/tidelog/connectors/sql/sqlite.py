@@ -296,14 +296,11 @@ class SqliteDatabase:
         except sqlite3.Error as error:
             # The low byte is the primary result code, the rest says more.
             code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-            kind, action = _ACTIONS.get(code, _UNKNOWN)
+            unknown = StorageError, "see the cause; it is not one tidelog knows"
+            kind, action = _ACTIONS.get(code, unknown)
             raise kind(f"database {self._path}", found=str(error), action=action) from error
 
 
-_UNKNOWN: Final[tuple[type[TidelogError], str]] = (
-    StorageError,
-    "see the cause; it is not one tidelog knows",
-)
 _ACTIONS: Final[dict[int, tuple[type[TidelogError], str]]] = {
     sqlite3.SQLITE_FULL: (StoreFullError, "free or add space, then continue"),
     sqlite3.SQLITE_CANTOPEN: (ConfigError, "create its directory, or check its permissions"),
