@@ -34,9 +34,7 @@ class Option(NamedTuple):
         return self.kind.expected + (f", or {self.none}" if self.none else "")
 
     def read(self, raw: object) -> Any:
-        """The value of a text or of a value in a TOML file; raises ValueError, with what it is
-        instead, when the option does not take it.
-        """
+        """As `Kind.read`; raises ValueError also for a value out of the kind's range."""
         if self.none is not None and raw == self.none:
             return None
         value = self.kind.read(raw)

@@ -51,7 +51,7 @@ class LineFiles(InputFiles):
         super().__init__(path, include, follow=follow)
         for what, size in (("chunk_bytes", chunk_bytes), ("max_line_bytes", max_line_bytes)):
             require(what, size, size >= 1, "at least 1")
-        self.longest = max_line_bytes
+        self.longest = max_line_bytes  # without the newline
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self.chunk = min(chunk_bytes, max_line_bytes + 1)
         self.splits_grow = follow
