@@ -45,19 +45,17 @@ class Iceberg(Sink):
         """Raises ConfigError without the table, FencedError after a newer start, StorageErrors."""
         sink = f"{context.job}/{context.name}"
         table = LakeTable(self._catalog, self._table, sink, context.generation)
-        return IcebergWriter(table, self._table, context, self._commits)
+        return IcebergWriter(table, context, self._commits)
 
 
 class IcebergWriter(SinkWriter):
     """Writes the data files of one subtask; raises as `LakeTable`."""
 
-    def __init__(
-        self, table: LakeTable, name: str, context: SinkContext, commits: "_GroupCommit"
-    ) -> None:
+    def __init__(self, table: LakeTable, context: SinkContext, commits: "_GroupCommit") -> None:
         self._table = table
         self._context = context
         self._commits = commits
-        self._columns = TableColumns(name, table.schema.as_arrow())
+        self._columns = TableColumns(table.name, table.schema.as_arrow())
         self._batches: list[Any] = []
         """The open transaction."""
 

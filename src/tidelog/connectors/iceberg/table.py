@@ -42,7 +42,7 @@ class LakeTable:
     def __init__(self, catalog: Catalog, name: str, sink: str, generation: int) -> None:
         self.sink = sink
         self.generation = generation
-        self._name = name
+        self.name = name
         self._properties = f"tidelog.{sink}."
         self._where = f"Iceberg table {name!r}"
         with self._failures():
@@ -76,7 +76,7 @@ class LakeTable:
             files = list(library._dataframe_to_data_files(metadata, data, table.io))
             spec, schema = table.spec(), table.schema()
             return Staged(
-                tx, self._name, spec.spec_id, tuple(described(f, spec, schema) for f in files)
+                tx, self.name, spec.spec_id, tuple(described(f, spec, schema) for f in files)
             )
 
     def commit(self, group: Sequence[Staged]) -> None:
@@ -215,10 +215,10 @@ class LakeTable:
     def _added(self, table: Any, group: Sequence[Staged]) -> bool:
         spec, schema = table.spec(), table.schema()
         for staged in group:
-            if staged.spec != spec.spec_id or staged.table != self._name:
+            if staged.spec != spec.spec_id or staged.table != self.name:
                 raise RestoreError(
                     str(staged.tx),
-                    expected=f"table {self._name!r} with the partition spec {spec.spec_id}",
+                    expected=f"table {self.name!r} with the partition spec {spec.spec_id}",
                     found=f"{staged.table!r} with the partition spec {staged.spec}",
                     action="go back to the table and spec as they were, start the job, stop it "
                     "with a savepoint, which commits this, and then change them",
@@ -260,7 +260,7 @@ class LakeTable:
 
     def _load(self) -> Any:
         with self._failures():
-            table = self._catalog.load_table(self._name)
+            table = self._catalog.load_table(self.name)
             if table.metadata.table_uuid != self._uuid:
                 raise ConfigError(
                     self._where,

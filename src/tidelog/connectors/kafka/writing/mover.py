@@ -15,7 +15,7 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
-from tidelog.connectors.kafka.client import Cluster, DeadLetterTopic, OnError
+from tidelog.connectors.kafka.client import DeadLetterTopic, OnError
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, produce, producer
 from tidelog.connectors.kafka.writing.staging import (
@@ -59,14 +59,9 @@ class Mover:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        topics: StagingTopics,
-        partition: int,
-        me: StagingStart,
-        on_refused: OnError,
+        self, topics: StagingTopics, partition: int, me: StagingStart, on_refused: OnError
     ) -> None:
-        self._cluster = cluster
+        self._cluster = topics.cluster
         self._on_refused = on_refused
         self._topics = topics
         self._partition = partition

@@ -250,8 +250,7 @@ class KafkaStagingWriter(_OutboxWriter):
     def _mover(self, partition: int) -> Mover:
         found = self._movers.get(partition)
         if found is None:
-            sink = self._sink
-            found = Mover(sink.cluster, self._topics, partition, self._start, sink.on_refused)
+            found = Mover(self._topics, partition, self._start, self._sink.on_refused)
             self._movers[partition] = found
         return found
 

@@ -59,7 +59,7 @@ class StagingTopics:
     def __init__(
         self, cluster: Cluster, prefix: str, context: SinkContext, largest_message: int
     ) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._largest = max(_KAFKAS_LARGEST, largest_message + _ENVELOPE)
         self._stem = _legal(f"{prefix}.{context.job}.{context.name}")
         self.staging = self._stem + _STAGING_TOPIC
@@ -149,7 +149,7 @@ class StagingTopics:
 
     def _connected(self) -> Any:
         if self._consumer is None:
-            self._consumer = reader(self._cluster, f"{self._stem}.reader")
+            self._consumer = reader(self.cluster, f"{self._stem}.reader")
         return self._consumer
 
     def end(self, topic: str, partition: int) -> int:
@@ -161,7 +161,7 @@ class StagingTopics:
         marks = patiently(
             lambda: consumer.get_watermark_offsets(position, timeout=PATIENCE_S),
             what,
-            self._cluster,
+            self.cluster,
         )
         if marks is None:
             raise _unreachable(what)
@@ -174,12 +174,12 @@ class StagingTopics:
         passing = (codes._ALL_BROKERS_DOWN, codes._TRANSPORT, codes._RESOLVE, codes._TIMED_OUT)
         what = _name_of(topic, partition)
         consumer = self._connected()
-        with failures(what, self._cluster):
+        with failures(what, self.cluster):
             consumer.assign([kafka.TopicPartition(topic, partition, begin)])
         try:
             deadline = now() + PATIENCE_S
             while True:
-                with failures(what, self._cluster):
+                with failures(what, self.cluster):
                     # Many at once would wait until there are so many.
                     messages = consumer.consume(1, 0.5) + consumer.consume(_BATCH, 0)
                 for message in messages:
@@ -194,7 +194,7 @@ class StagingTopics:
                         expected = f"the message at offset {begin}"
                         raise topics_are_gone(what, expected, "that it was deleted")
                     elif not error.retriable() and error.code() not in passing:
-                        raise client.translated(error, what, self._cluster)
+                        raise client.translated(error, what, self.cluster)
                 if now() > deadline:
                     raise _unreachable(what)
         finally:
