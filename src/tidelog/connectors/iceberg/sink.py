@@ -105,11 +105,14 @@ class _GroupCommit:
         with self._lock:
             if mine not in self._waiting:  # it was one of those others
                 return
-            self._waiting.remove(mine)
-            others = [each for each in self._waiting if each[0] == mine[0]]
-            table.commit([staged, *(other for _, other in others)])
-            for each in others:
-                self._waiting.remove(each)
+            group = [each for each in self._waiting if each[0] == mine[0]]
+            done = [mine]
+            try:
+                table.commit([each for _, each in group])
+                done = group
+            finally:
+                for each in done:
+                    self._waiting.remove(each)
 
 
 class TableColumns:
