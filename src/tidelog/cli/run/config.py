@@ -13,16 +13,7 @@ from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog.errors import ConfigError, error_fields
 from tidelog.options.declaration import Declared
 from tidelog.runtime.config import JobConfig
-from tidelog.settings import (
-    DEFAULT,
-    OPTIONS,
-    SECTIONS,
-    Resolved,
-    flag,
-    nearest,
-    resolve,
-    variable,
-)
+from tidelog.settings import DEFAULT, OPTIONS, SECTIONS, Resolved, flag, nearest, resolve, variable
 
 
 @click.group("config")
