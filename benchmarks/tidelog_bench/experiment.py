@@ -53,8 +53,6 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One run to be done."""
-
     settings: Mapping[str, Setting]
     variant: str
     seed: int
@@ -103,7 +101,6 @@ class Ratio:
 
     @property
     def name(self) -> str:
-        """For people."""
         return f"{self.over} / {self.under}"
 
 

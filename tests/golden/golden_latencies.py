@@ -7,7 +7,7 @@ ms as the bits of a double, and, for people, as a decimal. A file that exists is
 import struct
 
 from tests.golden.writing import FOLDER
-from tidelog_bench.store.latency import Kind, latency_ms
+from tidelog_bench.store import Kind, latency_ms
 
 NAME = "store_latency_v1.txt"
 MEDIANS_MS = (1.0, 30.0, 33.3)

@@ -20,15 +20,13 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.jobs import store_of
 from tests.support.pipelines import running
 from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Schedule, Source, SplitReader
-from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.workload import Workload
+from tidelog.cost.model.job import Settings, Workload
 from tidelog.effects import InlineOffload
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.state.key_groups import encode_key
 from tidelog.storage.memory import MemoryStore
-from tidelog_bench.store.latency import Kind, LatencyProfile
-from tidelog_bench.store.modelled import ModelledStore, Traffic
+from tidelog_bench.store import Kind, LatencyProfile, ModelledStore, Traffic
 
 TICK_S = 0.01
 SPLIT = "a-split-that-has-a-name-as-long-as-a-path-may"

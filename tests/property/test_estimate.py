@@ -12,12 +12,10 @@ import pytest
 from tests.property.estimate_runs import KEY_BYTES, Measured, measure
 from tests.support.depth import more_in_depth
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
-from tidelog.cost.model.estimate import Estimate
-from tidelog.cost.model.settings import Settings, StoreLink
-from tidelog.cost.model.usage import MONTH_S, Flow
-from tidelog.cost.model.workload import Workload
+from tidelog.cost.model.job import Settings, StoreLink, Workload
+from tidelog.cost.model.usage import MONTH_S, Estimate, Flow
 from tidelog.materialize.config import MaterializeConfig
-from tidelog_bench.store.latency import Kind
+from tidelog_bench.store import Kind
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from tests.support.pipelines import running
 from tidelog import Callback, Effects, Job, JobRunner, KeyedStream, Session
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.embedded import estimate_changelog
-from tidelog.cost.model.settings import Settings, StoreLink
+from tidelog.cost.model.job import Settings, StoreLink, Workload
 from tidelog.cost.model.timed import in_sessions, joined
-from tidelog.cost.model.workload import Workload
 from tidelog.effects import InlineOffload
 from tidelog.materialize.config import MaterializeConfig
 from tidelog.state.key_groups import encode_key

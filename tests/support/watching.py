@@ -9,7 +9,7 @@ from tests.support.jobs import store_of
 from tidelog.errors import ControlError
 from tidelog.runtime.control.protocol import Done, Request
 from tidelog.ui.document import Document
-from tidelog.ui.read import StoreReader
+from tidelog.ui.stored import StoreReader
 from tidelog.ui.watch import Watcher
 
 

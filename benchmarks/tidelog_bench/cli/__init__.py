@@ -4,7 +4,7 @@ from typing import Final
 
 import click
 
-from tidelog.cli.lazy import LazyCommand, LazyGroup
+from tidelog.cli import LazyCommand, LazyGroup
 
 COMMAND: Final = LazyCommand("tidelog_bench.cli", "Run the benchmarks and write a report.")
 """`tidelog bench`, found through the entry point `tidelog.commands`."""

@@ -9,8 +9,7 @@ from tidelog.cli.output import Output, Rows, write_output
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
 from tidelog_bench.report.answer import report as answered
 from tidelog_bench.report.declared import pages, with_figures
-from tidelog_bench.report.page import document, page
-from tidelog_bench.report.terminal import summary
+from tidelog_bench.report.shown import document, page, summary
 from tidelog_bench.session.records import (
     DIRECTORY,
     LATEST,

@@ -20,7 +20,7 @@ from tidelog_bench.experiment import Experiment, Size
 from tidelog_bench.experiments import chosen, experiments
 from tidelog_bench.report.answer import report
 from tidelog_bench.report.numbers import ENOUGH, few
-from tidelog_bench.report.terminal import summary
+from tidelog_bench.report.shown import summary
 from tidelog_bench.session import environment
 from tidelog_bench.session.plan import (
     QUICK_S,
@@ -33,9 +33,8 @@ from tidelog_bench.session.plan import (
     request,
     resumed,
 )
-from tidelog_bench.session.progress import Progress
 from tidelog_bench.session.records import Record, find, free, paths, trials
-from tidelog_bench.session.session import Session
+from tidelog_bench.session.session import Progress, Session
 
 PAIRS: Final = {Size.QUICK: 1, Size.STANDARD: 5, Size.FULL: 5}
 _BUSY_SHARE: Final = 0.5

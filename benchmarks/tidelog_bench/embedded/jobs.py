@@ -109,10 +109,7 @@ def sliding_window(read: Read, *, slides: int, slide_ms: int) -> Job:
     """Windows of `slides` slides that keep words with times and payloads."""
     job = Job("sliding-window")
     records = job.source(ListSource(_timed(read))).event_time(operator.itemgetter(1))
-    windows = (
-        records.key_by(operator.itemgetter(0))
-        .window(Sliding(slides * slide_ms, slide_ms))
-        .records(lambda key, start, records: (key, start, len(records)))
-    )
-    windows.sink(NullSink())
+    windows = records.key_by(operator.itemgetter(0)).window(Sliding(slides * slide_ms, slide_ms))
+    counts = windows.records(lambda key, start, records: (key, start, len(records)))
+    counts.sink(NullSink())
     return job

@@ -23,7 +23,7 @@ from tidelog_bench.embedded.meter import Mark, rss_mb
 from tidelog_bench.embedded.run import RunSpec, meanwhile, run_trial, spec_of, until
 from tidelog_bench.embedded.words import BUFFER
 from tidelog_bench.experiment import Trial
-from tidelog_bench.store.modelled import Traffic
+from tidelog_bench.store import Traffic
 
 _NEVER_S: Final = 1e6
 _HARDLY_ANY: Final = 0.01
@@ -56,7 +56,6 @@ class State:
         return self.job == "wordcount"
 
     def build(self, read: Read) -> Job:
-        """The job whose restore is measured, over this source."""
         if self.words:
             return word_count(ListSource(read))
         # There is a record a millisecond.
@@ -94,10 +93,7 @@ def fill(trial: Trial) -> None:
     of_state = _whole_buffers(1 if state.words else state.window_records * 3 // 2)
     run(replace(near, records=of_state))
     idle = replace(
-        near,
-        materialize_s=_MATERIALIZE_S,
-        checkpoint_s=_IDLE_CHECKPOINT_S,
-        rate=_HARDLY_ANY,
+        near, materialize_s=_MATERIALIZE_S, checkpoint_s=_IDLE_CHECKPOINT_S, rate=_HARDLY_ANY
     )
     for attempt in range(_IDLE_RUNS):
         if asyncio.run(log_after_table(store)) == 0:

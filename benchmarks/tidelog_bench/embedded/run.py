@@ -29,8 +29,7 @@ from tidelog.storage.port import ObjectStore
 from tidelog_bench.embedded.meter import CLOCK, Mark, rates, rss_mb
 from tidelog_bench.embedded.words import Stages, Words, draw
 from tidelog_bench.experiment import Trial
-from tidelog_bench.store.latency import NONE, LatencyProfile
-from tidelog_bench.store.modelled import ModelledStore, Traffic, Write
+from tidelog_bench.store import NONE, LatencyProfile, ModelledStore, Traffic, Write
 
 _LOOK_S: Final = 0.02
 """Rarely enough to cost a job nothing; moments are taken when they are, not when they are seen."""
@@ -132,7 +131,6 @@ class Run:
 
     @property
     def incarnation(self) -> Incarnation:
-        """What runs, or has run."""
         assert self.runner.incarnation is not None
         return self.runner.incarnation
 
@@ -168,7 +166,6 @@ class Run:
         return list(metrics.durations_s)[max(0, first - gone) : end - gone]
 
     def figures(self) -> dict[str, float]:
-        """Throughput, cost, checkpoints, uploads, memory."""
         begun, ended = self.measured
         traffic, durations, status = self.traffic, self.durations_s, ended.status
         waited_s = status.uploads.backpressured_s - begun.status.uploads.backpressured_s

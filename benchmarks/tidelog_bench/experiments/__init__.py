@@ -1,4 +1,4 @@
-"""All experiments by name, a module each with its `EXPERIMENT`.
+"""All experiments by name, in a module each or in one for those that are alike.
 
 Invariant: nothing heavy is imported before a trial runs: Spark and the peers live in their
 measure functions.
@@ -12,19 +12,13 @@ from typing import Final
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Experiment
 
-_MODULES: Final = (
-    "checkpoints",
-    "restore",
-    "throughput",
-    "unaligned",
-    "fanout",
-    "verify",
-    "spark_commit",
-    "spark_restore",
-    "peers",
-    "peers_events",
+_PLACES: Final = (
+    *("checkpoints", "restore", "throughput", "unaligned", "fanout", "verify"),
+    *("spark_commit", "spark_restore", "peers", "peers:EVENTS"),
 )
-"""In the order of `tidelog bench list`, and of a session."""
+"""Modules with their `EXPERIMENT`, or MODULE:NAME; in the order of `tidelog bench list`, and of a
+session.
+"""
 RENAMED: Final = {
     "checkpoint-duration": "checkpoints",
     "checkpoint-size": "checkpoints",
@@ -39,8 +33,12 @@ RENAMED: Final = {
 @cache
 def experiments() -> dict[str, Experiment]:
     """All experiments, in the order in which they are run."""
-    found = (import_module(f"{__name__}.{module}").EXPERIMENT for module in _MODULES)
-    return {experiment.name: experiment for experiment in found}
+    found = {}
+    for place in _PLACES:
+        module, _, name = place.partition(":")
+        experiment = getattr(import_module(f"{__name__}.{module}"), name or "EXPERIMENT")
+        found[experiment.name] = experiment
+    return found
 
 
 def chosen(names: Iterable[str]) -> list[Experiment]:

@@ -11,7 +11,7 @@ from tidelog_bench.embedded.checkpoints import MB, checkpoints_of, durations, si
 from tidelog_bench.embedded.jobs import OFF, ON, ListSource, word_count
 from tidelog_bench.embedded.run import run_trial, spec_of
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
-from tidelog_bench.store.modelled import daily
+from tidelog_bench.store import daily
 
 _STORE: Final = {"latency_ms": 30.0, "mb_per_s": 50.0}
 _TIMES: Final = {
@@ -34,19 +34,19 @@ _STARTS_S: Final = 2.0
 
 def cells(size: Size) -> Sequence[Cell]:
     """The word count with long words and, in full, short ones."""
+    times = _TIMES[size]
+    starts_s = _STARTS_S + times["warm_s"] + times["seconds"]
     return [
-        _cell({**_STORE, **_TIMES[size], "job": "wordcount", "key_bytes": key_bytes, **of})
+        Cell(
+            {**_STORE, **times, "job": "wordcount", "key_bytes": key_bytes, **of},
+            (ON, OFF),
+            starts_s + of["keys"] / 200_000,
+        )
         for key_bytes, of in _WORDS[size].items()
     ]
 
 
-def _cell(settings: dict[str, Any]) -> Cell:
-    run_s = settings["keys"] / 200_000 + settings["warm_s"] + settings["seconds"]
-    return Cell(settings, (ON, OFF), _STARTS_S + run_s)
-
-
 def measure(trial: Trial) -> Reading:
-    """Run a variant and read its checkpoints."""
     of: Any = trial.settings
     # What a run takes, but for a long one, which goes round.
     draws = min(max((of["warm_s"] + of["seconds"]) * of["rate"], 10_000), 4_000_000)

@@ -17,7 +17,7 @@ from tidelog_bench.embedded.meter import CLOCK, Mark
 from tidelog_bench.embedded.run import Run, run_trial, spec_of, until
 from tidelog_bench.embedded.words import Stages
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
-from tidelog_bench.store.modelled import Traffic, daily
+from tidelog_bench.store import Traffic, daily
 
 _PARALLELISMS: Final = {
     Size.QUICK: (1, 50),
@@ -53,16 +53,11 @@ _TABLES: Final = (object_names.TABLES, object_names.MATERIALIZATIONS)
 
 
 def cells(size: Size) -> Sequence[Cell]:
-    """A cell per parallelism."""
     times = _TIMES[size]
-    settle = times["checkpoint_s"] * 2
+    narrow_s = 2.0 + times["checkpoint_s"] * 2 + times["seconds"]
     return [
-        Cell(
-            {**_FIXED, **times, "parallelism": parallelism},
-            (ON, OFF),
-            2.0 + parallelism / 40 + settle + times["seconds"],
-        )
-        for parallelism in _PARALLELISMS[size]
+        Cell({**_FIXED, **times, "parallelism": subtasks}, (ON, OFF), narrow_s + subtasks / 40)
+        for subtasks in _PARALLELISMS[size]
     ]
 
 

@@ -1,4 +1,4 @@
-"""The same word count on tidelog and on other systems with durable state."""
+"""The same word count, session window and interval join on tidelog and on other systems."""
 
 from collections.abc import Sequence
 
@@ -20,13 +20,8 @@ _SMALL = {
     "checkpoint_s": 1.0,
     "batch_words": 524_288,
 }
-_QUICK = _SMALL | {
-    "keys": 20_000,
-    "draws": 524_288,
-    "warm_s": 0.5,
-    "seconds": 2.0,
-    "batch_words": 65_536,
-}
+_QUICK = _SMALL | {"keys": 20_000, "draws": 524_288, "batch_words": 65_536}
+_QUICK |= {"warm_s": 0.5, "seconds": 2.0}
 
 
 def cells(size: Size) -> Sequence[Cell]:
@@ -89,4 +84,52 @@ EXPERIMENT = Experiment(
     ),
     missing=missing,
     also=("tidelog_bench.peers.programs", "benchmarks/tidelog_bench/peers/programs"),
+)
+
+_EVENT_SYSTEMS = ("tidelog", "bytewax", "pyflink")
+
+
+def event_cells(size: Size) -> Sequence[Cell]:
+    """Quick: 20,000 rows; standard and full: 150,000."""
+    quick = size is Size.QUICK
+    common = {
+        "rows": 20_000 if quick else 150_000,
+        "keys": 10_000,
+        "rows_per_event_s": 1000 if quick else 4000,
+        "within_ms": 5000,
+        "checkpoint_s": 1.0,
+    }
+    return [
+        Cell({"job": job, **common}, _EVENT_SYSTEMS, expected_s=10.0 if quick else 14.0)
+        for job in ("session", "join")
+    ]
+
+
+def measure_events(trial: Trial) -> Reading:
+    return run_program(trial, "run_events")
+
+
+EVENTS = Experiment(
+    name="peers-events",
+    title="Sessions and joins on other systems",
+    question="What do a session window and an interval join cost here, and on other systems?",
+    group="peers",
+    cells=event_cells,
+    measure=measure_events,
+    figures=(
+        Figure("rows_per_s", "throughput", "rows/s", "higher"),
+        Figure("cpu_us_per_row", "CPU per row", "us"),
+        Figure("results", "results", "", "neither"),
+        Figure("durable_mb", "durable bytes at the end", "MB"),
+        Figure("peak_mb", "peak memory", "MB"),
+        Figure("cores_used", "cores used", "", "neither"),
+    ),
+    main=("rows_per_s", "cpu_us_per_row"),
+    ratios=tuple(Ratio("tidelog", name) for name in _EVENT_SYSTEMS[1:]),
+    plots=(
+        Bars(("rows_per_s",), "Rows per second", log=True),
+        Bars(("cpu_us_per_row",), "CPU per row", log=True),
+    ),
+    missing=missing,
+    also=("tidelog_bench.peers.programs",),
 )

@@ -14,11 +14,7 @@ from tidelog_bench.embedded.restore import RESCALED, fill, restore
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
 
-_RESTORED: Final[dict[str, Any]] = {
-    "latency_ms": 30.0,
-    "mb_per_s": 50.0,
-    "checkpoint_s": 0.5,
-}
+_RESTORED: Final[dict[str, Any]] = {"latency_ms": 30.0, "mb_per_s": 50.0, "checkpoint_s": 0.5}
 _LOCAL: Final = (ON, OFF, f"{ON}-local", f"{OFF}-local")
 _BEFORE: Final = 4
 """Subtasks of the job that is restored with other numbers of them."""

@@ -64,13 +64,7 @@ _BATCH_S: Final = {"join": 0.075, "long_keys": 0.5}
 
 
 def _cell(
-    query: str,
-    partitions: int,
-    latency_ms: int = 30,
-    *,
-    warm: int,
-    batches: int,
-    jvm: str = "",
+    query: str, partitions: int, latency_ms: int = 30, *, warm: int, batches: int, jvm: str = ""
 ) -> Cell:
     settings: dict[str, Setting] = {
         "query": query,

@@ -38,14 +38,7 @@ def cells(size: Size) -> Sequence[Cell]:
     ]
 
 
-def _cell(
-    query: str,
-    partitions: int,
-    last: int,
-    *,
-    expected_s: float,
-    jvm: str = "",
-) -> Cell:
+def _cell(query: str, partitions: int, last: int, *, expected_s: float, jvm: str = "") -> Cell:
     settings: dict[str, Setting] = {
         "query": query,
         "partitions": partitions,

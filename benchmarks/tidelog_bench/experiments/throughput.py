@@ -29,10 +29,7 @@ _ALL: Final = (*_PLAIN, _ON_LOCAL, _OFF_LOCAL)
 _STATES: Final[dict[Size, tuple[tuple[int, int, tuple[str, ...]], ...]]] = {
     Size.QUICK: ((200, 50_000, (*_PLAIN, _ON_LOCAL)),),
     # Longer words at one number of keys, then more of them.
-    Size.STANDARD: (
-        (16, 50_000, _PLAIN),
-        (200, 300_000, (ON, OFF)),
-    ),
+    Size.STANDARD: ((16, 50_000, _PLAIN), (200, 300_000, (ON, OFF))),
     Size.FULL: (
         *((16, keys, _ALL) for keys in (50_000, 500_000, 5_000_000)),
         *((200, keys, _ALL) for keys in (50_000, 500_000, 2_000_000)),
@@ -58,7 +55,6 @@ def cells(size: Size) -> Sequence[Cell]:
 
 
 def measure(trial: Trial) -> Reading:
-    """Run a variant without a limit of its rate."""
     copies, times = trial.variant in (_ON_LOCAL, _OFF_LOCAL), trial.settings
     spec = spec_of(
         trial,

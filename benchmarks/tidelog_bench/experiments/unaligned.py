@@ -80,7 +80,6 @@ def _job(parallelism: int, sink_ms: float) -> Job:
 
 
 def measure(trial: Trial) -> Reading:
-    """Run a variant and read its checkpoints."""
     of: Any = trial.settings
     options = {
         "channel_buffers": of["channel_buffers"],

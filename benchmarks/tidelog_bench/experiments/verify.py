@@ -14,7 +14,7 @@ from tidelog_bench.embedded.meter import CLOCK, size_mb
 from tidelog_bench.embedded.restore import fill
 from tidelog_bench.experiment import Bars, Cell, Experiment, Figure, Ratio, Reading, Size, Trial
 from tidelog_bench.session.children import in_child
-from tidelog_bench.spark.job import missing as spark_missing
+from tidelog_bench.spark.job import missing
 
 _LOCAL: Final = "local"
 _SPARK: Final = "spark"
@@ -24,13 +24,8 @@ def cells(size: Size) -> Sequence[Cell]:
     """One store of long words: small, some hundred megabytes, or a gigabyte."""
     keys = {Size.QUICK: 20_000, Size.STANDARD: 400_000, Size.FULL: 3_000_000}[size]
     settings = {"keys": keys, "key_bytes": 200, "log_records": keys, "parallelism": 4}
-    cell = Cell(
-        {"job": "wordcount", **settings},
-        (_LOCAL, _SPARK),
-        expected_s=3.0 + keys / 150_000,
-        first_s=3.0 + keys / 60_000,
-    )
-    return [cell]
+    expected_s, first_s = 3.0 + keys / 150_000, 3.0 + keys / 60_000
+    return [Cell({"job": "wordcount", **settings}, (_LOCAL, _SPARK), expected_s, first_s)]
 
 
 def measure(trial: Trial) -> Reading:
@@ -57,11 +52,6 @@ def measure(trial: Trial) -> Reading:
     return Reading({"mb_per_minute": rate, "seconds": seconds, "stored_mb": stored_mb})
 
 
-def missing(variant: str) -> str | None:
-    """Why an engine cannot run here, and what to install; None if it can."""
-    return spark_missing(variant) if variant == _SPARK else None
-
-
 EXPERIMENT: Final = Experiment(
     name="verify",
     title="Verifying a store",
@@ -77,6 +67,6 @@ EXPERIMENT: Final = Experiment(
     main=("mb_per_minute",),
     ratios=(Ratio(_SPARK, _LOCAL),),
     plots=(Bars(("mb_per_minute",), "Verified a minute"),),
-    missing=missing,
+    missing=lambda variant: missing(variant) if variant == _SPARK else None,
     also=("tidelog.verify",),
 )

@@ -29,7 +29,6 @@ class FollowingJob(Protocol):
     """Files hold what the job reads in so many seconds, until it sees further ones."""
     least_pieces: int
     """So many files are ahead at least, for a job whose position is too old to tell its speed."""
-
     until_durable: int
     """So many checkpoints later all that the source has read is durable."""
 

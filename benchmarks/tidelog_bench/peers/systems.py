@@ -54,8 +54,8 @@ SYSTEMS: Final[dict[str, System]] = {
     system.name: system
     for system in (
         TIDELOG,
-        System("tidelog-files", "tidelog", "tidelog", "tidelog_files", "tidelog"),
-        System("tidelog-workers", "tidelog", "tidelog", "tidelog_files", "tidelog"),
+        System("tidelog-files", "tidelog", "tidelog", "tidelog_jobs", "tidelog"),
+        System("tidelog-workers", "tidelog", "tidelog", "tidelog_jobs", "tidelog"),
         System("bytewax", "Bytewax", "bytewax", "bytewax_jobs", "bytewax", "peers"),
         System("quix-store", "Quix Streams", "quixstreams", "quix_count", "quix", "peers"),
         System("pyflink", "PyFlink", "pyflink", "flink_sql", "pyflink", java="java"),
@@ -100,11 +100,10 @@ def interpreter(variant: str, variables: Mapping[str, str] = os.environ) -> str 
 def _has(python: str, module: str) -> bool:
     look = f"import importlib.util as u, sys; sys.exit(u.find_spec({module!r}) is None)"
     try:
-        return (
-            subprocess.run([python, "-c", look], capture_output=True, check=False).returncode == 0
-        )
+        found = subprocess.run([python, "-c", look], capture_output=True, check=False)
     except OSError:
         return False
+    return found.returncode == 0
 
 
 def _ways(system: System) -> str:

@@ -33,8 +33,6 @@ Row = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramTask:
-    """What every program is given."""
-
     variant: str
     """The system to run; a program may serve several."""
     checkpoint_s: float
@@ -57,7 +55,6 @@ class ProgramTask:
         return {**rates(start, end), "durable_mb": durable_mb, "peak_mb": peak_mb}
 
     def refuse(self, what: str, expected: str, found: str) -> TidelogError:
-        """The error of a system that was wrong."""
         return TidelogError(
             f"{what} of {self.variant}",
             expected=expected,
@@ -125,12 +122,10 @@ class EventTask(ProgramTask):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The names of a result's values."""
         return SESSION if self.job == "session" else JOIN
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """The names of the inputs."""
         return ("rows",) if self.job == "session" else ("left", "right")
 
     def side(self, name: str) -> Path:

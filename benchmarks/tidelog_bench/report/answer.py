@@ -33,8 +33,6 @@ from tidelog_bench.session.sources import is_stale
 
 @dataclass(frozen=True, slots=True)
 class CellAnswer:
-    """What the trials of one cell say."""
-
     settings: Mapping[str, Setting]
     label: str
     """The settings that tell the cell from the others; empty when it is the only one."""
@@ -62,7 +60,6 @@ class Headline:
 
     @property
     def says(self) -> str:
-        """What the cells say together."""
         if len(self.verdicts) == 1:
             return self.verdicts[0]
         counted = Counter(self.verdicts)
@@ -105,7 +102,6 @@ class Answer:
 
     @property
     def variants(self) -> list[str]:
-        """The variants of all cells, in order."""
         return list(dict.fromkeys(variant for cell in self.cells for variant in cell.medians))
 
     @property
@@ -131,8 +127,6 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A session that was read."""
-
     session: SessionRecord
     records: Sequence[Record]
     planned: Mapping[str, Sequence[Cell]]
@@ -234,7 +228,6 @@ class Report:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """What these sessions say of each target."""
         recorded = [(each.session, each.records) for each in self.sessions]
         return [target.result(recorded) for target in declared("targets").targets]
 

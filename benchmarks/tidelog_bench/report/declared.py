@@ -91,7 +91,6 @@ class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @cache
 def declared(name: str) -> Declared:
-    """Read `quotes` or `targets`."""
     data = files("tidelog_bench.report").joinpath(f"{name}.toml").read_bytes()
     return msgspec.toml.decode(data, type=Declared)
 

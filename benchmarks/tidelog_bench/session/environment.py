@@ -6,6 +6,7 @@ Invariant: nothing here names the machine, its user or a path.
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -18,12 +19,7 @@ _PACKAGES: Final = ("tidelog", "rocksdict", "zstandard", "msgspec", "pyspark")
 
 def here() -> dict[str, Any]:
     """Where and of what figures are: machine, versions, revision, load."""
-    return {
-        "machine": machine(),
-        "versions": versions(),
-        "revision": revision(),
-        "load": load(),
-    }
+    return {"machine": machine(), "versions": versions(), "revision": revision(), "load": load()}
 
 
 def machine() -> dict[str, Any]:
@@ -62,10 +58,8 @@ def versions() -> dict[str, str]:
     """The versions of Python and of the packages that are measured."""
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found
 
 

@@ -120,8 +120,6 @@ _OVERHEAD_S: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One trial to be done."""
-
     experiment: Experiment
     cell: Cell
     """The cell with those of its variants that can run here."""
@@ -145,7 +143,6 @@ class Step:
 
     @property
     def of_pair(self) -> dict[str, Any]:
-        """What records say of the pair."""
         settings = dict(self.cell.settings)
         return {"experiment": self.experiment.name, "settings": settings, "pair": self.pair}
 
@@ -210,7 +207,6 @@ def cells(experiment: Experiment, size: Size, restrictions: Iterable[str]) -> li
 def steps(
     experiment: Experiment, of: Iterable[Cell], absent: Iterable[SkipRecord], pairs: int
 ) -> Iterator[Step]:
-    """All trials of an experiment, in order."""
     without = {skip.variant for skip in absent}
     for cell in of:
         variants = tuple(variant for variant in cell.variants if variant not in without)
@@ -248,7 +244,6 @@ class TimeLeft:
         self._factors.setdefault(step.experiment.name, []).append(factor)
 
     def of(self, step: Step) -> float:
-        """How long a trial will take."""
         if (seen := self._seen.get(step.key)) is not None:
             return seen * step.expected_s
         of_all = [factor for factors in self._factors.values() for factor in factors]

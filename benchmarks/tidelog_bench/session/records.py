@@ -62,8 +62,6 @@ class OfExperiment(msgspec.Struct, tag_field="kind", frozen=True, kw_only=True):
 
 
 class OfPair(OfExperiment, frozen=True, kw_only=True):
-    """A record of a pair."""
-
     settings: dict[str, Setting]
     pair: int
     """Counts from 0; ratios are formed within one pair only."""

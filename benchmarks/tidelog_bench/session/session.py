@@ -1,4 +1,5 @@
-"""A session: the trials of a plan, one after the other, each recorded when it has ended.
+"""A session: the trials of a plan, one after the other, each recorded when it has ended; and how it
+goes, for a terminal, a file or a program.
 
 Invariants: a trial runs in an empty directory, and in a fresh process unless its experiment is a
 resident one; one that fails is recorded and does not stop the others; nothing that was
@@ -15,12 +16,17 @@ from math import inf
 from pathlib import Path
 from typing import Final
 
+import click
+
+from tidelog.cli.output import Output
+from tidelog.cli.output import Step as Bar
+from tidelog.cli.values import span
 from tidelog.effects import Clock
-from tidelog_bench.experiment import Reading, Trial
+from tidelog_bench.experiment import Reading, Trial, common
+from tidelog_bench.report.numbers import label, number
 from tidelog_bench.session import environment
 from tidelog_bench.session.children import Child, ChildError
 from tidelog_bench.session.plan import PairKey, Step, TimeLeft, may_end, timestamp
-from tidelog_bench.session.progress import Progress
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
@@ -37,6 +43,66 @@ _PATIENCE: Final = 20.0
 _PATIENCE_S: Final = 600.0
 """... but not before so many seconds."""
 _OUTPUT_LINES: Final = 15
+_SHOWN: Final = 3
+"""Figures in the line of a trial."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """A line per trial, or with --json the records, and a bar with the time left on a terminal."""
+
+    output: Output
+    steps: Sequence[Step]
+    """All that is to be done."""
+    bar: Bar
+    step: Step | None = None
+    number: int = 0
+    done_s: float = 0.0
+    """What trials have taken so far."""
+
+    def begin(self, step: Step, number: int) -> None:
+        """A trial begins; it is the `number`-th, from 1."""
+        self.step, self.number = step, number
+
+    def tick(self, running_s: float, left_s: float) -> None:
+        """A trial has been running for so long; all that is left takes so long."""
+        assert self.step is not None
+        doing = f"{self.step.experiment.name} {self.step.variant}"
+        done_s = self.done_s + running_s
+        self.bar(done_s, done_s + left_s, f"[{self.number}/{len(self.steps)}] {doing}")
+
+    def recorded(self, record: Record, left_s: float) -> None:
+        if self.output.as_json:
+            self.output.json_line(record)
+        elif isinstance(record, TrialRecord):
+            self.done_s += record.wall_s
+            figures = self._figures(record)
+            self.output.line(f"{self._head(record)}  {figures}  ({span(left_s)} left)")
+        elif isinstance(record, FailureRecord):
+            self.output.line(f"{self._head(record)}  FAILED")
+            click.echo(record.error, err=True)
+        elif isinstance(record, SkipRecord):
+            self.output.line(f"{record.experiment} {record.variant}: skipped, {record.reason}")
+        elif isinstance(record, CutRecord):
+            self.output.line(f"{self._where(record, record.experiment)}  CUT: {record.reason}")
+
+    def _head(self, record: TrialRecord | FailureRecord) -> str:
+        where = self._where(record, f"{record.experiment} {record.variant}")
+        return f"[{self.number}/{len(self.steps)}] {where}"
+
+    def _where(self, record: TrialRecord | FailureRecord | CutRecord, what: str) -> str:
+        """What tells a cell from the others of its experiment, and the pair."""
+        of = [s.cell.settings for s in self.steps if s.experiment.name == record.experiment]
+        cell = label(record.settings, common(of))
+        return ", ".join(filter(None, [what, cell, f"pair {record.pair + 1}"]))
+
+    def _figures(self, record: TrialRecord) -> str:
+        assert self.step is not None
+        figures = [f for f in self.step.experiment.figures if f.name in record.figures]
+        return "  ".join(
+            f"{figure.title} {number(record.figures[figure.name])} {figure.unit}".rstrip()
+            for figure in figures[:_SHOWN]
+        )
 
 
 class _OutOfTimeError(Exception):
@@ -216,7 +282,6 @@ class Session:
 
 
 def _tail(output: Path) -> str:
-    """The last lines of what the child printed."""
     if not output.exists():
         return ""
     return "\n".join(output.read_text(errors="replace").splitlines()[-_OUTPUT_LINES:])

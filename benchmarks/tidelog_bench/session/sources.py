@@ -74,7 +74,6 @@ def _below(name: str) -> list[str]:
 
 @cache
 def _path(module: str) -> Path | None:
-    """The file of a module of ours."""
     root = _ROOTS.get(module.partition(".")[0])
     if root is None:
         return None

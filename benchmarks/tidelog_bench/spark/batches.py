@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.runtime.status.distribution import percentile
 from tidelog_bench.experiment import Reading
-from tidelog_bench.store.modelled import Traffic, daily
+from tidelog_bench.store import Traffic, daily
 
 Counts = Mapping[tuple[str, str], "Sum"]
 """(kind of request, class of file) -> how many, and their bytes."""
@@ -34,7 +34,6 @@ def parse_counts(text: str) -> Counts:
 
 
 def difference(after: Counts, before: Counts) -> Counts:
-    """What happened in between."""
     found = {}
     for key, total in after.items():
         then = before.get(key, _NONE)
@@ -44,12 +43,10 @@ def difference(after: Counts, before: Counts) -> Counts:
 
 
 def requests(counts: Counts, kind: str | None = None) -> int:
-    """All of them, or those of one kind."""
     return sum(found.requests for (of, _), found in counts.items() if kind in (None, of))
 
 
 def transferred(counts: Counts, kind: str) -> int:
-    """Bytes of the requests of one kind."""
     return sum(found.bytes for (of, _), found in counts.items() if of == kind)
 
 
@@ -102,7 +99,6 @@ class BatchWindow:
 
 
 def per_batch(counts: Counts, batches: int) -> dict[str, float]:
-    """What the requests of batches are, and cost."""
     return {
         "requests_per_batch": round(requests(counts) / batches, 3),
         "objects_per_batch": round(requests(counts, PUT) / batches, 3),

@@ -23,7 +23,7 @@ from tidelog.spark.plugin.settings import (
 )
 from tidelog.spark.plugin.toolchain import OLDEST_JAVA, fitting_java, require_pyspark
 from tidelog_bench.experiment import Ratio
-from tidelog_bench.store.latency import NONE, LatencyProfile
+from tidelog_bench.store import NONE, LatencyProfile
 
 CHANGELOG_STORE: Final = "changelog"
 """Spark's RocksDB store with changelog checkpointing: a changelog per partition and batch."""

@@ -23,6 +23,22 @@ LOG_STORE: Final[Any] = {
 log_store_option = click.option("--log-store", **LOG_STORE)
 
 
+def _settings(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:
+    pairs = [value.partition("=") for value in values]
+    if not all(key.strip() and equals for key, equals, _ in pairs):
+        raise click.BadParameter("write it as NAME=VALUE")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+CONF: Final[Any] = {
+    "multiple": True,
+    "callback": _settings,
+    "metavar": "NAME=VALUE",
+    "help": "A setting of Spark; may be repeated.",
+}
+"""What --conf is; its value is a dict."""
+
+
 def key_place(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
     """Where a key is found, from an option's text; raises BadParameter."""
     if text is None:

@@ -38,6 +38,14 @@ class Rows:
         self.headings = [heading for heading, _ in shown]
         self.cells = [[cell(row) for _, cell in shown] for row in rows]
 
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers or nothing: these are aligned to the right."""
+        return [
+            all(row[at] is None or isinstance(row[at], int) for row in self.cells)
+            for at in range(len(self.headings))
+        ]
+
 
 def _shown(column: Column) -> tuple[str, Callable[[Any], Cell]]:
     match column:
@@ -100,7 +108,6 @@ class Output(msgspec.Struct, frozen=True):
             click.echo(msgspec.json.format(data, indent=2))
 
     def json_line(self, document: object) -> None:
-        """Print one JSON document on one line."""
         with printing():
             click.echo(msgspec.json.encode(document))
 
@@ -114,21 +121,16 @@ class Output(msgspec.Struct, frozen=True):
             self.document(document)
             return
         for part in parts:
-            if isinstance(part, Rows):
-                self.table(part.headings, part.cells)
-            else:
+            if not isinstance(part, Rows):
                 self.line(part)
-
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-        """Print a table; numbers are aligned to the right."""
-        with printing():
-            if sys.stdout.isatty():
-                _rich_table(columns, rows)
-            else:
-                _plain_table(columns, rows)
+                continue
+            with printing():
+                if sys.stdout.isatty():
+                    _rich_table(part)
+                else:
+                    _plain_table(part)
 
     def error(self, error: TidelogError) -> None:
-        """Print an error on standard error."""
         if self.as_json:
             click.echo(msgspec.json.encode({"error": error_fields(error)}), err=True)
         else:
@@ -208,17 +210,17 @@ def _text(cell: Cell) -> str:
     return "-" if cell is None else str(cell)
 
 
-def _plain_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
-    lines = [list(columns), *([_text(cell) for cell in row] for row in rows)]
+def _plain_table(table: Rows) -> None:
+    lines = [table.headings, *([_text(cell) for cell in row] for row in table.cells)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    right = _numeric(columns, rows)
+    right = table.numeric
     for line in lines:
         cells = zip(line, widths, right, strict=True)
         padded = (c.rjust(w) if numeric else c.ljust(w) for c, w, numeric in cells)
         click.echo(printable("  ".join(padded).rstrip()))
 
 
-def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+def _rich_table(rows: Rows) -> None:
     # Heavy: only a terminal pays for it.
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
@@ -226,20 +228,12 @@ def _rich_table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     from rich.text import Text  # noqa: PLC0415
 
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for name, numeric in zip(columns, _numeric(columns, rows), strict=True):
+    for name, numeric in zip(rows.headings, rows.numeric, strict=True):
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
+    for row in rows.cells:
         # As text: names may contain what rich takes for markup.
         table.add_row(*(Text(printable(_text(cell))) for cell in row))
     Console().print(table)
-
-
-def _numeric(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[bool]:
-    """Which columns hold numbers or nothing."""
-    return [
-        all(row[at] is None or isinstance(row[at], int) for row in rows)
-        for at in range(len(columns))
-    ]
 
 
 def write_output(target: Path, data: bytes) -> None:

@@ -12,11 +12,10 @@ from statistics import mode
 from typing import Final
 
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
-from tidelog.cost.model.estimate import Estimate, Strategy
+from tidelog.cost.model.job import Settings, Workload
 from tidelog.cost.model.log import log_cycle
-from tidelog.cost.model.settings import Settings
 from tidelog.cost.model.tables import MaterializationTrigger
-from tidelog.cost.model.workload import Workload
+from tidelog.cost.model.usage import Estimate, Strategy
 from tidelog.cost.prices import Bill, PriceBook, bill
 from tidelog.errors import ConfigError, require
 
@@ -100,11 +99,7 @@ class PlanTargets:
 
 
 def candidates(
-    workload: Workload,
-    settings: Settings,
-    books: Sequence[PriceBook],
-    *,
-    egress: bool = False,
+    workload: Workload, settings: Settings, books: Sequence[PriceBook], *, egress: bool = False
 ) -> list[Candidate]:
     """All settings that are tried, at each provider in turn: the shortest interval first and the
     changelog off at the end.

@@ -15,14 +15,13 @@ import msgspec
 from tidelog.checkpoint.invariants import direct_needs
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.checkpoint.sizes import replay_changes
+from tidelog.cost.model.job import Settings, StoreLink
 from tidelog.cost.model.restoring import Fetch, Objects, restore_s
-from tidelog.cost.model.settings import Settings, StoreLink
 from tidelog.cost.model.usage import DAY_S, MONTH_S
 from tidelog.cost.prices import PriceBook, choose_books
 from tidelog.storage import object_names
 from tidelog.ui.live import Json, figure
-from tidelog.ui.read import StoreView
-from tidelog.ui.stored import descriptor_sizes, problem_of
+from tidelog.ui.stored import StoreView, descriptor_sizes, problem_of
 
 _KINDS: Final = {
     object_names.SEGMENTS: "log segments",
@@ -101,8 +100,6 @@ class BillLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BillPart(msgspec.Struct, frozen=True):
-    """What a day costs."""
-
     stored: tuple[ObjectsStored, ...]
     at_ms: int
     """When the objects were listed."""

@@ -49,8 +49,6 @@ class StateStorePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueryPart(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoint of a Spark query."""
-
     id: str | None
     """Spark's id of the query."""
     batches: list[BatchSummary]
@@ -60,8 +58,6 @@ class QueryPart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the page shows."""
-
     version: int = 2
     release: str
     url: str

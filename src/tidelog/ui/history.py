@@ -7,12 +7,11 @@ the store has dropped it.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.ids import Slot
-
-T = TypeVar("T")
+from tidelog.ui.live import Sample
 
 SAMPLES: Final = 600
 CHECKPOINTS: Final = 512
@@ -20,15 +19,15 @@ MATERIALIZATIONS: Final = 1024
 
 
 @dataclass(slots=True)
-class Downsampled(Generic[T]):
+class Downsampled:
     """A list that drops every other item as it becomes long, and takes fewer from then on."""
 
-    _kept: list[T] = field(default_factory=list)
+    _kept: list[Sample] = field(default_factory=list)
     _apart: int = 1
     """One of so many items is kept."""
     _offered: int = 0
 
-    def add(self, item: T) -> None:
+    def add(self, item: Sample) -> None:
         if self._offered % self._apart == 0:
             self._kept.append(item)
         self._offered += 1
@@ -36,7 +35,7 @@ class Downsampled(Generic[T]):
             del self._kept[1::2]
             self._apart *= 2
 
-    def all(self) -> list[T]:
+    def all(self) -> list[Sample]:
         """The items that were kept, oldest first."""
         return list(self._kept)
 

@@ -111,7 +111,6 @@ def status_in(done: Done) -> Json:
 
 
 def completed_points(done: Done) -> list[dict[str, Any]]:
-    """The checkpoints that a job says it completed."""
     completed = parts({"all": done.checkpoints}, "all")
     return [
         {name: value for name, value in each.items() if name != "new_tables"}

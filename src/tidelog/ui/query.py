@@ -33,7 +33,7 @@ from tidelog.spark.checkpoint.location import find_layout
 from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.storage.port import ObjectStore
 from tidelog.ui.document import Document, QueryPart, StateStorePart
-from tidelog.ui.read import StoreReader
+from tidelog.ui.stored import StoreReader
 from tidelog.ui.watch import ON_DEMAND_S, Watcher, reads_of
 
 READ_S: Final = 60.0
@@ -47,8 +47,6 @@ _DAMAGE: Final = ("damage", "lost", "offsets")
 
 @dataclass(frozen=True, slots=True)
 class QueryView:
-    """A checkpoint as it was read."""
-
     part: QueryPart
     checks: list[CheckResult]
     read_ms: int

@@ -64,8 +64,6 @@ def page_server(port: int, page: bytes, policy: str, document: Answer) -> Iterat
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers the requests of one connection."""
-
     server: PageServer
     server_version = "tidelog"
     sys_version = ""
@@ -118,11 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(status, "text/plain; charset=utf-8", f"{text}\n".encode(), headers)
 
     def _answer(
-        self,
-        status: HTTPStatus,
-        kind: str,
-        data: bytes,
-        headers: Mapping[str, str] | None = None,
+        self, status: HTTPStatus, kind: str, data: bytes, headers: Mapping[str, str] | None = None
     ) -> None:
         self.send_response(status)
         for name, value in {

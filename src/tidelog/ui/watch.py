@@ -23,16 +23,8 @@ from tidelog.storage.port import RequestMetrics
 from tidelog.ui.costs import bill_part, restore_part
 from tidelog.ui.document import Document, RestoreReads
 from tidelog.ui.history import Downsampled, SeenCheckpoints, SeenMaterializations
-from tidelog.ui.live import (
-    Sample,
-    completed_points,
-    figure,
-    live_part,
-    new_tables,
-    status_in,
-)
-from tidelog.ui.read import StoreReader, StoreView
-from tidelog.ui.stored import problems, slot_parts, stored_points
+from tidelog.ui.live import Sample, completed_points, figure, live_part, new_tables, status_in
+from tidelog.ui.stored import StoreReader, StoreView, problems, slot_parts, stored_points
 
 JOB_S: Final = 2.0
 """How often a running job is asked."""
@@ -52,8 +44,6 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(slots=True)
 class Watcher:
-    """What is known of one store and its job."""
-
     reader: StoreReader
     clock: Clock
     ask: Callable[[Request], Awaitable[Done]] = ask
@@ -66,7 +56,7 @@ class Watcher:
     """Why no job answers."""
     _failure: TidelogError | None = None
     """Why the store could not be read again."""
-    _samples: Downsampled[Sample] = field(default_factory=Downsampled)
+    _samples: Downsampled = field(default_factory=Downsampled)
     _seen: SeenCheckpoints = field(default_factory=SeenCheckpoints)
     _materialized: SeenMaterializations = field(default_factory=SeenMaterializations)
     _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -192,7 +182,6 @@ def _started_ms(view: StoreView, generation: int | None) -> int | None:
 
 
 def reads_of(read_ms: int, objects_ms: int, metrics: RequestMetrics | None) -> RestoreReads:
-    """What a store was asked for, and when."""
     counted = metrics or RequestMetrics()
     return RestoreReads(
         lists=counted.list.attempts,

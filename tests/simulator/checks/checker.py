@@ -38,8 +38,6 @@ _NONE: Final = Generation(-1)
 
 @dataclass(slots=True)
 class Checker:
-    """Judges one run."""
-
     trace: Trace
     truth: Truth
     """The store whose checkpoints it judges."""

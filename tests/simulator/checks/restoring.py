@@ -37,8 +37,6 @@ _NO_CHANGE: Final = SeqNo(0)
 
 @dataclass(frozen=True, slots=True)
 class AtBarrier:
-    """One subtask at a barrier."""
-
     seqno: SeqNo
     rows: Rows
     checkpointed: SeqNo

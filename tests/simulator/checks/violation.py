@@ -33,8 +33,6 @@ class Property(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A broken property and what was seen."""
-
     property: Property
     detail: str
 

@@ -88,8 +88,6 @@ def _has_ended(operator: OperatorState) -> bool:
 
 @dataclass(frozen=True)
 class EvolvingVersion(Version):
-    """One of its versions."""
-
     plan: EvolvingPlan
     start: int
     tuple_keys: bool

@@ -46,8 +46,6 @@ class Version(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class JobPlan(ABC):
-    """A random job as a value."""
-
     parallelism: int
     expected: Records
     """What each sink must hold in the end, once; `objection` judges those that are not here."""

@@ -49,8 +49,6 @@ _OF_THE_OVERTAKEN: Final = (ObjectNotFoundError, RestoreError)
 
 @dataclass(slots=True, eq=False)
 class Incarnation:
-    """A runner in its process."""
-
     process: Process
     runner: JobRunner
     version: Version
@@ -106,9 +104,8 @@ class Incarnation:
         own = self.runner.generation
         if isinstance(error, _OF_THE_OVERTAKEN):
             return own is not None and own >= newest
-        return not isinstance(error.__cause__, ConnectionError) and not isinstance(
-            error, _EXPLAINED
-        )
+        injected = isinstance(error.__cause__, ConnectionError)
+        return not injected and not isinstance(error, _EXPLAINED)
 
     def _refused(self, error: BaseException, checkpoints: Sequence[Checkpoint]) -> bool:
         """Whether the start was refused because its program does not go with the checkpoint."""

@@ -70,8 +70,6 @@ class Truth(MemoryStore):
 
 @dataclass(slots=True)
 class Network:
-    """The ways to a store."""
-
     truth: Truth
     weather: Weather
     trace: Trace

@@ -145,8 +145,6 @@ def _restore_all(world: World) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """Which runs to do."""
-
     scenarios: Sequence[Scenario]
     first_seed: int
     seeds: int

@@ -47,8 +47,6 @@ _STEPS: Final = 3000
 
 
 class World:
-    """One run."""
-
     def __init__(
         self, seed: int, scenario: Scenario, directory: Path, trace: Trace, loop: VirtualLoop
     ) -> None:

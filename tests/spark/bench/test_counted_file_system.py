@@ -13,8 +13,7 @@ from py4j.protocol import Py4JJavaError
 from tests.golden.golden_latencies import golden_bits
 from tidelog.spark.plugin.toolchain import find_java, find_spark
 from tidelog_bench.spark.job import SCHEME, benchmark_jar, counted_settings
-from tidelog_bench.store.latency import NONE, Kind, LatencyProfile, latency_ms
-from tidelog_bench.store.modelled import Traffic, daily
+from tidelog_bench.store import NONE, Kind, LatencyProfile, Traffic, daily, latency_ms
 
 MB = 1_000_000
 

@@ -12,8 +12,7 @@ from tidelog.storage.memory import MemoryStore
 from tidelog_bench.embedded import checkpoints
 from tidelog_bench.embedded.checkpoints import Completed
 from tidelog_bench.experiments.fanout import figures_of
-from tidelog_bench.store.latency import NONE
-from tidelog_bench.store.modelled import ModelledStore
+from tidelog_bench.store import NONE, ModelledStore
 
 ENTRY = Checkpoint(Slot(1), Author(Generation(0), "a"), CheckpointId(1), 0, "job", ())
 

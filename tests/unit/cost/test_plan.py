@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tidelog.cost.model.embedded import estimate_changelog
-from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.workload import Workload
+from tidelog.cost.model.job import Settings, Workload
 from tidelog.cost.plan import (
     INTERVALS,
     Candidate,

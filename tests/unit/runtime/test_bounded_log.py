@@ -40,8 +40,7 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.runtime.status.checkpoints import RestoreStatus
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
-from tidelog_bench.store.latency import LatencyProfile
-from tidelog_bench.store.modelled import ModelledStore
+from tidelog_bench.store import LatencyProfile, ModelledStore
 
 SUBTASKS = 8
 INTERVAL_S = 2.0

@@ -24,8 +24,7 @@ from tidelog.storage.port import ObjectInfo, ObjectStore
 from tidelog.storage.probe import ProbeReport, probe_store
 from tidelog.storage.retry import RetryingStore
 from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
-from tidelog_bench.store.latency import LatencyProfile
-from tidelog_bench.store.modelled import ModelledStore
+from tidelog_bench.store import LatencyProfile, ModelledStore
 
 INLINE = Effects(offload=InlineOffload())
 

@@ -19,19 +19,11 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 from tidelog.effects import hold_thread
 from tidelog_bench.embedded.meter import Mark, tree_mark
 from tidelog_bench.peers.feed import Feed
-from tidelog_bench.peers.flink import (
-    PRINTED,
-    RestJob,
-    count_words,
-    free_port,
-    get,
-    printed,
-    settings,
-)
+from tidelog_bench.peers.programs import flink_stream as flink
 from tidelog_bench.peers.task import DELAY_MS, EventTask, Task, figures
 
 _BLACKHOLE: Final = "'connector' = 'blackhole'"
-_PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{PRINTED}'"
+_PRINT: Final = f"'connector' = 'print', 'print-identifier' = '{flink.PRINTED}'"
 _COUNT: Final = "INSERT INTO counts SELECT word, COUNT(*) AS n FROM words GROUP BY word"
 PACKAGE = "apache-flink"
 _LOOK_S: Final = 0.01
@@ -52,14 +44,14 @@ _JOIN: Final = """INSERT INTO results SELECT l.key, l.`time`, l.`value`, r.`time
 def run(task: Task) -> dict[str, float]:
     """Count on a cluster inside the JVM of this process; then check what it made durable."""
     # The JVM is started later and inherits this: what the sink of the check prints is read back.
-    with printed(task).open("wb") as output:
+    with flink.printed(task).open("wb") as output:
         os.dup2(output.fileno(), 1)
     os.environ["FLINK_LOG_DIR"] = str(task.path)
 
     @contextmanager
-    def running(feed: Feed, restore: Path | None) -> Iterator[RestJob]:
-        port, sink = free_port(), _BLACKHOLE if restore is None else _PRINT
-        environment = _tables(settings(task, 1, port, restore))
+    def running(feed: Feed, restore: Path | None) -> Iterator[flink.RestJob]:
+        port, sink = flink.free_port(), _BLACKHOLE if restore is None else _PRINT
+        environment = _tables(flink.settings(task, 1, port, restore))
         environment.execute_sql(
             "CREATE TABLE words (word STRING) WITH ('connector' = 'filesystem', 'format' = 'raw', "
             f"'path' = '{feed.input.as_uri()}', 'source.monitor-interval' = '250 ms')"
@@ -69,19 +61,19 @@ def run(task: Task) -> dict[str, float]:
             f"WITH ({sink})"
         )
         client = environment.execute_sql(_COUNT).get_job_client()
-        yield RestJob(port, str(client.get_job_id()))
+        yield flink.RestJob(port, str(client.get_job_id()))
         # Its last checkpoint stays.
         client.cancel().result()
 
-    return count_words(task, running)
+    return flink.count_words(task, running)
 
 
 def run_events(task: EventTask) -> dict[str, float]:
     """Run the job on a cluster inside the JVM of this process, to the end of its files."""
     drawn = task.write()
     os.environ["FLINK_LOG_DIR"] = str(task.path)
-    port = free_port()
-    chosen = settings(task, 1, port) | {
+    port = flink.free_port()
+    chosen = flink.settings(task, 1, port) | {
         "table.local-time-zone": "UTC",
         # By default a job's status is up to 3 s old, and a short job is over by then.
         "web.refresh-interval": "10",
@@ -116,14 +108,13 @@ def run_events(task: EventTask) -> dict[str, float]:
 def _begun(job: str) -> Mark:
     """The moment when all tasks were first seen to run."""
     while True:
-        status = get(job)
+        status = flink.get(job)
         if status["vertices"] and all(v["status"] not in _BEFORE for v in status["vertices"]):
             return tree_mark(0)
         hold_thread(_LOOK_S)
 
 
 def _tables(chosen: Mapping[str, str]) -> Any:
-    """PyFlink's tables over streams, with these settings."""
     configuration = Configuration()
     for key, value in chosen.items():
         configuration.set_string(key, value)

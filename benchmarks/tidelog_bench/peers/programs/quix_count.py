@@ -62,9 +62,5 @@ def _commit(transaction: Any, position: int) -> None:
 
 def _restored(partition: Any, words: Words) -> dict[str, int]:
     transaction = partition.begin()
-    counts = {}
-    for word in words.fill:
-        count = transaction.as_state(prefix=word.encode()).get("count")
-        if count is not None:
-            counts[word] = count
-    return counts
+    states = ((word, transaction.as_state(prefix=word.encode())) for word in words.fill)
+    return {word: count for word, of in states if (count := of.get("count")) is not None}

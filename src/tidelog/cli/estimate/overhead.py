@@ -18,7 +18,7 @@ from tidelog.cli.spark.engine import EngineOptions, open_engine
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.values import amount, short, size, span
 from tidelog.cost.measured.analysis import measure
-from tidelog.cost.measured.intervals import Interval
+from tidelog.cost.measured.facts import Interval
 from tidelog.cost.measured.report import Comparison, OperatorReport, OverheadReport, SubtaskReport
 from tidelog.cost.model.formulas import log_peak_bytes
 
@@ -56,7 +56,6 @@ async def command(
 
 
 def report_fields(report: OverheadReport, prices: Prices) -> Fields:
-    """The report with its bills, as JSON."""
     usage = report.usage
     return {
         **fields_of(report, "usage"),

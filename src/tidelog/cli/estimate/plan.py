@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import click
 
-from tidelog.cli.estimate.job import DescribedJob, estimate_fields, on_a_job
+from tidelog.cli.estimate.estimate import DescribedJob, estimate_fields, on_a_job
 from tidelog.cli.estimate.prices import bill_fields
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM

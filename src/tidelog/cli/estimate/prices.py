@@ -53,11 +53,9 @@ class Prices:
         return cls(books, bool(providers or price_files), today())
 
     def bills(self, usage: Usage, *, egress: bool = False) -> list[dict[str, Any]]:
-        """A month's bills as JSON."""
         return [bill_fields(bill(book, usage, egress=egress)) for book in self.books]
 
     def fields(self) -> dict[str, Any]:
-        """The books and their warnings as JSON."""
         names = ("provider", "title", "region", "currency", "as_of", "sources", "notes")
         books = [
             {name: getattr(book, name) for name in names}
@@ -84,12 +82,10 @@ def today() -> date:
 
 
 def bill_fields(bill: Bill) -> dict[str, Any]:
-    """A bill as JSON."""
     return {**fields_of(bill), "total": bill.total}
 
 
 def object_fields(usage: Usage) -> list[dict[str, Any]]:
-    """The kinds of objects that are written, as JSON."""
     return [
         {
             **fields_of(flow, "per_s"),

@@ -19,8 +19,6 @@ from tidelog.runtime.control.protocol import Operation, Request
 
 @dataclass(frozen=True, slots=True)
 class SavepointOptions:
-    """How a savepoint is taken."""
-
     timeout: float | None = declared(
         "--timeout",
         type=duration,
@@ -82,7 +80,6 @@ async def _carry_out(
     *,
     drain: bool = False,
 ) -> int:
-    """Ask the job, show the progress, print the savepoint."""
     url, stopping = invocation.store.url, operation == "stop"
     request = Request(
         store=url,

@@ -58,7 +58,6 @@ class LiveView(Reporter):
 
 
 def panel(status: JobStatus, speed: ReadSpeed) -> Panel:
-    """The figures of a job."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()

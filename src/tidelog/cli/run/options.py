@@ -6,8 +6,7 @@ environment. Nothing is imported that only a run needs.
 
 import functools
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from tidelog.catalog.locate import Origin
     from tidelog.effects import Effects
     from tidelog.runtime.restore.choose import RestoreFrom
-    from tidelog.runtime.status.status import JobStatus
     from tidelog.storage.open import StoreAccess
     from tidelog.storage.port import ObjectStore
 
@@ -125,27 +123,6 @@ class StartOptions:
         if other.url == own.url:
             return RestoreFrom(self.origin.place, claim=self.claim)
         return RestoreFrom(self.origin.place, other, claim=self.claim, keep_output=self.keep_output)
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsOptions:
-    """Where the user wants the metrics."""
-
-    port: int | None = declared(
-        "--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics."
-    )
-
-    @contextmanager
-    def listen(self) -> Iterator["Callable[[JobStatus], None]"]:
-        """A function for every status of the job; raises ConfigError."""
-        if self.port is None:
-            yield lambda _: None
-            return
-        # Few runs want metrics, so few pay for the module.
-        from tidelog.runtime.status.series import serve_metrics  # noqa: PLC0415
-
-        with serve_metrics(self.port) as update:
-            yield update
 
 
 _PREFIX: Final = "job_option__"

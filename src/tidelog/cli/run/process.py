@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tidelog.cli.output import Output, defect, print_traceback
-from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
+from tidelog.cli.run.options import RunOptions, StartOptions
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, Reporter
 from tidelog.cli.run.running import EXIT_FAILED, EXIT_INTERRUPTED, exit_code, run_with_restarts
 from tidelog.effects import Effects
@@ -72,7 +72,7 @@ def run_in_process(
     options: RunOptions,
     config: Callable[[], Resolved],
     start: StartOptions,
-    metrics: MetricsOptions,
+    metrics_port: int | None,
 ) -> NoReturn:
     """Run a job to its end, report how it ended, and end the process."""
     # Here and not in the runner: the process is ours alone, and has no threads yet.
@@ -89,7 +89,7 @@ def run_in_process(
         made = load_job(job, arguments)
         stores = _Stores(options, settings)
         with _workers(made, settings, start, stores) as processes:
-            run = _run(made, settings, start, stores, processes, metrics, reporter)
+            run = _run(made, settings, start, stores, processes, metrics_port, reporter)
             ending = asyncio.run(run)
     except BrokenPipeError:
         raise  # The reader of our reports has enough; click ends quietly.
@@ -144,11 +144,11 @@ async def _run(
     start: StartOptions,
     stores: _Stores,
     processes: "ForkedWorkers | None",
-    metrics: MetricsOptions,
+    metrics_port: int | None,
     reporter: Reporter,
 ) -> Ending:
     effects = Effects()
-    with closing(effects.offload), metrics.listen() as listen:
+    with closing(effects.offload), _metrics(metrics_port) as listen:
         store = stores.open(effects)
         origin = start.restore_from(store, effects, stores.access)
         slot = None if start.slot is None else Slot(start.slot)
@@ -175,6 +175,16 @@ async def _run(
             await store.close()
             if origin is not None and origin.store is not None:
                 await origin.store.close()
+
+
+def _metrics(port: int | None) -> AbstractContextManager[Callable[[JobStatus], None]]:
+    """Serves metrics, if the user wants them, by a function for every status of the job."""
+    if port is None:
+        return nullcontext(lambda _: None)
+    # Few runs want metrics, so few pay for the module.
+    from tidelog.runtime.status.series import serve_metrics  # noqa: PLC0415
+
+    return serve_metrics(port)
 
 
 def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:

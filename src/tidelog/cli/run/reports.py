@@ -21,8 +21,6 @@ Outcome = Literal["finished", "already-complete", "stopped", "interrupted", "fai
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a run ended."""
-
     outcome: Outcome
     exit_code: int
     status: JobStatus
@@ -70,15 +68,15 @@ class JsonReports(Reporter):
         self.poll_s = interval_s
 
     def observe(self, status: JobStatus, speed: ReadSpeed) -> None:
-        _print_json({"event": "progress", **_plain(status, speed)})
+        speeds = {"records_per_s": speed.now, "mean_records_per_s": speed.mean}
+        _print_json({"event": "progress", **_plain(status), **speeds})
 
     def notice(self, text: str) -> None:
         _print_json({"event": "notice", "text": text})
 
     def end(self, ending: Ending) -> None:
-        status, savepoint = _plain(ending.status, ReadSpeed()), ending.savepoint
-        for gone in ("phase", "restore", "records_per_s", "mean_records_per_s"):
-            del status[gone]
+        status, savepoint = _plain(ending.status), ending.savepoint
+        del status["phase"], status["restore"]
         _print_json(
             {
                 "event": "result",
@@ -262,13 +260,10 @@ def ending_line(ending: Ending) -> str:
             return f"Error: {ending.error}"
 
 
-def _plain(status: JobStatus, speed: ReadSpeed) -> dict[str, Any]:
+def _plain(status: JobStatus) -> dict[str, Any]:
     plain = asdict(status)
     del plain["at_s"]
-    plain["late_records"] = status.late_records
-    plain["records_per_s"] = speed.now
-    plain["mean_records_per_s"] = speed.mean
-    return plain
+    return {**plain, "late_records": status.late_records}
 
 
 def _print_json(fields: dict[str, Any]) -> None:

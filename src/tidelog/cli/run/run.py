@@ -5,13 +5,7 @@ from collections.abc import Callable
 import click
 
 from tidelog.cli.options import options_of
-from tidelog.cli.run.options import (
-    MetricsOptions,
-    RunOptions,
-    SectionedCommand,
-    StartOptions,
-    config_options,
-)
+from tidelog.cli.run.options import RunOptions, SectionedCommand, StartOptions, config_options
 from tidelog.settings import Resolved
 
 _EXIT_CODES = """\b
@@ -29,13 +23,13 @@ Exit codes:
 @options_of("run", RunOptions)
 @config_options
 @options_of("start", StartOptions)
-@options_of("metrics", MetricsOptions)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
 def command(
     job: str,
     run: RunOptions,
     config: Callable[[], Resolved],
     start: StartOptions,
-    metrics: MetricsOptions,
+    metrics_port: int | None,
 ) -> None:
     """Run JOB until its input ends.
 
@@ -46,4 +40,4 @@ def command(
     # The rest imports what runs jobs, which neither `--help` nor a wrong option needs.
     from tidelog.cli.run.process import run_in_process  # noqa: PLC0415
 
-    run_in_process(job, run, config, start, metrics)
+    run_in_process(job, run, config, start, metrics_port)

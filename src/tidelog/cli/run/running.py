@@ -139,7 +139,6 @@ async def run_job(
 
 
 def exit_code(outcome: Outcome, error: TidelogError | None) -> int:
-    """The exit code of the process."""
     match outcome:
         case "finished" | "already-complete" | "stopped":
             return EXIT_FINISHED

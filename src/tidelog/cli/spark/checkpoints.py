@@ -1,12 +1,12 @@
 """`tidelog spark checkpoints`, `export`: the stored checkpoint of a query."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
 from tidelog.cli.output import Rows, fields_of
-from tidelog.cli.spark.options import on_checkpoint
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import error_fields
 from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint
@@ -19,7 +19,11 @@ from tidelog.spark.checkpoint.inspection import (
 )
 from tidelog.spark.checkpoint.liveness import assess
 from tidelog.spark.checkpoint.locate import locate
+from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PLUGINS, PROVIDER
+
+on_checkpoint = partial(on_store, location=store_url, encrypted=False)
+"""As `on_store`, for the checkpoint at a URL as Spark writes it."""
 
 
 @click.command("checkpoints")
@@ -98,10 +102,7 @@ async def export_command(invocation: StoreCommand, dry_run: bool, remove_log: bo
         located = await locate(store, checkpoint, all_footers=True, progress=progress)
     with output.progress("exporting") as progress:
         report = await export(
-            *(store, checkpoint, located),
-            remove_log=remove_log,
-            dry_run=dry_run,
-            progress=progress,
+            *(store, checkpoint, located), remove_log=remove_log, dry_run=dry_run, progress=progress
         )
     document = {"url": invocation.url, "dry_run": dry_run, **fields_of(report)}
     output.show(document, *_exported(report, dry_run=dry_run, removed=remove_log))

@@ -3,15 +3,13 @@
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
 
-from tidelog.cli.options import add_options, declared, endpoint_option, options_of
+from tidelog.cli.options import CONF, add_options, endpoint_option, option
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.spark.options import CONF, spark_home_option
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.inspection import check_checkpoint
@@ -23,39 +21,35 @@ from tidelog.spark.plugin.settings import JARS, read_properties, settings
 from tidelog.spark.plugin.toolchain import find_spark
 from tidelog.storage.open import StoreAccess
 
-
-@dataclass(frozen=True, slots=True)
-class ConfOptions:
-    """Which settings, and how they are printed."""
-
-    style: str = declared(
-        "--format",
-        type=click.Choice(["properties", "args", "json"]),
-        default="properties",
-        help="Lines of spark-defaults.conf, arguments of spark-submit, or one JSON object.",
-    )
-    jar: str | None = declared(
-        "--jar", type=str, help="Path or URL of the plug-in's jar; by default it is compiled here."
-    )
-    no_jar: bool = declared(
-        "--no-jar", is_flag=True, help="Leave spark.jars out: the cluster has the jar."
-    )
-    snapshot_every: int | None = declared(
-        "--snapshot-every",
-        type=click.IntRange(min=1),
-        metavar="BATCHES",
-        help="Batches between two snapshots of a state store.  [default: Spark's, 10]",
-    )
-    metrics: bool = declared(
-        "--metrics",
-        is_flag=True,
-        help="The driver exposes its metrics to Prometheus, under names that stay the same.",
-    )
+spark_home_option = click.option(
+    "--spark-home",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The Spark to use; by default $SPARK_HOME, else the installed pyspark.",
+)
 
 
 @click.command("conf")
 @on_this_machine
-@options_of("conf", ConfOptions)
+@option(
+    "--format",
+    "style",
+    type=click.Choice(["properties", "args", "json"]),
+    default="properties",
+    help="Lines of spark-defaults.conf, arguments of spark-submit, or one JSON object.",
+)
+@click.option("--jar", help="Path or URL of the plug-in's jar; by default it is compiled here.")
+@click.option("--no-jar", is_flag=True, help="Leave spark.jars out: the cluster has the jar.")
+@click.option(
+    "--snapshot-every",
+    type=click.IntRange(min=1),
+    metavar="BATCHES",
+    help="Batches between two snapshots of a state store.  [default: Spark's, 10]",
+)
+@click.option(
+    "--metrics",
+    is_flag=True,
+    help="The driver exposes its metrics to Prometheus, under names that stay the same.",
+)
 @add_options(
     *(
         click.option(
@@ -69,28 +63,34 @@ class ConfOptions:
 )
 @spark_home_option
 def conf_command(
-    output: Output, /, conf: ConfOptions, spark_home: Path | None, **options: str | None
+    output: Output,
+    /,
+    style: str,
+    jar: str | None,
+    no_jar: bool,
+    snapshot_every: int | None,
+    metrics: bool,
+    spark_home: Path | None,
+    **options: str | None,
 ) -> int:
     """Print the settings that turn the plug-in on.
 
     spark.plugins and spark.jars are lists: add what the application has there already. Sizes take
     k, m or g, times ms, s or min.
     """
-    if conf.jar is not None and conf.no_jar:
+    if jar is not None and no_jar:
         raise ConfigError(
             "options --jar and --no-jar",
             expected="at most one of them",
             found="both",
             action="leave one out",
         )
-    found = settings(
-        jar=conf.jar, snapshot_every=conf.snapshot_every, metrics=conf.metrics, **options
-    )
-    if conf.jar is None and not conf.no_jar:
+    found = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
+    if jar is None and not no_jar:
         found[JARS] = str(plugin_jar(spark_home))
-    if conf.style == "json":
+    if style == "json":
         output.document(found)
-    elif conf.style == "args":
+    elif style == "args":
         arguments = (f"--conf {shlex.quote(f'{name}={value}')}" for name, value in found.items())
         output.show(found, " \\\n".join(arguments))
     else:

@@ -8,8 +8,7 @@ from typing import Final
 
 import click
 
-from tidelog.cli.options import declared
-from tidelog.cli.spark.options import CONF
+from tidelog.cli.options import CONF, declared
 from tidelog.cli.store.options import StoreCommand
 from tidelog.engines import Engine, LocalEngine, SparkEngine, WorkerConfig
 from tidelog.errors import ConfigError
@@ -21,8 +20,6 @@ _MEMORY: Final = "memory://"
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """Who reads the store."""
-
     name: str | None = declared(
         "--engine",
         type=click.Choice(["spark", "local"]),

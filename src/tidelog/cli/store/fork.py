@@ -1,18 +1,14 @@
 """`tidelog fork`: a checkpoint as the beginning of another store."""
 
-from dataclasses import dataclass
-
 import click
 
 from tidelog.catalog.fork import Fork
 from tidelog.catalog.locate import parse_origin
 from tidelog.cli.options import (
-    declared,
     encryption_key_option,
     endpoint_option,
     key_place,
     log_store_option,
-    options_of,
 )
 from tidelog.cli.output import Output, fields_of
 from tidelog.cli.store.options import EXIT_OK, on_this_machine
@@ -21,32 +17,23 @@ from tidelog.effects import Effects
 from tidelog.storage.open import StoreAccess, is_remote
 
 
-@dataclass(frozen=True, slots=True)
-class ForkOptions:
-    """How a fork is made."""
-
-    copy: bool = declared(
-        "--copy", is_flag=True, help="Copy every object, also where the stores could share."
-    )
-    keep_output: bool = declared(
-        "--keep-output",
-        is_flag=True,
-        help="The fork goes on with the origin's output, which must not run any more: it commits "
-        "what the checkpoint had pre-committed.",
-    )
-    origin_key: str | None = declared(
-        "--origin-key",
-        metavar="KEY",
-        callback=key_place,
-        help="Where the key of the origin is, when it is not that of the fork; none: it is not "
-        "encrypted.",
-    )
-
-
 @click.command("fork")
 @click.argument("origin", metavar="URL@SLOT")
 @click.argument("target", metavar="NEWURL")
-@options_of("options", ForkOptions)
+@click.option("--copy", is_flag=True, help="Copy every object, also where the stores could share.")
+@click.option(
+    "--keep-output",
+    is_flag=True,
+    help="The fork goes on with the origin's output, which must not run any more: it commits what "
+    "the checkpoint had pre-committed.",
+)
+@click.option(
+    "--origin-key",
+    metavar="KEY",
+    callback=key_place,
+    help="Where the key of the origin is, when it is not that of the fork; none: it is not "
+    "encrypted.",
+)
 @log_store_option
 @endpoint_option
 @encryption_key_option
@@ -55,7 +42,9 @@ async def command(
     output: Output,
     origin: str,
     target: str,
-    options: ForkOptions,
+    copy: bool,
+    keep_output: bool,
+    origin_key: str | None,
     log_store: str | None,
     endpoint: str | None,
     encryption_key: str | None,
@@ -70,7 +59,7 @@ async def command(
     """
     effects = Effects()
     wanted = parse_origin(origin)
-    key = None if options.origin_key == "none" else options.origin_key or encryption_key
+    key = None if origin_key == "none" else origin_key or encryption_key
     alike = is_remote(wanted.url) == is_remote(target)
 
     def access(url: str, key: str | None) -> StoreAccess:
@@ -83,8 +72,8 @@ async def command(
         source,
         destination,
         effects,
-        sharing=not options.copy,
-        keep_transactions=options.keep_output,
+        sharing=not copy,
+        keep_transactions=keep_output,
     )
     try:
         with output.progress("forking") as progress:

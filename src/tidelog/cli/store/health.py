@@ -30,7 +30,7 @@ async def doctor_command(invocation: StoreCommand) -> int:
     Writes, races for, lists and deletes objects under probe/. Exits with 1 when the store is not
     safe.
     """
-    other = invocation.open_again()
+    other = invocation.access.open(invocation.url, invocation.effects)  # another connection
     try:
         report = await probe_store([invocation.store, other], invocation.effects)
     finally:

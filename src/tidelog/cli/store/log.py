@@ -62,8 +62,6 @@ async def command(
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of a subtask."""
-
     slot: Slot
     operator: str
     subtask: int

@@ -16,12 +16,7 @@ import click
 
 from tidelog.catalog.locate import CheckpointName, parse_place
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
-from tidelog.cli.options import (
-    add_options,
-    encryption_key_option,
-    endpoint_option,
-    option,
-)
+from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
@@ -54,18 +49,12 @@ slot_option = option(
 
 @dataclass(frozen=True, slots=True)
 class StoreCommand:
-    """What a command gets to work with."""
-
     url: str
     """As the user wrote it."""
     access: StoreAccess
     effects: Effects
     store: ObjectStore
     output: Output
-
-    def open_again(self) -> ObjectStore:
-        """Another connection to the same store."""
-        return self.access.open(self.url, self.effects)
 
 
 def on_this_machine(

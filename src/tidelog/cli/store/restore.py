@@ -4,7 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote
@@ -22,7 +22,6 @@ from tidelog.errors import ConfigError, usable_path
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.state.schema.decode import RowDecoder
-from tidelog.storage.port import ObjectStore
 from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table
 from tidelog.table.rocksdb import RocksTableFactory
@@ -69,8 +68,9 @@ async def command(
     with _target(directory), output.progress("restoring") as step:
         showing = asyncio.ensure_future(_show(progress, step, effects))
         try:
-            export = _Export(invocation.store, effects, progress, directory, output_format)
-            subtasks = [await export.subtask(*each) for each in chosen]
+            exporting = partial(_export, invocation, progress, directory, output_format)
+            # One after the other, so that one table is open at a time.
+            subtasks = [await exporting(*each) for each in chosen]
         finally:
             showing.cancel()
     output.show(
@@ -124,47 +124,44 @@ def _target(directory: Path) -> Iterator[None]:
             raise
 
 
-@dataclass(slots=True)
-class _Export:
-    """Writes subtasks one after the other, so that one table is open at a time."""
-
-    store: ObjectStore
-    effects: Effects
-    progress: RestoreProgress
-    directory: Path
-    format: Format
-
-    async def subtask(self, operator: OperatorState, state: SubtaskState) -> dict[str, Any]:
-        """Restore and write one subtask; returns what was written."""
-        # An id from a store must not lead out of the directory.
-        name = f"{quote(operator.id, safe='')}-{state.index}"
-        target = self.directory / (name if self.format == "rocksdb" else f"{name}.jsonl")
-        in_place = self.format == "rocksdb" and state.table == "rocksdb"
-        work = target if in_place else self.directory / f"{name}.table"
-        factory = reading_factory(state.table, f"subtask {state.index}")
-        restorer = Restorer(self.store, self.effects, factory, self.progress)
-        restored = await restorer.restore(state, work, f"{operator.id}-{state.index}")
-        run = self.effects.offload.run
-        rows = None
-        try:
-            if in_place:
-                # The tables have no write-ahead log: what is in memory goes to a file here.
-                await run(restored.table.prepare_snapshot)
-            elif self.format == "rocksdb":
-                rows = await run(_copy, restored.table, target)
-            else:
-                rows = await run(_write_lines, restored.table, operator, state.index, target)
-        finally:
-            restored.table.close()
-        if work != target:
-            await run(shutil.rmtree, work, True)
-        return {
-            "operator": operator.id,
-            "subtask": state.index,
-            "changes": state.seqno,
-            "rows": rows,
-            "path": target.name,
-        }
+async def _export(
+    invocation: StoreCommand,
+    progress: RestoreProgress,
+    directory: Path,
+    output_format: Format,
+    operator: OperatorState,
+    state: SubtaskState,
+) -> dict[str, Any]:
+    """Restore and write one subtask; returns what was written."""
+    # An id from a store must not lead out of the directory.
+    name = f"{quote(operator.id, safe='')}-{state.index}"
+    target = directory / (name if output_format == "rocksdb" else f"{name}.jsonl")
+    in_place = output_format == "rocksdb" and state.table == "rocksdb"
+    work = target if in_place else directory / f"{name}.table"
+    factory = reading_factory(state.table, f"subtask {state.index}")
+    restorer = Restorer(invocation.store, invocation.effects, factory, progress)
+    restored = await restorer.restore(state, work, f"{operator.id}-{state.index}")
+    run = invocation.effects.offload.run
+    rows = None
+    try:
+        if in_place:
+            # The tables have no write-ahead log: what is in memory goes to a file here.
+            await run(restored.table.prepare_snapshot)
+        elif output_format == "rocksdb":
+            rows = await run(_copy, restored.table, target)
+        else:
+            rows = await run(_write_lines, restored.table, operator, state.index, target)
+    finally:
+        restored.table.close()
+    if work != target:
+        await run(shutil.rmtree, work, True)
+    return {
+        "operator": operator.id,
+        "subtask": state.index,
+        "changes": state.seqno,
+        "rows": rows,
+        "path": target.name,
+    }
 
 
 def _copy(table: Table, target: Path) -> int:

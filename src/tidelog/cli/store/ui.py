@@ -5,6 +5,7 @@ import os
 import sys
 import webbrowser
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import click
@@ -12,21 +13,21 @@ import msgspec
 
 from tidelog.cli.options import option
 from tidelog.cli.output import write_output
-from tidelog.cli.spark.options import on_store_or_checkpoint
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.spark.checkpoint.location import store_url
 from tidelog.ui.page import page, policy
 from tidelog.ui.query import watcher_of
 from tidelog.ui.server import PageServer, page_server
 from tidelog.ui.watch import JOB_S
 
+on_store_or_checkpoint = partial(on_store, location=store_url)
+"""As `on_store`, for a store or the checkpoint of a query, whose URL is as Spark writes it."""
+
 
 @click.command("ui")
 @on_store_or_checkpoint
 @option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    default=0,
-    help="Port on 127.0.0.1; 0: a free one.",
+    "--port", type=click.IntRange(0, 65_535), default=0, help="Port on 127.0.0.1; 0: a free one."
 )
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
 async def ui_command(invocation: StoreCommand, port: int, no_browser: bool) -> int:

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -11,8 +12,8 @@ from tidelog.checkpoint.finding import Finding
 from tidelog.cli.options import option, options_of
 from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
-from tidelog.cli.spark.options import on_store_or_checkpoint
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand
+from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.spark.checkpoint.location import store_url
 from tidelog.verify.report import CheckpointReport, VerifyReport
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import verify
@@ -27,7 +28,7 @@ def _choice(text: str) -> Choice:
 
 
 @click.command("verify")
-@on_store_or_checkpoint
+@partial(on_store, location=store_url)  # as Spark writes it
 @option(
     "--slot",
     "chosen",
@@ -100,7 +101,6 @@ def _checkpoint(checkpoint: CheckpointReport) -> dict[str, Any]:
 
 
 def _action(report: VerifyReport, problem: Finding) -> str:
-    """What to do next."""
     if problem.newer_format:
         return "use the tidelog release that wrote it, or a newer one"
     if problem.action is not None:

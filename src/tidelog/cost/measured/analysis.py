@@ -12,9 +12,8 @@ from statistics import fmean
 from typing import Final
 
 from tidelog.concurrency import Progress, no_progress
-from tidelog.cost.measured.facts import MeasuredSnapshot
+from tidelog.cost.measured.facts import MeasuredSnapshot, contiguous_runs, seconds
 from tidelog.cost.measured.history import read_history, read_stored, without_dropped
-from tidelog.cost.measured.intervals import contiguous_runs, seconds
 from tidelog.cost.measured.log import block_facts, read_log, subtasks_of
 from tidelog.cost.measured.operators import combine_of, has_windows, report_operators
 from tidelog.cost.measured.report import OperatorReport, OverheadReport

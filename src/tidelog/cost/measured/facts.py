@@ -1,11 +1,19 @@
-"""The facts that a report is made of, as they stand in manifests, blocks and changes.
+"""The facts that a report is made of, as they stand in manifests, blocks and changes; runs of
+checkpoints without a gap, and the materialization intervals seen in them.
 
 Invariants: facts are plain numbers without an opinion; times are milliseconds since 1970 by the
 clock of the job, sizes bytes; tallies are sums, so they add up in any order.
+
+A run is of one generation and of slots that follow each other, so nothing that happened within it
+is hidden: no restart, no pause, no peak; what a job does at the end of its data is no part of one:
+its last checkpoint stands alone. An interval is reported only if both of its materializations fell
+between checkpoints that are retained, so its start, its end and its fullest checkpoint are known;
+no time is guessed beyond the straight line between two neighbours.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from tidelog.ids import SubtaskId
 
@@ -74,3 +82,146 @@ class BlockFacts:
     """The blocks of each subtask in each checkpoint."""
     distinct: Mapping[SubtaskId, Tally] = field(default_factory=dict)
     """The blocks of each subtask, each counted once, however many checkpoints name it."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRate:
+    """How fast a number grew over some runs."""
+
+    count: float
+    seconds: float
+
+    @property
+    def per_s(self) -> float | None:
+        """Figure per second; None when no time passed."""
+        return self.count / self.seconds if self.seconds > 0 else None
+
+
+def contiguous_runs(snapshots: Iterable[MeasuredSnapshot]) -> list[list[MeasuredSnapshot]]:
+    """Split a history, oldest first, where checkpoints are missing, or the job was restarted or
+    ended.
+    """
+    found: list[list[MeasuredSnapshot]] = []
+    last: MeasuredSnapshot | None = None
+    for snapshot in snapshots:
+        follows = last is not None and (
+            snapshot.generation == last.generation
+            and snapshot.slot == last.slot + 1
+            and snapshot.created_ms >= last.created_ms
+            and not snapshot.final
+        )
+        if not follows:
+            found.append([])
+        found[-1].append(snapshot)
+        last = snapshot
+    return found
+
+
+def seconds(found: Iterable[Sequence[MeasuredSnapshot]]) -> float:
+    """Time that runs cover."""
+    return sum(run[-1].created_ms - run[0].created_ms for run in found) / 1000
+
+
+def points_of(run: Iterable[MeasuredSnapshot], who: SubtaskId) -> list[Point]:
+    """A subtask in each checkpoint of a run that has it."""
+    return [snapshot.points[who] for snapshot in run if who in snapshot.points]
+
+
+def change_rate(found: Iterable[Sequence[Point]]) -> MeasuredRate:
+    """Changes of a subtask over the time between its first and last checkpoint of each run."""
+    by_run = [points for points in found if points]
+    return MeasuredRate(
+        sum(points[-1].seqno - points[0].seqno for points in by_run),
+        sum(points[-1].created_ms - points[0].created_ms for points in by_run) / 1000,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A materialization, and the first checkpoint of the run that builds on it."""
+
+    upto: int
+    at_ms: float | None
+    """When the table was frozen, in milliseconds; None when that was before the run."""
+    first: int
+    """Index of the checkpoint in the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """From one materialization of a subtask to the next one that a checkpoint builds on."""
+
+    who: SubtaskId
+    start_ms: float
+    end_ms: float
+    changes: int
+    """Logged in between."""
+    checkpoints: int
+    """Checkpoints that build on the first of both, and so have the log of this interval."""
+    peak_bytes: int
+    """Bytes of log in the fullest of these checkpoints."""
+    peak_slot: int
+    peak_changes: int
+    """Changes in that log that came after the materialization."""
+
+    @property
+    def seconds(self) -> float:
+        return (self.end_ms - self.start_ms) / 1000
+
+    @property
+    def peak_log(self) -> LogKey:
+        return self.peak_slot, self.who
+
+
+def intervals(
+    who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally]
+) -> list[Interval]:
+    """The intervals of a subtask that lie within a run, oldest first."""
+    found = cuts(points)
+    return [
+        _interval(who, points[start.first : end.first], by_log, start, end)
+        for start, end in pairwise(found)
+        if start.at_ms is not None and end.at_ms is not None and end.at_ms > start.at_ms
+    ]
+
+
+def cuts(points: Sequence[Point]) -> list[Cut]:
+    """The materializations that the checkpoints of a run build on, in order."""
+    found: list[Cut] = []
+    for index, point in enumerate(points):
+        if not found or point.upto != found[-1].upto:
+            found.append(Cut(point.upto, _passed_ms(points, point.upto), index))
+    return found
+
+
+def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
+    """When the subtask logged its change `seqno`, in milliseconds; None: before the run."""
+    if not points or seqno < points[0].seqno or seqno == 0:
+        return None
+    before = points[0]
+    for point in points:
+        if point.seqno >= seqno:
+            grown = point.seqno - before.seqno
+            share = (seqno - before.seqno) / grown if grown else 0.0
+            return before.created_ms + share * (point.created_ms - before.created_ms)
+        before = point
+    return None
+
+
+def _interval(
+    who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally], start: Cut, end: Cut
+) -> Interval:
+    assert start.at_ms is not None and end.at_ms is not None
+    sizes = {p.slot: by_log.get((p.slot, who), Tally()).stored_bytes for p in points}
+    # Of equals the last one: it is nearest to the end of the interval.
+    peak = max(points, key=lambda point: (sizes[point.slot], point.slot))
+    return Interval(
+        who=who,
+        start_ms=start.at_ms,
+        end_ms=end.at_ms,
+        changes=end.upto - start.upto,
+        checkpoints=len(points),
+        peak_bytes=sizes[peak.slot],
+        peak_slot=peak.slot,
+        peak_changes=peak.seqno - start.upto,
+    )

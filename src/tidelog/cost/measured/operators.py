@@ -12,9 +12,12 @@ from statistics import fmean
 from typing import Final
 
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
-from tidelog.cost.measured.facts import BlockFacts, MeasuredSnapshot, Point, Tally
-from tidelog.cost.measured.intervals import (
+from tidelog.cost.measured.facts import (
+    BlockFacts,
     MeasuredRate,
+    MeasuredSnapshot,
+    Point,
+    Tally,
     change_rate,
     contiguous_runs,
     cuts,
@@ -30,7 +33,7 @@ from tidelog.cost.measured.report import (
     WindowReport,
 )
 from tidelog.cost.model.formulas import log_peak_bytes, window_log_peak_bytes
-from tidelog.cost.model.settings import Settings
+from tidelog.cost.model.job import Settings
 from tidelog.ids import SubtaskId
 
 WANTED_INTERVALS: Final = 3
@@ -137,7 +140,7 @@ def _report(
         [each.points[who] for who in whos if who in each.points] for run in found for each in run
     ]
     logs = [sum(point.log_bytes for point in points) for points in snapshots]
-    peak = _sum(each.peak for each in compared)
+    peak = _sum([each.peak for each in subtasks if each.peak is not None])
     return OperatorReport(
         id=operator,
         subtasks=subtasks,
@@ -184,13 +187,9 @@ def _windows(
     )
 
 
-def _sum(peaks: Iterable[Comparison | None]) -> Comparison | None:
-    known = [peak for peak in peaks if peak is not None]
-    if not known:
-        return None
-    return Comparison(
-        sum(peak.predicted_bytes for peak in known), sum(peak.measured_bytes for peak in known)
-    )
+def _sum(peaks: Sequence[Comparison]) -> Comparison | None:
+    predicted = sum(peak.predicted_bytes for peak in peaks)
+    return Comparison(predicted, sum(peak.measured_bytes for peak in peaks)) if peaks else None
 
 
 def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:

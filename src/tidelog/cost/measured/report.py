@@ -6,7 +6,7 @@ why and what to do. Times are seconds unless named `_ms`, sizes bytes, rates per
 
 from dataclasses import dataclass
 
-from tidelog.cost.measured.intervals import Interval
+from tidelog.cost.measured.facts import Interval
 from tidelog.cost.model.usage import Usage
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tidelog.cost.model.estimate import Estimate, LogEstimate, Strategy
 from tidelog.cost.model.formulas import (
     Retention,
     descriptor_bytes,
@@ -18,17 +17,11 @@ from tidelog.cost.model.formulas import (
     replay_age_s,
     segment_life_s,
 )
+from tidelog.cost.model.job import Settings, Workload
 from tidelog.cost.model.log import LogCycle, flushes, log_cycle
 from tidelog.cost.model.restoring import Fetch, Objects, reads, restore_s, side_by_side_s
-from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.tables import (
-    MaterializationTrigger,
-    TableUploads,
-    materializing,
-    snapshot,
-)
-from tidelog.cost.model.usage import Flow, Usage
-from tidelog.cost.model.workload import Workload
+from tidelog.cost.model.tables import MaterializationTrigger, TableUploads, materializing, snapshot
+from tidelog.cost.model.usage import Estimate, Flow, LogEstimate, Strategy, Usage
 from tidelog.materialize.pacing import TRANSFERS
 
 _SOURCE_DESCRIPTOR: Final = descriptor_bytes(0, 256)
@@ -168,8 +161,6 @@ class _Job:
 
 
 def estimate_changelog(workload: Workload, settings: Settings) -> Estimate:
-    """Estimate a job that keeps a changelog."""
-
     def at(cycle_s: float) -> _Job:
         log = log_cycle(workload, settings, cycle_s)
         return _Job(settings, cycle_s, materializing(workload, settings, log, cycle_s), log)
@@ -185,8 +176,6 @@ def estimate_changelog(workload: Workload, settings: Settings) -> Estimate:
 
 
 def estimate_incremental(workload: Workload, settings: Settings) -> Estimate:
-    """Estimate a job without changelog."""
-
     def at(cycle_s: float) -> _Job:
         rows = flushes(workload, settings.parallelism, settings.flush, cycle_s).all_rows
         # No row is written between the two flushes of such a snapshot, so there is one.

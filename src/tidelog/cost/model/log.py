@@ -16,8 +16,7 @@ from tidelog.changelog.block import HEADER
 from tidelog.changelog.cadence import FLUSH_LEAD_S, UPLOAD_LEAD_S
 from tidelog.changelog.segment import HEADER_BYTES, TRAILER_BYTES, Entry
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.workload import Workload
+from tidelog.cost.model.job import Settings, Workload
 from tidelog.ids import KeyGroup, SeqNo
 from tidelog.state.config import FlushConfig
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.concurrency import AT_ONCE
-from tidelog.cost.model.settings import Settings, StoreLink
+from tidelog.cost.model.job import Settings, StoreLink
 from tidelog.cost.model.usage import MONTH_S, Reads
 
 _SLOT_LISTS: Final = 4

@@ -14,10 +14,9 @@ from math import ceil, gcd
 from typing import Final
 
 from tidelog.cost.model.formulas import descriptor_bytes
+from tidelog.cost.model.job import Settings, Workload
 from tidelog.cost.model.log import LogCycle
 from tidelog.cost.model.restoring import Objects, side_by_side_s
-from tidelog.cost.model.settings import Settings
-from tidelog.cost.model.workload import Workload
 from tidelog.materialize.materializer import LOOK_S
 from tidelog.materialize.pacing import TRANSFERS
 from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, RocksOptions
@@ -57,11 +56,7 @@ class TableUpload:
 
 
 def snapshot(
-    workload: Workload,
-    subtasks: float,
-    changes_per_s: float,
-    interval_s: float,
-    flushes: int = 2,
+    workload: Workload, subtasks: float, changes_per_s: float, interval_s: float, flushes: int = 2
 ) -> TableUpload:
     """Uploads every `interval_s` seconds of a table that holds 1 / `subtasks` of the keys.
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
-from tidelog.cost.model.workload import Workload, expected_distinct
+from tidelog.cost.model.job import Workload, expected_distinct
 from tidelog.errors import require
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS
 from tidelog.state.timed_batches import BATCHED_BYTES, MOST_BATCHED

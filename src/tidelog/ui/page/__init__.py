@@ -14,17 +14,8 @@ import msgspec
 from tidelog.ui.document import Document
 
 _SCRIPTS: Final = (
-    "values.js",
-    "elements.js",
-    "chart.js",
-    "charts.js",
-    "overview.js",
-    "state.js",
-    "operators.js",
-    "costs.js",
-    "slots.js",
-    "query.js",
-    "page.js",
+    *("values.js", "elements.js", "chart.js", "charts.js", "overview.js", "state.js"),
+    *("operators.js", "costs.js", "slots.js", "query.js", "page.js"),
 )
 
 
@@ -43,7 +34,6 @@ def page(document: Document | None = None) -> str:
 
 
 def policy() -> str:
-    """The content security policy of the page."""
     return (
         f"default-src 'none'; script-src {_hash(_script())}; style-src {_hash(_read('page.css'))}; "
         "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -14,8 +14,8 @@ from tests.support.depth import more_in_depth
 from tidelog.errors import TidelogError
 from tidelog_bench.embedded.meter import Mark
 from tidelog_bench.experiment import Reading, Setting
-from tidelog_bench.experiments import peers, peers_events
-from tidelog_bench.peers.programs.tidelog_files import WORKERS
+from tidelog_bench.experiments import peers
+from tidelog_bench.peers.programs.tidelog_jobs import WORKERS
 from tidelog_bench.peers.systems import missing
 from tidelog_bench.peers.task import EventTask, expected, figures
 
@@ -93,7 +93,7 @@ def test_a_system_gives_the_results_of_a_plain_computation(
     if reason := missing(variant):
         pytest.skip(reason)
 
-    found = peers_events.measure(trial_in(tmp_path, {"job": job, **EVENTS}, variant))
+    found = peers.measure_events(trial_in(tmp_path, {"job": job, **EVENTS}, variant))
 
     assert found.figures["results"] > 50
     assert found.figures["rows_per_s"] > 0

@@ -15,7 +15,7 @@ from tidelog_bench.experiment import Better, Cell, Experiment, Figure, Ratio, Si
 from tidelog_bench.experiments import experiments
 from tidelog_bench.report.answer import Answer, Report, answer, answers
 from tidelog_bench.report.numbers import Verdict, ratios, verdict
-from tidelog_bench.report.page import page, plots
+from tidelog_bench.report.shown import page, plots
 from tidelog_bench.session.records import FailureRecord, Record, SkipRecord
 
 pytest.importorskip("jinja2", reason="the page needs jinja2: pip install 'tidelog[plots]'")

@@ -13,8 +13,7 @@ from tests.support.clock import VirtualClock
 from tests.unit.storage.conformance import names
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
-from tidelog_bench.store.latency import NONE, Kind, LatencyProfile
-from tidelog_bench.store.modelled import CHUNK, ModelledStore
+from tidelog_bench.store import CHUNK, NONE, Kind, LatencyProfile, ModelledStore
 
 MB = 1_000_000
 PROFILE = LatencyProfile(latency_ms=30.0, mb_per_s=50.0, seed=7)

@@ -39,13 +39,12 @@ from tidelog import CorruptObjectError, RestoreError
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.concurrency import Progress
 from tidelog.cost.measured.analysis import measure
-from tidelog.cost.measured.facts import MeasuredSnapshot
+from tidelog.cost.measured.facts import MeasuredSnapshot, intervals, points_of
 from tidelog.cost.measured.history import read_history
-from tidelog.cost.measured.intervals import intervals, points_of
 from tidelog.cost.measured.operators import combine_of, report_operators
 from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.cost.model.formulas import log_peak_bytes, window_log_peak_bytes
-from tidelog.cost.model.workload import expected_distinct
+from tidelog.cost.model.job import expected_distinct
 from tidelog.engines import LocalEngine, WorkerConfig
 from tidelog.ids import Slot
 from tidelog.storage import object_names

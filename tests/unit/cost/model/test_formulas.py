@@ -12,8 +12,7 @@ from tidelog.cost.model.formulas import (
     segment_life_s,
     window_log_peak_bytes,
 )
-from tidelog.cost.model.settings import Settings, StoreLink
-from tidelog.cost.model.workload import Workload, expected_distinct
+from tidelog.cost.model.job import Settings, StoreLink, Workload, expected_distinct
 from tidelog.materialize.config import MaterializeConfig
 
 WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tidelog.cost.model.job import Workload
 from tidelog.cost.model.tables import snapshot
-from tidelog.cost.model.workload import Workload
 
 RECORDED = [
     # From throughput.jsonl in benchmarks/results/decisions, off@1s or off@20s, medians: 1 subtask,

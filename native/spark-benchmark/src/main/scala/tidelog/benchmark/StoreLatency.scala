@@ -1,6 +1,6 @@
 package tidelog.benchmark
 
-/** How long the n-th request of a kind takes, as `tidelog_bench.store.latency` in Python says; the
+/** How long the n-th request of a kind takes, as `tidelog_bench.store` in Python says; the
   * source of the figures is given there.
   *
   * Invariant: a draw is a pure function of seed, kind and number, equal bit for bit to Python's:

@@ -1,10 +1,12 @@
-"""What a report shows, as one page of HTML with plots, and as JSON.
+"""What a report shows, as one page of HTML with plots, as JSON, and as plain text.
 
 Invariants: the page loads nothing and runs nothing, whatever a record contains; bars have their
-names and numbers beside them, so nobody depends on colours or lengths.
+names and numbers beside them, so nobody depends on colours or lengths; no line of the text is
+longer than 100 columns, however many figures there are.
 """
 
 import math
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,28 +15,22 @@ from typing import Any, Final
 
 from tidelog.cli.output import fields_of
 from tidelog.errors import optional_library
-from tidelog_bench.experiment import Bars, Size
+from tidelog_bench.experiment import Bars, Figure, Size
 from tidelog_bench.report.answer import Answer, CellAnswer, Report
-from tidelog_bench.report.declared import limit, quoted
+from tidelog_bench.report.declared import ABSENT, limit, quoted
 from tidelog_bench.report.numbers import ENOUGH, Spread, few, number, setting, span, times, verdict
 
 
 def page(report: Report) -> str:
     """The page; raises ConfigError without the library that lays it out."""
-    with optional_library(
-        "the page of a report",
-        "jinja2, which lays it out",
-        "plots",
-        ", or read the summary with --terminal",
-    ):
+    more = ", or read the summary with --terminal"
+    with optional_library("the page of a report", "jinja2, which lays it out", "plots", more):
         # Heavy: only a page pays for it.
         from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
         from markupsafe import Markup  # noqa: PLC0415
 
     environment = Environment(
-        loader=PackageLoader("tidelog_bench.report", ""),
-        autoescape=True,
-        undefined=StrictUndefined,
+        loader=PackageLoader("tidelog_bench.report", ""), autoescape=True, undefined=StrictUndefined
     )
     environment.filters["times"] = times
     functions = (colours, limit, number, plots, published, quoted, setting, span, times, verdict)
@@ -201,3 +197,83 @@ def _cells(answer: Answer) -> list[dict[str, Any]]:
         }
         for cell in answer.cells
     ]
+
+
+WIDTH: Final = 100
+_FIGURES: Final = 6
+"""The first ones of a cell; the page has all."""
+_MARK: Final = "*"
+
+
+def summary(report: Report) -> list[str]:
+    """Lines: per experiment, cell and figure the medians with min and max, and the ratios."""
+    answers = report.answers
+    lines = [line for answer in answers for line in _answered(answer)]
+    if not lines:
+        return ["nothing has been measured yet"]
+    lines = [*_targets(report), *lines]
+    lines.append("median (min and max); ratios are formed pair by pair")
+    lines.append(f"{_MARK} beyond noise: all of at least {ENOUGH} pairs on the same side of 1")
+    pairs = min(answer.session.pairs for answer in answers)
+    if pairs < ENOUGH:
+        lines.append(f"{few(pairs)}: the numbers mean little")
+    return lines
+
+
+def _targets(report: Report) -> Iterator[str]:
+    results = report.targets
+    for target in results:
+        if target["spread"] is not None:
+            shown = quoted(target["spread"], target["figure"], target["of"])
+            text = f"{target['says']}: {target['text']}, {target['of']}: {shown}, {limit(target)}"
+            yield from _wrapped("", text)
+    absent = sum(target["spread"] is None for target in results)
+    yield f"{absent} of {len(results)} targets: {ABSENT} in these sessions"
+    yield ""
+
+
+def _answered(answer: Answer) -> Iterator[str]:
+    if not (answer.cells or answer.skipped or answer.missing or answer.failures):
+        return
+    yield from _wrapped("", f"{answer.experiment.name}: {answer.experiment.title}")
+    if answer.cells:
+        yield from _wrapped("  ", answer.age)
+    for cell in answer.cells:
+        if cell.label:
+            yield from _wrapped("  ", cell.label)
+        for figure in cell.figures[:_FIGURES]:
+            title = f"{figure.title} {figure.unit}".rstrip()
+            yield from _wrapped("    ", f"{title}: {'; '.join(_values(cell, figure))}")
+    for skip in answer.skipped:
+        yield from _wrapped("  ", f"{skip.variant}: skipped, {skip.reason}")
+    for sentence in answer.missing:
+        yield from _wrapped("  ", f"incomplete: {sentence}")
+    for failure in answer.failures:
+        last = failure.error.strip().splitlines()[-1:] or ["no reason given"]
+        yield from _wrapped("  ", f"{failure.variant}, pair {failure.pair + 1}: FAILED, {last[0]}")
+    yield ""
+
+
+def _values(cell: CellAnswer, figure: Figure) -> Iterator[str]:
+    for variant, of in cell.medians.items():
+        if found := of.get(figure.name):
+            yield f"{variant} {_between(number(found['median']), found)}"
+    for name, of in cell.ratios.items():
+        if found := of.get(figure.name):
+            mark = _MARK if verdict(found, figure).beyond_noise else ""
+            yield f"{name} {_between(times(found['median']), found)}{mark}"
+
+
+def _between(median: str, spread: Spread) -> str:
+    between = span(spread)
+    return f"{median} ({between})" if between else median
+
+
+def _wrapped(indent: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_on_hyphens=False,
+    )

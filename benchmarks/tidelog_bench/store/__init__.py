@@ -1,1 +1,0 @@
-"""A store like S3: latency, bandwidth, counted requests, prices."""
