@@ -11,9 +11,7 @@ from benchmarks.micro.inputs import BUFFER, FLUSHED, row_keys, word
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.aggregate import Aggregate
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import ValueState
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import ListState, MapState, ValueState
 from tidelog.state.key_groups import encode_key
 
 WORDS = [word(number, 16) for number in range(BUFFER)]
@@ -110,7 +108,7 @@ def test_aggregate_a_buffer(benchmark: BenchmarkFixture, backend: KeyedBackend) 
     batch = KeyedBatch([(key, 1) for key in WORDS], keys=keys, groups=groups)
     operator.process(batch)
     benchmark(operator.process, batch)
-    assert len(backend._buffer) == BUFFER
+    assert len(backend.buffer) == BUFFER
 
 
 @pytest.mark.parametrize("length", [16, 200])
@@ -139,6 +137,6 @@ def _emptied(backend: KeyedBackend) -> Callable[[], Any]:
     """Forget what is buffered, without a flush's trace in the table."""
 
     def setup() -> None:
-        backend._buffer.drain()
+        backend.buffer.drain()
 
     return setup

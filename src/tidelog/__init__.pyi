@@ -56,7 +56,7 @@ from .library.states import List as List
 from .library.states import Map as Map
 from .library.states import Value as Value
 from .library.view import View as View
-from .materialize.config import MaterializeConfig as MaterializeConfig
+from .materialize.schedule import MaterializeConfig as MaterializeConfig
 from .runtime.config import JobArguments as JobArguments
 from .runtime.config import JobConfig as JobConfig
 from .runtime.config import UnalignedConfig as UnalignedConfig

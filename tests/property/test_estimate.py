@@ -14,7 +14,7 @@ from tests.support.depth import more_in_depth
 from tidelog.cost.model.embedded import estimate_changelog, estimate_incremental
 from tidelog.cost.model.job import Settings, StoreLink, Workload
 from tidelog.cost.model.usage import MONTH_S, Estimate, Flow
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog_bench.store import Kind
 
 

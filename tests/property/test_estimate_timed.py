@@ -21,7 +21,7 @@ from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.job import Settings, StoreLink, Workload
 from tidelog.cost.model.timed import in_sessions, joined
 from tidelog.effects import InlineOffload
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.state.key_groups import encode_key
 
 KEY_GROUPS = 16

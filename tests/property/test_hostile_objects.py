@@ -24,7 +24,7 @@ from tidelog.connectors.files.parts import Part
 from tidelog.errors import CorruptObjectError, RestoreError, TidelogError
 from tidelog.table.frame import encode_rows
 from tidelog.table.memory import INDEX_NAME, MemoryTableFactory
-from tidelog.table.rocksdb_snapshot import SNAPSHOT_NAME, unpack
+from tidelog.table.rocksdb import SNAPSHOT_NAME, unpack
 
 SEED = os.environ.get("TIDELOG_TEST_SEED", "hostile")
 DAMAGES = more_in_depth(500, 50_000)

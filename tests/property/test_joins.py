@@ -124,7 +124,7 @@ class Subject:
 
     def _check_memory(self) -> None:
         """What is said to be in memory is what is there."""
-        for kept in self.bench.backend._buffer._caches:
+        for kept in self.bench.backend.buffer._caches:
             if not isinstance(kept, timed_records.TimedRecords):
                 continue
             buckets = kept._buckets.values()
@@ -364,7 +364,7 @@ def _small_steps(most: int) -> Iterator[None]:
     steps = (records, "tidelog.runtime.operators.join", "tidelog.runtime.operators.enrich")
     with ExitStack() as patches:
         patches.enter_context(mock.patch(f"{records}.LOAD_AFTER", 4 - most))
-        patches.enter_context(mock.patch("tidelog.state.timed_batches.MOST_BATCHED", 2 * most))
+        patches.enter_context(mock.patch("tidelog.state.timed_rows.MOST_BATCHED", 2 * most))
         for module in steps:
             patches.enter_context(mock.patch(f"{module}.STEP", most))
         yield

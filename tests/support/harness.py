@@ -22,7 +22,7 @@ from tidelog.connectors.program import Callback, Replayable
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import TidelogError
 from tidelog.ids import CheckpointId, Slot, SubtaskId
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.config import JobConfig
@@ -36,9 +36,13 @@ from tidelog.runtime.subtasks.incarnation import Incarnation as Started
 from tidelog.runtime.subtasks.incarnation import LocalSubtasks, incarnate
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
-from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
 from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
 from tidelog.storage import object_names

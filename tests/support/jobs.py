@@ -15,7 +15,7 @@ from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback
 from tidelog.effects import Effects
 from tidelog.errors import UserFunctionError
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobResult, JobRunner

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.effects import Effects
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS, JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner

@@ -46,17 +46,13 @@ class _Zstd(threading.local):
 
     def __init__(self) -> None:
         self._compressors: dict[int, zstandard.ZstdCompressor] = {}
-        self._decompressor = zstandard.ZstdDecompressor()
+        self.decompressor = zstandard.ZstdDecompressor()
 
     def compress(self, payload: bytes, level: int) -> bytes:
         compressor = self._compressors.get(level)
         if compressor is None:
             compressor = self._compressors[level] = zstandard.ZstdCompressor(level=level)
         return compressor.compress(payload)
-
-    def decompress(self, stored: bytes, size: int) -> bytes:
-        """Raises ZstdError."""
-        return self._decompressor.decompress(stored, max_output_size=size)
 
 
 _zstd: Final = _Zstd()
@@ -202,7 +198,7 @@ class Block(BlockInfo, frozen=True, kw_only=True):
                 if zstandard.frame_content_size(raw) > self.raw_bytes:
                     # The library would make room for as much as the frame says.
                     raise self._corrupt(f"a zstd frame of {self.raw_bytes} bytes", "a larger one")
-                raw = _zstd.decompress(raw, self.raw_bytes)
+                raw = _zstd.decompressor.decompress(raw, max_output_size=self.raw_bytes)
             except zstandard.ZstdError as cause:
                 raise self._corrupt("a zstd frame", str(cause)) from cause
         if len(raw) != self.raw_bytes:
@@ -279,9 +275,7 @@ def open_block(data: bytes, offset: int = 0, name: str = "block", *, base: int =
 
 
 def iter_blocks(data: bytes, name: str = "blocks", *, base: int = 0) -> Iterator[Block]:
-    """Open the blocks that fill `data` one after the other; arguments and errors are those of
-    `open_block`.
-    """
+    """The blocks that fill `data` one after the other; arguments and errors as of `open_block`."""
     offset = 0
     while offset < len(data):
         block = open_block(data, offset, name, base=base)

@@ -29,7 +29,8 @@ class Cadence:
         self._pass_on = pass_on
         self._due_at: float | None = None
         self._expected_at = 0.0
-        self._moving = 0
+        self.transfers = 0
+        """Transfers of a checkpoint that are on their way."""
         self.under_way = False
         """A checkpoint was triggered and is neither durable nor given up."""
         self._not_captured = 0
@@ -45,9 +46,7 @@ class Cadence:
         self._changed.set()
 
     def triggered(self, subtasks: int) -> None:
-        """A checkpoint of so many subtasks was triggered: none is expected until the next call of
-        `expect`.
-        """
+        """A checkpoint of so many subtasks was triggered; the next one is not expected yet."""
         if self._pass_on is not None:
             self._pass_on("triggered", subtasks)
         self._due_at = None
@@ -61,22 +60,17 @@ class Cadence:
     @contextmanager
     def moving(self) -> Iterator[None]:
         """Within, bytes of a checkpoint are on their way."""
-        self._moving += 1
+        self.transfers += 1
         try:
             yield
         finally:
-            self._moving -= 1
+            self.transfers -= 1
             self._changed.set()
 
     @property
     def all_captured(self) -> bool:
         """All subtasks have taken their parts of the checkpoint that is under way."""
         return self.under_way and self._not_captured <= 0
-
-    @property
-    def busy(self) -> bool:
-        """Bytes of a checkpoint are on their way."""
-        return self._moving > 0
 
     def leads(self, since: float, lead_s: float) -> bool:
         """Whether the moment `lead_s` before the next checkpoint came after `since`."""
@@ -97,7 +91,7 @@ class Cadence:
             await wait_for(self._changed, self._clock, left)
 
     def _fits(self, seconds: float) -> bool:
-        if self.busy:
+        if self.transfers:
             return False
         now = self._clock.monotonic()
         if self._due_at is None or now >= self._due_at:

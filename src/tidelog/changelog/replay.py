@@ -38,17 +38,13 @@ class LastWriterWins:
     ) -> None:
         self.full = False
         self._limit_bytes = limit_bytes
-        self._next = first
+        self.next = first
+        """The sequence number the next batch starts with."""
         self._key_groups = key_groups
         self._name = name
         self._runs: list[_Run] = []
         """What was added, the oldest first; merged when it is drained or takes too much memory."""
         self._at_most = 0
-
-    @property
-    def next(self) -> SeqNo:
-        """The sequence number the next batch starts with."""
-        return self._next
 
     @property
     def empty(self) -> bool:
@@ -85,28 +81,28 @@ class LastWriterWins:
         """Pass over changes [first, end), known to lie in other key groups; raises
         CorruptObjectError when they are not the next ones.
         """
-        if first != self._next:
-            missing = first > self._next
+        if first != self.next:
+            missing = first > self.next
             raise CorruptObjectError(
                 f"{self._name} {'misses' if missing else 'repeats'} change "
-                f"{self._next if missing else first}",
-                expected=f"changes from {self._next}",
+                f"{self.next if missing else first}",
+                expected=f"changes from {self.next}",
                 found=f"changes from {first}",
                 action=OLDER_SLOT,
             )
-        self._next = end
+        self.next = end
 
     def check_end(self, end: SeqNo) -> None:
         """Raise CorruptObjectError if the log does not end where it should: before change `end`."""
-        if self._next != end:
+        if self.next != end:
             raise CorruptObjectError(
                 self._name,
                 expected=f"changes up to {end}",
-                found=f"changes up to {self._next}",
+                found=f"changes up to {self.next}",
                 action=OLDER_SLOT,
             )
 
-    def drain(self) -> tuple[list[bytes], list[bytes | None]]:
+    def drain(self) -> _Rows:
         """Row keys in ascending order and their values (None: deleted); nothing is kept."""
         runs, self._runs, self._at_most, self.full = self._runs, [], 0, False
         return _merged(runs)

@@ -1,13 +1,19 @@
-"""Memory that rows take as Python objects, over all states of a process.
+"""Rows in memory as Python objects: one row, those that a table lacks, and what all rows take.
 
-Invariants: sizes are estimates from samples, because measuring every object would cost more than
-keeping it; what is held stays within the limit but for what is added between two reports.
+Invariants:
+- a row says itself whether it changed and whether it is dirty; a row that is dirty is listed, and
+  one that is listed and not dirty is skipped;
+- sizes are estimates from samples, because measuring every object would cost more than keeping it;
+- what is held stays within the limit but for what is added between two reports.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
+from operator import attrgetter
 from sys import getsizeof
 from typing import Any, Final
+
+import msgspec
 
 ROW_SLOT_BYTES: Final = 140
 """A row's object and key without their content, its places in the dict of rows and in a list."""
@@ -19,6 +25,75 @@ _DEPTH: Final = 4
 _SAMPLED: Final = 4
 """How many elements of a container are measured; the others count as their average."""
 _CONTAINERS: Final = (list, tuple, set, frozenset)
+
+
+class BufferedRow(msgspec.Struct, gc=False, eq=False):
+    """A row in memory, with its newest value; None is a delete.
+
+    What is to become of a row is said by the row: a second dict of rows that changed would be a
+    second look-up for each, which misses the processor's cache.
+    """
+
+    key: bytes
+    value: Any
+    changed: bool = False
+    """The log does not have this value yet."""
+    dirty: bool = False
+    """The log has a newer value than the table."""
+
+
+row_key: Final = attrgetter("key")
+
+
+class DirtyRows:
+    """Rows that the log has and the table does not."""
+
+    __slots__ = ("_count", "_listed")
+
+    def __init__(self) -> None:
+        self._listed: list[BufferedRow] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[BufferedRow]:
+        """The rows, some of them twice."""
+        return (row for row in self._listed if row.dirty)
+
+    def add(self, rows: list[BufferedRow]) -> None:
+        """The log has these rows and the table does not."""
+        for row in rows:
+            if not row.dirty:
+                row.dirty = True
+                self._listed.append(row)
+                self._count += 1
+
+    def discard(self, rows: list[BufferedRow]) -> None:
+        """The table has these rows."""
+        for row in rows:
+            if row.dirty:
+                row.dirty = False
+                self._count -= 1
+        self._forget()
+
+    def take(self, most: int) -> list[BufferedRow]:
+        """At most `most` of the rows, by their keys; the table gets them now."""
+        rows: list[BufferedRow] = []
+        while self._listed and len(rows) < most:
+            row = self._listed.pop()
+            if row.dirty:
+                row.dirty = False
+                rows.append(row)
+        self._count -= len(rows)
+        self._forget()
+        rows.sort(key=row_key)
+        return rows
+
+    def _forget(self) -> None:
+        """Drop rows that are dirty no more, when none is: they keep their values in memory."""
+        if not self._count:
+            self._listed = []
 
 
 def object_bytes(value: object, depth: int = _DEPTH) -> int:
@@ -69,7 +144,7 @@ class RowsRead:
     def __init__(self) -> None:
         self._bytes = 0.0
         self.look: Callable[[], None] | None = None
-        """Called after much was read; None: who reads looks at the memory by itself."""
+        """Called after much was read; None for a task that asks `flush_due` after its reads."""
 
     def add(self, size: float) -> None:
         """Account for rows of `size` bytes."""

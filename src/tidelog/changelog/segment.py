@@ -200,17 +200,8 @@ def footer_and_trailer(offset: int, entries: Sequence[Entry]) -> tuple[bytes, by
 
 
 def _entry(operator: str, subtask: int, block: SealedBlock | Block, offset: int) -> Entry:
-    return Entry(
-        operator=operator,
-        subtask=subtask,
-        kind=block.kind,
-        offset=offset,
-        length=block.size,
-        first=block.first,
-        count=block.count,
-        key_group_min=block.key_group_min,
-        key_group_max=block.key_group_max,
-    )
+    numbers = block.first, block.count, block.key_group_min, block.key_group_max
+    return Entry(operator, subtask, block.kind, offset, block.size, *numbers)
 
 
 def _range(name: str, start: int, end: int, blocks: Sequence[SealedBlock]) -> LogRange:

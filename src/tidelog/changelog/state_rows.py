@@ -18,8 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any, Final, cast
 
-from tidelog.changelog.buffered_rows import BufferedRow, DirtyRows, row_key
-from tidelog.changelog.row_memory import RowSize, RowsRead
+from tidelog.changelog.row_memory import BufferedRow, DirtyRows, RowSize, RowsRead, row_key
 from tidelog.table.port import Table
 
 _FEW: Final = 64
@@ -73,12 +72,12 @@ class StateRows:
         *,
         cached: bool,
         scanned: bool,
-        whole: bool = False,
-        encode_many: EncodeMany | None = None,
-        read: RowsRead | None = None,
+        whole: bool,
+        encode_many: EncodeMany | None,
+        read: RowsRead,
     ) -> None:
         self._table = table
-        self._read = read or RowsRead()
+        self._read = read
         self._encode = encode
         self._encode_many = encode_many or (lambda values: list(map(encode, values)))
         self._decode = decode
@@ -304,10 +303,6 @@ class StateRows:
             for row in rows:
                 if row.value is None and not row.changed:
                     del self._rows[row.key]
-
-    def dirty_columns(self) -> Columns:
-        """The rows that the log has and the table does not, with their newest values."""
-        return self._columns(self._dirty.sorted())
 
     def _columns(self, rows: list[BufferedRow]) -> Columns:
         values = [row.value for row in rows]

@@ -176,10 +176,6 @@ class WriteBuffer:
         """
         return _merged([rows.take_dirty(most) for rows in self._states if rows.dirty])
 
-    def dirty_columns(self) -> Columns:
-        """The rows that the log has and the table does not, as sorted columns; they stay so."""
-        return _merged([rows.dirty_columns() for rows in self._states if rows.dirty])
-
 
 def _merged(columns: list[Columns]) -> Columns:
     if len(columns) == 1:

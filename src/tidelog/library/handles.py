@@ -14,8 +14,7 @@ from tidelog.errors import StateSchemaError
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import NamedState, Shown, is_attribute
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.list import ListState, append
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import ListState, MapState, append
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -32,7 +32,7 @@ from tidelog.library.states import (
 )
 from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import MapState
 from tidelog.state.key_groups import AS_THEY_ARE, checked_key, key_group
 from tidelog.state.registry import POSITIONS
 
@@ -164,7 +164,7 @@ class Program(Generic[L]):
         operator = self._operator
         self._wake = _setter(wake)
         self.backend = operator.backend
-        self.backend.look_after_reads(self._look)
+        self.backend.buffer.read.look = self._look
         self._key_states = states_of_keys(self.lock, self.backend, operator.states)
         self.durable = decoded_positions(stored_positions(self.backend, operator.position))
         self._positions = dict(self.durable)

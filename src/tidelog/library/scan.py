@@ -18,9 +18,7 @@ from tidelog.errors import ConfigError
 from tidelog.library.state_lock import StateLock
 from tidelog.library.states import NamedState
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import KeyedRows
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import KeyedRows, ListState, MapState
 from tidelog.state.key_groups import checked_key, decode_key, encode_key, first_value
 
 _POSITION_BYTES: Final = 8

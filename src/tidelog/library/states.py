@@ -14,9 +14,7 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError, require
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import KeyedRows, ValueState
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import KeyedRows, ListState, MapState, ValueState
 from tidelog.state.key_groups import decode_key, encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.ddl import UNTYPED, quoted

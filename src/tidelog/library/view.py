@@ -32,14 +32,14 @@ from tidelog.library.states import (
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import open_work_dir, remove_work_dir
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import MapState
 from tidelog.state.key_groups import KeyGroupRange, checked_key, key_group
 from tidelog.state.log import NoLog
 from tidelog.state.registry import POSITIONS, StateRegistry
+from tidelog.state.restore.base_table import reading_factory
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import restore_subtasks
 from tidelog.storage.port import ObjectStore
-from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table
 
 _TRIES: Final = 20

@@ -17,15 +17,15 @@ from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.effects import Clock, Effects
 from tidelog.errors import MaterializationFailedError, TidelogError
 from tidelog.events import Event
-from tidelog.materialize.config import MaterializeConfig
 from tidelog.materialize.schedule import (
     LATE_INTERVALS,
+    MaterializeConfig,
     Observed,
     finish_by,
     first_due,
+    is_due,
     missed,
     next_due,
-    reason_to_start,
 )
 from tidelog.materialize.table_snapshot import TableSnapshots
 from tidelog.state.backend import KeyedBackend
@@ -87,8 +87,7 @@ class Materializer:
             now = clock.monotonic()
             await clock.sleep(min(LOOK_S, interval, max(0.0, self._due - now)))
             now = clock.monotonic()
-            reason = reason_to_start(self.config, self._observed(), self._due, now)
-            if reason is not None:
+            if is_due(self.config, self._observed(), self._due, now):
                 if not await self._attempt():
                     # Still due: only this subtask waits, and then it tries again.
                     await clock.sleep(self.config.retry_pause)
@@ -123,7 +122,7 @@ class Materializer:
             await self._in_steps(self.backend.flush_in_steps(settle=True))
             await self.snapshots.prepare()
             # What was flushed meanwhile; what is still buffered belongs to the log after it.
-            while self.backend.dirty_rows > SLICE_ROWS:
+            while self.backend.buffer.dirty > SLICE_ROWS:
                 await self._in_steps(self.backend.write_back())
             for _ in self.backend.write_back():
                 pass

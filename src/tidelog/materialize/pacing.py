@@ -63,9 +63,9 @@ class Remaining(msgspec.Struct):
 class Speed:
     """How long transfers take: estimates from those before, half old and half the last one."""
 
-    def __init__(self, latency_s: float = 0.03, bytes_per_s: float = 50e6) -> None:
-        self._latency_s = latency_s
-        self._bytes_per_s = bytes_per_s
+    def __init__(self) -> None:
+        self._latency_s = 0.03
+        self._bytes_per_s = 50e6
 
     def seconds(self, size: int, transfers: int = 1) -> float:
         """Seconds that `size` bytes take in this many transfers one after the other."""

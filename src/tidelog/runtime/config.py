@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
 from tidelog.errors import ConfigError
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.options.declaration import check_options, option
 from tidelog.options.kinds import (
     ABOVE_ZERO,

@@ -22,7 +22,7 @@ from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.state_rows import Columns, StateRows
-from tidelog.changelog.write_buffer import Cache, Unflushed, WriteBuffer
+from tidelog.changelog.write_buffer import WriteBuffer
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
@@ -60,8 +60,6 @@ class FlushMetrics:
     """Rows that flushes wrote to table and log."""
     updates: int = 0
     """Puts, deletes and appends that `changes` combine."""
-    expired: int = 0
-    """Rows removed because their time to live was over."""
 
 
 @dataclass(slots=True)
@@ -93,7 +91,7 @@ class KeyedBackend:
     """The current key, encoded."""
     reads_only: bool = False
     """Nothing is ever put and nobody bounds memory: what is read is not kept, nothing is swept."""
-    _buffer: WriteBuffer = field(init=False)
+    buffer: WriteBuffer = field(init=False)
     _account: RowAccount = field(init=False)
     _row_bytes: float = field(init=False, default=64.0)
     _flushed_at: float = field(init=False)
@@ -103,7 +101,7 @@ class KeyedBackend:
     """Each flush writes to the table: a state is scanned, for which all rows have to be there."""
 
     def __post_init__(self) -> None:
-        self._buffer = WriteBuffer(self.table)
+        self.buffer = WriteBuffer(self.table)
         self._account = self.memory.account(self._shed)
         self._flushed_at = self.monotonic()
 
@@ -123,17 +121,9 @@ class KeyedBackend:
         self._metadata_due = True
         cached = cached and not self.reads_only
         self._write_through = self._write_through or scanned or not cached
-        return self._buffer.state(
+        return self.buffer.state(
             encode, decode, cached=cached, scanned=scanned, encode_many=encode_many
         )
-
-    def add_unflushed(self, unflushed: Unflushed) -> None:
-        """Let this become rows of registered states at each flush."""
-        self._buffer.add_unflushed(unflushed)
-
-    def add_cache(self, cache: Cache) -> None:
-        """Let what an operator keeps of rows be counted and dropped with the rows in memory."""
-        self._buffer.add_cache(cache)
 
     def sweep(self, sweep: TtlSweep) -> None:
         """Remove what expires of a state; it is scanned for that."""
@@ -149,43 +139,18 @@ class KeyedBackend:
         self.key = encoded
         self.key_prefix = key_group(encoded, self.key_groups).to_bytes(2, "big")
 
-    def grew(self, elements: int, newest: object = None) -> None:
-        """Count elements that were appended to rows already in the buffer."""
-        self._buffer.grew(elements, newest)
-
-    def look_after_reads(self, look: Callable[[], None]) -> None:
-        """Call `look` when reads have brought much into memory, for a task that does not ask
-        `flush_due` after them.
-        """
-        self._buffer.read.look = look
-
     def rows_bytes(self) -> int:
         """About how much memory the rows take that are buffered, dirty or cached."""
-        return self._buffer.memory_bytes
+        return self.buffer.memory_bytes
 
     def table_bytes(self) -> int:
         """Estimated size of the table's data, with that of the rows which it does not have yet."""
-        return self.table.size_bytes() + int(self._buffer.dirty * self._row_bytes)
-
-    @property
-    def dirty_rows(self) -> int:
-        """Rows that the log has and the table does not."""
-        return self._buffer.dirty
-
-    def flushed_rows(self) -> dict[bytes, bytes]:
-        """All rows as of a flush that has just ended, to be compared with a restore."""
-        rows = dict(self.table.scan(b"", None))
-        for key, value in zip(*self._buffer.dirty_columns(), strict=True):
-            if value is None:
-                rows.pop(key, None)
-            else:
-                rows[key] = value
-        return rows
+        return self.table.size_bytes() + int(self.buffer.dirty * self._row_bytes)
 
     @property
     def buffered(self) -> bool:
         """Changes wait for the next flush."""
-        return len(self._buffer) > 0
+        return len(self.buffer) > 0
 
     @property
     def crowded(self) -> bool:
@@ -194,12 +159,9 @@ class KeyedBackend:
         return self.memory.exceeded
 
     def flush_due(self) -> bool:
-        """The buffer is full or old.
-
-        To be asked after every few records: this is where memory is counted.
-        """
+        """The buffer is full or old; asked after every few records, for it counts memory too."""
         self._account.holds(self.rows_bytes())
-        size = len(self._buffer)
+        size = len(self.buffer)
         if size == 0:
             self._flushed_at = self.monotonic()
             return False
@@ -215,13 +177,9 @@ class KeyedBackend:
         # Hot rows would be back by then: what is combined twice over is left to the barrier.
         return (
             self.cadence is not None
-            and self._buffer.updates <= 2 * size
+            and self.buffer.updates <= 2 * size
             and self.cadence.leads(self._flushed_at, FLUSH_LEAD_S)
         )
-
-    def make_room(self) -> Iterator[None]:
-        """Let rows leave memory while those of all subtasks take too much, some at a time."""
-        return self.memory.make_room()
 
     def _shed(self) -> Iterator[None]:
         """Free the memory of all rows: those that only the buffer has go to table and log."""
@@ -234,22 +192,22 @@ class KeyedBackend:
     @property
     def _crowded(self) -> bool:
         """Rows that flushes have left in memory take too much of it."""
-        cached, limit = self._buffer.cached_bytes, self.config.cache_bytes
+        cached, limit = self.buffer.cached_bytes, self.config.cache_bytes
         return self.memory.crowded_by(cached) or (limit is not None and cached > limit)
 
     def _drop_cached(self) -> Iterator[None]:
         # All at once instead of an LRU list: no bookkeeping per access.
         yield from self.write_back()
-        self._buffer.drop_cached()
+        self.buffer.drop_cached()
         yield from self._free()
 
     def _free(self) -> Iterator[None]:
-        while self._buffer.free():
+        while self.buffer.free():
             yield
 
     def release(self) -> None:
         """The subtask needs its rows no more."""
-        self._buffer.clear()
+        self.buffer.clear()
         self._account.close()
 
     def flush(self, *, settle: bool = True) -> None:
@@ -270,9 +228,9 @@ class KeyedBackend:
         between is flushed as far as its turn comes; to have nothing left, call `flush` at the
         end.
         """
-        left = len(self._buffer)
+        left = len(self.buffer)
         while left > 0:
-            left = min(left - self._flush_some(cache=cache), len(self._buffer))
+            left = min(left - self._flush_some(cache=cache), len(self.buffer))
             if left > 0:
                 yield
         yield from self._free()
@@ -284,16 +242,16 @@ class KeyedBackend:
 
         Some at a time; rows that are flushed in between may be left. Raises as `flush`.
         """
-        left = self._buffer.dirty - keep
+        left = self.buffer.dirty - keep
         while left > 0:
             written = self._unless_broken(self._write_dirty)
             # Task and materializer may both be at it.
-            left = min(left - written, self._buffer.dirty - keep)
+            left = min(left - written, self.buffer.dirty - keep)
             if left > 0:
                 yield
 
     def _write_dirty(self) -> int:
-        keys, values = self._encoding(self._buffer.take_dirty)
+        keys, values = self._encoding(self.buffer.take_dirty)
         self.table.write(keys, values)
         return len(keys)
 
@@ -312,7 +270,7 @@ class KeyedBackend:
 
     def _write_batch(self, cache: bool) -> int:
         self._flushed_at = self.monotonic()
-        size = len(self._buffer)
+        size = len(self.buffer)
         if self._metadata_due:
             self._metadata_due = False
             self.log.submit_metadata(
@@ -320,10 +278,10 @@ class KeyedBackend:
             )
         for sweep in self.sweeps:
             sweep.count(self.now_ms())
-        self._buffer.spill()
-        updates = self._buffer.take_updates()
+        self.buffer.spill()
+        updates = self.buffer.take_updates()
         through = self._write_through or not cache
-        keys, values = self._encoding(partial(self._buffer.drain, cache=cache, dirty=not through))
+        keys, values = self._encoding(partial(self.buffer.drain, cache=cache, dirty=not through))
         for sweep in self.sweeps:
             sweep.flushed()
         if not keys:
@@ -335,12 +293,12 @@ class KeyedBackend:
             self.log.submit(batch)
             self.seqno = batch.end
             raw_bytes += batch.raw_bytes
-        self.metrics.flushes += not len(self._buffer)
+        self.metrics.flushes += not len(self.buffer)
         self.metrics.changes += len(keys)
         self.metrics.updates += updates
         self.updates += updates
         # As `flush_due` counts them: many elements of a list, or of a batch, are in one row.
-        self._row_bytes = raw_bytes / max(len(keys), size - len(self._buffer))
+        self._row_bytes = raw_bytes / max(len(keys), size - len(self.buffer))
         return len(keys)
 
     def _encoding(self, take: Callable[[], Columns]) -> Columns:
@@ -365,13 +323,13 @@ class KeyedBackend:
         yield from self._free()
         if self._crowded:
             yield from self._drop_cached()
-        elif self._buffer.dirty > MOST_DIRTY:
+        elif self.buffer.dirty > MOST_DIRTY:
             yield from self.write_back(keep=MOST_DIRTY)
         for sweep in self.sweeps:
             now_ms = self.now_ms()
             left = min(sweep.rows_due(now_ms), MOST_SWEPT)
             while left > 0:
-                self.metrics.expired += sweep.step(now_ms, min(left, SWEPT_PER_STEP))
+                sweep.step(now_ms, min(left, SWEPT_PER_STEP))
                 left -= SWEPT_PER_STEP
                 yield
 

@@ -6,9 +6,8 @@ that and the greater ones may still come; but in the key groups of those that we
 have fired up to the greater ones, and what is late there stays late.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Final
 
 from tidelog.checkpoint.manifest import AheadOfWatermark
@@ -59,15 +58,8 @@ class EventTime:
 
 def merged(parts: Iterable[tuple[int, int, int]]) -> tuple[AheadOfWatermark, ...]:
     """Ascending (first key group, last, watermark) with equal neighbours made one."""
-    return tuple(AheadOfWatermark(*part) for part in _joined(list(parts)))
-
-
-def _joined(parts: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    if not parts:
-        return
-    first = parts[0][0]
-    for (_, last, at), following in pairwise(parts):
-        if (following[0], following[2]) != (last + 1, at):
-            yield first, last, at
-            first = following[0]
-    yield first, *parts[-1][1:]
+    found: list[tuple[int, int, int]] = []
+    for first, last, at in parts:
+        continues = bool(found) and found[-1][1:] == (first - 1, at)
+        found.append((found.pop()[0] if continues else first, last, at))
+    return tuple(AheadOfWatermark(*part) for part in found)

@@ -12,9 +12,13 @@ from typing import Any, Final, Literal, TypeVar
 from tidelog.errors import ConfigError, StateSchemaError, require
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
-from tidelog.state.handles.keyed import AggregatingState, ReducingState, ValueState
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+)
 from tidelog.state.handles.timers import Timers
 from tidelog.state.schema.row import Row
 from tidelog.state.schema.schema import Schema

@@ -117,29 +117,25 @@ class StateRegistry:
         known = self._values.get(info.name)
         return info if known is None else msgspec.structs.replace(info, types=known.names())
 
-    def _renaming(self, known: StateInfo) -> str:
-        from tidelog.state.schema.evolution import DECLARED  # noqa: PLC0415  # as in `_check`
-
-        if known.kind in DECLARED:
-            return "the changed state a new name"
-        # An operator of the library names its states itself.
-        return (
-            "the operator another name= and drop what it has with --allow-dropped-state "
-            f"{self.operator} (JobConfig.allow_dropped_state)"
-        )
-
     def _check(self, known: StateInfo, wanted: StateInfo) -> None:
         # A job that begins has nothing stored to compare.
-        from tidelog.state.schema.evolution import objection  # noqa: PLC0415
+        from tidelog.state.schema.evolution import DECLARED, objection  # noqa: PLC0415
 
         reason = objection(known, wanted)
         if reason is not None:
+            # An operator of the library names its states itself.
+            renaming = (
+                "the changed state a new name"
+                if known.kind in DECLARED
+                else "the operator another name= and drop what it has with --allow-dropped-state "
+                f"{self.operator} (JobConfig.allow_dropped_state)"
+            )
             raise StateSchemaError(
                 f"state {known.name!r} of operator {self.operator!r}",
                 expected=f"{_describe(known)}, as the checkpoint has it, or a definition that can "
                 "read its values",
                 found=f"{_describe(wanted)}: {reason}",
-                action=f"use the stored definition, or give {self._renaming(known)}",
+                action=f"use the stored definition, or give {renaming}",
                 retry_safe=True,
             )
 

@@ -26,9 +26,17 @@ from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.schema.evolution import IN_BATCHES
-from tidelog.state.timed_batches import TimedBatches
-from tidelog.state.timed_bucket import Bucket
-from tidelog.state.timed_rows import KIND, MARKS, Entry, Held, TimedRows, entry_of, first_of
+from tidelog.state.timed_rows import (
+    KIND,
+    MARKS,
+    Bucket,
+    Entry,
+    Held,
+    TimedBatches,
+    TimedRows,
+    entry_of,
+    first_of,
+)
 
 _START_BITS: Final = 48
 STEP: Final = 1024
@@ -37,7 +45,6 @@ LOAD_AFTER: Final = 8
 """A bucket's records of a key group are read together after so many reads of its single keys."""
 _BUCKET_BYTES: Final = 1_000
 """About what a bucket takes besides its records."""
-
 
 NewRecord = tuple[bytes, int, int, Any]
 """Place, bucket, time and record."""
@@ -91,10 +98,11 @@ class TimedRecords:
         """Buckets with fresh records."""
         self.updates = 0
         """Records added since the last flush that no row counts."""
-        self._size = RowSize()
+        self.size = RowSize()
+        """About how much memory one record takes."""
         self._dropped: list[dict[bytes, list[Held]]] = []
-        backend.add_cache(self)
-        backend.add_unflushed(self)
+        backend.buffer.add_cache(self)
+        backend.buffer.add_unflushed(self)
 
     def __len__(self) -> int:
         """The records that a flush would make rows of."""
@@ -103,17 +111,12 @@ class TimedRecords:
     @property
     def memory_bytes(self) -> int:
         """About how much memory the records take that no flush has seen."""
-        return int(self._fresh_held * self._size.bytes)
-
-    @property
-    def record_bytes(self) -> float:
-        """About how much memory one record takes."""
-        return self._size.bytes
+        return int(self._fresh_held * self.size.bytes)
 
     @property
     def cached_bytes(self) -> int:
         """About how much memory the other records take, and all buckets."""
-        records = (self._held - self._fresh_held) * self._size.bytes
+        records = (self._held - self._fresh_held) * self.size.bytes
         return int(records) + len(self._buckets) * _BUCKET_BYTES
 
     def add(self, new: Sequence[NewRecord]) -> range:
@@ -153,7 +156,7 @@ class TimedRecords:
         self._held += added
         self._fresh_held += added - len(rows)
         self.updates += added - len(rows)
-        self._size.sample(new[0][0], new[0][3])
+        self.size.sample(new[0][0], new[0][3])
         return range(first, self._next)
 
     def find(
@@ -229,7 +232,7 @@ class TimedRecords:
             most -= len(some)
             self._fresh_held -= len(some)
             if kept.rows_from is None:
-                size, batches = self._size.bytes, self._batches if self._loads else None
+                size, batches = self.size.bytes, self._batches if self._loads else None
                 if batches and (made := batches.put_together(bucket, some, kept.batched, size)):
                     kept.batches += made
                     self.updates -= len(made)
@@ -319,9 +322,7 @@ class TimedRecords:
             batches.delete_group(bucket, group)
 
     def _load(self, kept: Bucket, bucket: int, group: bytes, batched: Sequence[Entry] = ()) -> bool:
-        """Read all records of a key group in a bucket, besides those of batches; whether they are
-        in memory, as they are not if they are too many.
-        """
+        """Read a key group's single rows in a bucket too; False: they are too many for memory."""
         rows = self._rows.of_group(bucket, group)
         entries = first_of(rows, STEP)
         if next(rows, None) is not None:

@@ -1,35 +1,62 @@
-"""Rows with a bucket of time, a key, a time and a number: of records, and of marks of records.
+"""Records by bucket of time as rows: one for each, one for many, and what of a bucket is in memory.
 
-Invariant: behind the state's id a row's key is `bucket | key | time | number`, so the rows of a key
-in a bucket are one range in the order of time, and so are those of several buckets.
+Invariants:
+- behind the state's id the key of a record's row, or of its mark's, is `bucket | key | time |
+  number`, so the rows of a key in a bucket are one range in the order of time, and so are those of
+  several buckets;
+- a batch is a row of the records that a flush finds in one bucket and one key group, its key
+  `bucket | number of the first record`; its records are encoded as in rows of their own, so it
+  becomes such rows without knowing their types;
+- a key group has no more records in batches of a bucket than can be read at once;
+- of a whole bucket in memory the records with the least numbers are in batches, later ones have
+  rows of their own, and the last ones are fresh; each of the three may be none.
+
+Format of batches: docs/internals/format.md, "State kinds".
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.row_memory import object_bytes
 from tidelog.changelog.state_rows import StateRows
 from tidelog.errors import StateSchemaError
+from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
+from tidelog.state.objects.values import UntypedValues
 from tidelog.table.port import Table
 
 KIND: Final = "timed-records"
 MARKS: Final = "timed-marks"
 """The kind of rows that mark records, with the same keys and no value."""
+BATCHES: Final = "timed-batches"
+"""The kind of rows that are batches."""
 NUMBER_BYTES: Final = 12
 _AFTER_KEY: Final = -8 - NUMBER_BYTES
-
 _BYTES: Final = 1 << 20
 """Values of so many bytes are read at a time."""
+MOST_BATCHED: Final = 8192
+"""Records of a bucket and a key group in batches: all are read where one is looked for ..."""
+BATCHED_BYTES: Final = 1 << 20
+"""... and what they may take in memory."""
 
 T = TypeVar("T", bound=tuple[Any, ...])
 Held = tuple[int, int, Any]
 """Time, number and record, which in this order are sorted."""
 Entry = tuple[int, bytes, Held]
 """Bucket, place, which is a key group with the encoded key, and what is held there."""
+Placed = tuple[bytes, Held]
+"""A place, and what is held there."""
+Batch = tuple[list[bytes], list[int], list[int], list[Any]]
+"""Keys, times, numbers less that of the first, and records."""
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(Batch).decode
 
 
 class TimedRows:
@@ -134,3 +161,147 @@ def entry_of(group: bytes, own: bytes, record: Any) -> Entry:
 def _held(row: bytes, record: Any) -> Held:
     number = int.from_bytes(row[-NUMBER_BYTES:], "big")
     return decode_time(row[_AFTER_KEY:-NUMBER_BYTES]), number, record
+
+
+class TimedBatches(TimedRows):
+    """The batches of one state of one subtask."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(
+        cls, backend: KeyedBackend, name: str, schema: str, values: UntypedValues
+    ) -> "TimedBatches":
+        """The batches of the records of the state `name`, which are `values`."""
+        info = backend.registry.register(batches_of(name), BATCHES, (schema,))
+
+        def encode_many(batches: list[Batch]) -> list[bytes]:
+            records = iter(values.encode_many(list(chain.from_iterable(b[3] for b in batches))))
+            return [_encode((b[0], b[1], b[2], list(islice(records, len(b[0]))))) for b in batches]
+
+        def decode(data: bytes) -> Batch:
+            keys, times, after_first, records = _decode(data)
+            return keys, times, after_first, list(map(values.decode, records))
+
+        rows = backend.rows(
+            lambda batch: encode_many([batch])[0],
+            decode,
+            scanned=True,
+            cached=False,
+            encode_many=encode_many,
+        )
+        return cls(rows, info.id.to_bytes(2, "big"), backend.table)
+
+    def put_together(
+        self, bucket: int, records: Sequence[Placed], batched: dict[bytes, int], size: float
+    ) -> list[bytes]:
+        """Put records of a bucket, in the order of their numbers, in one row for each key group.
+
+        `batched` is how many records each key group has in batches, which is counted on; `size`
+        the memory of one. Returns the keys of the rows: none, and nothing is put, where a key group
+        would have too many. Raises as `TimedRows.put`.
+        """
+        of_group: defaultdict[bytes, list[Placed]] = defaultdict(list)
+        for each in records:
+            of_group[each[0][:2]].append(each)
+        most = min(MOST_BATCHED, BATCHED_BYTES / max(1.0, size))
+        if any(batched.get(group, 0) + len(some) > most for group, some in of_group.items()):
+            return []
+        rows: dict[bytes, Batch] = {}
+        time = encode_time(bucket)
+        for group, some in of_group.items():
+            first = some[0][1][1]
+            rows[group + self._state + time + first.to_bytes(NUMBER_BYTES, "big")] = batch = (
+                [place[2:] for place, _ in some],
+                [held[0] for _, held in some],
+                [held[1] - first for _, held in some],
+                [held[2] for _, held in some],
+            )
+            check_records(batch[-1])
+            batched[group] = batched.get(group, 0) + len(some)
+        self._rows.put_many(rows)
+        return list(rows)
+
+    def delete_rows(self, rows: Iterable[bytes]) -> None:
+        self._rows.delete_many(rows)
+
+    def of_group(self, bucket: int, group: bytes) -> Iterator[Entry]:
+        for row, batch in self.range_of_group(bucket, group):
+            yield from _entries(group, row[ROW_PREFIX_BYTES:], batch)
+
+    def delete_group(self, bucket: int, group: bytes) -> None:
+        """Delete the batches of a key group in a bucket."""
+        self._rows.delete_many([row for row, _ in self.range_of_group(bucket, group)])
+
+
+def batches_of(name: str) -> str:
+    """The name of the state with the batches of the records of a state."""
+    return f"{name}-batches"
+
+
+def keys_of(data: bytes) -> list[bytes]:
+    """The keys of a batch's records, from its value; raises MsgspecError for what is none."""
+    keys: list[bytes] = _decode(data)[0]
+    return keys
+
+
+def stored_entries(group: bytes, own: bytes, data: bytes) -> list[Entry]:
+    """The records of a stored batch, each with its value still encoded.
+
+    `own` is the row key without key group and state id, `data` the row's value.
+    """
+    return list(_entries(group, own, _decode(data)))
+
+
+def _entries(group: bytes, own: bytes, batch: Batch) -> Iterator[Entry]:
+    bucket, first = decode_time(own[:8]), int.from_bytes(own[8:], "big")
+    for key, time, after_first, record in zip(*batch, strict=True):
+        yield bucket, group + key, (time, first + after_first, record)
+
+
+@dataclass(slots=True)
+class Bucket:
+    """What of one bucket is in memory."""
+
+    whole: bool
+    rows_from: int | None
+    """The first number of a record with a row of its own; None: none has. Of a bucket that is not
+    whole all may have some: 0."""
+    records: dict[bytes, list[Held]] = field(default_factory=dict)
+    """By key group and encoded key, each list in order."""
+    marked: set[int] = field(default_factory=set)
+    """Numbers of marked records of a whole bucket."""
+    fresh: dict[int, Placed] = field(default_factory=dict)
+    """By number: those of a whole bucket that no flush has made rows yet."""
+    batches: list[bytes] = field(default_factory=list)
+    """The rows of a whole bucket that are batches."""
+    batched: dict[bytes, int] = field(default_factory=dict)
+    """By key group, how many records they have."""
+    reads: dict[bytes, int] = field(default_factory=dict)
+    """By key group, how often the rows of a single key were read."""
+    loaded: set[bytes] = field(default_factory=set)
+    """Key groups of which all records are in memory, of a bucket that is not whole."""
+    large: dict[bytes, int] = field(default_factory=dict)
+    """Places with more records than stay in memory, and how many were taken away since it was seen
+    that they are: they are not read again and again to see it."""
+
+    @property
+    def held(self) -> int:
+        """What it counts for in memory."""
+        return sum([max(1, len(held)) for held in self.records.values()])
+
+    def take_fresh(self, most: int) -> list[Placed]:
+        """The first fresh records, which count as such no more."""
+        if len(self.fresh) <= most:
+            taken, self.fresh = list(self.fresh.values()), {}
+            return taken
+        return [self.fresh.pop(number) for number in list(islice(self.fresh, most))]
+
+    def with_rows(self, entries: list[Entry]) -> list[Entry]:
+        """Entries of this bucket, without those that have no rows of their own."""
+        fresh, rows_from = self.fresh, self.rows_from
+        if rows_from is None:
+            return []
+        if not fresh and not self.batches:
+            return entries
+        return [e for e in entries if e[2][1] >= rows_from and e[2][1] not in fresh]

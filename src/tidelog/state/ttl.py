@@ -102,18 +102,17 @@ class TtlSweep:
         self._due += rows
         self._new += rows
 
-    def step(self, now_ms: int, limit: int) -> int:
-        """Visit so many of the rows due at most; returns how many were removed."""
+    def step(self, now_ms: int, limit: int) -> None:
+        """Visit so many of the rows due at most, and remove those that have expired."""
         now = now_ms.to_bytes(8, "big")
         left = min(limit, int(self._due))
         if left <= 0:
-            return 0
-        removed = 0
+            return
         for _ in range(self._owned.last - self._owned.first + 1):
             prefix = self._group.to_bytes(2, "big") + self._state
             scan = self._table.scan(max(prefix, self._after), prefix_end(prefix))
             seen = list(islice(scan, left))
-            removed += self._remove([key for key, stored in seen if self._expired(stored, now)])
+            self._remove([key for key, stored in seen if self._expired(stored, now)])
             self._visited += len(seen)
             self._due = max(0.0, self._due - len(seen))
             left -= len(seen)
@@ -124,9 +123,8 @@ class TtlSweep:
         else:
             # Everything was visited: what expired before now is gone.
             self._due = 0.0
-        return removed
 
-    def _remove(self, keys: list[bytes]) -> int:
+    def _remove(self, keys: list[bytes]) -> None:
         # What the write buffer has is newer than what the table has, and has not expired yet.
         gone = [key for key in keys if self._rows.changed(key) is None]
         for key in gone:
@@ -135,7 +133,6 @@ class TtlSweep:
         self._removed += len(gone)
         if self._visited >= _TELLING and self._removed * ROWS_PER_EXPIRY > self._visited:
             self._yield = 1.0
-        return len(gone)
 
     def _next_group(self) -> None:
         self._after = b""

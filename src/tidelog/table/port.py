@@ -48,51 +48,40 @@ class Table(Protocol):
 
     def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """Values in the order of `keys`, None where absent."""
-        ...
 
     def write(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Apply one atomic batch; a value of None deletes. Keys are distinct, best sorted."""
-        ...
 
     def load(self, keys: Sequence[bytes], values: Sequence[bytes | None]) -> None:
         """Like `write` for large, sorted, distinct batches during restore (bulk ingestion)."""
-        ...
 
     def ingest(self, rows: PreparedRows) -> None:
         """Like `load` for a batch of the table's factory; its files become the table's own."""
-        ...
 
     def scan(self, lower: bytes, upper: bytes | None) -> Iterator[tuple[bytes, bytes]]:
         """Entries with lower <= key < upper in key order; upper None means to the end."""
-        ...
 
     def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         """All keys in their order and their values, at most so many at a time: for what reads
         the whole table once.
         """
-        ...
 
     def clip(self, lower: bytes, upper: bytes | None) -> None:
         """Remove every entry but those with lower <= key < upper, without reading them all."""
-        ...
 
     def crowded(self) -> bool:
         """Whether unflushed writes of all tables of the factory take more memory than they may:
         `prepare_snapshot` before the next write brings it back.
         """
-        ...
 
     def prepare_snapshot(self) -> None:
         """Do the slow part of the next snapshot ahead of it; blocking, callable from a thread."""
-        ...
 
     def freeze(self, directory: Path) -> Freeze:
         """Freeze the present content for a snapshot under `directory` (absent before); short."""
-        ...
 
     def size_bytes(self) -> int:
         """Estimated size of the live data in bytes."""
-        ...
 
     def close(self) -> None: ...
 
@@ -103,17 +92,14 @@ class TableFactory(Protocol):
     @property
     def kind(self) -> str:
         """Name of the kind, as descriptors store it."""
-        ...
 
     @property
     def memtable_bytes(self) -> int:
         """Bytes of all tables' changes in memory that their budget counts."""
-        ...
 
     @property
     def block_cache_bytes(self) -> int:
         """Bytes of all tables' cached blocks that their budget counts."""
-        ...
 
     def prepare(
         self, directory: Path, keys: Sequence[bytes], values: Sequence[bytes | None]
@@ -121,15 +107,12 @@ class TableFactory(Protocol):
         """Do the slow part of a `load` while the table is not open yet; blocking, callable from a
         thread. Files, if the batch is worth it, lie under `directory`, which is absent before.
         """
-        ...
 
     def create(self, directory: Path) -> Table:
         """Open an empty table that keeps its files under `directory`."""
-        ...
 
     def restore(self, directory: Path) -> Table:
         """Open a table from a snapshot's files, already laid out under `directory`.
 
         Raises CorruptObjectError when the files do not form a table of this kind.
         """
-        ...

@@ -123,7 +123,7 @@ class _Watched:
         if behind and blame is not None:
             blame(f"{self.task} took {behind} records behind barrier {checkpoint} before it")
         pending: PendingSnapshot = await self.inner.capture(checkpoint, position)
-        rows = self.backend.flushed_rows()
+        rows = _flushed_rows(self.backend)
         tasks = self.barriers.seen.setdefault((self.generation, checkpoint), {})
         tasks[self.task] = AtBarrier(self.backend.seqno, rows, self._checkpointed)
         self._captured[checkpoint] = self.backend.seqno
@@ -132,6 +132,18 @@ class _Watched:
     def completed(self, checkpoint: CheckpointId) -> None:
         self._checkpointed = max(self._checkpointed, self._captured.get(checkpoint, SeqNo(0)))
         self.inner.completed(checkpoint)
+
+
+def _flushed_rows(backend: KeyedBackend) -> dict[bytes, bytes]:
+    """All rows as of a flush that has just ended: the table's, and those that it does not have."""
+    rows = dict(backend.table.scan(b"", None))
+    for state in backend.buffer._states:
+        for key, value in zip(*state._columns(list(set(state._dirty))), strict=True):
+            if value is None:
+                rows.pop(key, None)
+            else:
+                rows[key] = value
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from tests.simulator.jobs.joins import joins
 from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.state.config import FlushConfig, RestoreConfig
 from tidelog.storage.retry_policy import RetryPolicy

@@ -9,15 +9,14 @@ import pytest
 from hypothesis import given
 
 from tests.support.clock import VirtualClock
-from tidelog.materialize.config import MaterializeConfig
 from tidelog.materialize.pacing import HELD_BYTES, TRANSFERS, Pace, UploadSlots
 from tidelog.materialize.schedule import (
+    MaterializeConfig,
     Observed,
-    Reason,
     finish_by,
     first_due,
+    is_due,
     next_due,
-    reason_to_start,
 )
 
 CONFIG = MaterializeConfig(
@@ -47,22 +46,22 @@ def test_a_subtask_stays_on_its_phase_however_late_it_is(
 
 
 @pytest.mark.parametrize(
-    ("observed", "now", "reason"),
+    ("observed", "now", "starts"),
     [
-        (Observed(changes=0, log_bytes=10**9, table_bytes=1), 500.0, None),
-        (Observed(changes=1, log_bytes=10, table_bytes=10), 99.9, None),
-        (Observed(changes=1, log_bytes=10, table_bytes=10), 100.0, Reason.INTERVAL),
-        (Observed(changes=500, log_bytes=10, table_bytes=10), 1.0, None),
-        (Observed(changes=501, log_bytes=10, table_bytes=10), 1.0, Reason.REPLAY_TIME),
-        (Observed(changes=9, log_bytes=1001, table_bytes=300), 1.0, None),
-        (Observed(changes=9, log_bytes=1000, table_bytes=1), 1.0, None),
-        (Observed(changes=9, log_bytes=1001, table_bytes=250), 1.0, Reason.LOG_SIZE),
+        (Observed(changes=0, log_bytes=10**9, table_bytes=1), 500.0, False),
+        (Observed(changes=1, log_bytes=10, table_bytes=10), 99.9, False),
+        (Observed(changes=1, log_bytes=10, table_bytes=10), 100.0, True),
+        (Observed(changes=500, log_bytes=10, table_bytes=10), 1.0, False),
+        (Observed(changes=501, log_bytes=10, table_bytes=10), 1.0, True),
+        (Observed(changes=9, log_bytes=1001, table_bytes=300), 1.0, False),
+        (Observed(changes=9, log_bytes=1000, table_bytes=1), 1.0, False),
+        (Observed(changes=9, log_bytes=1001, table_bytes=250), 1.0, True),
     ],
 )
 def test_each_trigger_starts_at_its_limit_and_not_before(
-    observed: Observed, now: float, reason: Reason | None
+    observed: Observed, now: float, starts: bool
 ) -> None:
-    assert reason_to_start(CONFIG, observed, due=100.0, now=now) is reason
+    assert is_due(CONFIG, observed, due=100.0, now=now) is starts
 
 
 def test_an_upload_waits_for_others_no_longer_than_a_share_of_its_interval() -> None:

@@ -21,9 +21,7 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
-from tidelog.state.handles.keyed import ValueState
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import ListState, MapState, ValueState
 from tidelog.state.key_groups import encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.decode import DecodedRow, RowDecoder

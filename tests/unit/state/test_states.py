@@ -6,9 +6,7 @@ import pytest
 
 from tests.unit.state.conftest import Bench
 from tidelog.errors import StoreFullError
-from tidelog.state.handles.keyed import ValueState
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import ListState, MapState, ValueState
 from tidelog.table.memory import MemoryTable
 
 
@@ -20,7 +18,7 @@ def settle(request: pytest.FixtureRequest, bench: Bench) -> Any:
         if request.param != "buffered":
             bench.backend.flush()
         if request.param == "reopened":
-            bench.backend._buffer.drop_cached()
+            bench.backend.buffer.drop_cached()
 
     return step
 
@@ -151,7 +149,7 @@ def test_after_a_failed_flush_no_checkpoint_can_be_taken(bench: Bench, scanned: 
     whole, bench.backend.table = bench.backend.table, Full()
     if not scanned:
         bench.backend.flush(settle=False)
-        assert (bench.backend.seqno, bench.backend.dirty_rows) == (1, 1)
+        assert (bench.backend.seqno, bench.backend.buffer.dirty) == (1, 1)
     with pytest.raises(StoreFullError):
         bench.backend.flush()
     bench.backend.table = whole
@@ -174,10 +172,10 @@ def test_a_row_that_changes_again_and_again_is_written_to_the_table_once(bench: 
         for key in range(10):
             bench.update(state, key, number)
         bench.backend.flush(settle=False)
-    assert (table.written, bench.backend.dirty_rows, bench.backend.seqno) == (0, 10, 1000)
+    assert (table.written, bench.backend.buffer.dirty, bench.backend.seqno) == (0, 10, 1000)
     for _ in bench.backend.write_back(keep=4):
         pass
-    assert (table.written, bench.backend.dirty_rows) == (10, 0)
+    assert (table.written, bench.backend.buffer.dirty) == (10, 0)
     assert [row[1] for row in table.scan(b"", None)] == [b"\x91\x63"] * 10
 
 
@@ -193,8 +191,8 @@ def test_a_state_that_is_only_read_keeps_no_more_than_its_cache() -> None:
         assert state.get() == (n,)
         assert not bench.backend.flush_due()
         bench.sweep()
-        assert bench.backend._buffer.cached_bytes <= 2000
-    assert bench.backend._buffer.cached_bytes > 0
+        assert bench.backend.buffer.cached_bytes <= 2000
+    assert bench.backend.buffer.cached_bytes > 0
     bench.backend.use_key("changed")
     assert state.get() == (-1,)
 

@@ -34,7 +34,7 @@ from tidelog.cost.model.job import Settings, StoreLink, Workload
 from tidelog.cost.model.timed import in_sessions, joined
 from tidelog.cost.model.usage import DAY_S, MONTH_S, Estimate
 from tidelog.errors import ConfigError
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.options.units import show_duration
 
 _COUNT: Final = click.IntRange(min=1)

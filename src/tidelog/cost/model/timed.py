@@ -12,7 +12,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.cost.model.job import Workload, expected_distinct
 from tidelog.errors import require
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS
-from tidelog.state.timed_batches import BATCHED_BYTES, MOST_BATCHED
+from tidelog.state.timed_rows import BATCHED_BYTES, MOST_BATCHED
 
 _OF_BATCH: Final = 20
 """A batch of records has its bucket and a number as its key ..."""

@@ -7,8 +7,8 @@ from itertools import islice
 from operator import add
 from typing import Any, Final, cast
 
-from tidelog.changelog.buffered_rows import BufferedRow
 from tidelog.changelog.change import prefix_end
+from tidelog.changelog.row_memory import BufferedRow
 from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch

@@ -11,7 +11,7 @@ from typing import Any, cast
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.user_code import map_all
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import MapState
 from tidelog.state.key_groups import checked_key
 
 

@@ -143,7 +143,8 @@ class Join(Operator):
 
     @property
     def _most_pairs(self) -> int:
-        size = sum(side.record_bytes for side in self._sides)
+        """How many pairs fill a buffer."""
+        size = sum(side.size.bytes for side in self._sides)
         return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, size))))
 
     def _entries(self, batch: KeyedBatch) -> list[NewRecord]:

@@ -15,7 +15,7 @@ from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.session_window import SessionWindow
 from tidelog.runtime.operators.spans import Firing
 from tidelog.runtime.operators.turn import REST
-from tidelog.state.handles.list import append
+from tidelog.state.handles.keyed import append
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues

@@ -47,7 +47,7 @@ class TumblingWindow(AggregateWindow):
     def open(self, context: OperatorContext) -> None:
         super().open(context)
         self._open = _OpenWindows(self._rows, self._state, self._timers, self._span.size_ms)
-        context.backend.add_unflushed(self._open)
+        context.backend.buffer.add_unflushed(self._open)
 
     def _add(self, batch: KeyedBatch) -> None:
         size, combine, opened = self._span.size_ms, self._combine, self._open

@@ -34,7 +34,7 @@ from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import UNKNOWN, EventTime
-from tidelog.state.handles.list import append
+from tidelog.state.handles.keyed import append
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues

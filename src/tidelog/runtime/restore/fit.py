@@ -173,7 +173,7 @@ def rehearse(plan: RestorePlan, config: JobConfig, effects: Effects) -> None:
     that cannot be used.
     """
     if config.rocksdb.options_file is not None:
-        from tidelog.table.rocksdb_file import read_options_file  # noqa: PLC0415  # rare
+        from tidelog.table.rocksdict_options import read_options_file  # noqa: PLC0415  # rare
 
         read_options_file(config.rocksdb.options_file, Cache(_CACHE_BYTES))
     for vertex in plan.vertices:

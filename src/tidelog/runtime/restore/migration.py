@@ -25,8 +25,7 @@ from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import StateRegistry, known_keys, known_values
 from tidelog.state.schema.types import KnownTypes, Type, type_of_key, types_of_value
 from tidelog.state.sessions import SESSION_VALUES
-from tidelog.state.timed_batches import BATCHES, batches_of, stored_entries
-from tidelog.state.timed_rows import KIND, MARKS, row_keys
+from tidelog.state.timed_rows import BATCHES, KIND, MARKS, batches_of, row_keys, stored_entries
 from tidelog.table.port import Table
 
 logger = logging.getLogger(__name__)

@@ -161,7 +161,7 @@ class Task(ABC):
             await self._rest()
         due = backend.flush_due()
         # Before the flush, which would keep its rows in memory as a cache.
-        for _ in backend.make_room():
+        for _ in backend.memory.make_room():
             await self._rest()
         if due:
             await self._in_steps(backend.flush_in_steps())

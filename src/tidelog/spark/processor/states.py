@@ -111,7 +111,7 @@ class SparkValueState(_SparkState):
 
 
 class SparkListState(_SparkState):
-    """`tidelog.state.handles.list.ListState` on Spark; `state` is pyspark's."""
+    """`tidelog.state.handles.keyed.ListState` on Spark; `state` is pyspark's."""
 
     def get(self) -> Iterator[tuple[Any, ...]]:
         return iter([_plain(tuple(element)) for element in self._state.get()])
@@ -139,7 +139,7 @@ Entry = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 class SparkMapState(_SparkState):
-    """`tidelog.state.handles.map.MapState` on Spark; `state` is pyspark's."""
+    """`tidelog.state.handles.keyed.MapState` on Spark; `state` is pyspark's."""
 
     def __init__(self, state: Any, keys: SparkSchema, values: SparkSchema) -> None:
         super().__init__(state, values)

@@ -1,21 +1,42 @@
-"""Keyed states of one tuple per key: value, reducing and aggregating state, and the rows of all.
+"""Keyed states: value, list, map, reducing and aggregating state, and the rows of all.
 
-Invariants: a state touches only rows of the backend's current key; elements are combined in the
-write buffer, so a flush logs the combined value once, never the elements.
+Invariants:
+- a state touches only rows of the backend's current key;
+- what is reduced or aggregated is combined in the write buffer, so a flush logs the combined value
+  once, never the elements;
+- an append to a list is blind (nothing is read from the table), elements stay in order, and a row
+  has a bounded number of elements. A row is numbered by the backend's sequence number or, where
+  that row is full, by the next free number: each row of a flush raises the sequence number by one,
+  so no later flush gives a number again;
+- every entry of a map is a row of its own, so changing one entry logs one change, whatever the size
+  of the map.
 """
 
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from tidelog.changelog.change import prefix_end
 from tidelog.changelog.state_rows import StateRows
+from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.schema.schema import Schema, TupleCodec, ValueCodec, parse_schema, value_codec
-from tidelog.state.ttl import Expired, TtlSweep, value_expired
+from tidelog.state.schema.schema import (
+    Schema,
+    TupleCodec,
+    ValueCodec,
+    list_codec,
+    parse_schema,
+    value_codec,
+)
+from tidelog.state.ttl import Expired, TtlSweep, list_expired, value_expired
 
 Row = tuple[Any, ...]
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+MOST_ELEMENTS: Final = SLICE_ROWS
+"""Elements of a list's row: it is encoded and decoded in one go."""
+_POSITION_BYTES: Final = 8
 
 
 class KeyedRows:
@@ -92,6 +113,155 @@ class ValueState:
 
     def clear(self) -> None:
         self.keyed.rows.delete(self.keyed.row())
+
+
+def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list[Any]) -> bool:
+    """Append elements to the list at the prefix; whether they are the first since a flush."""
+    position = int(backend.seqno)
+    first = rows.changed(prefix + position.to_bytes(_POSITION_BYTES, "big")) is None
+    at = 0
+    while at < len(elements):
+        row = prefix + position.to_bytes(_POSITION_BYTES, "big")
+        # A row of this number exists only when it was put since the last flush, so this is a
+        # look-up in the buffer; its list belongs to the buffer and may grow in place.
+        held = rows.changed(row)
+        if held is None:
+            held = elements[at : at + MOST_ELEMENTS]
+            rows.put(row, held)
+            added, counted = len(held), len(held) - 1
+        else:
+            more = elements[at : at + MOST_ELEMENTS - len(held)]
+            held.extend(more)
+            added = counted = len(more)
+        if counted > 0:
+            backend.buffer.grew(counted, held[-1])
+        at += added
+        position += 1
+    return first
+
+
+class ListState:
+    """A list for the current key; its rows are `keyed`, each with several elements."""
+
+    def __init__(
+        self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
+    ) -> None:
+        values = parse_schema(schema, name)
+        self._backend = backend
+        info = register(backend, name, "list", (values,), ttl_ms)
+        self.element, rows = list_codec(values, ttl_ms, backend.now_ms)
+        self.keyed = KeyedRows(
+            backend, info, rows, scanned=True, cached=False, expired=list_expired
+        )
+
+    def exists(self) -> bool:
+        """Whether the list has an element that has not expired."""
+        return next(self.get(), None) is not None
+
+    def get(self) -> Iterator[Row]:
+        """The elements in order."""
+        read = self.element.read
+        for _, held in self._scan():
+            for element in list(held):
+                value = read(element)
+                if value is not None:
+                    yield value
+
+    def put(self, newState: list[Row]) -> None:
+        """Replace the list."""
+        elements = self._hold(newState)
+        self.clear()
+        self._append(elements)
+
+    def appendValue(self, newState: Row) -> None:
+        """Append one element."""
+        self._append(self._hold([newState]))
+
+    def appendList(self, newState: list[Row]) -> None:
+        """Append all elements of `newState` to the list, in their order."""
+        self._append(self._hold(newState))
+
+    def clear(self) -> None:
+        """Remove the list."""
+        for key, _ in list(self._scan()):
+            self.keyed.rows.delete(key)
+
+    def _hold(self, values: list[Row]) -> list[Any]:
+        """Elements as rows hold them; raises StateSchemaError before anything is changed."""
+        return list(map(self.element.hold, values))
+
+    def _append(self, elements: list[Any]) -> None:
+        append(self._backend, self.keyed.rows, self.keyed.row(), elements)
+
+    def _scan(self) -> Iterator[tuple[bytes, list[Any]]]:
+        prefix = self.keyed.row()
+        return self.keyed.rows.scan(prefix, prefix_end(prefix))
+
+
+class MapState:
+    """A map for the current key; its rows are `keyed`, each with a `user_key`."""
+
+    def __init__(
+        self,
+        backend: KeyedBackend,
+        name: str,
+        key_schema: Schema,
+        value_schema: Schema,
+        ttl_ms: int | None = None,
+    ) -> None:
+        self.user_key = parse_schema(key_schema, name)
+        values = parse_schema(value_schema, name)
+        info = register(backend, name, "map", (self.user_key, values), ttl_ms)
+        codec = value_codec(values, ttl_ms, backend.now_ms)
+        self.keyed = KeyedRows(backend, info, codec, scanned=True)
+
+    def exists(self) -> bool:
+        """Whether the map has an entry that has not expired."""
+        return next(self.iterator(), None) is not None
+
+    def getValue(self, key: Row) -> Row | None:
+        """The value of a user key, or None."""
+        keyed = self.keyed
+        held = keyed.rows.get(self._row(key))
+        return None if held is None else keyed.codec.read(held)
+
+    def containsKey(self, key: Row) -> bool:
+        """Whether the user key has a value."""
+        return self.getValue(key) is not None
+
+    def updateValue(self, key: Row, value: Row) -> None:
+        """Set the value of a user key."""
+        self.keyed.rows.put(self._row(key), self.keyed.codec.hold(value))
+
+    def iterator(self) -> Iterator[tuple[Row, Row]]:
+        """Entries in the byte order of their keys; entries may be changed while it runs."""
+        keyed = self.keyed
+        prefix = keyed.row()
+        for row, held in keyed.rows.scan(prefix, prefix_end(prefix)):
+            value = keyed.codec.read(held)
+            if value is not None:
+                yield self.user_key.decode(row[len(prefix) :]), value
+
+    def keys(self) -> Iterator[Row]:
+        """The user keys."""
+        return (key for key, _ in self.iterator())
+
+    def values(self) -> Iterator[Row]:
+        """The values of all entries of the map, in the order of `iterator`."""
+        return (value for _, value in self.iterator())
+
+    def removeKey(self, key: Row) -> None:
+        """Remove a user key."""
+        self.keyed.rows.put(self._row(key), None)
+
+    def clear(self) -> None:
+        """Remove all entries."""
+        prefix = self.keyed.row()
+        for row, _ in list(self.keyed.rows.scan(prefix, prefix_end(prefix))):
+            self.keyed.rows.delete(row)
+
+    def _row(self, key: Row) -> bytes:
+        return self.keyed.row() + self.user_key.store(key)
 
 
 class SingleValue(Protocol):

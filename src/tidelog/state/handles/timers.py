@@ -169,11 +169,6 @@ class Timers:
             for row, _ in islice(scan, 1):
                 yield decode_time(row[TIME])
 
-    def next_due(self) -> int | None:
-        """A lower bound of the earliest timer's time; None when there is no timer."""
-        earliest = min(self._due.values(), default=_LATEST)
-        return None if earliest == _LATEST else earliest
-
     def _expired_in(self, group: int, limit_ms: int) -> Iterator[Rows]:
         prefix = group.to_bytes(2, "big") + self._time_id
         # Timers that fired have left tombstones in front; there is nothing before the bound.
@@ -209,7 +204,7 @@ class UnflushedTimers:
         self._heap: list[tuple[int, bytes]] = []
         self._size = RowSize()
         self.updates = 0
-        backend.add_unflushed(self)
+        backend.buffer.add_unflushed(self)
 
     def __len__(self) -> int:
         return len(self._heap)

@@ -71,9 +71,7 @@ class RecordTypes:
         return made
 
     def kind_of(self, kind: type) -> Kind:
-        """How instances are taken apart; raises UnstorableError for a type of which none may be in
-        flight.
-        """
+        """How instances are taken apart; raises UnstorableError if none may be in flight."""
         known = self._kinds.get(kind)
         if known is None:
             known = self._kinds[kind] = self._looked_at(kind)
@@ -92,7 +90,7 @@ class RecordTypes:
             raise unstorable(name, "its type is no named tuple, dataclass, msgspec struct or enum")
         if hooks := _hooks(kind):
             raise unstorable(name, f"its type has {' and '.join(hooks)} of its own")
-        if _of_the_standard_library(kind):
+        if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
             raise unstorable(name, "its type is one of the standard library")
         if _imported(kind.__module__, kind.__qualname__) is not kind:
             raise unstorable(name, "its type is not found by this name in its module")
@@ -105,9 +103,7 @@ def module_of(kind: type) -> str:
 
 
 def _program() -> str:
-    """What classes of the program have as their module: `__mp_main__` in a process that
-    multiprocessing has spawned.
-    """
+    """The module of the program's classes; `__mp_main__` in a process of multiprocessing."""
     return sys.modules[_PROGRAM].__name__
 
 
@@ -146,10 +142,6 @@ def zone_of(key: str) -> ZoneInfo:
         ) from error
 
 
-def _of_the_standard_library(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in sys.stdlib_module_names
-
-
 def _data_kind(kind: type) -> Kind | None:
     if issubclass(kind, enum.Enum):
         return "enum"
@@ -158,14 +150,9 @@ def _data_kind(kind: type) -> Kind | None:
     if issubclass(kind, tuple) and isinstance(getattr(kind, "_fields", None), tuple):
         return "named-tuple"
     # What derives from a list or an exception has contents besides its fields.
-    if dataclasses.is_dataclass(kind) and _only_attributes(kind):
-        return "dataclass"
-    return None
-
-
-def _only_attributes(kind: type) -> bool:
     made_in_c = [base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE]
-    return all(base is object or base.__module__ == "typing" for base in made_in_c)
+    only_attributes = all(base is object or base.__module__ == "typing" for base in made_in_c)
+    return "dataclass" if only_attributes and dataclasses.is_dataclass(kind) else None
 
 
 _HEAP_TYPE = 1 << 9
@@ -233,11 +220,7 @@ def _struct_builder(kind: type[msgspec.Struct], names: tuple[str, ...]) -> Build
     optional = {name for name, default in by_default if _is_data(default)}
     if not set(own) - optional <= set(names) <= set(own):
         raise _other_fields(kind, names, own)
-
-    def build(values: Sequence[Any]) -> Any:
-        return kind(**dict(zip(names, values, strict=True)))
-
-    return build
+    return lambda values: kind(**dict(zip(names, values, strict=True)))
 
 
 def _is_data(default: Any) -> bool:

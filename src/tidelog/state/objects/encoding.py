@@ -99,16 +99,11 @@ class Builders(Protocol):
 
     def builder_of(self, shape: Any, new: Callable[[Any, RecordTypes], Builder]) -> Builder:
         """What builds instances of a shape; `new` makes it of a class that is there."""
-        ...
 
 
 def decode_records(shapes: Sequence[Shape], data: bytes, types: Builders) -> list[Any]:
-    """The records.
-
-    Raises UnstorableError for types that are not to be had, and anything for damaged bytes.
-    """
-    decoder = _Decoder(shapes, types)
-    return decoder.all(_decode_list(data))
+    """Raises UnstorableError for types that are not to be had, anything for damaged bytes."""
+    return _Decoder(shapes, types).all(_decode_list(data))
 
 
 class _Encoder:

@@ -70,7 +70,14 @@ class ObjectEncoding:
         try:
             parts = _encoding().encode_records([value], self._classes)
         except UnstorableError as error:
-            raise self._refusal(error) from error
+            raise StateSchemaError(
+                self._what,
+                expected="Python's basic types, dates, decimals, UUIDs, and enums, named tuples, "
+                "dataclasses, msgspec structs and rows of a module's top level",
+                found=error.found,
+                action="keep one of these instead, such as a dataclass or a dict; the job resumes "
+                "from its last checkpoint",
+            ) from error
         return _encode(msgspec.msgpack.Ext(OBJECT, _encode(parts)))
 
     def encode_many(self, values: list[Any]) -> list[bytes]:
@@ -108,16 +115,6 @@ class ObjectEncoding:
     def _classes(self) -> "RecordTypes":
         types: RecordTypes = _encoding().RecordTypes()
         return types
-
-    def _refusal(self, error: UnstorableError) -> StateSchemaError:
-        return StateSchemaError(
-            self._what,
-            expected="Python's basic types, dates, decimals, UUIDs, and enums, named tuples, "
-            "dataclasses, msgspec structs and rows of a module's top level",
-            found=error.found,
-            action="keep one of these instead, such as a dataclass or a dict; the job resumes from "
-            "its last checkpoint",
-        )
 
 
 class UntypedValues(ObjectEncoding):

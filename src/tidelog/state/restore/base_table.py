@@ -10,8 +10,7 @@ serve on; the rows of the others are copied.
 import asyncio
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -30,12 +29,33 @@ from tidelog.effects import Effects
 from tidelog.errors import OLDER_SLOT, CorruptObjectError, ObjectNotFoundError, RestoreError
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.port import ObjectStore
-from tidelog.table.failures import translate
-from tidelog.table.kinds import reading_factory
+from tidelog.table.failures import failures
+from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
+from tidelog.table.rocksdb import RocksTableFactory
+from tidelog.table.rocksdb_options import RocksOptions
 
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
+_SMALL: Final = RocksOptions(block_cache_bytes=32 << 20, write_buffers_bytes=64 << 20)
+"""Of a table that is read once and thrown away: it gets little memory."""
+
+
+def reading_factory(kind: str, what: str) -> TableFactory:
+    """A factory for tables of a kind that are to be read once; `what` names whose table it is.
+
+    Raises RestoreError for a kind this release does not know.
+    """
+    if kind == "rocksdb":
+        return RocksTableFactory(_SMALL)
+    if kind == "memory":
+        return MemoryTableFactory()
+    raise RestoreError(
+        f"the table of {what}",
+        expected="kind rocksdb or memory",
+        found=f"kind {kind!r}",
+        action="use the tidelog release that wrote it, or a newer one",
+    )
 
 
 @dataclass(slots=True)
@@ -121,34 +141,26 @@ class TableFiles:
             ) from cause
 
 
-@contextmanager
-def _writing(directory: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise translate(error, directory) from error
-
-
 def _make(directory: Path) -> None:
-    with _writing(directory):
+    with failures(directory):
         directory.mkdir(parents=True, exist_ok=True)
 
 
 def _write_private(private: Mapping[str, bytes], directory: Path) -> None:
-    with _writing(directory):
+    with failures(directory):
         directory.mkdir(parents=True)
         for name, data in private.items():
             (directory / name).write_bytes(data)
 
 
 def _link(staged: Path, path: Path) -> None:
-    with _writing(path.parent):
+    with failures(path.parent):
         os.link(staged, path)
 
 
 def _check_and_write(file: TableObject, data: bytes, path: Path) -> None:
     file.check(data, OLDER_SLOT)
-    with _writing(path.parent):
+    with failures(path.parent):
         path.write_bytes(data)
 
 

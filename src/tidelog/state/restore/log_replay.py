@@ -33,9 +33,7 @@ _DECODED_BYTES: Final = 4 << 20
 
 @dataclass(slots=True)
 class LogReplay:
-    """Reads, merges and loads the log of one subtask, or a part of it; `what` names it in
-    messages.
-    """
+    """Reads, merges and loads a subtask's log, or a part of it; `what` names it in messages."""
 
     log: SharedLog
     offload: Offload
@@ -55,6 +53,8 @@ class LogReplay:
     """What the table has yet to take, the oldest first."""
     _drained: int = 0
     """How often the merged rows were prepared."""
+    _rows: LastWriterWins = field(init=False)
+    _opening: "asyncio.Future[BaseTable]" = field(init=False)
 
     async def run(
         self, inline: Iterable[LoggedBlock], opening: "asyncio.Future[BaseTable]"
@@ -65,7 +65,8 @@ class LogReplay:
         CorruptObjectError when changes are missing.
         """
         state, name = self.state, f"log of {self.what}"
-        merge = LastWriterWins(self.merge_bytes, state.upto, self.key_groups, name)
+        self._rows = LastWriterWins(self.merge_bytes, state.upto, self.key_groups, name)
+        self._opening = opening
         trimmed = []
         groups = _groups(state.log, min(_GROUP_BYTES, self.read_ahead_bytes // 2))
         wanted = [[each for each in group if concerns(each, self.key_groups)] for group in groups]
@@ -73,31 +74,26 @@ class LogReplay:
             read = dict(zip(ranges, await self.log.read(ranges, ahead), strict=True))
             for log_range in group:
                 if log_range not in read:
-                    self._skip(log_range, merge)
+                    self._skip(log_range)
                     continue
-                await self._merge(read[log_range], merge, opening)
+                await self._merge(read[log_range])
                 blocks = [logged.block for logged in read[log_range]]
                 trimmed.append(_trim(log_range, blocks, state.seqno))
-        await self._merge(inline, merge, opening)
-        await self._prepare(merge)
-        await self._load(opening)
-        merge.check_end(state.seqno)
+        await self._merge(inline)
+        await self._prepare()
+        await self._load()
+        self._rows.check_end(state.seqno)
         return tuple(trimmed)
 
-    def _skip(self, held: LogRange | Block, merge: LastWriterWins) -> None:
+    def _skip(self, held: LogRange | Block) -> None:
         """Pass over changes of other key groups, as far as they are part of the state."""
         end = min(held.end, self.state.seqno)
-        if end > merge.next:
-            merge.skip(max(held.first, merge.next), end)
+        if end > self._rows.next:
+            self._rows.skip(max(held.first, self._rows.next), end)
 
-    async def _merge(
-        self,
-        blocks: Iterable[LoggedBlock],
-        merge: LastWriterWins,
-        opening: "asyncio.Future[BaseTable]",
-    ) -> None:
+    async def _merge(self, blocks: Iterable[LoggedBlock]) -> None:
         taken: list[LoggedBlock] = []
-        next_change, size = merge.next, 0
+        next_change, size = self._rows.next, 0
         for logged in blocks:
             block = logged.block
             # What the materialization has, and what was written after the barrier, is left out.
@@ -110,45 +106,43 @@ class LogReplay:
                 size += block.raw_bytes
                 if size < _DECODED_BYTES:
                     continue
-            await self._take(taken, merge, opening)
+            await self._take(taken)
             taken, size = [], 0
-            if merge.next < next_change:  # It was not taken: it has nothing of these key groups.
+            if self._rows.next < next_change:
+                # It was not taken: it has nothing of these key groups.
                 logged.skip()
-                self._skip(block, merge)
-        await self._take(taken, merge, opening)
+                self._skip(block)
+        await self._take(taken)
 
-    async def _take(
-        self,
-        blocks: Sequence[LoggedBlock],
-        merge: LastWriterWins,
-        opening: "asyncio.Future[BaseTable]",
-    ) -> None:
+    async def _take(self, blocks: Sequence[LoggedBlock]) -> None:
         """Decode blocks and merge them; what does not fit into memory any more is prepared."""
         if not blocks:
             return
         with self.progress.timings.replay:
             added = iter(zip(await self.log.take(blocks), blocks, strict=True))
             while True:
-                changes = await self.offload.run(_add, merge, added)
+                changes = await self.offload.run(_add, self._rows, added)
                 self.progress.changes += changes  # others have counted in the meantime
-                if not merge.full:
+                if not self._rows.full:
                     return
-                await self._prepare(merge)
+                await self._prepare()
                 if not self._prepared[-1].files:
-                    await self._load(opening)
+                    await self._load()
 
-    async def _prepare(self, merge: LastWriterWins) -> None:
-        if merge.empty:
+    async def _prepare(self) -> None:
+        if self._rows.empty:
             return
         directory = self.directory / str(self._drained)
         self._drained += 1
         with self.progress.timings.replay:
-            rows = await self.offload.run(_drain, merge, self.factory, directory)
+            rows = await self.offload.run(
+                lambda: self.factory.prepare(directory, *self._rows.drain())
+            )
         self._prepared.append(rows)
 
-    async def _load(self, opening: "asyncio.Future[BaseTable]") -> None:
+    async def _load(self) -> None:
         # Shielded: giving up the replay must not cancel an opening that others wait for.
-        base = await asyncio.shield(opening)
+        base = await asyncio.shield(self._opening)
         prepared, self._prepared = self._prepared, []
         if not prepared:
             return
@@ -173,10 +167,6 @@ def _add(merge: LastWriterWins, blocks: Iterator[tuple[ChangeBatch, LoggedBlock]
         if merge.full:
             break
     return added
-
-
-def _drain(merge: LastWriterWins, factory: TableFactory, directory: Path) -> PreparedRows:
-    return factory.prepare(directory, *merge.drain())
 
 
 def _groups(ranges: Iterable[LogRange], limit: int) -> list[list[LogRange]]:

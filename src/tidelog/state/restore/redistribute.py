@@ -11,6 +11,7 @@ Invariants:
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -115,14 +116,11 @@ def _ahead(
 
 
 def _inherited(parents: Iterable[SubtaskState], owned: KeyGroupRange) -> Iterable[InheritedState]:
-    for parent in parents:
-        for layer in parent.layers:
-            clipped = _clip(layer, owned)
-            if clipped is None or not holds_something(layer):
-                continue
-            yield msgspec.structs.replace(
-                layer, first_key_group=clipped.first, last_key_group=clipped.last
-            )
+    for layer in chain.from_iterable(parent.layers for parent in parents):
+        clipped = _clip(layer, owned)
+        if clipped is not None and holds_something(layer):
+            first, last = clipped.first, clipped.last
+            yield msgspec.structs.replace(layer, first_key_group=first, last_key_group=last)
 
 
 def _clip(held: SubtaskState | InheritedState, owned: KeyGroupRange) -> KeyGroupRange | None:
@@ -171,7 +169,5 @@ def _shares(subtasks: Sequence[SubtaskState], count: int) -> list[list[OperatorP
 
 
 def _entries(subtask: SubtaskState, operator: str, name: str) -> tuple[bytes, ...]:
-    for piece in subtask.operator_state:
-        if (piece.operator, piece.name) == (operator, name):
-            return piece.entries
-    return ()
+    pieces = subtask.operator_state
+    return next((p.entries for p in pieces if (p.operator, p.name) == (operator, name)), ())

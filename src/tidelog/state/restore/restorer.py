@@ -131,7 +131,8 @@ class Restorer:
         if log is None:
             log = _shared_log(self.store, self.effects, self.progress, self.config)
             _expect(log, state)
-        layers = [_Layer.of(layer, log, what) for layer in state.layers]
+        name = f"inline log of {what}"
+        layers = [(each, [log.inline(data, name) for data in each.inline]) for each in state.layers]
         # The log is fetched and merged while the table's files arrive.
         opening = asyncio.ensure_future(
             open_base_table(state, self._files, self.factory, directory, what)
@@ -149,7 +150,7 @@ class Restorer:
             await self.effects.offload.run(shutil.rmtree, merged, True)
         inline = tuple(
             _sealed(logged.block, data)
-            for logged, data in zip(layers[-1].inline, state.inline, strict=True)
+            for logged, data in zip(layers[-1][1], state.inline, strict=True)
         )
         return RestoredSubtask(
             base.table, state.seqno, ranges, inline, base.known, base.descriptors
@@ -158,7 +159,7 @@ class Restorer:
     async def _replay(
         self,
         log: SharedLog,
-        layers: Sequence["_Layer"],
+        layers: "Sequence[_Layer]",
         opening: "asyncio.Future[BaseTable]",
         directory: Path,
         what: str,
@@ -174,16 +175,16 @@ class Restorer:
                     self.effects.offload,
                     self.progress,
                     self.factory,
-                    layer.state,
+                    layer,
                     what,
                     directory / str(number),
                     # As much again is left for what is decoded.
                     self.config.read_ahead_bytes // (2 * len(wave)),
                     limit,
-                    None if layer is layers[-1] else layer.key_groups,
+                    None if layer is layers[-1][0] else _key_groups(layer),
                     turn,
-                ).run(layer.inline, opening)
-                for number, layer in enumerate(wave, start=len(ranges))
+                ).run(inline, opening)
+                for number, (layer, inline) in enumerate(wave, start=len(ranges))
             ]
             ranges += await together(replays)
         return ranges[-1]
@@ -209,22 +210,8 @@ def _key_groups(layer: InheritedState) -> range:
     return range(layer.first_key_group, layer.last_key_group + 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    """A part of the state and its inline blocks, opened."""
-
-    state: InheritedState
-    inline: tuple[LoggedBlock, ...]
-
-    @classmethod
-    def of(cls, state: InheritedState, log: SharedLog, what: str) -> "_Layer":
-        """Raises CorruptObjectError and FormatVersionError."""
-        name = f"inline log of {what}"
-        return cls(state, tuple(log.inline(data, name) for data in state.inline))
-
-    @property
-    def key_groups(self) -> range:
-        return _key_groups(self.state)
+_Layer = tuple[InheritedState, list[LoggedBlock]]
+"""A part of the state and its inline blocks, opened."""
 
 
 def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
@@ -234,14 +221,14 @@ def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
     """
     waves: list[list[_Layer]] = []
     for layer in layers:
-        if not waves or any(_overlap(layer, other) for other in waves[-1]):
+        if not waves or any(_overlap(layer[0], other) for other, _ in waves[-1]):
             waves.append([])
         waves[-1].append(layer)
     return waves
 
 
-def _overlap(one: _Layer, other: _Layer) -> bool:
-    ours, theirs = one.key_groups, other.key_groups
+def _overlap(one: InheritedState, other: InheritedState) -> bool:
+    ours, theirs = _key_groups(one), _key_groups(other)
     return ours.start < theirs.stop and theirs.start < ours.stop
 
 

@@ -85,9 +85,7 @@ def quoted(canonical: str) -> str:
 
 
 def quoted_column(name: str, type_name: str) -> str:
-    """A column of a canonical type, with quotes for its name and for the names of fields of structs
-    that need some.
-    """
+    """A column of a canonical type, its name in quotes, as are fields of structs that need some."""
     within = _INNER_NAME.sub(
         lambda found: found[0] if _PLAIN_NAME.fullmatch(found[0]) else _quoted_name(found[0]),
         type_name,

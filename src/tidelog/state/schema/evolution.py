@@ -36,15 +36,11 @@ def objection(stored: StateInfo, wanted: StateInfo) -> str | None:
         return "an earlier build kept each record once per window, and this one once per slice"
     if wanted.schema == (*stored.schema, IN_BATCHES):
         return None
-    return _of_ttl(stored, wanted) or _of_schema(stored, wanted)
-
-
-def _of_ttl(stored: StateInfo, wanted: StateInfo) -> str | None:
     if stored.ttl_ms is None and wanted.ttl_ms is not None:
         return "it has a TTL now, and its values were stored without the time when they expire"
     if stored.ttl_ms is not None and wanted.ttl_ms is None:
         return "it has no TTL any more, and its values were stored with the time when they expire"
-    return None
+    return _of_schema(stored, wanted)
 
 
 def _of_schema(stored: StateInfo, wanted: StateInfo) -> str | None:

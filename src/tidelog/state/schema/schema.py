@@ -62,9 +62,7 @@ class TupleCodec:
 
 
 def parse_schema(schema: Schema, state: str | None = None) -> TupleCodec:
-    """Compile a schema, of a state of that name; raises StateSchemaError for a text that is not
-    one.
-    """
+    """Compile a schema, of a state of that name; raises StateSchemaError for what is none."""
     text = schema.simpleString() if isinstance(schema, _SparkType) else schema
     if not isinstance(text, str):
         raise bad_schema(str(schema), "a DDL string or a StructType")

@@ -31,6 +31,7 @@ _NAMES: Final[dict[Any, str]] = {
     None: "None",
 }
 _SEQUENCES: Final = (list, tuple, set, frozenset)
+_WAY_BACK: Final = "let it be of the stored type again"
 _OF_MSGPACK: Final = frozenset({*_NAMES.values(), "list", "dict", "time"})
 """What older releases called values: by what msgpack alone makes of them, a list of a tuple."""
 
@@ -169,7 +170,6 @@ class KnownTypes(msgspec.Struct):
     declared: DeclaredType | None = None
     numbers_alike: bool = False
     """For values: a sum may become a float."""
-    way_back: str = "let it be of the stored type again"
     option: str = "key_by(..., key_type=...)"
     _seen: set[Type] = msgspec.field(default_factory=set)
 
@@ -252,14 +252,14 @@ class KnownTypes(msgspec.Struct):
                 self.what,
                 expected=f"{union_text(self.declared.types)}, as declared",
                 found=text_of(found),
-                action=f"{self.way_back}, or declare {text_of(found)} too in {self.option}",
+                action=f"{_WAY_BACK}, or declare {text_of(found)} too in {self.option}",
             )
         both = union_text({*self.stored, found})
         return StateSchemaError(
             self.what,
             expected=f"{union_text(self.stored)}, as the checkpoint has them",
             found=text_of(found),
-            action=f"{self.way_back}; or keep both with {self.option.replace('...)', both + ')')};"
+            action=f"{_WAY_BACK}; or keep both with {self.option.replace('...)', both + ')')};"
             f" or change what is stored with "
             f"{self.option.replace('...)', f'{text_of(found)}, migrate=function)')}",
         )

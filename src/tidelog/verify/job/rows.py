@@ -18,7 +18,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.ids import KeyGroup
 from tidelog.state.key_groups import KeyGroupRange, first_value, key_group
-from tidelog.state.timed_batches import BATCHES, keys_of
+from tidelog.state.timed_rows import BATCHES, keys_of
 from tidelog.verify.fingerprint import Fingerprint, Row, columns, combined, of_columns
 from tidelog.verify.results import RowViolation
 

@@ -25,9 +25,8 @@ from tidelog.spark.format.changelog import Changelog, Record, RecordKind
 from tidelog.spark.format.damage import damaged
 from tidelog.table.failures import translate
 from tidelog.table.port import Table
-from tidelog.table.rocksdb import RocksTable, RocksTableFactory
+from tidelog.table.rocksdb import RocksTable, RocksTableFactory, pack
 from tidelog.table.rocksdb_options import RocksOptions
-from tidelog.table.rocksdb_snapshot import pack
 from tidelog.verify.fingerprint import Fingerprint, fingerprint, of_columns, present
 from tidelog.verify.query.files import CheckedFiles, Version, missing
 

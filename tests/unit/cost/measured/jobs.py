@@ -19,7 +19,7 @@ from tidelog.checkpoint.schedule import Schedule
 from tidelog.connectors.program import Callback
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.report import OperatorReport, OverheadReport
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner

@@ -13,7 +13,7 @@ from tidelog.cost.model.formulas import (
     window_log_peak_bytes,
 )
 from tidelog.cost.model.job import Settings, StoreLink, Workload, expected_distinct
-from tidelog.materialize.config import MaterializeConfig
+from tidelog.materialize.schedule import MaterializeConfig
 
 WORKLOAD = Workload(20_000, 5_000_000, skew=1.0, compression=0.6)
 

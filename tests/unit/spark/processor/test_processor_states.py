@@ -10,9 +10,7 @@ from tests.unit.state.conftest import Bench
 from tidelog import ConfigError, StatefulProcessorHandle, StateSchemaError
 from tidelog.spark.processor.handle import SparkHandle
 from tidelog.spark.processor.states import SparkListState, SparkMapState, SparkValueState
-from tidelog.state.handles.keyed import ValueState
-from tidelog.state.handles.list import ListState
-from tidelog.state.handles.map import MapState
+from tidelog.state.handles.keyed import ListState, MapState, ValueState
 from tidelog.state.key_groups import encode_key
 
 

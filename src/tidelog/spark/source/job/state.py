@@ -19,11 +19,11 @@ from tidelog.spark.source import frames
 from tidelog.spark.source.job.rows import StoredRows, chosen
 from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
 from tidelog.state.config import RestoreConfig
+from tidelog.state.restore.base_table import reading_factory
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row
-from tidelog.table.kinds import reading_factory
 from tidelog.table.port import Table
 
 _MIB: Final = 1 << 20
