@@ -132,10 +132,7 @@ def _translated(kind: type[TidelogError], what: str, expected: str, action: str)
         if type(error).__module__.partition(".")[0] not in {"pyspark", "py4j"}:
             raise
         raise kind(
-            what,
-            expected=expected,
-            found=_reason(error),
-            action=f"{action}; {_WITHOUT}",
+            what, expected=expected, found=_reason(error), action=f"{action}; {_WITHOUT}"
         ) from error
 
 

@@ -18,6 +18,7 @@ from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import (
     QueryCheckpoint,
     StoreSnapshot,
+    find_layout,
     read_checkpoint,
     require_checkpoint,
 )
@@ -29,7 +30,6 @@ from tidelog.spark.checkpoint.inspection import (
 )
 from tidelog.spark.checkpoint.liveness import StoreVersions
 from tidelog.spark.checkpoint.locate import locate
-from tidelog.spark.checkpoint.location import find_layout
 from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.storage.port import ObjectStore
 from tidelog.ui.document import Document, QueryPart, StateStorePart

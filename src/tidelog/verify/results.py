@@ -12,12 +12,7 @@ from typing import Final, Literal
 from tidelog.checkpoint.finding import Finding
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.engines import Unit
-from tidelog.errors import (
-    FormatVersionError,
-    ObjectNotFoundError,
-    RestoreError,
-    TidelogError,
-)
+from tidelog.errors import FormatVersionError, ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.verify.fingerprint import Fingerprint
 
 Choice = int | str

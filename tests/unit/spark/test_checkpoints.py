@@ -14,9 +14,13 @@ import pytest
 from tests.support.cli import files, lay_out, tidelog
 from tests.support.jobs import store_of
 from tests.unit.spark.synthetic import Synthetic, roll_up_object, without_line
-from tidelog.spark.checkpoint.checkpoint import SEGMENTS, QueryCheckpoint, read_checkpoint
+from tidelog.spark.checkpoint.checkpoint import (
+    SEGMENTS,
+    QueryCheckpoint,
+    read_checkpoint,
+    store_url,
+)
 from tidelog.spark.checkpoint.locate import Located, assembled, locate, read_footers
-from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.format.names import ChangelogName
 from tidelog.spark.format.segment import FooterEntry
 from tidelog.storage.memory import MemoryStore
@@ -136,7 +140,7 @@ def test_what_a_retained_batch_needs_is_live_and_found(
     checkpoint, located = examine(synthetic)
     wanted = {name for name in synthetic.model if name.version >= since}
     assert {entry.name for entry in located.assessment.live} == wanted
-    assert (located.footers is not None) is from_footers
+    assert (located.damaged_footers is not None) is from_footers
     assert (located.assessment.lost, checkpoint.damaged) == ((), {})
     indexed = {e.name: e for d in synthetic.documents.values() for e in d.entries}
     assert all(indexed[entry.name] == entry for entry in located.assessment.live)
@@ -293,6 +297,6 @@ def test_a_segment_that_disappears_is_passed_over_and_a_damaged_one_is_named() -
     objects = dict(synthetic.objects)
     del objects[f"_tidelog/segments/{names[0]}"]
     objects[f"_tidelog/segments/{names[1]}"] = b"x" * sizes[names[1]]
-    footers = asyncio.run(read_footers(store_of(objects), sizes))
-    assert list(footers.damaged) == [f"_tidelog/segments/{names[1]}"]
-    assert {name.version for name in footers.entries} == {2}
+    entries, damaged = asyncio.run(read_footers(store_of(objects), sizes))
+    assert list(damaged) == [f"_tidelog/segments/{names[1]}"]
+    assert {name.version for name in entries} == {2}

@@ -25,9 +25,8 @@ from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row, decode_rows, encode_rows
-from tidelog.verify.report import VerifyReport
 from tidelog.verify.results import Choice
-from tidelog.verify.verification import verify
+from tidelog.verify.verification import VerifyReport, verify
 
 Objects = Mapping[str, bytes]
 

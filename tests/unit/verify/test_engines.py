@@ -13,9 +13,8 @@ from tests.unit.verify.stores import small, verdicts, verified
 from tidelog import AccessDeniedError, Effects, open_store
 from tidelog.engines import LocalEngine, WorkerConfig, Workspace
 from tidelog.storage.memory import MemoryStore
-from tidelog.verify.report import VerifyReport
 from tidelog.verify.results import UnitResult
-from tidelog.verify.verification import verify
+from tidelog.verify.verification import VerifyReport, verify
 
 
 def verified_by_processes(directory: Path, scratch: Path) -> VerifyReport:

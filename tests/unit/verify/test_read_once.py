@@ -11,7 +11,7 @@ from tests.unit.verify.stores import (
     with_objects,
 )
 from tidelog.storage import object_names
-from tidelog.verify.report import VerifyReport
+from tidelog.verify.verification import VerifyReport
 
 
 def counted(objects: Objects) -> tuple[VerifyReport, Counter[str]]:

@@ -9,7 +9,7 @@ from tidelog.cli.output import Rows, fields_of
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import error_fields
-from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint
+from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint, store_url
 from tidelog.spark.checkpoint.export import ExportReport, export
 from tidelog.spark.checkpoint.inspection import (
     BatchSummary,
@@ -19,7 +19,6 @@ from tidelog.spark.checkpoint.inspection import (
 )
 from tidelog.spark.checkpoint.liveness import assess
 from tidelog.spark.checkpoint.locate import locate
-from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.settings import CHANGELOG, FILE_MANAGER, FORMAT, PLUGINS, PROVIDER
 
 on_checkpoint = partial(on_store, location=store_url, encrypted=False)

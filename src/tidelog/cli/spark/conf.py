@@ -12,8 +12,8 @@ from tidelog.cli.options import CONF, add_options, endpoint_option, option
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
 from tidelog.errors import ConfigError
+from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.checkpoint.inspection import check_checkpoint
-from tidelog.spark.checkpoint.location import store_url
 from tidelog.spark.plugin.doctor import CheckResult, check_installation, check_settings
 from tidelog.spark.plugin.jar import plugin_jar
 from tidelog.spark.plugin.options import OPTIONS

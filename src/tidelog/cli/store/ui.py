@@ -14,7 +14,7 @@ import msgspec
 from tidelog.cli.options import option
 from tidelog.cli.output import write_output
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
-from tidelog.spark.checkpoint.location import store_url
+from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.ui.page import page, policy
 from tidelog.ui.query import watcher_of
 from tidelog.ui.server import PageServer, page_server

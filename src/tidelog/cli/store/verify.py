@@ -13,10 +13,9 @@ from tidelog.cli.options import option, options_of
 from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
-from tidelog.spark.checkpoint.location import store_url
-from tidelog.verify.report import CheckpointReport, VerifyReport
+from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.verify.results import Choice
-from tidelog.verify.verification import verify
+from tidelog.verify.verification import CheckpointReport, VerifyReport, verify
 
 _KINDS: Final = {"job": "slot", "query": "batch"}
 _LAYOUTS: Final = {"job": "tidelog", "query": "spark"}

@@ -20,7 +20,7 @@ from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.cost.model.usage import Flow, Reads, Usage
 from tidelog.engines import Engine
 from tidelog.errors import ConfigError
-from tidelog.spark.checkpoint.location import find_layout
+from tidelog.spark.checkpoint.checkpoint import find_layout
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 

@@ -1,4 +1,5 @@
-"""A Spark checkpoint as it is stored, read with a few LISTs and a GET per commit and per roll-up.
+"""A Spark checkpoint as it is stored, read with a few LISTs and a GET per commit and per roll-up;
+and whether a location holds one, or a store of a job.
 
 Invariants: nothing is written; damage to one object is kept with its name and hides no other; an
 object that disappears between listing and reading counts as never seen; names are relative to the
@@ -9,19 +10,17 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Final
+from typing import Final, Literal
+from urllib.parse import quote
 
+from tidelog.catalog.application import refuse_application
 from tidelog.concurrency import Progress, gather_bounded, no_progress
-from tidelog.errors import (
-    CorruptObjectError,
-    FormatVersionError,
-    ObjectNotFoundError,
-    TidelogError,
-)
+from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError, TidelogError
 from tidelog.spark.checkpoint.commits import Commit, NamedId, read_commit
 from tidelog.spark.format.damage import INDEX_LOST, damaged
 from tidelog.spark.format.index import IndexDocument, IndexEntry, read_index
 from tidelog.spark.format.names import IN_COMMIT, ChangelogName, roll_up_name
+from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 COMMITS: Final = IN_COMMIT
@@ -37,6 +36,15 @@ UNREADABLE: Final = (CorruptObjectError, FormatVersionError)
 Entries = Mapping[ChangelogName, IndexEntry]
 Read = Commit | IndexDocument | TidelogError | None
 """What a commit or a roll-up holds, or what is wrong with it; None when it has disappeared."""
+
+Layout = Literal["job", "query"]
+"""tidelog's own store of a job, or the checkpoint of a Spark query."""
+
+_PLACES: Final[dict[Layout, tuple[str, ...]]] = {
+    "job": (object_names.CHECKPOINTS,),
+    "query": (COMMITS, OFFSETS, LOG),
+}
+"""Where a location has something if it is of this layout."""
 
 _SNAPSHOT: Final = re.compile(r"(\d+/\d+(?:/[^/]+)?)/(\d+)(?:_([^/]+))?\.zip")
 
@@ -88,6 +96,15 @@ class QueryCheckpoint:
             if isinstance(error, TidelogError):
                 errors[name] = error
         return errors
+
+    @cached_property
+    def damaged_commits(self) -> dict[int, TidelogError]:
+        """What is wrong with commits that cannot be read, by batch."""
+        return {
+            int(name.removeprefix(COMMITS)): found
+            for name, found in self.read.items()
+            if name.startswith(COMMITS) and isinstance(found, TidelogError)
+        }
 
     @cached_property
     def segments(self) -> dict[str, int]:
@@ -182,6 +199,40 @@ async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) 
     # query has cleaned up meanwhile belongs to batches that it has purged since.
     objects |= await _listed(store, SEGMENTS, STATE, OFFSETS)
     return QueryCheckpoint(store.url, objects, read)
+
+
+async def find_layout(store: ObjectStore) -> Layout:
+    """The layout at a store's root.
+
+    A job has slots: other objects in the folder of its checkpoints make no job. Raises
+    ObjectNotFoundError for anything else, so a mistyped URL is never an empty store, ConfigError
+    for an application with a store for each partition, and what the store raises.
+    """
+    for layout, prefixes in _PLACES.items():
+        for prefix in prefixes:
+            async for info in store.list(prefix):
+                if layout == "query" or object_names.slot_of(info.name) is not None:
+                    return layout
+    await refuse_application(store)
+    raise ObjectNotFoundError(
+        f"location {store.url}",
+        expected="checkpoints/ of a tidelog job, or commits/ and offsets/ of a Spark query",
+        found="neither",
+        action="check the URL; the first checkpoint makes it readable",
+    )
+
+
+def store_url(location: str) -> str:
+    """The URL under which `tidelog.storage` opens a Spark checkpoint location.
+
+    Hadoop's s3a:// is s3://, and its file:/path, in which nothing is encoded, is file:///path;
+    others stay as they are.
+    """
+    if location.startswith(("s3a://", "s3n://")):
+        return "s3" + location[3:]
+    if location.startswith("file:/") and not location.startswith("file://"):
+        return "file://" + quote(location.removeprefix("file:"))
+    return location
 
 
 def require_checkpoint(checkpoint: QueryCheckpoint) -> None:

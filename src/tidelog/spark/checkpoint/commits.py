@@ -26,19 +26,6 @@ class NamedId(NamedTuple):
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class BatchOffsets:
-    """What Spark writes before a batch."""
-
-    metadata: Mapping[str, Any]
-    """Such as `batchTimestampMs`, and the settings as `conf`."""
-
-    @property
-    def conf(self) -> Mapping[str, Any]:
-        """The settings that a restarted query keeps."""
-        return self.metadata.get("conf") or {}
-
-
 @dataclass(frozen=True)
 class Commit:
     """One committed batch; its state has version `batch + 1`."""
@@ -69,9 +56,10 @@ class Commit:
         return frozenset((named.operator, named.partition) for named in self.ids)
 
 
-def read_offsets(data: bytes) -> BatchOffsets:
-    """Parse `offsets/N`: a version and JSON documents, one per line, of which version 2 has the
-    name of its source before each offset; raises ValueError.
+def read_offsets(data: bytes) -> Mapping[str, Any]:
+    """The metadata in `offsets/N`: such as `batchTimestampMs`, and, as `conf`, the settings that a
+    restarted query keeps. The file is a version and JSON documents, one per line, of which version
+    2 has the name of its source before each offset; raises ValueError.
     """
     version, metadata, *sources = data.split(b"\n")
     if not version.startswith(b"v"):
@@ -82,7 +70,7 @@ def read_offsets(data: bytes) -> BatchOffsets:
         for offset in sources:
             if offset.strip() not in {b"", b"-"}:
                 msgspec.json.decode(offset)
-        return BatchOffsets(msgspec.json.decode(metadata, type=dict[str, Any]))
+        return msgspec.json.decode(metadata, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise ValueError(str(cause)) from cause
 

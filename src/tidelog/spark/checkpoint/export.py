@@ -79,14 +79,11 @@ async def export(
 
 
 def _refuse_damage(checkpoint: QueryCheckpoint, located: Located, *, remove_log: bool) -> None:
-    commits = {f"{COMMITS}{batch}" for batch in checkpoint.commits}
-    for name, error in checkpoint.damaged.items():
-        if name.startswith(COMMITS) and name not in commits:
-            raise error
-    if remove_log and located.footers is not None:
+    for error in checkpoint.damaged_commits.values():
+        raise error
+    if remove_log and located.damaged_footers:
         # To remove the log one must know that nothing in it is needed.
-        for error in located.footers.damaged.values():
-            raise error
+        raise next(iter(located.damaged_footers.values()))
     if lost := located.assessment.lost:
         raise RestoreError(
             f"{lost[0].what}, needed since batch {lost[0].batch}",

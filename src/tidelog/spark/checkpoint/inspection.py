@@ -13,7 +13,6 @@ from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
-    INDEX,
     OFFSETS,
     UNREADABLE,
     QueryCheckpoint,
@@ -120,10 +119,9 @@ def stored_bytes(entry: IndexEntry) -> int:
 
 async def _started_ms(store: ObjectStore, batch: int) -> int | None:
     try:
-        offsets = read_offsets(await store.get(f"{OFFSETS}{batch}"))
+        started = read_offsets(await store.get(f"{OFFSETS}{batch}")).get("batchTimestampMs")
     except (ObjectNotFoundError, ValueError):
         return None
-    started = offsets.metadata.get("batchTimestampMs")
     return started if isinstance(started, int) else None
 
 
@@ -173,7 +171,7 @@ async def _recorded_settings(store: ObjectStore, checkpoint: QueryCheckpoint) ->
         return []
     name = f"{OFFSETS}{checkpoint.offsets[-1]}"
     try:
-        conf = read_offsets(await store.get(name)).conf
+        conf = read_offsets(await store.get(name)).get("conf") or {}
     except ObjectNotFoundError:
         return []  # purged since the listing
     except ValueError as cause:
@@ -196,13 +194,12 @@ def _commit_format(checkpoint: QueryCheckpoint) -> list[CheckResult]:
 
 
 def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResult]:
-    commits = {f"{COMMITS}{batch}" for batch in checkpoint.commits}
+    commits = {f"{COMMITS}{batch}" for batch in checkpoint.damaged_commits}
     for name, error in sorted(checkpoint.damaged.items()):
-        is_index = name.startswith(INDEX) or name in commits
-        yield fail("damage", _described(error), INDEX_LOST if is_index else error.action)
-    if located.footers is not None:
-        for _, error in sorted(located.footers.damaged.items()):
-            yield fail("damage", _described(error), BRING_BACK)
+        action = error.action if name in commits else INDEX_LOST
+        yield fail("damage", _described(error), action)
+    for _, error in sorted((located.damaged_footers or {}).items()):
+        yield fail("damage", _described(error), BRING_BACK)
     lengths = {name: n for doc in checkpoint.documents() for name, n in doc.segments.items()}
     for segment in sorted(located.assessment.live_segments() & lengths.keys()):
         size = checkpoint.segment_bytes[segment]
@@ -212,7 +209,8 @@ def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResu
                 f"its index says {lengths[segment]}"
             )
             yield fail("damage", found, BRING_BACK)
-    if located.footers is not None and not (located.assessment.lost or checkpoint.damaged):
+    read_footers = located.damaged_footers is not None
+    if read_footers and not (located.assessment.lost or checkpoint.damaged):
         yield warn("index", "something needed stands only in the segments' footers", INDEX_LOST)
 
 

@@ -78,13 +78,13 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
         for store in _stores(checkpoint, entries)
     }
     needed = [entry for n, entry in entries.items() if n.version >= stores[n.directory].floor]
-    live = [entry for entry in needed if not _missing_segments(checkpoint, entry)]
-    lost: list[Lost] = []
-    for entry in needed:
-        missing = _missing_segments(checkpoint, entry)
-        if missing and entry.name not in checkpoint.changelogs:
-            segments = ", ".join(map(segment_object, missing))
-            lost.append(Lost(f"state/{entry.name.path} in {segments}", entry.name.version - 1))
+    missing = {entry.name: _missing_segments(checkpoint, entry) for entry in needed}
+    live = [entry for entry in needed if not missing[entry.name]]
+    lost = [
+        Lost(f"state/{name.path} in {', '.join(map(segment_object, gone))}", name.version - 1)
+        for name, gone in missing.items()
+        if gone and name not in checkpoint.changelogs
+    ]
     for store in stores.values():
         lost += _gaps(store, checkpoint, oldest)
     lost += _unresolved(checkpoint, stores.values(), entries)

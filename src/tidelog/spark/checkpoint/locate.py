@@ -14,12 +14,7 @@ from functools import partial
 
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
-from tidelog.spark.checkpoint.checkpoint import (
-    UNREADABLE,
-    Entries,
-    QueryCheckpoint,
-    segment_object,
-)
+from tidelog.spark.checkpoint.checkpoint import UNREADABLE, Entries, QueryCheckpoint, segment_object
 from tidelog.spark.checkpoint.liveness import Assessment, assess
 from tidelog.spark.format.damage import BRING_BACK
 from tidelog.spark.format.index import ChangelogPiece, IndexEntry
@@ -36,20 +31,12 @@ from tidelog.storage.port import ObjectStore
 CACHE_BYTES = 128 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Footers:
-    """What the segments hold."""
-
-    entries: dict[ChangelogName, IndexEntry]
-    """Where each complete changelog lies, by its name."""
-    damaged: dict[str, TidelogError]
-    """Segments whose footer cannot be read, by the name of the object."""
-
-
 async def read_footers(
     store: ObjectStore, segments: Mapping[str, int], progress: Progress = no_progress
-) -> Footers:
-    """Read the footers of segments, given their lengths in bytes; one or two requests each."""
+) -> tuple[Entries, dict[str, TidelogError]]:
+    """Where each complete changelog lies by the footers of segments, given their lengths in bytes;
+    and the objects whose footer cannot be read, by name. One or two requests each.
+    """
     damaged: dict[str, TidelogError] = {}
     pieces: dict[ChangelogName, list[tuple[str, FooterEntry]]] = defaultdict(list)
 
@@ -65,25 +52,19 @@ async def read_footers(
 
     await gather_bounded(sorted(segments), read, progress)
     found = (assembled(name, parts) for name, parts in pieces.items())
-    return Footers({entry.name: entry for entry in found if entry is not None}, damaged)
+    return {entry.name: entry for entry in found if entry is not None}, damaged
 
 
 def assembled(name: ChangelogName, found: Sequence[tuple[str, FooterEntry]]) -> IndexEntry | None:
     """The index entry that pieces of a changelog make; None if one is missing."""
     # An upload whose answer was lost may be there twice, under two names: either will do.
     in_order = sorted(found, key=lambda each: each[0])
-    by_number = {entry.piece: (segment, entry) for segment, entry in in_order}
+    pieces = {e.piece: ChangelogPiece(segment, e.offset, e.length) for segment, e in in_order}
     total = max(entry.pieces for _, entry in found)
-    if total == 0 or set(by_number) != set(range(total)):
+    if total == 0 or pieces.keys() != set(range(total)):
         return None
-    ordered = [by_number[number] for number in range(total)]
-    return IndexEntry(
-        name=name,
-        bytes=sum(entry.length - framing_bytes(name) for _, entry in ordered),
-        pieces=tuple(
-            ChangelogPiece(segment, entry.offset, entry.length) for segment, entry in ordered
-        ),
-    )
+    content_bytes = sum(piece.length - framing_bytes(name) for piece in pieces.values())
+    return IndexEntry(name, content_bytes, tuple(pieces[number] for number in range(total)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +74,8 @@ class Located:
     assessment: Assessment
     known: Entries
     """All entries: of the index, and of the footers if they were read."""
-    footers: Footers | None
-    """The segments' footers; None when the index was enough."""
+    damaged_footers: Mapping[str, TidelogError] | None
+    """Segments whose footer cannot be read, by object; None when the index was enough."""
 
 
 async def locate(
@@ -112,16 +93,16 @@ async def locate(
     enough = not (assessment.lost or checkpoint.damaged or all_footers)
     if enough or not checkpoint.segment_bytes:
         return Located(assessment, checkpoint.indexed, None)
-    footers = await read_footers(store, checkpoint.segment_bytes, progress)
+    entries, damaged = await read_footers(store, checkpoint.segment_bytes, progress)
     newest = -1 if checkpoint.newest is None else checkpoint.newest
     # Without attempts that were not committed, as far as commits say.
     committed = {
         name: entry
-        for name, entry in footers.entries.items()
+        for name, entry in entries.items()
         if name.version <= newest + 1 and checkpoint.names(name)
     }
     known = {**committed, **checkpoint.indexed}
-    return Located(assess(checkpoint, known), known, footers)
+    return Located(assess(checkpoint, known), known, damaged)
 
 
 class ChangelogReader:

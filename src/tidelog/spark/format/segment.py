@@ -36,17 +36,6 @@ _NAME_LENGTH: Final = struct.Struct("<H")
 _NUMBERS: Final = struct.Struct("<II")
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """What a block says of itself; `pieces` is 0 unless it is the changelog's last piece."""
-
-    version: int
-    path: str
-    piece: int
-    pieces: int
-    content: bytes
-
-
 def framing_bytes(name: ChangelogName) -> int:
     """Bytes of a block that are not content: header, and what the payload says of itself."""
     return HEADER.size + _NAME_LENGTH.size + len(name.path.encode()) + _NUMBERS.size
@@ -62,16 +51,15 @@ def read_content(block: bytes, name: ChangelogName, piece: int, pieces: int, whe
         opened = open_block(block, 0, where)
     if opened.size != len(block):
         raise damaged(where, f"a block of {len(block)} bytes", f"one of {opened.size}")
-    return _checked(_opened_piece(opened, where), name, piece, pieces, where).content
+    return _content(opened, name, piece, pieces, where)
 
 
-def _opened_piece(block: Block, where: str) -> _Piece:
-    """What a block whose checksum has passed says of itself; raises as `read_content`."""
+def _content(block: Block, name: ChangelogName, piece: int, pieces: int, where: str) -> bytes:
+    """The content of a block whose checksum has passed; raises as `read_content`."""
     if block.kind is not BlockKind.SPARK_CHANGELOG or block.codec != CODEC_NONE:
-        expected = "a block of kind SPARK_CHANGELOG, codec 0"
         raise FormatVersionError(
             f"object {where}",
-            expected=expected,
+            expected="a block of kind SPARK_CHANGELOG, codec 0",
             found=f"{block.kind.name}, codec {block.codec}",
             action="use the tidelog release that wrote it, or a newer one; nothing was changed",
         )
@@ -81,21 +69,15 @@ def _opened_piece(block: Block, where: str) -> _Piece:
     content_at = name_at + name_bytes + _NUMBERS.size
     if content_at > len(payload):
         raise damaged(where, "a name and two numbers", f"{len(payload)} bytes of payload")
-    piece, pieces = _NUMBERS.unpack_from(payload, content_at - _NUMBERS.size)
     path = payload[name_at : name_at + name_bytes].decode(errors="replace")
-    return _Piece(block.first, path, piece, pieces, payload[content_at:])
-
-
-def _checked(opened: _Piece, name: ChangelogName, piece: int, pieces: int, where: str) -> _Piece:
-    """The same piece; raises CorruptObjectError unless it is the one that is named."""
-    expected = name.version, name.path, piece, pieces
-    if (opened.version, opened.path, opened.piece, opened.pieces) != expected:
+    found = _NUMBERS.unpack_from(payload, content_at - _NUMBERS.size)
+    if (block.first, path, *found) != (name.version, name.path, piece, pieces):
         raise damaged(
             where,
             f"piece {piece} of {name.path}, {_of(pieces)}",
-            f"piece {opened.piece} of {opened.path}, {_of(opened.pieces)}",
+            f"piece {found[0]} of {path}, {_of(found[1])}",
         )
-    return opened
+    return payload[content_at:]
 
 
 def _of(pieces: int) -> str:
@@ -137,8 +119,7 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
         place = f"{where} at byte {entry.offset}"
         with spark_action():
             opened = open_block(data, entry.offset, where)
-        block = _opened_piece(opened, place)
-        _checked(block, entry.name, entry.piece, entry.pieces, place)
+        _content(opened, entry.name, entry.piece, entry.pieces, place)
     return segment.author, entries
 
 

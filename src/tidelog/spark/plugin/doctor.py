@@ -105,17 +105,12 @@ def check_settings(
 
 def check_installation(spark_home: Path | None = None) -> tuple[list[CheckResult], Spark | None]:
     """Check what this machine has: Spark, Java, and the plug-in's jar; and the Spark found."""
-    spark: Spark | None = None
-    results = []
     try:
         spark = find_spark(spark_home)
-        results.append(ok("spark", f"{spark.version} at {spark.home}"))
     except ConfigError as error:
-        results.append(_from_error("spark", error))
-    results.append(_java())
-    if spark is not None:
-        results.append(_compiled(spark))
-    return results, spark
+        return [_from_error("spark", error), _java()], None
+    found = ok("spark", f"{spark.version} at {spark.home}")
+    return [found, _java(), _compiled(spark)], spark
 
 
 def hadoop_version(jars: Sequence[str]) -> tuple[int, ...] | None:

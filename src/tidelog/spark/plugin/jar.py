@@ -112,9 +112,7 @@ def plugin_jar(
     cannot be written to.
     """
     spark = find_spark(spark_home)
-    root = sources or _sources_root()
-    files = plugin_sources(spark, root)
-    target = _cached_path(spark, root, files)
+    files, target = _cached(spark, sources or _sources_root())
     if not target.is_file():
         say = notify or partial(print, file=sys.stderr, flush=True)
         say(f"tidelog: compiling the plug-in for Spark {spark.version} once ...")
@@ -130,8 +128,7 @@ def plugin_jar(
 
 def cached_jar(spark: Spark) -> Path | None:
     """The plug-in's jar for a Spark if it is compiled already."""
-    root = _sources_root()
-    target = _cached_path(spark, root, plugin_sources(spark, root))
+    _, target = _cached(spark, _sources_root())
     return target if target.is_file() else None
 
 
@@ -153,7 +150,9 @@ def _sources_root() -> Path:
     return _PACKAGED if _PACKAGED.is_dir() else _IN_SOURCE_TREE
 
 
-def _cached_path(spark: Spark, root: Path, files: Sequence[Path]) -> Path:
+def _cached(spark: Spark, root: Path) -> tuple[list[Path], Path]:
+    """The sources below `root` for a Spark, and where their jar is kept."""
+    files = plugin_sources(spark, root)
     digest = hashlib.sha256("\0".join(COMPILER_OPTIONS).encode())
     for path in files:
         content = path.read_bytes()
@@ -161,4 +160,4 @@ def _cached_path(spark: Spark, root: Path, files: Sequence[Path]) -> Path:
         digest.update(content)
     key = digest.hexdigest()[:_HASH_DIGITS]
     name = f"tidelog-spark-{spark.version}-scala-{spark.scala}-{key}.jar"
-    return cache_directory() / "spark" / name
+    return files, cache_directory() / "spark" / name

@@ -68,11 +68,7 @@ def _scaled(text: str, units: Mapping[str, float]) -> int | None:
 
 
 def _positive(amount: Callable[[str], int | None]) -> Callable[[str], int | None]:
-    def check(text: str) -> int | None:
-        value = amount(text)
-        return value if value is not None and value > 0 else None
-
-    return check
+    return lambda text: amount(text) or None
 
 
 def _integer(text: str) -> int | None:
@@ -152,17 +148,17 @@ def render(option: PluginOption, value: OptionValue) -> str:
 
 
 def check_together(given: Mapping[str, str]) -> None:
-    """Refuse options that exclude each other; `given` maps full names to texts that `render` made.
-
-    Raises ConfigError.
+    """Raise ConfigError for options that exclude each other; `given` maps full names to texts that
+    `render` made.
     """
-    amounts = {o.name: o.amount(given.get(o.key, o.default)) or 0 for o in OPTIONS}
+    texts = {o.name: given.get(o.key, o.default) for o in OPTIONS}
+    amounts = {o.name: o.amount(texts[o.name]) or 0 for o in OPTIONS}
     for larger, smaller in _ORDERS:
         if amounts[larger] < amounts[smaller]:
             raise ConfigError(
                 f"option {PREFIX}{larger}",
-                expected=f"at least {PREFIX}{smaller}, {_text(given, smaller)}",
-                found=_text(given, larger),
+                expected=f"at least {PREFIX}{smaller}, {texts[smaller]}",
+                found=texts[larger],
                 action="raise the first or lower the second",
             )
 
@@ -172,8 +168,3 @@ _ORDERS: Final = (
     ("segment.bytes", "part.bytes"),
     ("barrier.timeout", "upload.deadline"),
 )
-
-
-def _text(given: Mapping[str, str], name: str) -> str:
-    default = next(option.default for option in OPTIONS if option.name == name)
-    return given.get(PREFIX + name, default)

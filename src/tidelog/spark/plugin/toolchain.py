@@ -118,11 +118,17 @@ def java_version(java: Path) -> int:
     """Major version of a `java`; raises ConfigError when it does not start."""
     try:
         run = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
+        said = (run.stderr + run.stdout).strip()
     except (OSError, subprocess.CalledProcessError) as cause:
-        raise _no_version(java, str(cause)) from cause
-    match = _JAVA_VERSION.search(run.stderr + run.stdout)
+        said = str(cause)
+    match = _JAVA_VERSION.search(said)
     if match is None:
-        raise _no_version(java, (run.stderr + run.stdout).strip())
+        raise ConfigError(
+            f"Java at {java}",
+            expected="a JVM that tells its version",
+            found=said,
+            action="set JAVA_HOME to a working one",
+        )
     return int(match[1])
 
 
@@ -141,15 +147,6 @@ def fitting_java(oldest: int, whose: str) -> Path:
             action="install a newer one and set JAVA_HOME to it",
         )
     return java
-
-
-def _no_version(java: Path, found: str) -> ConfigError:
-    return ConfigError(
-        f"Java at {java}",
-        expected="a JVM that tells its version",
-        found=found,
-        action="set JAVA_HOME to a working one",
-    )
 
 
 def home_of(given: Path | str | None) -> Path:
@@ -176,10 +173,10 @@ def _spark_at(home: Path) -> Spark:
     core = next(filter(None, map(_CORE_JAR.fullmatch, names)), None)
     compiler = next(filter(None, map(_COMPILER_JAR.fullmatch, names)), None)
     if core is None or compiler is None:
-        missing = "spark-core" if core is None else "scala-compiler"
+        missing = "spark-core_*.jar" if core is None else "scala-compiler-*.jar"
         raise ConfigError(
             f"Spark at {home}",
-            expected=f"{missing}_*.jar in {jars}" if core is None else f"{missing}-*.jar in {jars}",
+            expected=f"{missing} in {jars}",
             found=f"{len(names)} jars, none of that name",
             action="point SPARK_HOME to a full installation; pyspark-client has no Spark in it",
         )

@@ -99,7 +99,7 @@ class SparkProcessor:
     ) -> Iterator[Row]:
         """Rows of one key in this batch."""
         user_key = _key_of(key)
-        self._handle.timers.use(user_key)
+        self._handle.use(user_key)
         with user_code(f"{self._name}.handleInputRows"):
             given = _rows_of(rows, self._columns)
             times = _times_of(timerValues, self._time_mode)
@@ -111,8 +111,8 @@ class SparkProcessor:
     ) -> Iterator[Row]:
         """A timer of a key; Spark removes it afterwards."""
         user_key, time = _key_of(key), expiredTimerInfo.getExpiryTimeInMs()
-        self._handle.timers.use(user_key)
-        if not self._handle.timers.fires(time):
+        self._handle.use(user_key)
+        if not self._handle.fires(time):
             return
         with user_code(f"{self._name}.handleExpiredTimer"):
             times, info = _times_of(timerValues, self._time_mode), ExpiredTimerInfo(time)

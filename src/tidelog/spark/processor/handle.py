@@ -1,35 +1,188 @@
-"""What a processor gets in `init` on Spark: the calls of the embedded handle, over pyspark's.
+"""What a processor gets on Spark: the calls of the embedded handle and its states, over pyspark's.
+
+Values are kept as Spark's own types, a column per field, not as bytes of tidelog: so Spark's state
+data source shows them, its schema check guards them at every restart, and the checkpoint is the
+one Spark would write if it ran the class itself.
 
 Invariants: states are created in `init` only; a state or call that would mean something else on
-Spark raises, while the query is built if `init` makes it; a timer that a handler deletes does not
-fire, also when Spark has read it ahead; the times of a key are listed ascending.
+Spark raises, while the query is built if `init` makes it; a type is let through only if Spark
+returns its values as they were written. A list or map is read whole before its first element is
+handed out, so it may be changed meanwhile. Elements of a list come in the order of their appends,
+entries of a map in that of their keys' msgpack bytes, as embedded. A timer that a handler deletes
+does not fire, also when Spark has read it ahead; the times of a key are listed ascending.
 """
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from tidelog.errors import ConfigError
-from tidelog.spark.processor.states import (
-    SparkListState,
-    SparkMapState,
-    SparkValueState,
-    spark_schema,
-)
 from tidelog.state.processor import StatefulProcessorHandle, TimeMode, created_late
-from tidelog.state.schema.schema import Schema
+from tidelog.state.schema.ddl import quoted_column
+from tidelog.state.schema.schema import Schema, TupleCodec, parse_schema
+
+KEPT: Final = frozenset(
+    {"boolean", "tinyint", "smallint", "int", "bigint", "double", "string", "binary", "date"}
+)
+"""Scalar types whose values Spark returns as they were written."""
+
+_NESTED: Final = frozenset({"array", "struct"})
+_CHANGED: Final = {
+    "float": ("keeps 32 bits of a number that has 64 embedded", "double"),
+    "decimal": ("rewrites the number to its own scale", "string, or bigint of the smallest unit"),
+    "timestamp": ("drops its time zone", "bigint with milliseconds"),
+    "map": ("forgets the order of its entries", "map state, or array<struct<key:..,value:..>>"),
+}
+"""Types that Spark takes and changes: how, and what to use instead."""
+
+_TYPE_WORD: Final = re.compile(r"(?:^|[<,:])([a-z]+)(?=$|[<>,(])")
+
+
+def spark_schema(state: str, schema: Schema) -> tuple[TupleCodec, str]:
+    """A schema's codec, whose check is the embedded one: what does not fit there does not fit here;
+    and its DDL for Spark, where every column may be null, as embedded.
+
+    Raises ConfigError for a type that Spark would change, StateSchemaError for no schema.
+    """
+    codec = parse_schema(schema)
+    for field in codec.fields:
+        for word in _TYPE_WORD.findall(field.type_name):
+            if word in KEPT or word in _NESTED:
+                continue
+            change, instead = _CHANGED[word]
+            raise ConfigError(
+                f"field {field.name!r} of state {state!r}",
+                expected="a type that Spark returns as it was written",
+                found=f"{field.type_name}: Spark {change}",
+                action=f"use {instead}",
+            )
+        if "(" in field.type_name:
+            raise ConfigError(
+                f"field {field.name!r} of state {state!r}",
+                expected="a type without a length",
+                found=field.type_name,
+                action="leave the length out",
+            )
+    return codec, ", ".join(quoted_column(f.name, f.type_name) for f in codec.fields)
+
+
+def _plain(value: Any) -> Any:
+    """A value read from Spark's state as it is embedded: structs are tuples, binary is bytes."""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+class _SparkState:
+    """What value, list and map states share; `state` is pyspark's."""
+
+    def __init__(self, state: Any, values: TupleCodec) -> None:
+        self._state = state
+        self._values = values
+
+    def exists(self) -> bool:
+        """Whether the key has something in the state that has not expired."""
+        return bool(self._state.exists())
+
+    def clear(self) -> None:
+        """Remove all that the key has in the state."""
+        self._state.clear()
+
+
+class SparkValueState(_SparkState):
+    """`tidelog.state.handles.keyed.ValueState` on Spark; `state` is pyspark's."""
+
+    def get(self) -> tuple[Any, ...] | None:
+        found = self._state.get()
+        return None if found is None else _plain(tuple(found))
+
+    def update(self, newValue: tuple[Any, ...]) -> None:
+        self._state.update(self._values.check(newValue))
+
+
+class SparkListState(_SparkState):
+    """`tidelog.state.handles.keyed.ListState` on Spark; `state` is pyspark's."""
+
+    def get(self) -> Iterator[tuple[Any, ...]]:
+        return iter([_plain(tuple(element)) for element in self._state.get()])
+
+    def put(self, newState: list[tuple[Any, ...]]) -> None:
+        elements = self._checked(newState)
+        if elements:
+            self._state.put(elements)
+        else:
+            self._state.clear()  # Spark refuses an empty list.
+
+    def appendValue(self, newState: tuple[Any, ...]) -> None:
+        self._state.appendValue(self._values.check(newState))
+
+    def appendList(self, newState: list[tuple[Any, ...]]) -> None:
+        elements = self._checked(newState)
+        if elements:
+            self._state.appendList(elements)
+
+    def _checked(self, values: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return list(map(self._values.check, values))
+
+
+Entry = tuple[tuple[Any, ...], tuple[Any, ...]]
+
+
+class SparkMapState(_SparkState):
+    """`tidelog.state.handles.keyed.MapState` on Spark; `state` is pyspark's."""
+
+    def __init__(self, state: Any, keys: TupleCodec, values: TupleCodec) -> None:
+        super().__init__(state, values)
+        self._keys = keys
+
+    def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
+        found = self._state.getValue(self._keys.check(key))
+        return None if found is None else _plain(tuple(found))
+
+    def containsKey(self, key: tuple[Any, ...]) -> bool:
+        return bool(self._state.containsKey(self._keys.check(key)))
+
+    def updateValue(self, key: tuple[Any, ...], value: tuple[Any, ...]) -> None:
+        self._state.updateValue(self._keys.check(key), self._values.check(value))
+
+    def iterator(self) -> Iterator[Entry]:
+        encode = self._keys.encode
+        entries = [
+            (_plain(tuple(key)), _plain(tuple(value))) for key, value in self._state.iterator()
+        ]
+        return iter(sorted(entries, key=lambda entry: encode(entry[0])))
+
+    def keys(self) -> Iterator[tuple[Any, ...]]:
+        return (key for key, _ in self.iterator())
+
+    def values(self) -> Iterator[tuple[Any, ...]]:
+        return (value for _, value in self.iterator())
+
+    def removeKey(self, key: tuple[Any, ...]) -> None:
+        self._state.removeKey(self._keys.check(key))
+
 
 Key = tuple[Any, ...]
 
 
-class SparkTimers:
-    """Timers of the current key; `handle` is pyspark's."""
+class SparkHandle:
+    """`StatefulProcessorHandle` over `handle`, the one of pyspark; one key is current."""
 
-    def __init__(self, handle: Any) -> None:
+    def __init__(self, handle: Any, time_mode: TimeMode) -> None:
         self._handle = handle
+        self._time_mode = time_mode
+        self._names: set[str] = set()
+        self._initializing = True
         self._key: Key = ()
         self._firing = False
         self._deleted: set[tuple[Key, int]] = set()
         """While timers fire: those deleted since, which Spark may hold in a chunk it has read."""
+
+    def initialized(self) -> None:
+        """Called after `init`."""
+        self._initializing = False
 
     def use(self, key: Key) -> None:
         """Make a key current."""
@@ -40,51 +193,19 @@ class SparkTimers:
         self._firing = True
         return (self._key, time_ms) not in self._deleted
 
-    def register(self, time_ms: int) -> None:
-        """Add a timer for the current key; adding it twice is adding it once."""
-        self._deleted.discard((self._key, time_ms))
-        self._handle.registerTimer(time_ms)
-
-    def delete(self, time_ms: int) -> None:
-        """Remove a timer of the current key."""
-        if self._firing:
-            self._deleted.add((self._key, time_ms))
-        self._handle.deleteTimer(time_ms)
-
-    def list(self) -> Iterator[int]:
-        """Times of the current key's timers, ascending."""
-        return iter(sorted(self._handle.listTimers()))
-
-
-class SparkHandle:
-    """`StatefulProcessorHandle` over `handle`, the one of pyspark."""
-
-    def __init__(self, handle: Any, time_mode: TimeMode) -> None:
-        self._handle = handle
-        self._time_mode = time_mode
-        self._names: set[str] = set()
-        self._initializing = True
-        self.timers = SparkTimers(handle)
-
-    def initialized(self) -> None:
-        """Called after `init`."""
-        self._initializing = False
-
     def getValueState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> SparkValueState:
         self._new(stateName, ttlDurationMs)
-        values = spark_schema(stateName, schema)
-        state = self._handle.getValueState(stateName, values.ddl, ttlDurationMs)
-        return SparkValueState(state, values)
+        codec, ddl = spark_schema(stateName, schema)
+        return SparkValueState(self._handle.getValueState(stateName, ddl, ttlDurationMs), codec)
 
     def getListState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> SparkListState:
         self._new(stateName, ttlDurationMs)
-        values = spark_schema(stateName, schema)
-        state = self._handle.getListState(stateName, values.ddl, ttlDurationMs)
-        return SparkListState(state, values)
+        codec, ddl = spark_schema(stateName, schema)
+        return SparkListState(self._handle.getListState(stateName, ddl, ttlDurationMs), codec)
 
     def getMapState(
         self,
@@ -94,9 +215,9 @@ class SparkHandle:
         ttlDurationMs: int | None = None,
     ) -> SparkMapState:
         self._new(stateName, ttlDurationMs)
-        keys = spark_schema(stateName, userKeySchema)
-        values = spark_schema(stateName, valueSchema)
-        state = self._handle.getMapState(stateName, keys.ddl, values.ddl, ttlDurationMs)
+        keys, key_ddl = spark_schema(stateName, userKeySchema)
+        values, value_ddl = spark_schema(stateName, valueSchema)
+        state = self._handle.getMapState(stateName, key_ddl, value_ddl, ttlDurationMs)
         return SparkMapState(state, keys, values)
 
     # Kept as value states of Spark: nothing but calls of `getValueState`.
@@ -104,13 +225,19 @@ class SparkHandle:
     getAggregatingState = StatefulProcessorHandle.getAggregatingState
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        self._timers("registerTimer").register(expiryTimestampMs)
+        self._require_times("registerTimer")
+        self._deleted.discard((self._key, expiryTimestampMs))
+        self._handle.registerTimer(expiryTimestampMs)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
-        self._timers("deleteTimer").delete(expiryTimestampMs)
+        self._require_times("deleteTimer")
+        if self._firing:
+            self._deleted.add((self._key, expiryTimestampMs))
+        self._handle.deleteTimer(expiryTimestampMs)
 
     def listTimers(self) -> Iterator[int]:
-        return self._timers("listTimers").list()
+        self._require_times("listTimers")
+        return iter(sorted(self._handle.listTimers()))
 
     def deleteIfExists(self, stateName: str) -> None:
         """Always raises ConfigError: it would remove more on Spark than embedded."""
@@ -138,18 +265,14 @@ class SparkHandle:
                 action="rename it",
             )
         self._names.add(name)
-        if ttl_ms is not None:
-            self._check_ttl(name, ttl_ms)
-
-    def _check_ttl(self, name: str, ttl_ms: int) -> None:
-        if self._time_mode != "processing":
+        if ttl_ms is not None and self._time_mode != "processing":
             raise ConfigError(
                 f"state {name!r} with a TTL",
                 expected="time mode 'processing': Spark lets state expire in no other",
                 found=repr(self._time_mode),
                 action="pass time_mode='processing', or remove the state by a timer",
             )
-        if ttl_ms <= 0:
+        if ttl_ms is not None and ttl_ms <= 0:
             raise ConfigError(
                 f"TTL of state {name!r}",
                 expected="more than 0 ms",
@@ -157,10 +280,9 @@ class SparkHandle:
                 action="pass None for a state that never expires",
             )
 
-    def _timers(self, call: str) -> SparkTimers:
+    def _require_times(self, call: str) -> None:
         if self._time_mode == "none":
             raise no_time(f"{call} in a query without timers")
-        return self.timers
 
 
 def no_time(what: str) -> ConfigError:

@@ -1,23 +1,108 @@
-"""The options of the source, read from Spark's texts.
+"""The options of the source, read from Spark's texts, and which rows of a view they ask for.
 
 Invariants: an option that is unknown, malformed or without effect on the view is refused, so a
 typing error never changes what is read; every error names the option as its documentation does;
-names are compared without regard to case, as Spark does.
+names are compared without regard to case, as Spark does. The spans of a set of numbers are closed,
+ascending, disjoint and never adjacent, so equal sets are equal values.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, TypeVar, cast
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, Self, TypeVar, cast
 
 from tidelog.errors import ConfigError
 from tidelog.options.kinds import KeyPlace
-from tidelog.spark.checkpoint.location import store_url
+from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.plugin.options import bytes_of
-from tidelog.spark.source.filters import Filter, Intervals
 from tidelog.spark.source.views import VIEWS, SourceView
 from tidelog.storage.open import StoreAccess
 
 T = TypeVar("T")
+
+LOWEST: Final = -(2**63)
+HIGHEST: Final = 2**63 - 1
+"""The ends of Spark's longest integer."""
+
+_SPAN: Final = re.compile(r"(\d+)(?:(-)(\d*))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """A set of numbers as spans (first, last), both included."""
+
+    spans: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, spans: Iterable[tuple[int, int]]) -> Self:
+        """The union of spans in any order; those that end before they start are empty."""
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted(span for span in spans if span[0] <= span[1]):
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = merged[-1][0], max(last, merged[-1][1])
+            else:
+                merged.append((first, last))
+        return cls(tuple(merged))
+
+    @classmethod
+    def between(cls, first: int = LOWEST, last: int = HIGHEST) -> Self:
+        """All numbers from `first` to `last`, both included."""
+        return cls.of([(first, last)])
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Numbers and spans such as `3`, `0,4-6` or `100-`; None for any other text."""
+        matches = [_SPAN.fullmatch(part.strip()) for part in text.split(",")]
+        spans = []
+        for match in matches:
+            if match is None:
+                return None
+            first = int(match[1])
+            open_end = HIGHEST if match[2] else first
+            spans.append((first, int(match[3]) if match[3] else open_end))
+        return cls.of(spans) if all(first <= last for first, last in spans) else None
+
+    def __contains__(self, number: int) -> bool:
+        return any(first <= number <= last for first, last in self.spans)
+
+    def __and__(self, other: "Intervals") -> "Intervals":
+        return Intervals.of(
+            (max(first, a), min(last, b)) for first, last in self.spans for a, b in other.spans
+        )
+
+    def within(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The parts of [start, end) that are in the set, as (start, end) with the end excluded."""
+        for first, last in (self & Intervals.between(start, end - 1)).spans:
+            yield first, last + 1
+
+
+EVERYTHING: Final = Intervals.between()
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Takes the rows whose values lie in these sets; a column that is not named may have any."""
+
+    numbers: Mapping[str, Intervals] = field(default_factory=dict)
+    texts: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, column: str) -> Intervals:
+        """The numbers that a column may have."""
+        return self.numbers.get(column, EVERYTHING)
+
+    def narrows(self, column: str) -> bool:
+        """Whether not every value of the column passes; null then does not."""
+        return column in self.numbers or column in self.texts
+
+    def accepts(self, **values: int | str) -> bool:
+        """Whether a row with these values, by column, passes as far as they tell."""
+        return all(
+            value in self.of(column)
+            if isinstance(value, int)
+            else column not in self.texts or value in self.texts[column]
+            for column, value in values.items()
+        )
+
 
 Texts = Mapping[str, str]
 """Options by name in lower case."""
@@ -40,8 +125,6 @@ _NAMES: Final = (
     *("path", "view", *NARROWING, "columns", "decode"),
     *("partitionBytes", "workDir", "endpoint", "encryptionKey"),
 )
-_OF_A_SLOT: Final = ("changes", "state")
-"""Views that are of a checkpoint, and so of the newest one unless another is named."""
 
 
 @dataclass(frozen=True)
@@ -96,9 +179,15 @@ def _url(texts: Texts) -> str:
 
 
 def _slots(texts: Texts, view: SourceView) -> Slots:
-    text = texts.get("slot", "latest" if view.name in _OF_A_SLOT else "all")
-    words = ("latest", "all") if view.name in _OF_A_SLOT else ("all",)
+    words = _slot_words(view)
+    text = texts.get("slot", words[0])
     return cast("Slots", text) if text in words else "these"
+
+
+def _slot_words(view: SourceView) -> tuple[str, ...]:
+    """Values of option slot besides numbers, the default first."""
+    # A view that is of a checkpoint is of the newest one unless another is named.
+    return ("latest", "all") if view.name in ("changes", "state") else ("all",)
 
 
 def _filter(texts: Texts, view: SourceView) -> Filter:
@@ -116,8 +205,7 @@ def _filter(texts: Texts, view: SourceView) -> Filter:
         elif option != "slot" or _slots(texts, view) == "these":
             expected = "numbers such as 3 or 0,4-6 or 100-"
             if option == "slot":
-                words = "latest, all" if view.name in _OF_A_SLOT else "all"
-                expected = f"{words}, or {expected}"
+                expected = f"{', '.join(_slot_words(view))}, or {expected}"
             numbers[column] = _value(texts, option, "", Intervals.parse, expected)
     return Filter(numbers, names)
 

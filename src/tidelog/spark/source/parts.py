@@ -3,27 +3,35 @@
 Invariants: a part can be pickled and says all that is needed to read it, so executors look nothing
 up; together the parts of a plan have every row once; a store that is opened is closed again, also
 when the reading of a part is given up half-way; a part whose object is gone is an error that says
-how to go on, never a part without rows.
+how to go on, never a part without rows. Its Arrow batches have exactly the columns asked for, in
+their order and of their types; a column is only computed when it is asked for, and one that a
+layout does not have is null.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from functools import partial, reduce
+from typing import Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.source import frames
-from tidelog.spark.source.frames import Row
-from tidelog.spark.source.options import Options
+from tidelog.spark.source.options import Intervals, Options
 from tidelog.spark.source.views import ViewColumn
 from tidelog.storage.open import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
 
 T = TypeVar("T")
+
+Row = Mapping[str, Any]
+Arrays = Mapping[str, Callable[[], pa.Array]]
+
+ROWS: Final = 2048
+"""Rows of a batch, where the source of them sets no other limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +81,9 @@ class ReadPart(Protocol):
     @property
     def size(self) -> int:
         """Bytes that are read for it, roughly."""
-        ...
 
     def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
         """The rows of the part; raises what the store raises, and the errors of what is damaged."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +105,8 @@ class Listing:
                 raise
             return
         rows = request.kept(found)
-        for at in range(0, len(rows), frames.ROWS):
-            yield frames.from_rows(request.columns, rows[at : at + frames.ROWS])
+        for at in range(0, len(rows), ROWS):
+            yield from_rows(request.columns, rows[at : at + ROWS])
 
 
 @contextmanager
@@ -120,3 +126,53 @@ def noticing_drops(url: str) -> Iterator[None]:
             "(spark.sql.streaming.minBatchesToRetain); if it stays, `tidelog verify` tells what "
             "is lost",
         ) from error
+
+
+def schema(columns: Iterable[ViewColumn]) -> pa.Schema:
+    """The Arrow schema that Spark expects for these columns."""
+    types = {
+        "bigint": pa.int64(),
+        "int": pa.int32(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "boolean": pa.bool_(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "array<bigint>": pa.list_(pa.field("element", pa.int64())),
+    }
+    return pa.schema([pa.field(name, types[type_name]) for name, type_name in columns])
+
+
+def from_rows(columns: Sequence[ViewColumn], rows: Sequence[Row]) -> pa.RecordBatch:
+    """A batch of rows that are made one by one: of objects and blocks, not of records.
+
+    Timestamps are microseconds since 1970; a value that a row does not name is null.
+    """
+    return pa.RecordBatch.from_pylist(list(rows), schema=schema(columns))
+
+
+def from_arrays(columns: Sequence[ViewColumn], length: int, arrays: Arrays) -> pa.RecordBatch:
+    """A batch of `length` rows from functions that make its columns."""
+    fields = schema(columns)
+    made = [
+        arrays[field.name]().cast(field.type)
+        if field.name in arrays
+        else pa.nulls(length, field.type)
+        for field in fields
+    ]
+    return pa.RecordBatch.from_arrays(made, schema=fields)
+
+
+def constants(length: int, **values: int | str) -> Arrays:
+    """Columns with the same value in every row."""
+    return {name: partial(pa.repeat, value, length) for name, value in values.items()}
+
+
+def where(batch: pa.RecordBatch, numbers: pa.Array, wanted: Intervals) -> pa.RecordBatch:
+    """The rows whose number, in an array of its own, is wanted."""
+    wide = numbers.cast(pa.int64())
+    spans = [
+        pc.and_(pc.greater_equal(wide, first), pc.less_equal(wide, last))
+        for first, last in wanted.spans
+    ]
+    none = pa.repeat(False, len(wide))
+    return batch.filter(reduce(pc.or_, spans, none))

@@ -3,14 +3,14 @@
 Invariant: planning writes nothing and reads manifests, indexes and listings only.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pyarrow as pa
 
 from tidelog.errors import ConfigError
-from tidelog.spark.checkpoint.location import Layout, find_layout
+from tidelog.spark.checkpoint.checkpoint import Layout, find_layout
 from tidelog.spark.source.job import changes as job_changes
 from tidelog.spark.source.job import listings as job_listings
 from tidelog.spark.source.job import state as job_state
@@ -76,12 +76,11 @@ _LEAST_BYTES: Final = 1 << 20
 _MOST_BYTES: Final = 16 << 20
 
 
-def bundled(found: Iterable[ReadPart], limit_bytes: BundleBytes) -> Sequence[ReadPart]:
+def bundled(parts: Sequence[ReadPart], limit_bytes: BundleBytes) -> Sequence[ReadPart]:
     """Neighbours put together while they stay within the limit; 0 leaves each on its own.
 
     The limit "auto" is an eighth of all bytes, but from 1 to 16 MiB.
     """
-    parts = list(found)
     if limit_bytes == 0:
         return parts
     each = sum(part.size for part in parts) // _TASKS

@@ -36,11 +36,6 @@ class Chain:
     """Generation of the checkpoint's author."""
     state: SubtaskState
 
-    @property
-    def upto(self) -> SeqNo:
-        """Changes below are materialized, or inherited."""
-        return self.state.upto
-
     def log(self) -> list[tuple[Generation, SeqNo, SeqNo]]:
         """(writer's generation, first, end) of all log ranges and inline blocks.
 
@@ -55,7 +50,7 @@ class Chain:
         reached = {self.generation: self.state.seqno}
         parts = [(generation, end) for generation, _, end in self.log()]
         if self.state.materialization is not None:
-            parts.append((self._writer(self.state.materialization.descriptor), self.upto))
+            parts.append((self._writer(self.state.materialization.descriptor), self.state.upto))
         for generation, end in parts:
             reached[generation] = max(end, reached.get(generation, end))
         return reached
@@ -85,10 +80,11 @@ def alternate_history(chain: Chain, others: Iterable[Chain]) -> AlternateHistory
     """
     if chain.state.materialization is None:
         return NO_MATERIALIZATION
-    older = [other for other in others if other.upto < chain.upto]
+    older = [other for other in others if other.state.upto < chain.state.upto]
     if not older:
         return ONLY_ONE
-    for other in sorted(older, key=lambda other: (other.upto, other.state.seqno), reverse=True):
+    newest_first = sorted(older, key=lambda c: (c.state.upto, c.state.seqno), reverse=True)
+    for other in newest_first:
         meeting = _join_point(other, chain)
         if meeting is not None:
             return AlternateHistory(
@@ -103,10 +99,10 @@ def _join_point(older: Chain, newer: Chain) -> SeqNo | None:
     """The change at which one can change from the older chain to the newer chain's log."""
     theirs, ours = older.reached(), newer.reached()
     agreed = max((min(theirs[g], ours[g]) for g in theirs.keys() & ours.keys()), default=0)
-    end = max((end for _, _, end in older.log()), default=older.upto)
-    begin = min((first for _, first, _ in newer.log()), default=newer.upto)
-    meeting = SeqNo(min(newer.upto, end, agreed))
-    return meeting if meeting >= min(newer.upto, begin) else None
+    end = max((end for _, _, end in older.log()), default=older.state.upto)
+    begin = min((first for _, first, _ in newer.log()), default=newer.state.upto)
+    meeting = SeqNo(min(newer.state.upto, end, agreed))
+    return meeting if meeting >= min(newer.state.upto, begin) else None
 
 
 def _materialized(state: SubtaskState, upto: SeqNo) -> SubtaskState:

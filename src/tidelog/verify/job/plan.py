@@ -1,8 +1,11 @@
-"""The work that a store makes: what is restored for which checkpoints, and by which other path.
+"""The work that a store makes: what is restored for which checkpoints, and by which other path; and
+what the paths to one state have made, compared.
 
-Invariants: a pure function of the inventory and the number of workers; every partition of every
-chosen checkpoint has one path in one unit, or a structural finding says why it cannot be restored;
-paths that begin at one table are in one unit.
+Invariants: a plan is a pure function of the inventory and the number of workers; every partition of
+every chosen checkpoint has one path in one unit, or a structural finding says why it cannot be
+restored; paths that begin at one table are in one unit. Damage is a finding that names the object
+and the checkpoints; the path from an older materialization is judged only when the partition itself
+is sound, and damage on that path is reported by the partition that it belongs to.
 """
 
 from collections import defaultdict
@@ -14,11 +17,21 @@ from typing import Final
 
 from tidelog.catalog.inventory import Inventory, range_uses
 from tidelog.checkpoint.finding import Finding
-from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState, is_canonical
+from tidelog.checkpoint.manifest import (
+    Checkpoint,
+    OperatorState,
+    StateInfo,
+    SubtaskState,
+    is_canonical,
+)
+from tidelog.checkpoint.retention import subtask_objects
+from tidelog.checkpoint.sizes import replay_changes
 from tidelog.engines import Unit
+from tidelog.errors import TidelogError
 from tidelog.ids import Slot, SubtaskId
-from tidelog.verify.job.partition import Partition
+from tidelog.verify.fingerprint import combined, differing
 from tidelog.verify.job.paths import (
+    OLDER_IS_DAMAGED,
     AlternateHistory,
     Chain,
     RestorePath,
@@ -29,8 +42,104 @@ from tidelog.verify.job.paths import (
     table_of,
 )
 from tidelog.verify.job.replay import PartitionUnit, PathBase
-from tidelog.verify.results import UnitResult
+from tidelog.verify.results import (
+    CheckName,
+    PathResult,
+    Redundancy,
+    Restored,
+    UnitResult,
+    finding_of,
+)
 from tidelog.verify.segments import SegmentUnit, check_job_segment
+
+_SHOWN_GROUPS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """A subtask's state as some checkpoints hold it alike."""
+
+    checkpoints: tuple[Slot, ...]
+    operator: str
+    key_groups: int
+    states: tuple[StateInfo, ...]
+    state: SubtaskState
+    files: Mapping[str, str]
+    """The objects that hold the files of its materialization, by the files' names."""
+    alternate: AlternateHistory | str
+    """Another path to the same state, or why there is none."""
+    older: tuple[Slot, ...]
+    """The checkpoints whose materialization the other path starts from."""
+    older_files: Mapping[str, str]
+    """The objects of the files of that materialization, by the files' names."""
+
+    @property
+    def label(self) -> str:
+        return str(SubtaskId(self.operator, self.state.index))
+
+    def base(self, state: SubtaskState, files: Mapping[str, str]) -> PathBase:
+        """What a path to this or an older state of the partition begins at."""
+        return PathBase(self.operator, base_of(state), files, self.key_groups, self.states)
+
+    def judged(self, direct: PathResult, other: PathResult | None) -> UnitResult:
+        """What its paths have made, compared; `other` is that from the older materialization."""
+        if direct.error is not None:
+            return UnitResult(findings=(self._unreadable(direct.error),))
+        findings = [*self._violations(direct)]
+        redundancy: Redundancy = "not checked"
+        reason: str | None = OLDER_IS_DAMAGED
+        if not isinstance(self.alternate, AlternateHistory):
+            reason = self.alternate
+        elif other is not None and other.error is None:
+            groups = differing(direct.groups, other.groups)
+            redundancy, reason = ("different" if groups else "equal"), None
+            if groups:
+                findings.append(self._contradiction(self.alternate, groups))
+        restored = Restored(
+            partition=self.label,
+            operator=self.operator,
+            checkpoints=self.checkpoints,
+            changes=replay_changes(self.state),
+            fingerprint=combined(direct.groups.values()),
+            redundancy=redundancy,
+            reason=reason,
+        )
+        return UnitResult((restored,), tuple(findings))
+
+    def _contradiction(self, alternate: AlternateHistory, groups: list[int]) -> Finding:
+        assert self.state.materialization is not None
+        ref = alternate.older.materialization
+        start = f"materialization {ref.descriptor}" if ref else "no materialization"
+        shown = ", ".join(map(str, groups[:_SHOWN_GROUPS]))
+        more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
+        return Finding(
+            CheckName.REDUNDANCY,
+            self.state.materialization.descriptor,
+            f"the state that {start} of slot {alternate.slot} makes with the log above it",
+            f"other rows in key groups {shown}{more}",
+            (self.label,),
+            doubtful=tuple(sorted({*self.checkpoints, *self.older})),
+            action="one of the two is wrong; restore a checkpoint that uses neither, or compare "
+            "both with expected values: docs/guides/verify.md",
+        )
+
+    def _violations(self, direct: PathResult) -> Iterator[Finding]:
+        for violation in direct.violations:
+            ref = self.state.materialization
+            where = f"the table of {self.label}" + (f", {ref.descriptor} and log" if ref else "")
+            yield Finding(
+                CheckName.ROWS,
+                where,
+                violation.expected,
+                violation.found,
+                (self.label,),
+                doubtful=self.checkpoints,
+            )
+
+    def _unreadable(self, error: TidelogError) -> Finding:
+        names = subtask_objects(self.state) | set(self.files.values())
+        return finding_of(error, names, partition=self.label, unusable=self.checkpoints)
+
 
 _UNEVEN: Final = 1.25
 """The worker with the most work may have so many times the mean before units are divided."""
@@ -46,9 +155,15 @@ def plan(
 
     `findings` are the structural ones: what they concern is not read.
     """
-    broken = _Broken.of(findings)
+    # Slots with the partitions that cannot be restored; None: with all of them.
+    broken = {
+        (slot, partition)
+        for finding in findings
+        for slot in finding.unusable
+        for partition in finding.partitions or (None,)
+    }
     checkpoints = inventory.slots.checkpoints
-    sound = {slot: checkpoint for slot, checkpoint in checkpoints.items() if broken.allows(slot)}
+    sound = {slot: each for slot, each in checkpoints.items() if (slot, None) not in broken}
     partitions = list(_partitions(inventory, sound, broken, chosen))
     units: list[Unit[UnitResult]] = list(_partition_units(partitions, workers))
     units += (
@@ -59,39 +174,17 @@ def plan(
     return partitions, sorted(units, key=lambda unit: unit.weight, reverse=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Broken:
-    """What cannot be restored, known without reading it."""
-
-    slots: frozenset[int]
-    partitions: frozenset[tuple[int, str]]
-
-    @classmethod
-    def of(cls, findings: Iterable[Finding]) -> "_Broken":
-        costly = [finding for finding in findings if finding.unusable]
-        return cls(
-            frozenset(s for p in costly if not p.partitions for s in p.unusable),
-            frozenset((s, name) for p in costly for s in p.unusable for name in p.partitions),
-        )
-
-    def allows(self, slot: Slot, subtask: SubtaskId | None = None) -> bool:
-        """Whether a manifest, or one subtask in it, is sound."""
-        if slot in self.slots:
-            return False
-        return subtask is None or (slot, str(subtask)) not in self.partitions
-
-
 def _partitions(
     inventory: Inventory,
     checkpoints: Mapping[Slot, Checkpoint],
-    broken: _Broken,
+    broken: Collection[tuple[int, str | None]],
     chosen: Collection[Slot],
 ) -> Iterator[Partition]:
     chains: dict[_ChainKey, list[Chain]] = defaultdict(list)
     owners: dict[_ChainKey, dict[Slot, OperatorState]] = defaultdict(dict)
     for slot, checkpoint in checkpoints.items():
         for operator, state in checkpoint.subtasks():
-            if broken.allows(slot, SubtaskId(operator.id, state.index)):
+            if (slot, str(SubtaskId(operator.id, state.index))) not in broken:
                 key = _chain_key(checkpoint, operator, state)
                 chains[key].append(Chain(slot, checkpoint.author.generation, state))
                 owners[key][slot] = operator
@@ -145,21 +238,18 @@ def _files(inventory: Inventory, state: SubtaskState) -> dict[str, str]:
     return {file.name: file.object for descriptor in described for file in descriptor.shared}
 
 
-_Kin = tuple[SubtaskId, str]
-"""Subtask and kind of table: tables of one can share files."""
-
-
 def _partition_units(partitions: Sequence[Partition], workers: int) -> list[PartitionUnit]:
     """A unit per subtask, so that what its tables share is read once; where that would leave
     workers without work, one per table.
     """
-    kin: dict[_Kin, list[PathBase]] = defaultdict(list)
+    # Tables of one subtask and one kind can share files.
+    kin: dict[tuple[SubtaskId, str], list[PathBase]] = defaultdict(list)
     for base in _bases(partitions):
-        kin[SubtaskId(base.operator, base.state.index), base.state.table].append(base)
-    whole = [PartitionUnit(subtask, tuple(bases)) for (subtask, _), bases in kin.items()]
+        kin[base.subtask, base.state.table].append(base)
+    whole = [PartitionUnit(tuple(bases)) for bases in kin.values()]
     if _longest(whole, workers) * workers <= _UNEVEN * sum(unit.weight for unit in whole):
         return whole
-    return [PartitionUnit(unit.subtask, (base,)) for unit in whole for base in unit.bases]
+    return [PartitionUnit((base,)) for unit in whole for base in unit.bases]
 
 
 def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
@@ -172,20 +262,10 @@ def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
 
 def _bases(partitions: Iterable[Partition]) -> list[PathBase]:
     """The tables that paths begin at, each with all its paths."""
-    paths: dict[tuple[object, ...], list[RestorePath]] = defaultdict(list)
-    begun: dict[tuple[object, ...], PathBase] = {}
-
-    def add(
-        partition: Partition, state: SubtaskState, files: Mapping[str, str], path: RestorePath
-    ) -> None:
-        state = base_of(state)
-        key = partition.operator, partition.key_groups, partition.states, state
-        paths[key].append(path)
-        begun[key] = PathBase(partition.operator, state, files, *key[1:3], ())
-
+    paths: dict[PathBase, list[RestorePath]] = defaultdict(list)
     for number, each in enumerate(partitions):
-        add(each, each.state, each.files, direct_path(number, each.state))
+        paths[each.base(each.state, each.files)].append(direct_path(number, each.state))
         if isinstance(each.alternate, AlternateHistory):
-            path = alternate_path(number, each.alternate)
-            add(each, each.alternate.older, each.older_files, path)
-    return [replace(base, paths=tuple(paths[key])) for key, base in begun.items()]
+            base = each.base(each.alternate.older, each.older_files)
+            paths[base].append(alternate_path(number, each.alternate))
+    return [replace(base, paths=tuple(found)) for base, found in paths.items()]

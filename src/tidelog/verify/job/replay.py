@@ -6,7 +6,7 @@ need what is damaged, and no others.
 """
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tidelog.changelog.block import Block, BlockKind, open_block
 from tidelog.changelog.reader import SegmentReader
@@ -31,11 +31,16 @@ class PathBase:
 
     operator: str
     state: SubtaskState
-    files: Mapping[str, str]
-    """The objects that hold the files of its materialization, by the files' names."""
+    files: Mapping[str, str] = field(compare=False)
+    """The objects that hold the files of its materialization, by the files' names; they follow from
+    `state`."""
     key_groups: int
     states: tuple[StateInfo, ...]
-    paths: tuple[RestorePath, ...]
+    paths: tuple[RestorePath, ...] = ()
+
+    @property
+    def subtask(self) -> SubtaskId:
+        return SubtaskId(self.operator, self.state.index)
 
     def scan(self) -> RowScan:
         """A scan of its table that has taken nothing yet."""
@@ -54,7 +59,6 @@ class PathBase:
 class PartitionUnit:
     """Paths to states of one subtask; a file that several of the tables need is read once."""
 
-    subtask: SubtaskId
     bases: tuple[PathBase, ...]
 
     @property
@@ -62,9 +66,9 @@ class PartitionUnit:
         return sum(base.weight for base in self.bases)
 
     async def run(self, workspace: Workspace) -> UnitResult:
-        kind, staged = self.bases[0].state.table, len(self.bases) > 1
+        what, kind = str(self.bases[0].subtask), self.bases[0].state.table
         try:
-            restoring = Restoring.of(workspace, str(self.subtask), kind, staged=staged)
+            restoring = Restoring(workspace, what, kind, staged=len(self.bases) > 1)
         except UNREADABLE as error:
             paths = [path for base in self.bases for path in base.paths]
             return UnitResult(paths=tuple(path.failed(error) for path in paths))

@@ -18,8 +18,7 @@ from tidelog.errors import RestoreError
 from tidelog.ids import CheckpointId, SeqNo, Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.job.partition import Partition
-from tidelog.verify.job.plan import plan
+from tidelog.verify.job.plan import Partition, plan
 from tidelog.verify.results import CheckName, Choice, Settled, UnitResult, Work, choose
 
 

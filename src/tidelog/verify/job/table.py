@@ -29,31 +29,28 @@ BOUNDS: Final = RestoreConfig(4, read_ahead_bytes=32 * _MIB, replay_bytes=64 * _
 """Several partitions are restored side by side."""
 
 
-@dataclass(frozen=True, slots=True)
 class Restoring:
-    """Restores states of one partition; `what` names it in messages."""
+    """Restores states of one partition, in tables of a kind; `what` names it in messages.
 
-    workspace: Workspace
-    what: str
-    restorer: Restorer
+    `staged`: a file that several states need is fetched once, and kept until `close`. Raises
+    RestoreError for a kind this release does not know.
+    """
 
-    @classmethod
-    def of(cls, workspace: Workspace, what: str, kind: str, *, staged: bool) -> "Restoring":
-        """For tables of a kind. `staged`: a file that several states need is fetched once, and kept
-        until `close`. Raises RestoreError for a kind this release does not know.
-        """
+    def __init__(self, workspace: Workspace, what: str, kind: str, *, staged: bool) -> None:
+        self.workspace = workspace
+        self.what = what
+        self._directory = workspace.directory / "table"
         store, effects = workspace.store, workspace.effects
         progress = RestoreProgress.of(effects.clock, ())
         staging = workspace.directory / "staged" if staged else None
         factory = reading_factory(kind, what)
-        restorer = Restorer(store, effects, factory, progress, BOUNDS, staging)
-        return cls(workspace, what, restorer)
+        self._restorer = Restorer(store, effects, factory, progress, BOUNDS, staging)
 
     async def close(self) -> None:
         """Cancel the fetches that are under way, and remove what is staged."""
-        await self.restorer.close()
-        if self.restorer.staging is not None:
-            await self.workspace.effects.offload.run(shutil.rmtree, self.restorer.staging, True)
+        await self._restorer.close()
+        if self._restorer.staging is not None:
+            await self.workspace.effects.offload.run(shutil.rmtree, self._restorer.staging, True)
 
     @asynccontextmanager
     async def table(self, state: SubtaskState, files: Mapping[str, str]) -> AsyncIterator[Table]:
@@ -64,9 +61,8 @@ class Restoring:
         CorruptObjectError.
         """
         run = self.workspace.effects.offload.run
-        directory = self._directory
         try:
-            restored = await self.restorer.restore(state, directory, self.what)
+            restored = await self._restorer.restore(state, self._directory, self.what)
             try:
                 yield restored.table
             finally:
@@ -76,15 +72,11 @@ class Restoring:
                 raise
             raise _damaged_table(error, state, files) from error
         finally:
-            await run(shutil.rmtree, directory, True)
+            await run(shutil.rmtree, self._directory, True)
 
     def is_of_table(self, error: TidelogError) -> bool:
         """Whether an error is about the local files of the open table."""
         return str(self._directory) in f"{error.what} {error.found}"
-
-    @property
-    def _directory(self) -> Path:
-        return self.workspace.directory / "table"
 
 
 def _damaged_table(

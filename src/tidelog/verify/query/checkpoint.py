@@ -1,17 +1,20 @@
-"""What there is to verify in the checkpoint of a Spark query.
+"""What there is to verify in the checkpoint of a Spark query: the units of its state stores, of its
+segments, and of the commits and offsets of its batches.
 
 Invariant: every id that the commit of a retained batch names belongs to a state store that is
 checked, or a finding says that it is nowhere, or it lies below what Spark keeps.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.concurrency import Progress, gather_bounded
-from tidelog.engines import Unit
+from tidelog.engines import Unit, Workspace
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
@@ -20,15 +23,18 @@ from tidelog.spark.checkpoint.checkpoint import (
     QueryCheckpoint,
     read_checkpoint,
     segment_object,
+    sidecar,
 )
-from tidelog.spark.checkpoint.commits import read_offsets
+from tidelog.spark.checkpoint.commits import Commit, read_offsets
 from tidelog.spark.checkpoint.liveness import KEPT_LONGER
-from tidelog.spark.checkpoint.locate import locate
+from tidelog.spark.checkpoint.locate import Located, locate
+from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.query.plan import files_unit, state_stores
-from tidelog.verify.query.structure import Listed, first_sight, homes_of
-from tidelog.verify.results import NO_OBJECT, Choice, Settled, UnitResult, Work, choose
+from tidelog.verify.query.files import CheckedFiles, Version
+from tidelog.verify.query.state_store import StateStoreUnit
+from tidelog.verify.query.structure import Homes, Listed, first_sight, homes_of, key_of
+from tidelog.verify.results import NO_OBJECT, Choice, Settled, UnitResult, Work, choose, finding_of
 from tidelog.verify.segments import SegmentUnit, check_query_segment
 
 
@@ -45,14 +51,14 @@ async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress:
     listed = await _listed(store, checkpoint, batches, retained)
     homes = homes_of(checkpoint, located.known)
     commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
-    stores, expired = state_stores(checkpoint, located, listed, commits, homes)
+    stores, expired = _state_stores(checkpoint, located, listed, commits, homes)
     units: list[Unit[UnitResult]] = [*stores]
     units += (
         SegmentUnit(segment_object(name), checkpoint.segment_bytes[name], check_query_segment)
         for name in sorted(located.assessment.live_segments())
     )
     if commits:
-        units.append(files_unit(listed, commits))
+        units.append(_files_unit(listed, commits))
     segments = map(segment_object, checkpoint.segments)
     # Spark may clean up between the two listings, too.
     objects = frozenset({*listed.sizes, *checkpoint.state_files, *segments})
@@ -94,8 +100,7 @@ def _retained(checkpoint: QueryCheckpoint) -> range:
 
     Those between the oldest and the newest are all expected.
     """
-    damaged = (name.removeprefix(COMMITS) for name in checkpoint.damaged)
-    committed = {*checkpoint.commits, *(int(leaf) for leaf in damaged if leaf.isdecimal())}
+    committed = checkpoint.commits.keys() | checkpoint.damaged_commits.keys()
     oldest = min(checkpoint.offsets or committed, default=0)
     retained = range(oldest, max(committed, default=oldest - 1) + 1)
     if retained:
@@ -143,7 +148,7 @@ async def _listed(
 async def _offsets(store: ObjectStore, batch: int) -> Mapping[str, Any] | str:
     """The settings in the offsets of a batch; what is wrong with them when they are unreadable."""
     try:
-        return read_offsets(await store.get(f"{OFFSETS}{batch}")).conf
+        return read_offsets(await store.get(f"{OFFSETS}{batch}")).get("conf") or {}
     except ObjectNotFoundError:
         return {}  # purged since the listing
     except ValueError as error:
@@ -155,3 +160,95 @@ async def _present(store: ObjectStore, batches: Iterable[int]) -> set[int]:
     leaves = [info.name.removeprefix(OFFSETS) async for info in store.list(OFFSETS)]
     oldest = min((int(leaf) for leaf in leaves if leaf.isdecimal()), default=0)
     return {batch for batch in batches if batch >= oldest}
+
+
+ROW_CHECKSUMS: Final = "rows carry checksums that only Spark can read"
+_ROW_CHECKSUM: Final = "spark.sql.streaming.stateStore.rowChecksum.enabled"
+
+
+def _state_stores(
+    checkpoint: QueryCheckpoint,
+    located: Located,
+    listed: Listed,
+    commits: Mapping[int, Commit],
+    homes: Homes,
+) -> tuple[list[StateStoreUnit], frozenset[int]]:
+    """A unit per state store that the commits of the chosen batches name and of which something is
+    left; and the batches that lie below all that Spark keeps of a store.
+    """
+    wanted: dict[str, list[Version]] = defaultdict(list)
+    expired: set[int] = set()
+    for batch, commit in commits.items():
+        for named in commit.ids:
+            home = homes.get(key_of(batch, named))
+            if home is None:
+                continue
+            if batch in listed.expirable and batch + 1 < located.assessment.stores[home].floor:
+                expired.add(batch)
+            else:
+                wanted[home].append((batch + 1, named.id))
+    changelogs: dict[str, dict[Version, IndexEntry | None]] = defaultdict(dict)
+    for name, entry in {**dict.fromkeys(checkpoint.changelogs), **located.known}.items():
+        changelogs[name.directory][name.version, name.id] = entry
+    snapshots: dict[str, list[Version]] = defaultdict(list)
+    for snapshot in checkpoint.snapshots:
+        if snapshot.id is not None:
+            snapshots[snapshot.directory].append((snapshot.version, snapshot.id))
+    sizes = _by_directory(listed.sizes, wanted)
+    checksums = str(listed.conf.get(_ROW_CHECKSUM)).lower() == "true"
+    units = [
+        StateStoreUnit(
+            directory=directory,
+            wanted=tuple(sorted(versions)),
+            changelogs=tuple(changelogs[directory].items()),
+            snapshots=tuple(snapshots[directory]),
+            sizes=tuple(sizes[directory]),
+            unfollowable=ROW_CHECKSUMS if checksums else None,
+        )
+        for directory, versions in wanted.items()
+    ]
+    return units, frozenset(expired)
+
+
+def _by_directory(
+    sizes: Mapping[str, int], directories: Iterable[str]
+) -> dict[str, list[tuple[str, int]]]:
+    """The files of every state store; a store's directory may hold those of others."""
+    found: dict[str, list[tuple[str, int]]] = {directory: [] for directory in directories}
+    for name, size in sizes.items():
+        folder = name.removeprefix(STATE).rpartition("/")[0].removesuffix("/SSTs")
+        if folder in found:
+            found[folder].append((name, size))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class FilesUnit:
+    """Commits and offsets of retained batches."""
+
+    files: tuple[tuple[str, int], ...]
+    """Names, and the batch that each belongs to."""
+    checksums: frozenset[str]
+
+    @property
+    def weight(self) -> int:
+        """About a kilobyte each."""
+        return len(self.files) << 10
+
+    async def run(self, workspace: Workspace) -> UnitResult:
+        reader = CheckedFiles(workspace.store, self.checksums)
+        findings = []
+        for name, batch in self.files:
+            try:
+                await reader.read(name)
+            except UNREADABLE as error:
+                findings.append(finding_of(error, [name], unusable=(batch,)))
+        return UnitResult(findings=tuple(findings))
+
+
+def _files_unit(listed: Listed, commits: Iterable[int]) -> FilesUnit:
+    """The commits and offsets of these batches, as far as there are some."""
+    names = ((f"{folder}{batch}", batch) for batch in commits for folder in (COMMITS, OFFSETS))
+    there = [(name, batch) for name, batch in names if name in listed.sizes]
+    checksums = {sidecar(name) for name, _ in there}
+    return FilesUnit(tuple(there), frozenset(checksums & listed.sizes.keys()))

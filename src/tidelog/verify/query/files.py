@@ -42,20 +42,20 @@ class _Checksum(msgspec.Struct, rename="camel"):
 
 @dataclass(frozen=True, slots=True)
 class CheckedFiles:
-    """Reads files; `checksums` are the names of the checksum files there are."""
+    """Reads files; `listed` are the names of those there are, checksum files at least."""
 
     store: ObjectStore
-    checksums: Collection[str]
+    listed: Collection[str]
 
     async def read(self, name: str) -> bytes:
         """A file's bytes; raises RestoreError when it is missing, CorruptObjectError when it is
         not what its checksums say.
         """
         data = await self._get(name)
-        if sidecar(name) in self.checksums:
+        if sidecar(name) in self.listed:
             check_hadoop(data, await self._get(sidecar(name)), name)
         own = f"{name}.crc"
-        if own in self.checksums:
+        if own in self.listed:
             check_spark(data, await self.read(own), name)
         return data
 

@@ -2,31 +2,110 @@
 
 Invariants: what is known without reading the store is all in the unit, so it can be checked
 anywhere; a version counts only when all before it, back to a snapshot, were read and applied; every
-snapshot on the way is compared with what was made without it.
+snapshot on the way is compared with what was made without it. Which batches a finding costs becomes
+known while the versions are made: it stays open until something takes its place, and every batch
+that is reached meanwhile is counted to it.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tidelog.checkpoint.finding import UNREADABLE
+from tidelog.checkpoint.finding import UNREADABLE, Finding
+from tidelog.checkpoint.invariants import Invariant
 from tidelog.engines import Workspace
-from tidelog.errors import RestoreError
+from tidelog.errors import RestoreError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import STATE
-from tidelog.spark.format.changelog import Changelog, LineageItem, UnreadableCodecError
+from tidelog.spark.format.changelog import Changelog, UnreadableCodecError
 from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import IndexEntry
 from tidelog.verify.fingerprint import Fingerprint
 from tidelog.verify.query.files import Changelogs, CheckedFiles, Version
-from tidelog.verify.query.findings import StoreFindings
-from tidelog.verify.query.table import ChangingTable, FollowedTable, SnapshotFiles
+from tidelog.verify.query.table import ChangingTable, FollowedTable
 from tidelog.verify.query.version_chain import (
     INTERRUPTED,
     ONLY_ONE,
     VersionChain,
     VersionChainFinder,
 )
-from tidelog.verify.results import CheckName, Redundancy, Restored, UnitResult
+from tidelog.verify.results import CheckName, Redundancy, Restored, UnitResult, finding_of
+
+FALL_BACK: Final = (
+    "bring the object back from a backup; until then Spark has to fall back to an older snapshot"
+)
+TWO_WAYS: Final = (
+    "one of the two is wrong; restart the query from a batch that neither concerns, or compare "
+    "both with expected values: docs/guides/verify.md"
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A finding, and the batches counted to it so far."""
+
+    finding: Finding
+    unusable: list[int] = field(default_factory=list)
+    doubtful: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class StoreFindings:
+    """All findings of the state store `label`."""
+
+    label: str
+    _all: list[_Open] = field(default_factory=list)
+    _breaks: list[_Open] = field(default_factory=list)
+    _passed_over: list[_Open] = field(default_factory=list)
+    _doubts: list[_Open] = field(default_factory=list)
+
+    def breaks(self, error: TidelogError) -> None:
+        """Nothing can be restored from here to the next whole snapshot."""
+        self._open(self._breaks, error)
+
+    def passed_over(self, error: TidelogError) -> None:
+        """The replay goes on without a snapshot, or without a changelog in an unreadable codec."""
+        action = error.action if isinstance(error, UnreadableCodecError) else FALL_BACK
+        self._open(self._passed_over, error, action=action)
+
+    def contradicts(self, error: TidelogError, check: CheckName, so_far: list[int]) -> None:
+        """Two things disagree: that concerns all batches from now on, and those in `so_far`."""
+        found = self._open(self._doubts, error, check=check, action=TWO_WAYS)
+        found.doubtful += so_far
+
+    def whole_snapshot(self) -> None:
+        """What comes now can be restored from here."""
+        self._breaks, self._passed_over = [], []
+
+    def lost(self, batch: int) -> None:
+        """A batch that cannot be restored was reached."""
+        for found in (*self._breaks, *self._passed_over):
+            found.unusable.append(batch)
+
+    def restored(self, batch: int) -> None:
+        """A batch that can be restored was reached."""
+        for found in (*self._passed_over, *self._doubts):
+            found.doubtful.append(batch)
+
+    def findings(self) -> Iterator[Finding]:
+        """All findings, once every version was reached."""
+        for found in self._all:
+            doubtful = tuple(sorted({*found.doubtful}))
+            yield replace(found.finding, unusable=tuple(found.unusable), doubtful=doubtful)
+
+    def _open(
+        self,
+        kind: list[_Open],
+        error: TidelogError,
+        *,
+        check: str = Invariant.READABLE,
+        action: str | None = None,
+    ) -> _Open:
+        words = (word.rstrip(",") for word in error.what.split() if "/" in word)
+        finding = finding_of(error, list(words)[:1], check=check, partition=self.label)
+        found = _Open(replace(finding, action=action))
+        kind.append(found)
+        self._all.append(found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +131,13 @@ class StateStoreUnit:
         return in_log + sum(size for _, size in self.sizes)
 
     async def run(self, workspace: Workspace) -> UnitResult:
-        sizes = dict(self.sizes)
-        files, offload = CheckedFiles(workspace.store, sizes), workspace.effects.offload
-        known = dict(self.changelogs)
-        changelogs = Changelogs(files, offload, self.directory, known)
-        followed = FollowedTable(
-            workspace=workspace,
-            snapshots=SnapshotFiles(files, offload, self.directory, sizes),
-            objects={v: f"{STATE}{self.directory}/{v[0]}_{v[1]}.zip" for v in self.snapshots},
-            unfollowable=self.unfollowable,
-        )
+        files = CheckedFiles(workspace.store, dict(self.sizes))
+        offload = workspace.effects.offload
+        changelogs = Changelogs(files, offload, self.directory, dict(self.changelogs))
+        objects = {v: f"{STATE}{self.directory}/{v[0]}_{v[1]}.zip" for v in self.snapshots}
+        followed = FollowedTable(workspace, files, objects, self.unfollowable)
         replay = Replay(frozenset(self.wanted), changelogs, followed, StoreFindings(self.directory))
-
-        async def lineage_of(version: Version) -> Sequence[LineageItem]:
-            return (await changelogs.read(version)).lineage
-
-        first = any(version == 1 for version, _ in known)
-        finder = VersionChainFinder(dict(self.wanted), frozenset(self.snapshots), lineage_of, first)
+        finder = VersionChainFinder(dict(self.wanted), frozenset(self.snapshots), changelogs)
         return await replay.run(finder)
 
 
@@ -136,7 +205,7 @@ class Replay:
         elif chain.broken is not None:
             self.findings.breaks(chain.broken)
         else:
-            await self._go_on_from(await self.followed.empty())
+            await self._go_on_from(await self.followed.open(None))
         return chain
 
     async def _made_by(self, alternate: VersionChain | str) -> Fingerprint | None:
@@ -145,12 +214,7 @@ class Replay:
             self._reason = alternate
             return None
         try:
-            older = (
-                self.followed.empty()
-                if alternate.start is None
-                else self.followed.open(alternate.start)
-            )
-            await self.followed.follow(await older)
+            await self.followed.follow(await self.followed.open(alternate.start))
             for version in alternate.versions:
                 await self.followed.apply(await self.changelogs.read(version))
         except (*UNREADABLE, UnreadableCodecError) as error:

@@ -78,10 +78,11 @@ def first_sight(
 
 
 def _damaged(checkpoint: QueryCheckpoint, chosen: Collection[int]) -> Iterator[Finding]:
+    commits = {f"{COMMITS}{batch}": batch for batch in checkpoint.damaged_commits}
     for name, error in checkpoint.damaged.items():
-        batch = int(name.removeprefix(COMMITS)) if name.startswith(COMMITS) else None
+        batch = commits.get(name)
         # Of a commit that is no longer retained, or can be read itself, the index alone is lost.
-        if batch is not None and batch in chosen and batch not in checkpoint.commits:
+        if batch is not None and batch in chosen:
             action = None if error.action == BRING_BACK else error.action
             yield replace(finding_of(error, [name], unusable=(batch,)), action=action)
         else:

@@ -20,7 +20,6 @@ import msgspec
 from tidelog.effects import Offload
 from tidelog.engines import Workspace
 from tidelog.errors import CorruptObjectError, InvariantError
-from tidelog.spark.checkpoint.checkpoint import STATE
 from tidelog.spark.format.changelog import Changelog, Record, RecordKind
 from tidelog.spark.format.damage import damaged
 from tidelog.table.failures import translate
@@ -54,40 +53,32 @@ class _Metadata(msgspec.Struct, rename="camel"):
     sst_files: tuple[_SstFile, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFiles:
-    """Reads the snapshots of one state store; `sizes` are those of all files below `state`."""
+async def open_snapshot(
+    files: CheckedFiles, offload: Offload, name: str, target: Path
+) -> tuple[RocksTable, Fingerprint | None]:
+    """The database of the snapshot `name`, a zip file, laid out under `target`, and the fingerprint
+    of its rows: None when it holds merges, which only Spark can read.
 
-    files: CheckedFiles
-    offload: Offload
-    directory: str
-    """Directory of the state store, such as `0/3`."""
-    sizes: Mapping[str, int]
+    Raises RestoreError when a file is missing, CorruptObjectError for damage.
+    """
+    members, ssts = await offload.run(unzipped, await files.read(name), name)
+    await offload.run(_lay_out, target, members)
+    stored = {}
+    for sst in ssts:
+        local = _plain(sst.local_file_name, name)
+        stored[local] = f"{name.rpartition('/')[0]}/SSTs/{sst.dfs_sst_file_name}"
+        content = await _sst(files, stored[local], sst.size_bytes)
+        await offload.run(_write, target / local, content)
+    return await offload.run(_read, target, name, stored)
 
-    async def open(self, name: str, target: Path) -> tuple[RocksTable, Fingerprint | None]:
-        """The database of the snapshot `name`, a zip file, laid out under `target`, and the
-        fingerprint of its rows: None when it holds merges, which only Spark can read.
 
-        Raises RestoreError when a file is missing, CorruptObjectError for damage.
-        """
-        data = await self.files.read(name)
-        members, ssts = await self.offload.run(unzipped, data, name)
-        await self.offload.run(_lay_out, target, members)
-        stored = {}
-        for sst in ssts:
-            local = _plain(sst.local_file_name, name)
-            stored[local] = f"{STATE}{self.directory}/SSTs/{sst.dfs_sst_file_name}"
-            content = await self._sst(stored[local], sst.size_bytes)
-            await self.offload.run(_write, target / local, content)
-        return await self.offload.run(_read, target, name, stored)
-
-    async def _sst(self, stored: str, size: int) -> bytes:
-        if stored not in self.sizes:
-            raise missing(stored)
-        content = await self.files.read(stored)
-        if len(content) != size:
-            raise damaged(f"object {stored}", f"{size} bytes", f"{len(content)}")
-        return content
+async def _sst(files: CheckedFiles, stored: str, size: int) -> bytes:
+    if stored not in files.listed:
+        raise missing(stored)
+    content = await files.read(stored)
+    if len(content) != size:
+        raise damaged(f"object {stored}", f"{size} bytes", f"{len(content)}")
+    return content
 
 
 def unzipped(data: bytes, name: str) -> tuple[dict[str, bytes], tuple[_SstFile, ...]]:
@@ -209,7 +200,7 @@ class FollowedTable:
     """What the changelogs have made; `objects` are the snapshots by version."""
 
     workspace: Workspace
-    snapshots: SnapshotFiles
+    files: CheckedFiles
     objects: Mapping[Version, str]
     unfollowable: str | None
     """Why only Spark can say what the changelogs make."""
@@ -222,19 +213,21 @@ class FollowedTable:
         """The fingerprint of the rows of the table; None while there is none."""
         return self.table.fingerprint if self.table is not None else None
 
-    async def open(self, version: Version) -> ChangingTable:
-        """The snapshot of a version, to be followed or not; raises as `SnapshotFiles.open`."""
-        directory = self._directory()
-        table, rows = await self.snapshots.open(self.objects[version], directory)
+    async def open(self, version: Version | None) -> ChangingTable:
+        """The snapshot of a version, or a table without rows, to be followed or not; raises as
+        `open_snapshot`.
+        """
+        self._directories += 1
+        directory = self.workspace.directory / str(self._directories)
+        offload = self.workspace.effects.offload
+        if version is None:
+            empty = await offload.run(rocks_factory().create, directory)
+            return ChangingTable(empty, directory, Fingerprint())
+        name = self.objects[version]
+        table, rows = await open_snapshot(self.files, offload, name, directory)
         if rows is None:
             await self.stop_following(MERGES)
         return ChangingTable(table, directory, rows or Fingerprint())
-
-    async def empty(self) -> ChangingTable:
-        """A table without rows, to be followed."""
-        directory = self._directory()
-        table = await self.workspace.effects.offload.run(rocks_factory().create, directory)
-        return ChangingTable(table, directory, Fingerprint())
 
     async def follow(self, table: ChangingTable) -> None:
         """Go on with this table instead."""
@@ -265,7 +258,3 @@ class FollowedTable:
     async def discard(self, table: ChangingTable) -> None:
         """Close a table that is not followed, and remove its files."""
         await self.workspace.effects.offload.run(table.close)
-
-    def _directory(self) -> Path:
-        self._directories += 1
-        return self.workspace.directory / str(self._directories)

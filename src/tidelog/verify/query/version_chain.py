@@ -5,19 +5,17 @@ changelog carries; the chain starts at the newest snapshot that the oldest retai
 restored from, or at an empty store; where it cannot be followed further back, it says why.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.errors import TidelogError
-from tidelog.spark.format.changelog import LineageItem, UnreadableCodecError
-from tidelog.verify.query.files import Version
+from tidelog.spark.format.changelog import UnreadableCodecError
+from tidelog.verify.query.files import Changelogs, Version
 
 ONLY_ONE: Final = "only one snapshot"
 INTERRUPTED: Final = "what lies between the snapshot before and this one is not all there"
-
-LineageOf = Callable[[Version], Awaitable[Sequence[LineageItem]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +40,13 @@ class VersionChain:
 
 @dataclass(slots=True)
 class VersionChainFinder:
-    """Finds the chain to `wanted`, the ids of retained batches by version.
-
-    `snapshots` are the versions that have one; `from_the_start` says that the first changelog of
-    the store is still there.
+    """Finds the chain to `wanted`, the ids of retained batches by version; `snapshots` are the
+    versions that have one.
     """
 
     wanted: Mapping[int, str]
     snapshots: frozenset[Version]
-    lineage_of: LineageOf
-    from_the_start: bool = False
+    changelogs: Changelogs
     _ids: dict[int, str] = field(default_factory=dict)
 
     async def find(self, unusable: frozenset[Version] = frozenset()) -> VersionChain:
@@ -67,14 +62,12 @@ class VersionChainFinder:
     ) -> VersionChain | str:
         """The chain that ends with a snapshot and starts from the one before, or from nothing."""
         older = [version for version, _ in self.snapshots - unusable if version < base[0]]
-        if not older and not self.from_the_start:
+        from_the_start = any(version == 1 for version, _ in self.changelogs.known)
+        if not older and not from_the_start:
             return ONLY_ONE
         chain = await self._back_from(base[0], base[0] - 1, unusable)
-        return (
-            INTERRUPTED
-            if chain.broken is not None or (chain.start is None and chain.base)
-            else chain
-        )
+        interrupted = chain.broken is not None or (chain.start is None and chain.base)
+        return INTERRUPTED if interrupted else chain
 
     async def _back_from(
         self, newest: int, oldest: int, unusable: frozenset[Version]
@@ -99,6 +92,6 @@ class VersionChainFinder:
         """Whether there is a version before this one; its id is known then."""
         before = here[0] - 1
         if before > 0 and before not in self._ids:
-            for item in await self.lineage_of(here):
+            for item in (await self.changelogs.read(here)).lineage:
                 self._ids.setdefault(item.version, item.checkpoint_unique_id)
         return before in self._ids

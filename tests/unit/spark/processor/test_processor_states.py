@@ -8,8 +8,12 @@ import pytest
 from tests.unit.spark.processor.fake import Handle
 from tests.unit.state.conftest import Bench
 from tidelog import ConfigError, StatefulProcessorHandle, StateSchemaError
-from tidelog.spark.processor.handle import SparkHandle
-from tidelog.spark.processor.states import SparkListState, SparkMapState, SparkValueState
+from tidelog.spark.processor.handle import (
+    SparkHandle,
+    SparkListState,
+    SparkMapState,
+    SparkValueState,
+)
 from tidelog.state.handles.keyed import ListState, MapState, ValueState
 from tidelog.state.key_groups import encode_key
 

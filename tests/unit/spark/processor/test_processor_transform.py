@@ -11,7 +11,7 @@ import pytest
 
 from tidelog import ConfigError, StatefulProcessor, UserFunctionError
 from tidelog.spark import transform
-from tidelog.spark.processor.states import _CHANGED, KEPT
+from tidelog.spark.processor.handle import _CHANGED, KEPT
 from tidelog.spark.processor.transform import KEY_TYPES
 
 

@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tidelog.spark.source.frames import schema
 from tidelog.spark.source.options import read_options
-from tidelog.spark.source.parts import ReadPart, ReadRequest, connected
+from tidelog.spark.source.parts import ReadPart, ReadRequest, connected, schema
 from tidelog.spark.source.planning import plan
 from tidelog.spark.source.views import chosen
 

@@ -15,8 +15,14 @@ from tests.support.cli import lay_out
 from tests.support.jobs import filled
 from tests.unit.spark.source.reading import Row, bag, planned, read, request
 from tidelog.errors import ConfigError
-from tidelog.spark.source.filters import EVERYTHING, HIGHEST, Intervals
-from tidelog.spark.source.options import NARROWING, Options, read_options
+from tidelog.spark.source.options import (
+    EVERYTHING,
+    HIGHEST,
+    NARROWING,
+    Intervals,
+    Options,
+    read_options,
+)
 from tidelog.spark.source.views import VIEWS, checked, ddl
 
 OPERATORS = ("source", "process", "process-sink", "nothing")

@@ -21,9 +21,8 @@ from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, StateInfo, SubtaskState
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
-from tidelog.spark.source import frames
-from tidelog.spark.source.job.rows import StoredRows, chosen
-from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
+from tidelog.spark.source.job.state import StoredRows, chosen
+from tidelog.spark.source.parts import ReadPart, ReadRequest, Session, constants, from_arrays, where
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
@@ -95,14 +94,12 @@ def ranges_of(
 
 
 def _is_wanted(change_range: ChangeRange, request: ReadRequest) -> bool:
-    if not any(request.options.filter.of("seqno").within(change_range.start, change_range.end)):
+    log, wanted = change_range.log, request.options.filter
+    if not any(wanted.of("seqno").within(change_range.start, change_range.end)):
         return False
-    if isinstance(change_range.log, bytes):
-        return True
-    groups = request.options.filter.of("key_group").within(
-        change_range.log.key_group_min, change_range.log.key_group_max + 1
+    return isinstance(log, bytes) or any(
+        wanted.of("key_group").within(log.key_group_min, log.key_group_max + 1)
     )
-    return any(groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +134,12 @@ class LogPart:
 
 
 def _has_wanted(request: ReadRequest, change_range: ChangeRange, block: Block) -> bool:
-    start, end = max(change_range.start, block.first), min(change_range.end, block.end)
-    if block.kind != BlockKind.CHANGES or start >= end:
+    if block.kind != BlockKind.CHANGES:
         return False
-    groups = request.options.filter.of("key_group").within(
-        block.key_group_min, block.key_group_max + 1
-    )
-    return any(request.options.filter.of("seqno").within(start, end)) and any(groups)
+    wanted = request.options.filter
+    start, end = max(change_range.start, block.first), min(change_range.end, block.end)
+    groups = wanted.of("key_group").within(block.key_group_min, block.key_group_max + 1)
+    return any(wanted.of("seqno").within(start, end)) and any(groups)
 
 
 def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
@@ -166,13 +162,12 @@ def _changes(
     """The wanted changes of a run of blocks that lie in the range."""
     begin = run[0].first
     start, end = max(change_range.start, begin), min(change_range.end, run[-1].end)
-    columns = record_batch(run)
-    for first, last in request.options.filter.of("seqno").within(start, end):
+    columns, wanted = record_batch(run), request.options.filter
+    for first, last in wanted.of("seqno").within(start, end):
         part = columns.slice(first - begin, last - first)
         batch = _batch(request, change_range, part, first)
-        if request.options.filter.narrows("key_group"):
-            key_groups = part.column("key_group")
-            batch = frames.where(batch, key_groups, request.options.filter.of("key_group"))
+        if wanted.narrows("key_group"):
+            batch = where(batch, part.column("key_group"), wanted.of("key_group"))
         if batch.num_rows:
             yield batch
 
@@ -184,7 +179,7 @@ def _batch(
     count = part.num_rows
     stored = StoredRows(part.column("key"), part.column("value"), change_range.states)
     arrays = {
-        **frames.constants(
+        **constants(
             count,
             slot=change_range.slot,
             operator=change_range.operator,
@@ -195,4 +190,4 @@ def _batch(
         "op": lambda: pc.if_else(pc.equal(part.column("op"), OP_PUT), "put", "delete"),
         **stored.arrays(part.column("key_group"), part.column("state_id")),
     }
-    return frames.from_arrays(request.columns, count, arrays)
+    return from_arrays(request.columns, count, arrays)

@@ -26,8 +26,7 @@ from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
 from tidelog.spark.format.segment import stored_entries
-from tidelog.spark.source.frames import Row
-from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest
+from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest, Row
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
@@ -182,12 +181,9 @@ async def _block_rows(
     rows: list[Row] = []
     for row in await read(store, name, segment.size):
         users = sorted({slot for use in uses if row["offset"] in use.bytes for slot in use.slots})
-        of_users = {
-            "object": name,
-            "generation": object_names.generation_of(name),
-            "referenced_by": users,
-            "time": created[users[0]] * 1000 if users else None,
-        }
+        time = created[users[0]] * 1000 if users else None
+        generation = object_names.generation_of(name)
+        of_users = {"object": name, "generation": generation, "referenced_by": users, "time": time}
         rows.append({**row, **of_users})
     return rows
 

@@ -1,30 +1,133 @@
-"""View `state` of a store: the restored rows of a checkpoint, a part per subtask.
+"""View `state` of a store, the restored rows of a checkpoint, a part per subtask; and what view
+`changes` shares with it: the chosen checkpoints, and rows as columns.
 
-Invariants: the rows are those of the restore that a job makes, which checks every byte; the local
-table is removed when its part has been read, or given up.
+Invariants: an unreadable slot is an error, never left out; the rows are those of the restore that a
+job makes, which checks every byte; the local table is removed when its part has been read, or given
+up; columns are made of all rows at once, but for the decoded ones, which are only made when asked
+for.
 """
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.catalog.inventory import find_checkpoint, read_slots
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.changelog.columns import MAX_PAYLOAD_BYTES
+from tidelog.checkpoint.manifest import Checkpoint, OperatorState, StateInfo, SubtaskState
 from tidelog.checkpoint.sizes import layer_bytes
-from tidelog.errors import ConfigError
-from tidelog.spark.source import frames
-from tidelog.spark.source.job.rows import StoredRows, chosen
-from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
+from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.ids import Slot
+from tidelog.spark.source.parts import (
+    ROWS,
+    Arrays,
+    ReadPart,
+    ReadRequest,
+    Session,
+    constants,
+    from_arrays,
+)
 from tidelog.state.config import RestoreConfig
 from tidelog.state.restore.base_table import reading_factory
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import Restorer
+from tidelog.state.schema.decode import DecodedRow, RowDecoder
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row
 from tidelog.table.port import Table
+
+_TO_THE_END: Final = MAX_PAYLOAD_BYTES
+"""No key is longer; without an end pyarrow (26.0) fails on arrays that are slices themselves."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+async def chosen(store: ObjectStore, request: ReadRequest) -> list[Checkpoint]:
+    """The checkpoints that option slot chose.
+
+    Raises as `find_checkpoint`, and ObjectNotFoundError when it chose none of those there are.
+    """
+    numbers = request.options.filter.of("slot")
+    if request.options.slots == "latest":
+        return [await find_checkpoint(store, None)]
+    if len(numbers.spans) == 1 and numbers.spans[0][0] == numbers.spans[0][1]:
+        return [await find_checkpoint(store, Slot(numbers.spans[0][0]))]
+    retained = (await read_slots(store)).all_checkpoints()
+    found = [each for each in retained if each.slot in numbers]
+    if not found:
+        slots = ", ".join(str(each.slot) for each in retained)
+        raise ObjectNotFoundError(
+            f"option slot, store {store.url}",
+            expected=f"slots of checkpoints, such as {slots or 'none yet'}",
+            found="none of them",
+            action="choose a checkpoint that `tidelog checkpoints list URL` shows",
+        )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """Rows of one operator: full row keys, values (null: deleted), and the states they are of."""
+
+    key: pa.Array
+    value: pa.Array
+    states: tuple[StateInfo, ...]
+
+    def numbers(self) -> tuple[pa.Array, pa.Array]:
+        """Key groups and state ids of the rows."""
+        prefixes = pc.binary_slice(self.key, 0, ROW_PREFIX_BYTES)
+        # A slice has buffers of its own, in which the prefixes lie one after the other.
+        pairs = np.frombuffer(prefixes.buffers()[2], ">u2")[: 2 * len(self.key)]
+        columns = pairs.reshape(-1, 2).astype("int32")
+        return pa.array(columns[:, 0]), pa.array(columns[:, 1])
+
+    def arrays(self, key_group: pa.Array, state_id: pa.Array) -> Arrays:
+        """The columns of rows, given their numbers."""
+
+        def named(names: Sequence[str]) -> pa.Array:
+            ids = pa.array([info.id for info in self.states], pa.int32())
+            found = pc.index_in(state_id.cast(pa.int32()), value_set=ids)
+            return pa.array(names, pa.string()).take(found)
+
+        return {
+            "key_group": lambda: key_group,
+            "state_id": lambda: state_id,
+            "state": lambda: named([info.name for info in self.states]),
+            "state_kind": lambda: named([info.kind for info in self.states]),
+            "key": lambda: pc.binary_slice(self.key, ROW_PREFIX_BYTES, _TO_THE_END),
+            "value": lambda: self.value,
+            **self._decoded(),
+        }
+
+    def _decoded(self) -> Arrays:
+        @cache
+        def rows() -> list[DecodedRow]:
+            decode = RowDecoder(self.states).decode
+            return list(map(decode, self.key.to_pylist(), self.value.to_pylist()))
+
+        def column(part: Callable[[DecodedRow], Any]) -> Callable[[], pa.Array]:
+            return lambda: pa.array([_json(row, part(row)) for row in rows()], pa.string())
+
+        return {
+            "key_json": column(lambda row: row.key),
+            "entry_json": column(lambda row: row.entry),
+            "value_json": column(lambda row: row.value),
+            "expires_json": column(lambda row: row.expires_ms),
+        }
+
+
+def _json(row: DecodedRow, value: Any) -> str | None:
+    """A part of a row as JSON; null for one that is not there, or that cannot be decoded."""
+    return None if value is None or row.encoding != "decoded" else _encode(value).decode()
+
 
 _MIB: Final = 1 << 20
 _BOUNDS: Final = RestoreConfig(read_ahead_bytes=32 * _MIB, replay_bytes=64 * _MIB)
@@ -89,11 +192,11 @@ class StatePart:
             stored = StoredRows(
                 pa.array(keys, pa.binary()), pa.array(values, pa.binary()), self.operator.states
             )
-            owner = frames.constants(
+            owner = constants(
                 len(chunk), slot=self.slot, operator=self.operator.id, subtask=self.state.index
             )
             arrays = {**owner, **stored.arrays(*stored.numbers())}
-            yield frames.from_arrays(request.columns, len(chunk), arrays)
+            yield from_arrays(request.columns, len(chunk), arrays)
 
 
 def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -103,7 +206,7 @@ def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
     for row in rows:
         chunk.append(row)
         size += len(row[1])
-        if size >= _BATCH_BYTES or len(chunk) == frames.ROWS:
+        if size >= _BATCH_BYTES or len(chunk) == ROWS:
             yield chunk
             chunk, size = [], 0
     if chunk:

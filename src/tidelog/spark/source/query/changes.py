@@ -7,7 +7,7 @@ handed to RocksDB. Spark's files are not columnar, so their records are decoded 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,21 +29,14 @@ from tidelog.spark.checkpoint.locate import ChangelogReader, locate
 from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.source import frames
-from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
-from tidelog.spark.source.query.listings import damaged_commits
+from tidelog.spark.source.parts import ROWS, ReadPart, ReadRequest, Session, constants, from_arrays
 from tidelog.spark.source.views import VIEWS
 from tidelog.storage.port import ObjectStore
 
 WITH_IDS: Final = 2
 """The checkpoint format whose commits name what they have committed."""
 
-_OPS: Final = {
-    RecordKind.PUT: "put",
-    RecordKind.DELETE: "delete",
-    RecordKind.MERGE: "merge",
-    RecordKind.DELETE_RANGE: "delete_range",
-}
+_OPS: Final = {kind: kind.name.lower() for kind in RecordKind}
 
 
 async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
@@ -66,10 +59,18 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     for entry in live:
         if _is_wanted(entry.name, request):
             segments[entry.pieces[0].segment].append(entry)
-    files = _files(checkpoint, {entry.name for entry in live})
+    in_segments = {entry.name for entry in live}
+    files = sorted(checkpoint.changelogs.items(), key=lambda file: file[0].sort_key)
     return [
         *(SegmentPart(name, tuple(segments[name])) for name in sorted(segments)),
-        *(part for part in files if _is_wanted(part.name, request)),
+        *(
+            FilePart(name, size)
+            for name, size in files
+            if name.version - 1 in checkpoint.retained
+            and checkpoint.names(name)
+            and name not in in_segments
+            and _is_wanted(name, request)
+        ),
     ]
 
 
@@ -128,7 +129,7 @@ def _check_complete(
     commit or a changelog of one that is lost.
     """
     wanted, oldest = request.options.filter.of("slot"), min(checkpoint.offsets, default=0)
-    for batch, error in damaged_commits(checkpoint).items():
+    for batch, error in checkpoint.damaged_commits.items():
         if batch >= oldest and batch in wanted:
             raise error
     # Spark cleans up from the oldest batch on: what is missing in between is lost.
@@ -187,24 +188,12 @@ class FilePart:
         yield from _records(request, self.name, data, path)
 
 
-def _files(
-    checkpoint: QueryCheckpoint, in_segments: Collection[ChangelogName]
-) -> Iterator[FilePart]:
-    """The real files that retained batches have committed."""
-    retained = checkpoint.retained
-    for name, size in sorted(checkpoint.changelogs.items(), key=lambda file: file[0].sort_key):
-        commit = retained.get(name.version - 1)
-        counts = commit and (name.operator, name.partition, name.id) in commit.named
-        if counts and name not in in_segments:
-            yield FilePart(name, size)
-
-
 def _records(
     request: ReadRequest, name: ChangelogName, data: bytes, stored_in: str
 ) -> Iterator[pa.RecordBatch]:
     records = read_changelog(data, f"changelog {STATE}{name.path}").records
-    for at in range(0, len(records), frames.ROWS):
-        yield _batch(request, name, at, records[at : at + frames.ROWS], stored_in)
+    for at in range(0, len(records), ROWS):
+        yield _batch(request, name, at, records[at : at + ROWS], stored_in)
 
 
 def _batch(
@@ -213,7 +202,7 @@ def _batch(
     count = len(records)
     kinds, keys, values = zip(*records, strict=True)
     arrays = {
-        **frames.constants(
+        **constants(
             count,
             slot=name.version - 1,
             operator=name.operator_id,
@@ -226,4 +215,4 @@ def _batch(
         "key": lambda: pa.array(keys, pa.binary()),
         "value": lambda: pa.array(values, pa.binary()),
     }
-    return frames.from_arrays(request.columns, count, arrays)
+    return from_arrays(request.columns, count, arrays)

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Final
 
 from tidelog.changelog.block import HEADER
-from tidelog.errors import TidelogError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
     INDEX,
@@ -28,8 +27,7 @@ from tidelog.spark.checkpoint.checkpoint import (
 )
 from tidelog.spark.checkpoint.inspection import BatchSummary, summarize_batches
 from tidelog.spark.format.segment import FooterEntry, read_footer_at
-from tidelog.spark.source.frames import Row
-from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest
+from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest, Row
 from tidelog.storage.port import ObjectInfo, ObjectStore
 
 
@@ -44,7 +42,7 @@ async def _batch_rows(store: ObjectStore) -> list[Row]:
     batches = [_batch_row(checkpoint, each) for each in await summarize_batches(store, checkpoint)]
     unreadable = [
         {"slot": batch, "kind": "unreadable", "error": str(error)}
-        for batch, error in damaged_commits(checkpoint).items()
+        for batch, error in checkpoint.damaged_commits.items()
     ]
     return [*batches, *unreadable]
 
@@ -65,16 +63,6 @@ def _batch_row(checkpoint: QueryCheckpoint, summary: BatchSummary) -> Row:
 
 def _microseconds(ms: int | None) -> int | None:
     return None if ms is None else ms * 1000
-
-
-def damaged_commits(checkpoint: QueryCheckpoint) -> dict[int, TidelogError]:
-    """The batches whose commit cannot be read, and why."""
-    batches = {name.removeprefix(COMMITS): name for name in checkpoint.damaged}
-    return {
-        int(batch): checkpoint.damaged[name]
-        for batch, name in batches.items()
-        if batch != name and int(batch) not in checkpoint.commits
-    }
 
 
 _KINDS: Final = {
@@ -188,15 +176,13 @@ async def _block_rows(
     store: ObjectStore,
 ) -> list[Row]:
     """A row per block of a segment; `started` are the times of batches in milliseconds."""
-    rows = []
-    for entry in await read_footer_at(store, segment, size):
-        batch = batches.get(entry.offset)
-        time = None if batch is None else _microseconds(started.get(batch))
-        rows.append(_block_row(entry, segment, batch, time))
-    return rows
+    footer = await read_footer_at(store, segment, size)
+    return [_block_row(entry, segment, batches.get(entry.offset), started) for entry in footer]
 
 
-def _block_row(entry: FooterEntry, segment: str, batch: int | None, time: int | None) -> Row:
+def _block_row(
+    entry: FooterEntry, segment: str, batch: int | None, started: Mapping[int, int | None]
+) -> Row:
     return {
         "object": segment,
         "offset": entry.offset,
@@ -210,7 +196,7 @@ def _block_row(entry: FooterEntry, segment: str, batch: int | None, time: int | 
         "raw_bytes": entry.length - HEADER.size,
         "stored_bytes": entry.length,
         "referenced_by": [] if batch is None else [batch],
-        "time": time,
+        "time": None if batch is None else _microseconds(started.get(batch)),
         "id": entry.name.id,
         "piece": entry.piece,
         "pieces": entry.pieces,
