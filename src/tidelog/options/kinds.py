@@ -81,6 +81,8 @@ class _Whole(_Numeric):
 
 @dataclass(frozen=True, slots=True)
 class Duration(_Numeric):
+    """A length of time, in seconds."""
+
     in_python = "seconds, such as 0.25 for 250 ms"
 
     range: Range = Range(0.0)

@@ -44,6 +44,8 @@ _PATIENCE_S: Final = 5.0
 
 @dataclass(slots=True)
 class Watcher:
+    """What is known of one store and its job."""
+
     reader: StoreReader
     clock: Clock
     ask: Callable[[Request], Awaitable[Done]] = ask

@@ -54,6 +54,8 @@ class NewTable(msgspec.Struct, frozen=True):
 
 
 class CompletedCheckpoint(msgspec.Struct, frozen=True):
+    """A checkpoint that this run completed."""
+
     slot: Slot
     checkpoint_id: CheckpointId
     generation: Generation

@@ -66,6 +66,8 @@ class Reports:
 
 @dataclass(slots=True)
 class Savepoints:
+    """The requests of one incarnation for savepoints."""
+
     stopped: Savepoint | None = None
     """The savepoint that the job has stopped with."""
     _waiting: dict[SavepointRequest, asyncio.Future[Savepoint]] = field(default_factory=dict)

@@ -42,6 +42,8 @@ class ChannelData(msgspec.Struct, frozen=True):
 
 
 class InFlight:
+    """Collects the in-flight data of one task for one checkpoint."""
+
     def __init__(self, checkpoint: CheckpointId) -> None:
         self.checkpoint = checkpoint
         self.collected: list[ChannelData] = []

@@ -39,6 +39,8 @@ def types_of(named: tuple[type, ...]) -> Types:
 
 @dataclass(slots=True)
 class InFlightCarrier:
+    """Stores in-flight data of one subtask, one checkpoint after the other."""
+
     subtask: SubtaskId
     uploader: Uploader
     types: Types

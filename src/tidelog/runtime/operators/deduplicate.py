@@ -16,6 +16,8 @@ from tidelog.state.key_groups import checked_key
 
 
 class Deduplicate(Operator):
+    """Lets the first record of each key and id pass."""
+
     def __init__(self, id_of: Callable[[Any], Any] | None, ttl_ms: int) -> None:
         self._id_of = id_of
         self._ttl_ms = ttl_ms

@@ -48,6 +48,7 @@ class Turn:
         self.until = self.now() + (TURN_S / SHORTER if self.short() else TURN_S)
 
     def ended(self) -> bool:
+        """Whether to let other tasks run."""
         return self.now() >= self.until
 
 

@@ -67,6 +67,8 @@ class RestoreFrom:
 
 
 class Resumption(msgspec.Struct, frozen=True):
+    """What a start resumes from, and how."""
+
     checkpoint: Checkpoint | None = None
     """None: the job begins."""
     origin: ObjectStore | None = None

@@ -87,6 +87,8 @@ def _check_one_event_time(operator: OperatorState) -> None:
 
 @dataclass(slots=True)
 class Migration:
+    """Changes the restored tables of all subtasks of one operator."""
+
     registry: StateRegistry
     key_groups: int
     tables: Sequence[Table]

@@ -77,6 +77,8 @@ class RowUploads:
 
 @dataclass(slots=True)
 class CanonicalSnapshotter(Captures):
+    """Takes the canonical savepoints of one subtask."""
+
     backend: KeyedBackend
     snapshots: TableSnapshots
     factory: TableFactory

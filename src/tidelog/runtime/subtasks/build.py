@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 
 class TaskBuilder:
+    """Builds the tasks of one start, whose state is restored."""
+
     def __init__(self, states: SubtaskStates, listener: CheckpointListener) -> None:
         self._start = start = states.start
         self._states = states

@@ -37,6 +37,8 @@ _SPREAD: Final = (5**0.5 - 1) / 2
 
 @dataclass(slots=True)
 class Resources:
+    """The resources of one process."""
+
     rows: RowMemory
     link: Link
     room: UploadRoom

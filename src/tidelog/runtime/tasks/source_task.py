@@ -29,6 +29,8 @@ _SPLITS_IN_A_TURN: Final = 1000
 
 
 class SourceTask(Task):
+    """Reads the splits of one subtask in turn."""
+
     is_source = True
 
     def __init__(self, parts: TaskParts, source: Source, splits: SourceSplits) -> None:

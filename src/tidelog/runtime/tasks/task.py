@@ -213,6 +213,7 @@ class Task(ABC):
         return self.parts.effects.clock.monotonic()
 
     async def _checkpoint(self, barrier: Barrier, seen_at: float) -> None:
+        """Forward the barrier, capture the state, make it durable in the background."""
         if barrier.stop and barrier.checkpoint > self._checkpoints.given_up:
             self._stopping_with = barrier.checkpoint
         position = SubtaskPosition(self.watermark, self._finished, self._advancing)

@@ -42,6 +42,8 @@ class Processes(Protocol):
 
 
 class RemoteWorker:
+    """One worker, as the parent sees it."""
+
     def __init__(self, name: str, effects: Effects) -> None:
         self.name = name
         self.link: Link
