@@ -78,7 +78,7 @@ class Speed:
             self._bytes_per_s += (size / (seconds - self._latency_s) - self._bytes_per_s) / 2
 
 
-class Link:
+class Uplink:
     """The link of a process to its stores, as far as it carries table files."""
 
     def __init__(
@@ -109,9 +109,9 @@ class UploadSlots:
     """
 
     def __init__(
-        self, clock: Clock, cadence: Cadence | None = None, link: Link | None = None
+        self, clock: Clock, cadence: Cadence | None = None, link: Uplink | None = None
     ) -> None:
-        self.link = link or Link(clock)
+        self.link = link or Uplink(clock)
         self._clock = clock
         self._cadence = cadence
 

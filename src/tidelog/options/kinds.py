@@ -142,7 +142,7 @@ class Integer(_Whole):
         return _convert(raw, int)
 
 
-class Processes(_Whole):
+class WorkerCount(_Whole):
     """A number of processes, or as many as there are cores for this one."""
 
     in_python = "a number; `auto` is a word of files and commands"

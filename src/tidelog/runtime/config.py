@@ -19,9 +19,9 @@ from tidelog.options.kinds import (
     KeyPlace,
     Names,
     PathKind,
-    Processes,
     Range,
     Size,
+    WorkerCount,
 )
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.config import FlushConfig, RestoreConfig
@@ -89,7 +89,7 @@ class JobConfig:
     )
     workers: int = option(
         1,
-        Processes(Range(1, 256)),
+        WorkerCount(Range(1, 256)),
         "Processes of this machine that the subtasks run in, each with its part of `memory`; "
         "`parallelism` is the same number unless it is set.",
         when="auto where one process keeps its core busy; each operator needs as many subtasks.",

@@ -42,7 +42,7 @@ Held = list[Any]
 """A row by key."""
 
 
-class Session(NamedTuple):
+class StoredSession(NamedTuple):
     """The records of a key without a longer pause than the gap between two of them."""
 
     value: Any
@@ -51,9 +51,9 @@ class Session(NamedTuple):
     """The time of the last record."""
 
 
-def held_sessions(held: Held) -> list[Session]:
+def held_sessions(held: Held) -> list[StoredSession]:
     """The sessions of a row by key, the earliest first."""
-    return [Session(*held[at : at + _PARTS]) for at in range(0, len(held) + FIRED, _PARTS)]
+    return [StoredSession(*held[at : at + _PARTS]) for at in range(0, len(held) + FIRED, _PARTS)]
 
 
 class SessionRows:
@@ -70,15 +70,15 @@ class SessionRows:
         values = UntypedValues(backend, earlier, option, elements=slice(0, 1))
         self._earlier, self._earlier_prefix = values.rows(scanned=True, cached=False), values.prefix
 
-    def find(self, row: bytes, held: Held, time_ms: int) -> Session:
+    def find(self, row: bytes, held: Held, time_ms: int) -> StoredSession:
         """The session that has a record of this time."""
         sessions = chain(reversed(held_sessions(held)), self.earlier(row, time_ms))
-        found: Session = next(each for each in sessions if each.start <= time_ms <= each.last)
+        found: StoredSession = next(each for each in sessions if each.start <= time_ms <= each.last)
         return found
 
-    def take(self, row: bytes, held: Held, time_ms: int) -> list[Session]:
+    def take(self, row: bytes, held: Held, time_ms: int) -> list[StoredSession]:
         """Remove the sessions that a record of this time joins, the earliest first."""
-        gap, found = self._gap_ms, list[Session]()
+        gap, found = self._gap_ms, list[StoredSession]()
         if held[BOUND] is not None and time_ms - gap <= held[BOUND]:
             for session in self.earlier(row, time_ms - gap):
                 if session.start - gap > time_ms:
@@ -87,13 +87,13 @@ class SessionRows:
             for session in found:
                 self.delete_earlier(row, session.last)
         for at in reversed(range(0, len(held) + FIRED, _PARTS)):
-            session = Session(*held[at : at + _PARTS])
+            session = StoredSession(*held[at : at + _PARTS])
             if session.start - gap <= time_ms <= session.last + gap:
                 found.append(session)
                 del held[at : at + _PARTS]
         return sorted(found, key=_last_time)
 
-    def insert(self, row: bytes, held: Held, session: Session) -> list[int]:
+    def insert(self, row: bytes, held: Held, session: StoredSession) -> list[int]:
         """Add a session, which joins none; the last time of the one before it, if that is held."""
         bound = held[BOUND]
         if bound is not None and session.last <= bound:
@@ -105,25 +105,27 @@ class SessionRows:
         before = held[max(0, at - 1) : at]
         held[at:at] = session
         while len(held) + FIRED > MOST_HELD * _PARTS:
-            earliest = Session(*held[:_PARTS])
+            earliest = StoredSession(*held[:_PARTS])
             del held[:_PARTS]
             self._put_earlier(row, earliest)
             held[BOUND] = earliest.last
         return before
 
-    def earlier(self, row: bytes, first_ms: int, last_ms: int | None = None) -> Iterator[Session]:
+    def earlier(
+        self, row: bytes, first_ms: int, last_ms: int | None = None
+    ) -> Iterator[StoredSession]:
         """Sessions with rows of their own whose last time is in a range, in its order."""
         prefix = self._earlier_row(row)
         last = prefix if last_ms is None else prefix + encode_time(last_ms)
         first = prefix + encode_time(min(max(first_ms, UNKNOWN), MAX_WATERMARK))
         for key, (value, start) in self._earlier.scan(first, prefix_end(last)):
-            yield Session(value, start, decode_time(key[-_TIME_BYTES:]))
+            yield StoredSession(value, start, decode_time(key[-_TIME_BYTES:]))
 
     def delete_earlier(self, row: bytes, last_ms: int) -> None:
         """Remove a session with a row of its own."""
         self._earlier.delete(self._earlier_row(row) + encode_time(last_ms))
 
-    def _put_earlier(self, row: bytes, session: Session) -> None:
+    def _put_earlier(self, row: bytes, session: StoredSession) -> None:
         key = self._earlier_row(row) + encode_time(session.last)
         self._earlier.put(key, [session.value, session.start])
 

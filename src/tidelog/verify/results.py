@@ -54,7 +54,7 @@ class CheckName(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class RestoredPartition:
     """A partition that was restored, for the checkpoints that hold it so."""
 
     partition: str
@@ -99,7 +99,7 @@ class PathResult:
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    restored: tuple[Restored, ...] = ()
+    restored: tuple[RestoredPartition, ...] = ()
     findings: tuple[Finding, ...] = ()
     paths: tuple[PathResult, ...] = ()
 
@@ -109,7 +109,7 @@ Settled = tuple[Sequence[UnitResult], Collection[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class WorkUnits:
     """What there is to verify, known from manifests, indexes and listings."""
 
     checkpoints: Mapping[int, int | None]

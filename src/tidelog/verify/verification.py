@@ -20,7 +20,7 @@ from tidelog.storage.port import ObjectStore
 from tidelog.verify.fingerprint import Fingerprint, combined
 from tidelog.verify.job.store import read_job
 from tidelog.verify.query.checkpoint import read_query
-from tidelog.verify.results import Choice, Restored, UnitResult
+from tidelog.verify.results import Choice, RestoredPartition, UnitResult
 
 Verdict = Literal["sound", "doubtful", "unusable", "expired", "gone"]
 
@@ -126,7 +126,7 @@ def _checkpoint_reports(
     """
     unusable = {number for problem in problems for number in problem.unusable}
     doubtful = {number for problem in problems for number in problem.doubtful}
-    restored: dict[int, list[Restored]] = defaultdict(list)
+    restored: dict[int, list[RestoredPartition]] = defaultdict(list)
     for result in results:
         for part in result.restored:
             for number in part.checkpoints:
@@ -148,7 +148,7 @@ def _checkpoint_reports(
 
 
 def _checkpoint_report(
-    number: int, checkpoint_id: int | None, verdict: Verdict, parts: list[Restored]
+    number: int, checkpoint_id: int | None, verdict: Verdict, parts: list[RestoredPartition]
 ) -> CheckpointReport:
     redundancy = [part.redundancy for part in parts]
     total = _total(parts)
@@ -166,8 +166,8 @@ def _checkpoint_report(
     )
 
 
-def _contents(parts: Iterable[Restored]) -> Iterator[Content]:
-    by_operator: dict[str, list[Restored]] = defaultdict(list)
+def _contents(parts: Iterable[RestoredPartition]) -> Iterator[Content]:
+    by_operator: dict[str, list[RestoredPartition]] = defaultdict(list)
     for part in parts:
         by_operator[part.operator].append(part)
     for operator, found in sorted(by_operator.items()):
@@ -176,7 +176,7 @@ def _contents(parts: Iterable[Restored]) -> Iterator[Content]:
         yield Content(operator, len(found), rows, digits)
 
 
-def _total(parts: Iterable[Restored]) -> Fingerprint | None:
+def _total(parts: Iterable[RestoredPartition]) -> Fingerprint | None:
     """The fingerprint of all rows; None when that of a part is not known."""
     found = [part.fingerprint for part in parts]
     known = [each for each in found if each is not None]

@@ -18,7 +18,7 @@ from tidelog.cli.spark.engine import EngineOptions, open_engine
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
 from tidelog.cli.values import amount, short, size, span
 from tidelog.cost.measured.analysis import measure
-from tidelog.cost.measured.facts import Interval
+from tidelog.cost.measured.facts import MeasuredInterval
 from tidelog.cost.measured.report import Comparison, OperatorReport, OverheadReport, SubtaskReport
 from tidelog.cost.model.formulas import log_peak_bytes
 
@@ -81,7 +81,7 @@ def _subtask(subtask: SubtaskReport) -> Fields:
     return {**_flat(subtask), "intervals": [_interval(each, subtask) for each in subtask.intervals]}
 
 
-def _interval(interval: Interval, subtask: SubtaskReport) -> Fields:
+def _interval(interval: MeasuredInterval, subtask: SubtaskReport) -> Fields:
     per_s, per_change, peak = subtask.changes_per_s, subtask.bytes_per_change, None
     if per_s is not None and per_change is not None:
         predicted = log_peak_bytes(per_s, per_change.stored, interval.seconds)

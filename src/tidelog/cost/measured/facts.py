@@ -148,7 +148,7 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class MeasuredInterval:
     """From one materialization of a subtask to the next one that a checkpoint builds on."""
 
     who: SubtaskId
@@ -175,7 +175,7 @@ class Interval:
 
 def intervals(
     who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally]
-) -> list[Interval]:
+) -> list[MeasuredInterval]:
     """The intervals of a subtask that lie within a run, oldest first."""
     found = cuts(points)
     return [
@@ -210,12 +210,12 @@ def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
 
 def _interval(
     who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally], start: Cut, end: Cut
-) -> Interval:
+) -> MeasuredInterval:
     assert start.at_ms is not None and end.at_ms is not None
     sizes = {p.slot: by_log.get((p.slot, who), Tally()).stored_bytes for p in points}
     # Of equals the last one: it is nearest to the end of the interval.
     peak = max(points, key=lambda point: (sizes[point.slot], point.slot))
-    return Interval(
+    return MeasuredInterval(
         who=who,
         start_ms=start.at_ms,
         end_ms=end.at_ms,

@@ -6,7 +6,7 @@ why and what to do. Times are seconds unless named `_ms`, sizes bytes, rates per
 
 from dataclasses import dataclass
 
-from tidelog.cost.measured.facts import Interval
+from tidelog.cost.measured.facts import MeasuredInterval
 from tidelog.cost.model.usage import Usage
 
 
@@ -37,7 +37,7 @@ class SubtaskReport:
     subtask: int
     changes_per_s: float | None
     bytes_per_change: BytesPerChange | None
-    intervals: tuple[Interval, ...]
+    intervals: tuple[MeasuredInterval, ...]
     interval_s: float | None
     """Between two materializations, on average."""
     peak: Comparison | None

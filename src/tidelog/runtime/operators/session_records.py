@@ -19,7 +19,7 @@ from tidelog.state.handles.keyed import append
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.key_groups import decode_key
 from tidelog.state.objects.values import UntypedValues
-from tidelog.state.sessions import Session
+from tidelog.state.sessions import StoredSession
 
 
 class RecordsSessions(SessionWindow):
@@ -59,7 +59,7 @@ class RecordsSessions(SessionWindow):
             append(self._backend, self._rows, row, some)
 
     def _emit(
-        self, row: bytes, session: Session, outputs: Outputs, *, stays: bool
+        self, row: bytes, session: StoredSession, outputs: Outputs, *, stays: bool
     ) -> Iterator[Batch]:
         records: list[Any] = []
         for _, some in self._rows.scan(*self._range(row, session), copied=stays):
@@ -69,13 +69,13 @@ class RecordsSessions(SessionWindow):
         key, end = decode_key(row[ROW_PREFIX_BYTES:]), session.last + self._gap_ms
         outputs.records.append(self._function(key, session.start, end, records))
 
-    def _forget(self, row: bytes, session: Session) -> Iterator[Batch]:
+    def _forget(self, row: bytes, session: StoredSession) -> Iterator[Batch]:
         for kept, _ in self._rows.scan(*self._range(row, session)):
             self._rows.delete(kept)
             if self._turn.ended():
                 yield REST
 
-    def _range(self, row: bytes, session: Session) -> tuple[bytes, bytes]:
+    def _range(self, row: bytes, session: StoredSession) -> tuple[bytes, bytes]:
         """The first of the rows of a session's records, and the end of the last."""
         prefix, gap = row[:2] + self._values.prefix + row[ROW_PREFIX_BYTES:], self._gap_ms
         first, last = (prefix + encode_time(t - t % gap) for t in (session.start, session.last))

@@ -30,7 +30,7 @@ from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.handles.timers import KEY, Timers, UnflushedTimers
 from tidelog.state.key_groups import decode_key
-from tidelog.state.sessions import BOUND, FIRED, Held, Session, SessionRows, held_sessions
+from tidelog.state.sessions import BOUND, FIRED, Held, SessionRows, StoredSession, held_sessions
 
 _VALUE, _START, _LAST = -5, -4, -3
 """Where the row of a key has its newest session."""
@@ -123,7 +123,7 @@ class SessionWindow(Operator):
             combined = None
             for part in (*[session.value for session in joined], value):
                 combined = self._combined(combined, part)
-        before = sessions.insert(row, held, Session(combined, start, last))
+        before = sessions.insert(row, held, StoredSession(combined, start, last))
         end = self._end(last)
         if end <= passed:
             held[FIRED] = passed
@@ -142,7 +142,7 @@ class SessionWindow(Operator):
 
     def _emit_changed(self, heads: _Heads, records: list[tuple[bytes, int]]) -> Iterator[Batch]:
         """Emit the sessions of these records that are to be emitted again, each once."""
-        found: dict[tuple[bytes, int], Session] = {}
+        found: dict[tuple[bytes, int], StoredSession] = {}
         for row, time in records:
             session = self._sessions.find(row, cast(Held, heads[row]), time)
             ended = self._end(session.last) <= self._backend.event_time.of(row[:2])
@@ -255,7 +255,7 @@ class SessionWindow(Operator):
         if due:
             self._register(row, min(due))
 
-    def _due(self, session: Session, passed: int) -> int:
+    def _due(self, session: StoredSession, passed: int) -> int:
         """When a session fires, or goes if it has fired."""
         end = self._end(session.last)
         return end if end > passed else end + self._firing.lateness_ms
@@ -268,12 +268,12 @@ class SessionWindow(Operator):
         """Keep records, whose sessions are known already."""
 
     def _emit(
-        self, row: bytes, session: Session, outputs: Outputs, *, stays: bool
+        self, row: bytes, session: StoredSession, outputs: Outputs, *, stays: bool
     ) -> Iterator[Batch]:
         """Emit a session, which `stays` in the state or does not. Yields only `REST`."""
         raise NotImplementedError
 
-    def _forget(self, row: bytes, session: Session) -> Iterator[Batch]:
+    def _forget(self, row: bytes, session: StoredSession) -> Iterator[Batch]:
         """Remove what was kept of a session. Yields only `REST`."""
         return iter(())
 
@@ -302,7 +302,7 @@ class AggregateSessions(SessionWindow):
         return values
 
     def _emit(
-        self, row: bytes, session: Session, outputs: Outputs, *, stays: bool
+        self, row: bytes, session: StoredSession, outputs: Outputs, *, stays: bool
     ) -> Iterator[Batch]:
         if session.value is None:
             return iter(())

@@ -21,7 +21,7 @@ Keyed = tuple[OperatorFactory, Definition | None]
 """An operator with state by key, and the only state that it has, where that is known."""
 
 
-class Options(TypedDict, total=False):
+class OperatorOptions(TypedDict, total=False):
     """What every reduction takes besides."""
 
     emit_updates: bool
@@ -61,32 +61,32 @@ class Reductions(ABC, Generic[S]):
         self,
         value_of: Callable[[Any], Any],
         combine: Callable[[Any, Any], Any],
-        **options: Unpack[Options],
+        **options: Unpack[OperatorOptions],
     ) -> S:
         """Combine a value of every record per key; `combine` is associative."""
         return self._reduced("aggregate", value_of, combine, options)
 
-    def reduce(self, function: Callable[[Any, Any], Any], **options: Unpack[Options]) -> S:
+    def reduce(self, function: Callable[[Any, Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """Combine the records of a key: two become one, of the same type."""
         return self._reduced("reduce", lambda record: record, function, options)
 
-    def count(self, **options: Unpack[Options]) -> S:
+    def count(self, **options: Unpack[OperatorOptions]) -> S:
         """How many records there are."""
         return self._reduced("count", lambda _: 1, operator.add, options)
 
-    def sum(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+    def sum(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The sum of the values."""
         return self._reduced("sum", value_of, operator.add, options)
 
-    def min(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+    def min(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The least of the values."""
         return self._reduced("min", value_of, min, options)
 
-    def max(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+    def max(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The greatest of the values."""
         return self._reduced("max", value_of, max, options)
 
-    def mean(self, value_of: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+    def mean(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The mean of the values. A list of their sum and their number is kept, and is what
         `value_type` and `migrate` are for.
         """
@@ -99,7 +99,7 @@ class Reductions(ABC, Generic[S]):
 
         return self._reduced("mean", lambda r: [value_of(r), 1], added, options, quotient)
 
-    def top(self, n: int, *, by: Callable[[Any], Any], **options: Unpack[Options]) -> S:
+    def top(self, n: int, *, by: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The list of the `n` records that are greatest `by` a value, the greatest first.
 
         Of equal ones that which came first goes first, where slices or sessions become one that of
@@ -120,11 +120,11 @@ class Reductions(ABC, Generic[S]):
         function: str,
         value_of: Callable[[Any], Any],
         combine: Callable[[Any, Any], Any],
-        options: Options,
+        options: OperatorOptions,
         result: Callable[[Any], Any] | None = None,
     ) -> S:
         """What a function of this class makes of the records; emitted is the `result` of that."""
-        unknown = ", ".join(options.keys() - Options.__annotations__.keys())
+        unknown = ", ".join(options.keys() - OperatorOptions.__annotations__.keys())
         known = "emit_updates, value_type, migrate or name; others are arguments of window(...)"
         require(f"arguments of {function}(...)", unknown, not unknown, known)
         migrate, option = options.get("migrate"), f"{function}(..., value_type=...)"

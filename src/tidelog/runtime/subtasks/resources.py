@@ -21,7 +21,7 @@ from tidelog.errors import usable_path
 from tidelog.events import Event
 from tidelog.ids import digest
 from tidelog.materialize.materializer import Turns
-from tidelog.materialize.pacing import HELD_BYTES, Link
+from tidelog.materialize.pacing import HELD_BYTES, Uplink
 from tidelog.runtime.config import JobConfig, TableKind
 from tidelog.runtime.subtasks.vertices import ALL, Share
 from tidelog.storage import errors
@@ -40,7 +40,7 @@ class Resources:
     """The resources of one process."""
 
     rows: RowMemory
-    link: Link
+    link: Uplink
     room: UploadRoom
     subtasks: int
     """About how many subtasks have tables: their uploads are spread over the interval."""
@@ -60,7 +60,7 @@ class Resources:
         parts = config.memory_parts
         return cls(
             rows=RowMemory(parts.rows),
-            link=Link(clock, config.materialize.bytes_per_s, min(parts.files, HELD_BYTES)),
+            link=Uplink(clock, config.materialize.bytes_per_s, min(parts.files, HELD_BYTES)),
             room=UploadRoom(parts.upload(config.upload).limit_bytes),
             subtasks=subtasks,
             rocksdb=parts.rocksdb(config.rocksdb, tables),

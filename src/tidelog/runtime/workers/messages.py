@@ -53,7 +53,7 @@ class Call(msgspec.Struct, frozen=True):
     """The number of the `Reply` when the method has ended; None: none is awaited."""
 
 
-class Pace(msgspec.Struct, frozen=True):
+class CadenceCall(msgspec.Struct, frozen=True):
     """What the cadence of checkpoints is told, by method."""
 
     method: str
@@ -68,7 +68,7 @@ class Ahead(msgspec.Struct, frozen=True):
     least: Mapping[str, float]
 
 
-class Count(msgspec.Struct, frozen=True):
+class ListObjects(msgspec.Struct, frozen=True):
     """List the objects of the worker."""
 
     reply: int
@@ -81,11 +81,11 @@ class Close(msgspec.Struct, frozen=True):
 # --- from a worker
 
 
-class Restored(msgspec.Struct, frozen=True):
+class SubtasksRestored(msgspec.Struct, frozen=True):
     """The subtasks are restored."""
 
 
-class Declared(msgspec.Struct, frozen=True):
+class Registered(msgspec.Struct, frozen=True):
     """What a vertex has registered so far."""
 
     states: tuple[StateInfo, ...]
@@ -95,7 +95,7 @@ class Declared(msgspec.Struct, frozen=True):
 class Built(msgspec.Struct, frozen=True):
     """The tasks are ready to run."""
 
-    declared: Mapping[str, Declared]
+    declared: Mapping[str, Registered]
     begun: Set[str]
     """As in `Run`, of this worker."""
 
@@ -106,7 +106,7 @@ class Acknowledged(msgspec.Struct, frozen=True):
     checkpoint: CheckpointId
     subtask: SubtaskId
     state: SubtaskState
-    declared: Declared
+    declared: Registered
     parts: Mapping[str, Mapping[str, int]]
     """Which objects the descriptors of the state refer to, and their bytes."""
 
@@ -119,17 +119,17 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to `Call` or `Count`."""
+    """The answer to `Call` or `ListObjects`."""
 
     number: int
     result: Any = None
 
 
-class Objects(msgspec.Struct, frozen=True):
+class WorkerObjects(msgspec.Struct, frozen=True):
     """The stored objects of a worker."""
 
     names: Set[str]
-    """Objects that the worker has written since its last answer to `Count`."""
+    """Objects that the worker has written since its last answer to `ListObjects`."""
     in_use: Set[str]
     """Objects that its next checkpoints may refer to."""
 
@@ -146,14 +146,14 @@ class Exited(msgspec.Struct, frozen=True):
     subtask: SubtaskId
 
 
-class Done(msgspec.Struct, frozen=True):
+class TasksEnded(msgspec.Struct, frozen=True):
     """All tasks have ended."""
 
-    objects: Objects
+    objects: WorkerObjects
     status: JobStatus
 
 
-class Failed(msgspec.Struct, frozen=True):
+class WorkerFailed(msgspec.Struct, frozen=True):
     """The worker ends by this error."""
 
     error: Exception

@@ -66,19 +66,19 @@ class RemoteWorker:
             case m.Alive(status):
                 self.status = status
             case m.Reply(number, result):
-                if isinstance(result, m.Objects):
+                if isinstance(result, m.WorkerObjects):
                     self._note(result)
                 answer = self._replies.pop(number)
                 if not answer.done():  # nobody waits for it any more
                     answer.set_result(result)
-            case m.Done(objects, status):
+            case m.TasksEnded(objects, status):
                 self.done, self.status = True, status
                 self._note(objects)
                 self.inbox.put_nowait(message)
             case _:
                 self.inbox.put_nowait(message)
 
-    def _note(self, objects: m.Objects) -> None:
+    def _note(self, objects: m.WorkerObjects) -> None:
         """Also where nobody waits for the answer any more: names are said once."""
         self.in_use = objects.in_use
         self._written |= objects.names
@@ -90,7 +90,7 @@ class RemoteWorker:
 
     def lost(self, error: Exception | None) -> None:
         self.gone.set()
-        self.inbox.put_nowait(m.Failed(self._ended(error)))
+        self.inbox.put_nowait(m.WorkerFailed(self._ended(error)))
 
     def check(self, silence_s: float) -> None:
         """Raises WorkerLostError when the worker is gone, or has said nothing for so many
@@ -124,7 +124,7 @@ class RemoteWorker:
     async def next(self, kind: type[T]) -> T:
         """What the worker says next, which is of this kind; raises the error it ends by."""
         message = await self.inbox.get()
-        if isinstance(message, m.Failed):
+        if isinstance(message, m.WorkerFailed):
             raise message.error
         assert isinstance(message, kind), message
         return message
@@ -183,7 +183,7 @@ class Workers:
     def pace(self, method: str, argument: Any) -> None:
         """Pass on what the cadence of checkpoints is told."""
         for worker in self.running:
-            worker.link.send(m.Pace(method, argument))
+            worker.link.send(m.CadenceCall(method, argument))
 
     async def end(self) -> None:
         """Let the workers close what they have open, and end those that do not."""
@@ -232,7 +232,7 @@ class RemoteSubtasks:
                     start.config.drop_in_flight,
                 )
             )
-        await self._all(m.Restored)
+        await self._all(m.SubtasksRestored)
 
     async def build(self, listener: CheckpointListener) -> Sequence[RemoteTask]:
         """Let the workers build their tasks; all of them in the order of the job."""
@@ -266,7 +266,7 @@ class RemoteSubtasks:
         live: set[str] = set()
         for worker in self._workers:
             if not worker.done:
-                await worker.ask(m.Count)
+                await worker.ask(m.ListObjects)
             self._start.ledger.inherit(worker.written())
             live |= worker.in_use
         return live
@@ -305,11 +305,11 @@ class RemoteSubtasks:
                     self._tasks[subtask].exited = True
                 case m.Ahead(least):
                     self._pass_on(worker, least)
-                case m.Done():
+                case m.TasksEnded():
                     self._start.ledger.inherit(worker.written())
                     self._pass_on(worker, {})
                     return
-                case m.Failed(error):
+                case m.WorkerFailed(error):
                     raise error
 
     def _pass_on(self, said: RemoteWorker, least: Mapping[str, float]) -> None:
@@ -325,5 +325,5 @@ class RemoteSubtasks:
             ahead = {each: min(o.get(each, math.inf) for o in others) for each in sources}
             worker.link.send(m.Ahead(ahead))
 
-    def _adopt(self, vertex: str, declared: m.Declared) -> None:
+    def _adopt(self, vertex: str, declared: m.Registered) -> None:
         self._start.registries[vertex].adopt(declared.states, declared.key_types)

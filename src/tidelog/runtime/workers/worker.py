@@ -95,7 +95,7 @@ class Worker:
             Event.WORKER_FAILED.log(
                 logger, exc_info=not own, worker=self._share.worker, error=error
             )
-            self._parent.send(m.Failed(_sendable(error)))
+            self._parent.send(m.WorkerFailed(_sendable(error)))
         finally:
             for each in opened:
                 await each.close()
@@ -130,12 +130,12 @@ class Worker:
             if start.uploader is not None:
                 start.uploader.leave()
             await states.close(quietly=not ended)
-        self._parent.send(m.Done(await self._objects(), self._status()))
+        self._parent.send(m.TasksEnded(await self._objects(), self._status()))
         await self._obey(start, subtasks)
 
     async def _run(self, start: JobStart, subtasks: LocalSubtasks) -> None:
         await subtasks.restore()
-        self._parent.send(m.Restored())
+        self._parent.send(m.SubtasksRestored())
         await self._next(m.Build)
         await subtasks.build(self)
         vertices = [vertex.id for vertex in start.plan.vertices]
@@ -190,11 +190,11 @@ class Worker:
                     if reply is not None:
                         await result
                         self._parent.send(m.Reply(reply))
-                case m.Pace(method, argument):
+                case m.CadenceCall(method, argument):
                     if method == "triggered":
                         argument = sum(not task.exited for task in subtasks.tasks)
                     getattr(start.cadence, method)(argument)
-                case m.Count(reply):
+                case m.ListObjects(reply):
                     if start.copies is not None:
                         await start.copies.recount()
                     self._parent.send(m.Reply(reply, await self._objects()))
@@ -221,16 +221,16 @@ class Worker:
         assert self.subtasks is not None
         return status_of_worker(self.subtasks, self._process, running=self._running)
 
-    async def _objects(self) -> m.Objects:
+    async def _objects(self) -> m.WorkerObjects:
         assert self.subtasks is not None
         ledger = self.subtasks.states.start.ledger
         in_use = ledger.closure(await self.subtasks.live_objects()) | ledger.busy
-        return m.Objects(ledger.hand_over(in_use), in_use)
+        return m.WorkerObjects(ledger.hand_over(in_use), in_use)
 
-    def _declared(self, vertex: str) -> m.Declared:
+    def _declared(self, vertex: str) -> m.Registered:
         assert self.subtasks is not None
         registry = self.subtasks.states.start.registries[vertex]
-        return m.Declared(registry.infos(), registry.keys.names())
+        return m.Registered(registry.infos(), registry.keys.names())
 
     def _exited(self, subtask: SubtaskId) -> None:
         self._parent.send(m.Exited(subtask))

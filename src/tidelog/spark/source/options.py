@@ -128,7 +128,7 @@ _NAMES: Final = (
 
 
 @dataclass(frozen=True)
-class Options:
+class SourceOptions:
     """What a user asked for."""
 
     url: str
@@ -144,7 +144,7 @@ class Options:
     access: StoreAccess
 
 
-def read_options(given: Mapping[str, str]) -> Options:
+def read_options(given: Mapping[str, str]) -> SourceOptions:
     """Read the options of a load; raises ConfigError naming the option that is wrong."""
     texts = {name.lower(): text.strip() for name, text in given.items()}
     for name in given:
@@ -152,7 +152,7 @@ def read_options(given: Mapping[str, str]) -> Options:
             expected = f"one of {', '.join(_NAMES)}"
             raise _wrong(name, expected, "no such option", "correct its name or remove it")
     view = _value(texts, "view", "changes", VIEWS.get, f"one of {', '.join(VIEWS)}")
-    return Options(
+    return SourceOptions(
         url=_url(texts),
         view=view,
         slots=_slots(texts, view),

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tidelog.effects import Effects
 from tidelog.errors import ObjectNotFoundError, RestoreError
-from tidelog.spark.source.options import Intervals, Options
+from tidelog.spark.source.options import Intervals, SourceOptions
 from tidelog.spark.source.views import ViewColumn
 from tidelog.storage.open import PLAIN, StoreAccess
 from tidelog.storage.port import ObjectStore
@@ -35,7 +35,7 @@ ROWS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class ReadSession:
     """An open store."""
 
     store: ObjectStore
@@ -48,20 +48,20 @@ class Session:
 
 
 @contextmanager
-def connected(url: str, access: StoreAccess = PLAIN) -> Iterator[Session]:
+def connected(url: str, access: StoreAccess = PLAIN) -> Iterator[ReadSession]:
     """The store at a URL; raises ConfigError for one that cannot be opened."""
     effects = Effects()
     with closing(effects.offload), asyncio.Runner() as runner:
         store = access.open(url, effects)
         try:
-            yield Session(store, effects, runner)
+            yield ReadSession(store, effects, runner)
         finally:
             runner.run(store.close())
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    options: Options
+    options: SourceOptions
     columns: tuple[ViewColumn, ...]
 
     def asks_for(self, *names: str) -> bool:
@@ -82,7 +82,7 @@ class ReadPart(Protocol):
     def size(self) -> int:
         """Bytes that are read for it, roughly."""
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
+    def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         """The rows of the part; raises what the store raises, and the errors of what is damaged."""
 
 
@@ -96,7 +96,7 @@ class Listing:
     may_vanish: bool = False
     """Whether they are of an object that a running job may drop meanwhile: then there are none."""
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
+    def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         """The rows that pass the filter, in their order, in batches."""
         try:
             found = session.run(self.rows(session.store))

@@ -15,7 +15,7 @@ from tidelog.spark.source.job import changes as job_changes
 from tidelog.spark.source.job import listings as job_listings
 from tidelog.spark.source.job import state as job_state
 from tidelog.spark.source.options import BundleBytes
-from tidelog.spark.source.parts import ReadPart, ReadRequest, Session
+from tidelog.spark.source.parts import ReadPart, ReadRequest, ReadSession
 from tidelog.spark.source.query import changes as query_changes
 from tidelog.spark.source.query import listings as query_listings
 from tidelog.storage.port import ObjectStore
@@ -64,7 +64,7 @@ class Bundle:
     def size(self) -> int:
         return sum(part.size for part in self.parts)
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
+    def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         for part in self.parts:
             yield from part.read(request, session)
 

@@ -46,7 +46,7 @@ from tidelog.verify.results import (
     CheckName,
     PathResult,
     Redundancy,
-    Restored,
+    RestoredPartition,
     UnitResult,
     finding_of,
 )
@@ -95,7 +95,7 @@ class Partition:
             redundancy, reason = ("different" if groups else "equal"), None
             if groups:
                 findings.append(self._contradiction(self.alternate, groups))
-        restored = Restored(
+        restored = RestoredPartition(
             partition=self.label,
             operator=self.operator,
             checkpoints=self.checkpoints,

@@ -19,10 +19,12 @@ from tidelog.ids import CheckpointId, SeqNo, Slot, SubtaskId
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 from tidelog.verify.job.plan import Partition, plan
-from tidelog.verify.results import CheckName, Choice, Settled, UnitResult, Work, choose
+from tidelog.verify.results import CheckName, Choice, Settled, UnitResult, WorkUnits, choose
 
 
-async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: Progress) -> Work:
+async def read_job(
+    store: ObjectStore, chosen: Choice, workers: int, progress: Progress
+) -> WorkUnits:
     """The work on the chosen checkpoints for so many workers; raises as `verification.verify`."""
     inventory = await read_inventory(store, progress)
     slots = inventory.slots
@@ -43,7 +45,7 @@ async def read_job(store: ObjectStore, chosen: Choice, workers: int, progress: P
     numbers = choose(names, chosen, "slot", store.url, "tidelog checkpoints list")
     findings = structural_findings(inventory).without_repeats()
     partitions, units = plan(inventory, findings, [Slot(number) for number in numbers], workers)
-    return Work(
+    return WorkUnits(
         checkpoints={number: ids[number] for number in numbers},
         listed=slots.sizes,
         # What costs others alone is not known of all kinds of damage: those are not read.

@@ -34,11 +34,21 @@ from tidelog.storage.port import ObjectStore
 from tidelog.verify.query.files import CheckedFiles, Version
 from tidelog.verify.query.state_store import StateStoreUnit
 from tidelog.verify.query.structure import Homes, Listed, first_sight, homes_of, key_of
-from tidelog.verify.results import NO_OBJECT, Choice, Settled, UnitResult, Work, choose, finding_of
+from tidelog.verify.results import (
+    NO_OBJECT,
+    Choice,
+    Settled,
+    UnitResult,
+    WorkUnits,
+    choose,
+    finding_of,
+)
 from tidelog.verify.segments import SegmentUnit, check_query_segment
 
 
-async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress: Progress) -> Work:
+async def read_query(
+    store: ObjectStore, chosen: Choice, workers: int, progress: Progress
+) -> WorkUnits:
     """The work on the chosen batches; raises as `verification.verify`."""
     checkpoint = await read_checkpoint(store, progress)
     retained = _retained(checkpoint)
@@ -62,7 +72,7 @@ async def read_query(store: ObjectStore, chosen: Choice, workers: int, progress:
     segments = map(segment_object, checkpoint.segments)
     # Spark may clean up between the two listings, too.
     objects = frozenset({*listed.sizes, *checkpoint.state_files, *segments})
-    return Work(
+    return WorkUnits(
         checkpoints=dict.fromkeys(batches),
         listed=batches,
         findings=tuple(first_sight(checkpoint, located, listed, homes, batches)),

@@ -28,7 +28,7 @@ from tidelog.verify.query.version_chain import (
     VersionChain,
     VersionChainFinder,
 )
-from tidelog.verify.results import CheckName, Redundancy, Restored, UnitResult, finding_of
+from tidelog.verify.results import CheckName, Redundancy, RestoredPartition, UnitResult, finding_of
 
 FALL_BACK: Final = (
     "bring the object back from a backup; until then Spark has to fall back to an older snapshot"
@@ -163,7 +163,7 @@ class Replay:
     """... on this version."""
     _forgiven: int = 0
     """Up to this version, that of a damaged base, changelogs may be missing."""
-    _restored: list[Restored] = field(default_factory=list)
+    _restored: list[RestoredPartition] = field(default_factory=list)
 
     async def run(self, finder: VersionChainFinder) -> UnitResult:
         """Make all versions of the chain; raises errors that are no finding."""
@@ -318,7 +318,7 @@ class Replay:
             self._unconfirmed.append(batch)
         unchecked = self._way == "not checked"
         self._restored.append(
-            Restored(
+            RestoredPartition(
                 partition=self.findings.label,
                 operator=self.findings.label.partition("/")[0],
                 checkpoints=(batch,),

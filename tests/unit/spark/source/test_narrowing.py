@@ -20,7 +20,7 @@ from tidelog.spark.source.options import (
     HIGHEST,
     NARROWING,
     Intervals,
-    Options,
+    SourceOptions,
     read_options,
 )
 from tidelog.spark.source.views import VIEWS, checked, ddl
@@ -106,7 +106,7 @@ def test_what_is_not_wanted_is_not_planned(store: Path) -> None:
     assert parts(slot="all", operator="nothing") == 0
 
 
-def options(**given: str) -> Options:
+def options(**given: str) -> SourceOptions:
     return read_options({"path": "/store", **given})
 
 

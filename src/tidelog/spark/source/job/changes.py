@@ -22,7 +22,14 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState, StateInfo, Su
 from tidelog.errors import CorruptObjectError
 from tidelog.ids import SeqNo
 from tidelog.spark.source.job.state import StoredRows, chosen
-from tidelog.spark.source.parts import ReadPart, ReadRequest, Session, constants, from_arrays, where
+from tidelog.spark.source.parts import (
+    ReadPart,
+    ReadRequest,
+    ReadSession,
+    constants,
+    from_arrays,
+    where,
+)
 from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
@@ -113,7 +120,7 @@ class LogPart:
         """Bytes of the log ranges that are read; inline blocks have been."""
         return sum(log_range.length for log_range in self._stored())
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
+    def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         stored = self._stored()
         reader = SegmentReader(session.store)
         # Together: neighbours in a segment share a request.

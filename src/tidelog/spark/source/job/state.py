@@ -31,7 +31,7 @@ from tidelog.spark.source.parts import (
     Arrays,
     ReadPart,
     ReadRequest,
-    Session,
+    ReadSession,
     constants,
     from_arrays,
 )
@@ -166,7 +166,7 @@ class StatePart:
     def size(self) -> int:
         return sum(map(layer_bytes, self.state.layers))
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
+    def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         with tempfile.TemporaryDirectory(
             prefix="tidelog-", dir=_work_dir(request.options.work_dir)
         ) as directory:
@@ -177,7 +177,7 @@ class StatePart:
             finally:
                 table.close()
 
-    def _restored(self, session: Session, directory: Path) -> Table:
+    def _restored(self, session: ReadSession, directory: Path) -> Table:
         progress = RestoreProgress.of(session.effects.clock, [self.state])
         factory = reading_factory(self.state.table, f"subtask {self.state.index}")
         restorer = Restorer(session.store, session.effects, factory, progress, _BOUNDS)

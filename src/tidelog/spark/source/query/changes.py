@@ -29,7 +29,14 @@ from tidelog.spark.checkpoint.locate import ChangelogReader, locate
 from tidelog.spark.format.changelog import Record, RecordKind, read_changelog
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import ChangelogName
-from tidelog.spark.source.parts import ROWS, ReadPart, ReadRequest, Session, constants, from_arrays
+from tidelog.spark.source.parts import (
+    ROWS,
+    ReadPart,
+    ReadRequest,
+    ReadSession,
+    constants,
+    from_arrays,
+)
 from tidelog.spark.source.views import VIEWS
 from tidelog.storage.port import ObjectStore
 
@@ -165,7 +172,7 @@ class SegmentPart:
         """Bytes of the changelogs in segments."""
         return sum(map(stored_bytes, self.entries))
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
+    def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         reader = ChangelogReader(session.store)
         try:
             for entry in self.entries:
@@ -182,7 +189,7 @@ class FilePart:
     name: ChangelogName
     size: int
 
-    def read(self, request: ReadRequest, session: Session) -> Iterator[pa.RecordBatch]:
+    def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         path = STATE + self.name.path
         data = session.run(session.store.get(path))
         yield from _records(request, self.name, data, path)
