@@ -167,6 +167,12 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
         store = _cloud("azure", "az").open_azure_store(url, options)
     elif scheme in _GOOGLE:
         store = _cloud("gcs", "gs").open_gcs_store(url, effects, options)
+    elif scheme in {"s3a", "s3n"}:
+        raise ConfigError(
+            f"store URL {url!r}",
+            expected="s3://, which is the scheme of the same bucket here",
+            action=f"write s3{url.removeprefix(scheme)}",
+        )
     else:
         module = import_module("tidelog.storage.fsspec_store")
         store = module.open_fsspec_store(url, effects, options)
