@@ -110,7 +110,6 @@ def test_revenue_is_exact_after_a_kill_at_the_start_and_one_in_the_middle(tmp_pa
     expected: Counter[object] = Counter()
     for order in orders:
         expected[order["country"]] += int(str(order["amount"]))
-
     options = ("revenue:job", "--input", "orders/", "--output", "revenue/")
     store = tmp_path / "store"
     kill_at(start(tmp_path, *options), store, 0)

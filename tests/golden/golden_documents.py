@@ -112,9 +112,7 @@ RESCALED = entry(
                     *(0, 0, 63, SeqNo(45), "rocksdb"), materialization=TABLE, log=(RANGE,)
                 ),
                 InheritedState(
-                    *(1, 64, 127, SeqNo(89), "rocksdb"),
-                    start=SeqNo(80),
-                    inline=(b"another block",),
+                    *(1, 64, 127, SeqNo(89), "rocksdb"), start=SeqNo(80), inline=(b"another block",)
                 ),
             ),
         ),

@@ -39,10 +39,7 @@ SEGMENT_IN_COMMIT, (PLACE_IN_COMMIT,) = pack_pieces(
     AUTHOR, f"{IN_COMMIT}11", [NewPiece(JOINED, 0, 1, b"LZ4Block")]
 )
 COMMIT_WITH_SEGMENT = IndexDocument(
-    11,
-    11,
-    {f"{IN_COMMIT}11": len(SEGMENT_IN_COMMIT)},
-    (IndexEntry(JOINED, 8, (PLACE_IN_COMMIT,)),),
+    11, 11, {f"{IN_COMMIT}11": len(SEGMENT_IN_COMMIT)}, (IndexEntry(JOINED, 8, (PLACE_IN_COMMIT,)),)
 )
 
 

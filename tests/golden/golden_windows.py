@@ -54,10 +54,7 @@ STORES = {
             *("map", "window-aggregate", "window-records", "timers", "aggregate", "splits"),
         },
     ),
-    "store_joins_v1.bin": (
-        BATCHED,
-        {"timed-records", "timed-batches", "timed-marks", "splits"},
-    ),
+    "store_joins_v1.bin": (BATCHED, {"timed-records", "timed-batches", "timed-marks", "splits"}),
 }
 """Operators of the jobs, and the kinds of state that they had."""
 

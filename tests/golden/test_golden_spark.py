@@ -10,12 +10,7 @@ from tests.golden.writing import FOLDER, stored
 from tidelog.errors import CorruptObjectError, FormatVersionError
 from tidelog.spark.format.changelog import RecordKind, read_changelog
 from tidelog.spark.format.index import read_index
-from tidelog.spark.format.segment import (
-    FooterEntry,
-    read_content,
-    read_footer,
-    segment_in_commit,
-)
+from tidelog.spark.format.segment import FooterEntry, read_content, read_footer, segment_in_commit
 
 UNREADABLE = (CorruptObjectError, FormatVersionError)
 

@@ -52,7 +52,6 @@ def test_windows_joins_and_ids_of_version_1_go_on_from_where_they_were(store_nam
     )
     states = [info.kind for operator in savepoint.operators for info in operator.states]
     assert set(states) == kinds
-
     found: list[str] = []
     job = golden_windows.job(lambda record: found.append(repr(record)), operators)
     run(job, store_of(golden["objects"]), config(parallelism=3))

@@ -57,7 +57,6 @@ def test_a_job_waits_for_brokers_that_went_away_and_not_for_ever(
     assert values(found) == ["before", "after"]
     assert "the source waits, 600 s at most" in events(caplog, "kafka_away")[0]
     assert events(caplog, "kafka_back")
-
     topics.write(topic, ["last"])
 
     def stays_away(found: list[KafkaRecord]) -> bool:

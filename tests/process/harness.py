@@ -111,7 +111,6 @@ def started(*arguments: str, program: str = "tidelog", **options: Any) -> "subpr
 
 
 def tidelog(*arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
     process = started(*arguments, cwd=cwd)
     out, err = process.communicate(timeout=GIVE_UP_S)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)

@@ -28,7 +28,6 @@ class Watcher:
             raise self._objection
 
     def look(self) -> None:
-        """Look once."""
         lines = self._read()
         visible = set(lines)
         assert len(lines) == len(visible), "a line is visible twice"

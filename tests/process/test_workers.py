@@ -74,9 +74,7 @@ def more_slots(run: Run, number: int) -> Callable[[], bool]:
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes in /proc")
-def test_whichever_process_is_killed_or_stopped_every_word_is_counted_right(
-    tmp_path: Path,
-) -> None:
+def test_whichever_process_is_killed_or_stopped_every_word_is_counted_right(tmp_path: Path) -> None:
     rng = random.Random(SEED)
     run = Run(tmp_path, "tests.process.jobs:wordcount", ("--worker-timeout", "2s"))
     expected = write_words(run, more_in_depth(700, 2_500), files=5)

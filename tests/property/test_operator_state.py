@@ -76,7 +76,6 @@ def test_no_shape_loses_or_doubles_what_an_operator_keeps_without_keys(history: 
         assert Counter(element for one in lists for element in one) == listed
         assert all(Counter(map(tuple, one)) == union for one in unions)
         assert all(dict(one) == rules for one in maps)
-
         for at, one in enumerate(lists):
             one.update([*list(one)[life.removed :], *(n + at for n in life.added)])
         listed = Counter(element for one in lists for element in one)

@@ -29,12 +29,10 @@ def test_maven_makes_the_same_classes_and_runs_every_check(tmp_path: Path) -> No
     # A copy, so that neither the checkout gets build output nor another build is in the way.
     shutil.copytree(ROOT / "native", tmp_path / "native", ignore=shutil.ignore_patterns("target"))
     shutil.copytree(ROOT / "tests" / "golden", tmp_path / "tests" / "golden")
-
     command = [maven, "-B", "--no-transfer-progress", "verify"]
     run = subprocess.run(
         command, cwd=tmp_path / "native", capture_output=True, text=True, check=False
     )
-
     assert run.returncode == 0, run.stdout[-5000:] + run.stderr
     passed = SUCCEEDED.findall(run.stdout)
     assert str(len(CHECKS)) in passed

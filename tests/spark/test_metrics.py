@@ -98,7 +98,6 @@ def test_every_batch_is_reported_as_its_commit_has_it_in_python_and_as_a_line_of
         finish(spark, TOTALS, place)
         await_that(all_are_reported, lambda: f"{found!r} {log.read_text()} {printed}")
         spark.streams.removeListener(given["listener"])
-
     assert [report.batch for report in found] == place.committed()
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert lines == [asdict(report) for report in found]
@@ -133,7 +132,6 @@ def test_attempts_that_failed_are_reported(
     with reports_of(spark) as found:
         finish(spark, TOTALS, place, f"faulty://{place.checkpoint}")
         await_that(lambda: len(found) == place.committed()[-1] + 1, lambda: repr(found))
-
     attempts = sum(report.upload_attempts for report in found)
     assert attempts == sum(report.segments for report in found) + 3
 

@@ -45,7 +45,6 @@ def test_a_store_that_hangs_holds_up_its_own_query_alone_and_what_has_ended_is_f
     hanging = faulty.add("hold", "put", rf"/held/.*{SEGMENT}")
     waiting = start(spark.newSession(), TOTALS, held, checkpoint=f"faulty://{held.checkpoint}")
     hanging.await_fired()
-
     others = iter([Place(tmp_path / f"other-{number}") for number in range(QUERIES)])
     for other in itertools.islice(others, WHILE_IT_HANGS):
         finish_another(spark, other)
@@ -53,7 +52,6 @@ def test_a_store_that_hangs_holds_up_its_own_query_alone_and_what_has_ended_is_f
     hanging.release()
     waiting.awaitTermination()
     assert TOTALS.result(held.rows()) == TOTALS.expected(BATCHES)
-
     for other in others:
         finish_another(spark, other)
     deadline = time.monotonic() + PATIENCE_S

@@ -51,7 +51,6 @@ def test_tasks_that_are_further_apart_than_the_linger_share_a_segment(
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "100")
     add(place, BATCHES)
     finish(spark, SLOW_TOTALS, place)
-
     assert SLOW_TOTALS.result(place.rows()) == SLOW_TOTALS.expected(BATCHES)
     counts = sorted(segments_of(place, batch) for batch in place.committed())
     # On a machine that is busy with other things a batch may pause where it has never before.
@@ -61,11 +60,9 @@ def test_tasks_that_are_further_apart_than_the_linger_share_a_segment(
 def test_a_query_without_state_needs_no_log(spark: "SparkSession", place: Place) -> None:
     batches = TOTALS.batches()
     add(place, batches)
-
     frame = Sources(spark, place, TOTALS.schema).stream().select("k")
     writer = frame.writeStream.format("noop").outputMode("append")
     writer = writer.option("checkpointLocation", str(place.checkpoint))
     writer.trigger(availableNow=True).start().awaitTermination()
-
     assert place.committed()[-1] == len(batches) - 1
     assert not (place.checkpoint / "_tidelog").exists()

@@ -66,9 +66,7 @@ def test_runs_that_end_before_their_first_maintenance_have_snapshots_and_keep_fe
     one_spark: "SparkSession", tmp_path: Path
 ) -> None:
     ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
-
     run(tmp_path, ours, stock, runs=list(range(RUNS)))
-
     assert_bounded(one_spark, ours, stock)
 
 
@@ -80,9 +78,7 @@ def test_a_run_that_goes_on_removes_the_snapshots_that_nothing_needs(
         "spark.sql.streaming.stateStore.maintenanceInterval": "100ms",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
     }
-
     run(tmp_path, ours, stock, runs=[0], per_run=len(BATCHES), more=more)
-
     for place in (ours, stock):
         for versions in snapshots_in(place):
             assert versions[0] > len(BATCHES) // 2, versions
@@ -99,9 +95,7 @@ def test_spark_reports_the_stores_that_lag_and_forces_their_snapshots_as_without
     ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
     # From a lag of five periods on; no maintenance comes.
     more = {"spark.sql.streaming.stateStore.minDeltasForSnapshot": "1"}
-
     log = run(tmp_path, ours, stock, runs=[0], per_run=10, more=more).log()
-
     lagging = re.findall(r"Lag Detected for queryRunId=(\S+) .*partitionId=(\d+)", log)
     assert {store for _, store in lagging} == {str(store) for store in range(STORES)}
     assert len(lagging) == 2 * STORES and len({query for query, _ in lagging}) == 2, log

@@ -41,7 +41,6 @@ def test_the_state_after_a_retained_batch_is_read(
 
 def test_the_change_feed_has_what_each_batch_changed(spark: "SparkSession", stored: Place) -> None:
     feed = state(spark, stored, readChangeFeed=True, changeStartBatchId=6, changeEndBatchId=8)
-
     for batch in (6, 7, 8):
         changed = {record["k"] for record in records(BATCHES[batch : batch + 1])}
         after = TOTALS.expected(BATCHES[: batch + 1])
@@ -63,7 +62,6 @@ def test_state_is_rebuilt_from_a_chosen_snapshot_and_the_changelogs_after_it(
     newest = TOTALS.expected(run_in_rounds(spark, TOTALS, place))
     found = list(snapshots(place))
     assert found
-
     for partition, version in found:
         chosen = {"snapshotStartBatchId": version - 1, "snapshotPartitionId": partition}
         rows = totals_in(state(spark, place, **chosen, batchId=8))

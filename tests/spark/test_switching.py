@@ -51,11 +51,9 @@ def test_a_stock_checkpoint_goes_on_with_the_plugin(
     add(place, batches[:4])
     finish(without_plugin(spark), query, place)
     assert changelog_files(place)
-
     for part in (batches[4:7], batches[7:]):
         add(place, part)
         finish(spark.newSession(), query, place)
-
     assert query.result(place.rows()) == query.expected(batches)
     assert list((place.checkpoint / "_tidelog" / "segments").glob("*.seg"))
 
@@ -68,10 +66,8 @@ def test_a_stock_checkpoint_without_ids_stays_one_and_goes_on(
     batches = query.batches()
     add(place, batches[:4])
     finish(without_plugin(spark, **{FORMAT: "1"}), query, place)
-
     add(place, batches[4:])
     finish(spark, query, place)
-
     assert query.result(place.rows()) == query.expected(batches)
 
 
@@ -86,9 +82,7 @@ def test_an_exported_checkpoint_goes_on_without_the_plugin(
         add(place, part)
         finish(spark.newSession(), query, place)
     assert_complete(place.checkpoint)
-
     export(place, "--remove-log")
-
     assert not list((place.checkpoint / "_tidelog").rglob("[!.]*.*"))
     add(place, batches[5:])
     finish(without_plugin(spark), query, place)
@@ -118,14 +112,11 @@ def test_a_query_goes_on_with_another_number_of_partitions(
     spark.conf.set("spark.sql.shuffle.partitions", "4")
     add(place, batches[:3])
     finish(spark, query, place)
-
     for number, part in ((7, batches[3:6]), (2, batches[6:])):
         spark._streamingCheckpointManager.repartition(str(place.checkpoint), number)
         add(place, part)
         finish(spark, query, place)
-
         assert max(_partitions(place)) + 1 == number
-
     assert query.result(place.rows()) == query.expected(batches)
 
 

@@ -51,7 +51,6 @@ def test_a_restarted_query_gives_what_one_computation_over_all_input_gives(
     spark.conf.set("spark.sql.shuffle.partitions", more_in_depth("2", "3"))
     some = replace(query, batches=lambda: some_batches(query))
     batches = run_in_rounds(spark, some, place, checkpoint, more_in_depth(2, ROUNDS))
-
     result = query.result(place.rows())
     assert result == query.expected(batches)
     assert result, "the query must have had something to say"

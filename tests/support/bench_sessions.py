@@ -25,10 +25,7 @@ def session(pairs: int = 5, size: Size = Size.STANDARD, **changes: object) -> Se
 
 
 def trial(
-    variant: str,
-    pair: int,
-    figures: Mapping[str, float],
-    of: Cell | None = None,
+    variant: str, pair: int, figures: Mapping[str, float], of: Cell | None = None
 ) -> TrialRecord:
     settings = (of or experiment().cells(Size.QUICK)[0]).settings
     first = VARIANTS.index(variant) if variant in VARIANTS else len(VARIANTS)
@@ -47,10 +44,7 @@ def trial(
 
 
 def pair(
-    number: int,
-    on: Mapping[str, float],
-    off: Mapping[str, float],
-    of: Cell | None = None,
+    number: int, on: Mapping[str, float], off: Mapping[str, float], of: Cell | None = None
 ) -> list[TrialRecord]:
     both = [trial("on", number, on, of), trial("off", number, off, of)]
     return both if number % 2 == 0 else both[::-1]

@@ -81,10 +81,7 @@ def experiment(
             Figure("p90_ms", "duration p90", "ms"),
         ),
         "ratios": (Ratio("on", "off"),),
-        "plots": (
-            Bars(("records_per_s",), "Throughput"),
-            Bars(QUANTILES, "Durations"),
-        ),
+        "plots": (Bars(("records_per_s",), "Throughput"), Bars(QUANTILES, "Durations")),
     } | changes
     return Experiment(**values)  # type: ignore[arg-type]
 

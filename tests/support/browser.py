@@ -67,7 +67,6 @@ class Page:
             self.events.append(answer)
 
     def show(self, file: Path) -> None:
-        """Load a file."""
         self.events.clear()
         self.call("Page.navigate", url=file.as_uri())
         while not self.seen("Page.loadEventFired"):
@@ -78,7 +77,6 @@ class Page:
         return [event["params"] for event in self.events if event.get("method") == method]
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression."""
         found = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")

@@ -44,7 +44,6 @@ def lay_out(directory: Path, objects: Mapping[str, bytes]) -> Path:
 
 
 def files(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory."""
     found = (path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): path.read_bytes() for path in found}
 

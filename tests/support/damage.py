@@ -26,7 +26,6 @@ def cut(data: bytes) -> bytes:
 
 
 def emptied(data: bytes) -> bytes:
-    """Every byte is lost."""
     return b""
 
 
@@ -41,7 +40,6 @@ def flipped_at(at: int, bit: int = 1) -> Callable[[bytes], bytes]:
 
 
 def flipped(data: bytes) -> bytes:
-    """One bit in the middle is another."""
     return flipped_at(len(data) // 2)(data)
 
 
@@ -58,14 +56,12 @@ def of_a_newer_release(data: bytes) -> bytes:
 
 
 def damaged(objects: Objects, name: str, damage: Damage) -> dict[str, bytes]:
-    """The objects with one of them damaged."""
     data = damage(objects[name])
     rest = {other: content for other, content in objects.items() if other != name}
     return rest if data is None else {**rest, name: data}
 
 
 def damage_file(path: Path, damage: Damage) -> None:
-    """Damage a file as an object is damaged."""
     data = damage(path.read_bytes())
     if data is None:
         path.unlink()
@@ -74,7 +70,6 @@ def damage_file(path: Path, damage: Damage) -> None:
 
 
 def checkpoint_in(objects: Objects, slot: int) -> Checkpoint:
-    """The checkpoint in a slot."""
     name = object_names.checkpoint(Slot(slot))
     entry = decode_entry(objects[name], name)
     assert isinstance(entry, Checkpoint)

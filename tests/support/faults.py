@@ -64,15 +64,12 @@ class ForwardingStore:
         self.inner = inner
 
     async def put(self, name: str, data: bytes) -> None:
-        """Write or overwrite `name`."""
         await self._call("put", name, partial(self.inner.put, name, data))
 
     async def create(self, name: str, data: bytes) -> None:
-        """Write `name` if it is absent; raises ObjectExistsError."""
         await self._call("create", name, partial(self.inner.create, name, data))
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        """Read a range in bytes; raises ObjectNotFoundError."""
         return await self._call("get", name, partial(self.inner.get, name, start, length))
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
@@ -85,15 +82,12 @@ class ForwardingStore:
             yield info
 
     async def head(self, name: str) -> ObjectInfo:
-        """Size of `name` in bytes; raises ObjectNotFoundError."""
         return await self._call("head", name, partial(self.inner.head, name))
 
     async def delete(self, name: str) -> None:
-        """Remove `name` if it is there."""
         await self._call("delete", name, partial(self.inner.delete, name))
 
     async def close(self) -> None:
-        """Close the inner store."""
         await self.inner.close()
 
     async def _call(self, operation: str, name: str, effect: Callable[[], Awaitable[T]]) -> T:
@@ -190,7 +184,6 @@ class SteerableStore(FaultyStore):
         self.held.setdefault(prefix, asyncio.Event())
 
     def release(self) -> None:
-        """Let all writes go on."""
         for event in self.held.values():
             event.set()
         self.held = {}

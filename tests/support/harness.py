@@ -188,7 +188,6 @@ class Incarnation:
         del self.probes[: -self.config.parallelism]
 
     async def crash(self) -> None:
-        """Stop at once."""
         assert self._running is not None
         self._running.cancel()
         await asyncio.gather(self._running, return_exceptions=True)
@@ -253,7 +252,6 @@ class Incarnation:
         return self.driver.metrics.completed > completed
 
     async def drop(self, barriered: Barriered) -> None:
-        """Give a barriered checkpoint up."""
         self.driver.reports.declined(barriered.checkpoint, "dropped")
         await self.driver.carry_out()
 

@@ -57,7 +57,6 @@ class Lake:
         return self._catalog().load_table(name)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """What readers see."""
         found: list[dict[str, Any]] = self.table(name).scan().to_arrow().to_pylist()
         return found
 

@@ -134,7 +134,6 @@ def config(**changes: Any) -> JobConfig:
 def run(
     store: ObjectStore, job: Job, settings: JobConfig | None = None, *, seed: int = 7
 ) -> JobResult:
-    """Run a job to its end on the store."""
     return asyncio.run(JobRunner(job, store, settings or config(), virtual_effects(seed)).run())
 
 
@@ -156,8 +155,6 @@ def restarted(job: Callable[..., Job], settings: JobConfig | None = None) -> Mem
 
 
 def contents(store: ObjectStore) -> Mapping[str, bytes]:
-    """Every object of a store."""
-
     async def read() -> dict[str, bytes]:
         return {info.name: await store.get(info.name) async for info in store.list("")}
 
@@ -174,7 +171,6 @@ def filled() -> Mapping[str, bytes]:
 
 
 def store_of(objects: Mapping[str, bytes]) -> MemoryStore:
-    """A new store with these objects."""
     store = MemoryStore()
     for name, data in objects.items():
         with suppress(StopIteration):  # It never waits, so a test with a loop may call this too.

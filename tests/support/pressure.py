@@ -182,16 +182,6 @@ def copy_of(store: MemoryStore) -> MemoryStore:
     return copied
 
 
-def committed_by(sink: Outside, checkpoint: Checkpoint) -> list[Any]:
-    """What of a sink's output a checkpoint commits, or one before it."""
-    return [
-        record
-        for token, records in sink.committed.items()
-        if int(token.rsplit(b"-", 1)[1]) <= checkpoint.checkpoint_id
-        for record in records
-    ]
-
-
 def outside_as_of(sink: Outside, checkpoint: Checkpoint) -> Outside:
     """The system outside just after this checkpoint became durable and its sinks committed."""
     then = Outside()

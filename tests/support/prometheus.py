@@ -95,7 +95,6 @@ def firing(series: Mapping[str, str], *alerts: str) -> dict[str, object]:
 
 
 def check_alerts(directory: Path, rules: str, tests: list[dict[str, object]]) -> None:
-    """Run these tests of a file of rules."""
     document = {"rule_files": [str(OPERATIONS / rules)], "evaluation_interval": "1m"}
     file = directory / "alerts-test.yml"
     file.write_text(yaml.safe_dump(document | {"tests": tests}))
@@ -104,8 +103,6 @@ def check_alerts(directory: Path, rules: str, tests: list[dict[str, object]]) ->
 
 @dataclass(frozen=True)
 class Prometheus:
-    """A running server."""
-
     url: str
 
     def get(self, path: str, **parameters: str) -> Any:

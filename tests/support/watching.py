@@ -35,8 +35,6 @@ def watcher(store: Any, job: MadeUpJob | None = None, clock: VirtualClock | None
 
 
 def document_of(objects: Mapping[str, bytes], job: MadeUpJob | None = None) -> Document:
-    """The document of a store with these objects."""
-
     store = store_of(objects)
 
     async def read() -> Document:
@@ -48,5 +46,4 @@ def document_of(objects: Mapping[str, bytes], job: MadeUpJob | None = None) -> D
 
 
 def done(status: Mapping[str, Any], checkpoints: tuple[Any, ...] = ()) -> Done:
-    """The answer of a job."""
     return Done("word-count", 7, 4, status=dict(status), checkpoints=list(checkpoints))

@@ -135,7 +135,6 @@ class Actors:
         return [(f"worker {number}", controls[number].end(0)) for number in numbers]
 
     async def kill_one(self, number: int) -> None:
-        """Kill a worker where it is."""
         for wire in self._wires[number]:
             wire.cut()
         self.running[number].cancel()
@@ -147,23 +146,17 @@ class Actors:
             wire.silent = True
 
     async def kill(self, offload: Offload) -> None:
-        """Kill all that are left."""
         for number in range(len(self.running)):
             await self.kill_one(number)
         self.running, self._wires, self.workers = [], [], []
 
     @property
     def tasks(self) -> list[Task]:
-        """The tasks of all workers."""
         return [task for w in self.workers if w.subtasks is not None for task in w.subtasks.tasks]
 
 
 def runner_of(
-    job: Job,
-    store: ObjectStore,
-    config: JobConfig,
-    effects: Effects,
-    **options: Any,
+    job: Job, store: ObjectStore, config: JobConfig, effects: Effects, **options: Any
 ) -> JobRunner:
     """A runner of the job, with as many workers as the test has."""
     number = NUMBER[-1]

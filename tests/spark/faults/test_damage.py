@@ -97,12 +97,10 @@ def test_a_damaged_segment_is_an_error_that_names_it_until_it_is_brought_back(
     right = segment.read_bytes()
     before = copy.rows()
     damage(segment)
-
     with pytest.raises(StreamingQueryException, match=segment.name):
         finish(session(spark), TOTALS, copy)
     assert copy.rows() == before
     assert copy.committed()[-1] == BEFORE - 1
-
     segment.write_bytes(right)
     goes_on(spark, copy)
 
@@ -112,7 +110,6 @@ def test_a_damaged_segment_is_an_error_for_the_state_reader_too(
 ) -> None:
     segment = newest_segment(copy)
     rewrite(segment, flip_middle)
-
     with pytest.raises(Exception, match=segment.name):
         spark.read.format("statestore").load(str(copy.checkpoint)).collect()
 
@@ -134,7 +131,6 @@ def test_a_damaged_index_line_is_rebuilt_from_the_segments(
         return "\n".join([version, ids, damage(line)]).encode()
 
     rewrite(copy.checkpoint / "commits" / str(BEFORE - 1), change)
-
     goes_on(spark, copy)
 
 
@@ -169,7 +165,6 @@ def test_a_damaged_roll_up_is_made_up_for_by_commits_and_segments_and_written_ag
     if not commits_are_there:
         for batch in range(10):
             remove(copy.checkpoint / "commits" / str(batch))
-
     goes_on(spark, copy)
     written = read_index(roll_up(copy).read_text().strip(), "the roll-up")
     assert {entry.name.version for entry in written.entries} <= set(range(1, 11))

@@ -65,7 +65,6 @@ def test_a_reader_whose_batch_is_removed_under_it_reads_the_truth_or_an_error(
         finally:
             held.release()
         found = reader.result()
-
     if isinstance(found, Exception):
         assert "segment" in str(found) or "FileNotFound" in str(found), found
     else:

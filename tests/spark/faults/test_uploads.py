@@ -40,9 +40,7 @@ def test_what_fails_or_whose_answer_is_lost_is_stored_again_and_counts_once(
     failure = faulty.add("fail", "put", SEGMENT, times=2)
     loss = faulty.add("lose-answer", "put", SEGMENT, times=LOST_ANSWERS)
     of_a_commit = faulty.add("lose-answer", "put", commit(4), times=1)
-
     finish(spark, TOTALS, place, checkpoint(place))
-
     assert (failure.fired(), loss.fired(), of_a_commit.fired()) == (2, LOST_ANSWERS, 1)
     assert_right(place)
 
@@ -55,12 +53,10 @@ def test_a_batch_that_cannot_be_stored_is_not_committed_and_runs_again(
     finish(spark, TOTALS, place, checkpoint(place, scheme))
     add(place, BATCHES[3:])
     refusal = faulty.add(action, STORED_BY[scheme], SEGMENT)
-
     with pytest.raises(StreamingQueryException, match="commit of batch 3"):
         finish(spark, TOTALS, place, checkpoint(place, scheme))
     assert refusal.fired() > 1
     assert place.committed()[-1] == 2
-
     faulty.clear()
     finish(spark, TOTALS, place, checkpoint(place, scheme))
     assert_right(place)
@@ -72,11 +68,9 @@ def test_a_commit_that_fails_is_written_by_the_batch_that_runs_again(
 ) -> None:
     add(place, BATCHES)
     faulty.add("fail", STORED_BY[scheme], commit(4), times=1)
-
     with pytest.raises(StreamingQueryException):
         finish(spark, TOTALS, place, checkpoint(place, scheme))
     assert place.committed()[-1] == 3
-
     finish(spark, TOTALS, place, checkpoint(place, scheme))
     assert_right(place)
 
@@ -88,11 +82,9 @@ def test_house_keeping_that_fails_is_made_up_for(
     add(place, batches[:12])
     roll_up = faulty.add("fail", "put", ROLL_UP, times=2)
     removal = faulty.add("fail", "delete", SEGMENT, times=3)
-
     finish(spark, TOTALS, place, checkpoint(place))
     add(place, batches[12:])
     finish(spark, TOTALS, place, checkpoint(place))
-
     assert roll_up.fired() == 2
     assert removal.fired() == 3
     assert TOTALS.result(place.rows()) == TOTALS.expected(batches)
@@ -109,8 +101,6 @@ def test_a_segment_that_the_store_cuts_off_is_a_named_error_for_the_next_run(
     faulty.clear()
     before = place.rows()
     add(place, BATCHES[4:])
-
     with pytest.raises(StreamingQueryException, match=r"segment faulty:.*\.seg"):
         finish(spark, TOTALS, place, checkpoint(place))
-
     assert place.rows() == before, "nothing may come of state that cannot be read"

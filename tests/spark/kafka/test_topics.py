@@ -65,7 +65,6 @@ def test_topics_give_the_same_on_spark_and_embedded_though_both_are_killed(
             application.kill()
     with Application((job,), given) as application:
         application.finish()
-
     result = query.result(place.rows())
     assert result and result == query.expected(batches)
     rows = embedded(embedded_job, read, tmp_path / "embedded")

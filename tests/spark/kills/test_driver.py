@@ -40,7 +40,6 @@ def test_a_driver_killed_at_any_step_of_a_commit_is_continued_by_the_next(
     add(place, batches)
     job = Job(place, "totals", scheme="faulty")
     given = settings(faulty_apart.control)
-
     for action, op, path in MOMENTS.values():
         moment = faulty_apart.add(action, op, path)
         with Application((job,), given) as application:
@@ -49,7 +48,6 @@ def test_a_driver_killed_at_any_step_of_a_commit_is_continued_by_the_next(
         faulty_apart.clear()
     with Application((job,), given) as application:
         application.finish()
-
     query = QUERIES["totals"]
     assert query.result(place.rows()) == query.expected(batches)
     assert_complete(place.checkpoint)
@@ -64,14 +62,12 @@ def test_of_two_drivers_on_one_checkpoint_the_one_that_commits_first_goes_on(
     job = Job(place, "totals", scheme="faulty")
     given = settings(faulty_apart.control)
     late = faulty_apart.add("hold", "put", commit(3), times=1)
-
     with Application((job,), given) as slow:
         late.await_fired()
         with Application((job,), given, log_name="second.log") as quick:
             quick.finish()
         late.release()
         assert "expected no such file" in slow.fails()
-
     assert place.committed()[-1] == 5
     add(place, batches[6:])
     with Application((job,), given) as third:
@@ -108,7 +104,6 @@ def test_a_snapshot_that_was_being_uploaded_is_taken_again_by_the_next_run(
     add(place, batches[6:])
     with run() as last:
         last.finish()
-
     assert len(snapshots()) == 3
     assert query.result(place.rows()) == query.expected(batches)
     assert_complete(place.checkpoint)
@@ -126,7 +121,6 @@ def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path:
     batches = batches_of(SEED, 4 * DRIVER_KILLS)
     given = settings(tmp_path / "faults")
     job = Job(place, "inner_join_format_2", scheme="faulty", follow=True)
-
     for kill in range(DRIVER_KILLS):
         add(place, batches[4 * kill : 4 * kill + 4])
         done = place.committed()
@@ -134,7 +128,6 @@ def test_drivers_killed_at_random_moments_change_nothing(place: Place, tmp_path:
             application.await_batches((done[-1] if done else -1) + 2)
             time.sleep(rng.uniform(0, 1))
             rng.choice([application.kill, application.kill_driver])()
-
     add(place, batches[4 * DRIVER_KILLS :])
     with Application((replace(job, follow=False),), given) as application:
         application.finish()

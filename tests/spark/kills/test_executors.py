@@ -51,7 +51,6 @@ def test_executors_lost_in_any_phase_of_a_batch_do_not_end_the_running_query(
     add(place, batches)
     # Without segments the first two phases would be one.
     given = settings(faulty_apart.control, commit_bytes=0) | SPECULATION
-
     with Application((Job(place, query.name, scheme="faulty"),), given, CLUSTER) as application:
         for phase, path in {
             "tasks have ended, nothing is durable": SEGMENT,
@@ -65,7 +64,6 @@ def test_executors_lost_in_any_phase_of_a_batch_do_not_end_the_running_query(
             assert place.committed() == before, f"committed while {phase}"
             moment.release()
         application.finish()
-
     assert "this task fails once" in application.log()
     assert query.result(place.rows()) == query.expected(batches)
     assert_complete(place.checkpoint)
@@ -79,14 +77,12 @@ def test_an_executor_lost_while_it_stores_large_changelogs_costs_its_tasks_alone
     add(place, batches)
     all_are_large = settings(faulty_apart.control) | {"spark.tidelog.part.bytes": "1"}
     job = Job(place, query.name, scheme="faulty")
-
     with Application((job,), all_are_large, CLUSTER) as application:
         uploading = faulty_apart.add("hold", "put", OF_AN_EXECUTOR)
         uploading.await_fired()
         os.kill(application.executors()[writer_of(uploading)], signal.SIGKILL)
         uploading.release()
         application.finish()
-
     assert query.result(place.rows()) == query.expected(batches)
     assert_complete(place.checkpoint)
 
@@ -101,7 +97,6 @@ def test_executors_killed_at_random_moments_do_not_end_the_running_query(
     batches = single(events(seed, batches=2 * KILLS + 2, per_batch=20))
     given = settings(tmp_path / "faults") | SPECULATION
     follow = Job(place, query.name, scheme="faulty", follow=True)
-
     with Application((follow,), given, CLUSTER) as application:
         for kill in range(KILLS):
             add(place, batches[2 * kill : 2 * kill + 2])
@@ -111,7 +106,6 @@ def test_executors_killed_at_random_moments_do_not_end_the_running_query(
                 os.kill(rng.choice(sorted(executors.values())), signal.SIGKILL)
         add(place, batches[2 * KILLS :])
         application.await_batches(len(batches))
-
     assert query.result(place.rows()) == query.expected(batches), f"seed {seed}"
     assert_complete(place.checkpoint)
 
@@ -123,13 +117,11 @@ def test_state_moves_between_executors_and_goes_on_in_another_application(
     names = ["inner_join_format_3", "three_stateful_operators", "transform_with_state_in_pandas"]
     jobs = tuple(Job(Place(tmp_path / name), name) for name in names)
     inputs = {name: QUERIES[name].batches() for name in names}
-
     for half in (slice(0, 5), slice(5, None)):
         for job in jobs:
             add(job.place, inputs[job.query][half])
         with Application(jobs, settings(faulty_apart.control), CLUSTER) as application:
             application.finish()
-
     for job in jobs:
         query = QUERIES[job.query]
         assert query.result(job.place.rows()) == query.expected(inputs[job.query])

@@ -116,7 +116,6 @@ def test_outages_are_found_and_kept_alike_though_the_query_restarts_in_the_middl
         for file in part:
             shutil.copy2(file, some)
         run(outages(spark, str(some)), place)
-
     store = tmp_path / "store"
     arguments = ("--input", readings, "--store", store, "--output", tmp_path / "embedded")
     job = "tidelog.examples.outages:job"
@@ -197,7 +196,6 @@ def test_timers_that_are_deleted_do_not_fire_and_rows_count_that_are_as_late_as_
             (at + 3, [at + 3, at + 5, last]),
             (at + 5, [at + 5, last]),
         ]
-
     reader = spark.read.format("statestore").option("readRegisteredTimers", "true")
     timers = reader.load(str(place.checkpoint)).collect()
     assert {row.key.k for row in timers} == {"a", "b", "c", "next", "allowed"}

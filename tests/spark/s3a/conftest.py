@@ -28,10 +28,7 @@ _AWS_SDK = {"3.4.2": "2.29.52", "3.5.0": "2.35.4"}
 """The SDK that each version of Hadoop was released with."""
 _LINE = re.compile(r".*?\] \S+ \S+ \S+ s3_(?P<operation>\S+) (?P<key>\S+) \S+ (?P<status>\d+) ")
 
-ADVISED = {
-    "fs.s3a.input.stream.type": "classic",
-    "fs.s3a.performance.flags": "create,delete,mkdir",
-}
+ADVISED = {"fs.s3a.input.stream.type": "classic", "fs.s3a.performance.flags": "create,delete,mkdir"}
 """Settings that save requests; nothing but their number depends on them."""
 
 

@@ -110,9 +110,7 @@ def test_a_file_is_one_put_and_no_other_request(
     files: Files, logged: LoggedServer, overwrite: bool
 ) -> None:
     before = len(logged.requests())
-
     files.write("state/0/1/5.zip", b"content", overwrite=overwrite)
-
     assert logged.about(key_of(files, "state/0/1/5.zip")) == [("PutObject", 200)]
     assert logged.operations(before) == {"PutObject": 1}
     assert files.read("state/0/1/5.zip") == b"content"
@@ -122,28 +120,23 @@ def test_nothing_is_sent_before_close_and_nothing_at_all_after_cancel(
     files: Files, logged: LoggedServer
 ) -> None:
     before = len(logged.requests())
-
     stream = files.create("commits/0", b"half of ")
     stream.cancel()
     stream.write(b"a commit")
     stream.close()
-
     assert logged.operations(before) == {}
     stream = files.create("commits/0", b"content")
     stream.close()
     stream.close()
     stream.cancel()
-
     assert logged.about(key_of(files, "commits/0")) == [("PutObject", 200)]
     assert files.read("commits/0") == b"content"
 
 
 def test_an_existing_file_stays_unless_it_may_be_replaced(either: Files) -> None:
     either.write("commits/0", b"first")
-
     with pytest.raises(Py4JJavaError) as refused:
         either.write("commits/0", b"second")
-
     assert error_of(refused.value) == FILE_EXISTS
     assert either.read("commits/0") == b"first"
     either.write("commits/0", b"third", overwrite=True)
@@ -165,7 +158,6 @@ def test_of_eight_writers_at_once_one_wins(misled: tuple[Files, Behaviour]) -> N
 
     with ThreadPoolExecutor(8) as pool:
         errors = list(pool.map(attempt, contents))
-
     winner = errors.index(None)
     assert errors == [None if number == winner else FILE_EXISTS for number in range(8)]
     assert files.read("commits/0") == contents[winner]
@@ -180,9 +172,7 @@ def hold(together: Barrier, exchange: Exchange) -> None:
 def test_a_create_whose_answer_was_lost_has_succeeded(misled: tuple[Files, Behaviour]) -> None:
     files, behaviour = misled
     behaviour.lose_answer = lambda exchange: len(puts(behaviour)) == 1 and exchange.method == "PUT"
-
     files.write("commits/0", b"content")
-
     assert len(puts(behaviour)) > 1, "the client did not try again: the test shows nothing"
     assert all(exchange.conditional for exchange in puts(behaviour))
     assert files.read("commits/0") == b"content"
@@ -192,10 +182,8 @@ def test_a_lost_answer_does_not_hide_another_writer(misled: tuple[Files, Behavio
     files, behaviour = misled
     files.write("commits/0", b"another's")
     behaviour.lose_answer = lambda exchange: len(puts(behaviour)) == 2 and exchange.method == "PUT"
-
     with pytest.raises(Py4JJavaError) as refused:
         files.write("commits/0", b"ours")
-
     assert error_of(refused.value) == FILE_EXISTS
     assert files.read("commits/0") == b"another's"
 
@@ -207,9 +195,7 @@ def test_a_create_refused_for_a_conflict_is_tried_again(misled: tuple[Files, Beh
         if exchange.method == "PUT" and len(puts(behaviour)) == 1
         else None
     )
-
     files.write("commits/0", b"content")
-
     assert len(puts(behaviour)) == 2
     assert files.read("commits/0") == b"content"
 
@@ -218,10 +204,8 @@ def test_a_file_system_that_cannot_create_conditionally_is_refused(
     jvm: Any, logged: LoggedServer, root: str
 ) -> None:
     options = s3a_options(logged.server) | {"fs.s3a.create.conditional.enabled": "false"}
-
     with pytest.raises(Py4JJavaError) as refused:
         Files.open(jvm, root, options)
-
     assert error_of(refused.value) == "java.io.IOException"
     assert "fs.s3a.create.conditional.enabled" in str(refused.value.java_exception)
 

@@ -72,7 +72,6 @@ def test_a_query_restarts_from_s3_and_writes_each_object_once_and_never_by_copy(
     for part in (BATCHES[:5], BATCHES[5:]):
         add(query.place, part)
         query.run()
-
     requests = logged.requests()[before:]
     assert not [each for each in requests if "Copy" in each.operation]
     written = [each.key for each in requests if each.operation == "PutObject"]

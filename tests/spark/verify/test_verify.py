@@ -38,7 +38,6 @@ def test_spark_finds_what_one_process_finds(spark: "SparkSession", tmp_path: Pat
     directory = lay_out(tmp_path / "store", objects)
     code, document = verify(spark, directory)
     assert code == 1 and document["engine"] == "spark"
-
     here = verified(objects)
     assert [p["where"] for p in document["problems"]] == [p.where for p in here.problems]
     assert [tuple(p["unusable"]) for p in document["problems"]] == [

@@ -18,10 +18,7 @@ from tests.spark.support.running import add
 from tests.spark.support.session import ROOT
 from tests.spark.support.zoo.all import QUERIES
 
-pytestmark = [
-    pytest.mark.plugin_only,
-    pytest.mark.usefixtures("spark_or_skip"),
-]
+pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
 VERSIONS = ("4.1", "4.2")
 CORE = (
@@ -61,13 +58,11 @@ def test_the_core_of_the_zoo_restarts_in_another_process_and_is_right(
     jobs = tuple(Job(Place(tmp_path / name), name) for name in CORE)
     inputs = {name: QUERIES[name].batches() for name in CORE}
     given = settings(tmp_path / "faults", other.home)
-
     for half in (slice(0, 5), slice(5, None)):
         for job in jobs:
             add(job.place, inputs[job.query][half])
         with Application(jobs, given, python=other.python) as application:
             application.finish()
-
     for job in jobs:
         query = QUERIES[job.query]
         assert query.result(job.place.rows()) == query.expected(inputs[job.query]), job.query

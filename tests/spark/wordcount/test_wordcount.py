@@ -161,9 +161,7 @@ def tree(tmp_path: Path) -> Tree:
 @pytest.fixture
 def count(tmp_path: Path, tree: Tree) -> WordCount:
     return WordCount(
-        tree.directory,
-        tmp_path / "checkpoint",
-        ("--partitions", "3", "--files-per-batch", "2"),
+        tree.directory, tmp_path / "checkpoint", ("--partitions", "3", "--files-per-batch", "2")
     )
 
 

@@ -75,12 +75,7 @@ def _only_hundred(batches: list[Batch]) -> list[Row]:
 
 
 TOTALS = Query(
-    "totals",
-    _totals,
-    lambda: single(events(seed=1)),
-    totals_of,
-    mode="update",
-    key=("k",),
+    "totals", _totals, lambda: single(events(seed=1)), totals_of, mode="update", key=("k",)
 )
 QUERIES = [
     TOTALS,

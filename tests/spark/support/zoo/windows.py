@@ -90,12 +90,7 @@ def _windows_of_windows_of(batches: list[Batch]) -> list[Row]:
 
 
 QUERIES = [
-    Query(
-        "tumbling_windows",
-        _tumbling,
-        lambda: single(events(seed=11, ends=True)),
-        _windows_of,
-    ),
+    Query("tumbling_windows", _tumbling, lambda: single(events(seed=11, ends=True)), _windows_of),
     Query(
         "session_windows",
         _sessions,
