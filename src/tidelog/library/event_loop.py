@@ -16,6 +16,7 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Final, Protocol, TypeVar
 
+from tidelog import effects
 from tidelog.effects import Effects, SystemClock, hold_thread, loop_thread
 from tidelog.errors import ConfigError
 from tidelog.events import Event
@@ -217,12 +218,7 @@ class EventLoop:
     async def ask_async(self, work: Coroutine[Any, Any, T], *, to_end: bool = False) -> T:
         """As `ask`, awaited in another loop; `to_end`: a cancelled caller waits for the end."""
         asked = asyncio.wrap_future(self.start(work))
-        try:
-            return await (asyncio.shield(asked) if to_end else asked)
-        except asyncio.CancelledError:
-            if to_end:
-                await asyncio.wait([asked])
-            raise
+        return await (effects.to_end(asked) if to_end else asked)
 
     def close(self) -> None:
         """End the thread; what an interrupted caller has left in it releases everything first."""

@@ -15,6 +15,7 @@ import msgspec
 
 from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import BarrierFacts, SubtaskState
+from tidelog.concurrency import discard
 from tidelog.effects import Effects
 from tidelog.errors import FencedError, TidelogError, UnstorableError, UserFunctionError
 from tidelog.events import Event
@@ -149,10 +150,7 @@ class TaskCheckpoints:
 
     async def stop(self) -> None:
         """Cancel what is being made durable, and wait until nothing works on the table any more."""
-        running = list(self._settling.values())
-        for settling in running:
-            settling.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await discard(self._settling.values())
 
     async def _capture(
         self, barrier: Barrier, seen_at: float, position: SubtaskPosition
@@ -225,8 +223,7 @@ class TaskCheckpoints:
             ref = await carrier.store(in_flight.checkpoint, await in_flight.complete())
             state = await settling
         finally:
-            settling.cancel()
-            await asyncio.gather(settling, return_exceptions=True)
+            await discard([settling])
         if ref is None:
             return state
         assert state.barrier is not None

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tidelog.concurrency import Progress, gather_bounded, no_progress
+from tidelog.concurrency import Progress, discard, gather_bounded, no_progress
 from tidelog.errors import CorruptObjectError, ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import UNREADABLE, Entries, QueryCheckpoint, segment_object
 from tidelog.spark.checkpoint.liveness import Assessment, assess
@@ -121,9 +121,7 @@ class ChangelogReader:
 
     async def close(self) -> None:
         """End what is being read."""
-        for task in self._segments.values():
-            task.cancel()
-        await asyncio.gather(*self._segments.values(), return_exceptions=True)
+        await discard(self._segments.values())
         self._segments.clear()
 
     async def _block(self, entry: IndexEntry, piece: ChangelogPiece) -> bytes:

@@ -38,7 +38,7 @@ from tidelog.table.rocksdb_options import RocksOptions
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
 _SMALL: Final = RocksOptions(block_cache_bytes=32 << 20, write_buffers_bytes=64 << 20)
-"""Of a table that is read once and thrown away: it gets little memory."""
+"""For a table that is scanned once and then deleted; those of a running job get more memory."""
 
 
 def reading_factory(kind: str, what: str) -> TableFactory:
