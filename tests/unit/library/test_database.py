@@ -227,7 +227,8 @@ def interrupted(after):
     with open(sys.argv[1], state={"total": Value(int), "seen": Map(str, int)}) as db:
         number = 0
         signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, after)
+        # Again after 10 s: Python drops an exception within a callback of a weak reference.
+        signal.setitimer(signal.ITIMER_REAL, after, 10)
         while True:
             db.key(number % 9).total.set(number)
             db.key(number % 9).seen.set("a", number)
