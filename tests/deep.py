@@ -36,7 +36,7 @@ OF_SPARK: Final = {
 APART: Final = {"unit": "tests/unit", "property": "tests/property", "process": "tests/process"}
 """Tests without Spark that are a part of their own; `tests` has all else."""
 
-WORKERS: Final = ("-n", "2", "--dist", "worksteal", "--durations", "10")
+SCHEDULE: Final = ("--dist", "worksteal", "--durations", "10")
 """A test of a quarter of an hour keeps no others waiting; the longest are named."""
 
 PARTS: Final = ("simulation", *APART, "tests", "spark", *OF_SPARK)
@@ -138,17 +138,20 @@ def all_steps(seeds: int, first_seed: int) -> list[Step]:
         steps.append(Step("simulation", name, ["-m", "tests.simulator", *arguments]))
 
     def tests(part: str, *arguments: str) -> None:
-        steps.append(Step(part, part, ["-m", "pytest", *WORKERS, *arguments]))
+        steps.append(Step(part, part, ["-m", "pytest", *SCHEDULE, *arguments]))
 
-    # A test with ten times the examples takes longer than one of CI may.
-    long = ("--timeout", "3600")
+    # Four at a time, as in CI: they wait as much as they compute. A test with ten times the
+    # examples takes longer than one of CI may.
+    four = ("-n", "4", "--timeout", "3600")
     for part, path in APART.items():
-        tests(part, *long, path)
-    tests("tests", *long, "tests", *(f"--ignore={path}" for path in (SPARK, *APART.values())))
+        tests(part, *four, path)
+    tests("tests", *four, "tests", *(f"--ignore={path}" for path in (SPARK, *APART.values())))
+    # A Spark keeps a core busy.
+    two = ("-n", "2", "-rs")
     others = [path for paths in OF_SPARK.values() for path in paths]
-    tests("spark", "-rs", SPARK, *(f"--ignore={path}" for path in others))
+    tests("spark", *two, SPARK, *(f"--ignore={path}" for path in others))
     for part, paths in OF_SPARK.items():
-        tests(part, "-rs", *paths)
+        tests(part, *two, *paths)
     return steps
 
 
