@@ -13,7 +13,9 @@ Invariants:
   from a predecessor that takes part (Flink's FLIP-147);
 - one savepoint at most is asked for at a time; it is the next checkpoint, and its failure is
   answered and is none of the failures in a row. A drain has no way back: the final checkpoint is
-  its savepoint, however often it has to be tried.
+  its savepoint, however often it has to be tried;
+- no checkpoint holds a part of a drain: none begins between its request and the end of all tasks,
+  so a job that fails meanwhile resumes as if nobody had asked.
 """
 
 import re
@@ -206,7 +208,7 @@ class Coordinator(Generic[Task, State]):
         if self._running is not None:
             late = self._running.started + self._running.timeout
             return None if self._running.storing else late
-        return self._due
+        return None if self._draining() else self._due
 
     def tick(self, now: float, *, unchanged: bool = False) -> list[Decision[Task, State]]:
         """Time passed: a checkpoint may be due, or the one in progress late.
@@ -223,7 +225,7 @@ class Coordinator(Generic[Task, State]):
                 waiting = ", ".join(sorted(map(str, running.missing)))
                 return self._fail(now, f"timed out after {running.timeout} s: {waiting}")
             return []
-        if self.finished or now < self._due:
+        if self.finished or self._draining() or now < self._due:
             return []
         if unchanged and self._promised is None and not self._savepoint_due():
             self._due = now + self._schedule.interval
@@ -247,7 +249,7 @@ class Coordinator(Generic[Task, State]):
         """Somebody waits for a checkpoint of what is there now: the id that it has at least."""
         if self._promised is None:
             self._promised = self._next_id
-        if self._running is None and not self.finished:
+        if self._running is None and not self.finished and not self._draining():
             return self._next_id, self._trigger(now)
         self._hurried = True
         return self._next_id, []
@@ -300,13 +302,18 @@ class Coordinator(Generic[Task, State]):
         decisions: list[Decision[Task, State]] = [
             Complete(checkpoint, self.finished, exited, running.savepoint)
         ]
-        if not self.finished and (self._all_ended() or self._savepoint_due() or self._hurried):
+        hurried = self._hurried and not self._draining()
+        if not self.finished and (self._all_ended() or self._savepoint_due() or hurried):
             decisions += self._trigger(now)
         return decisions
 
     def _savepoint_due(self) -> bool:
         """A savepoint is wanted that need not wait for the end of the data."""
-        return self._wanted is not None and (not self._wanted.drain or self._all_ended())
+        return self._wanted is not None and not self._draining()
+
+    def _draining(self) -> bool:
+        """Sources were told that their data ends here, and not all tasks have followed yet."""
+        return self._wanted is not None and self._wanted.drain and not self._all_ended()
 
     def _exits(self, running: _InProgress[Task, State]) -> dict[Task, State]:
         """The tasks that exit with a checkpoint that completed."""

@@ -90,9 +90,32 @@ def test_a_job_is_over_with_the_savepoint_it_stops_with() -> None:
 def test_a_drain_ends_the_sources_and_its_savepoint_is_the_final_checkpoint() -> None:
     c = coordinator()
     assert c.savepoint(DRAIN, 0.1) == [Drain()]
-    assert c.tick(1.0) == [trigger(7)], "before the end it is a plain one"
-    assert completed(c, 7, 1.1) == [complete(7)]
-    assert all_end(c, 1.2) == [trigger(8, DRAIN, final=True)]
+    assert all_end(c, 0.2) == [trigger(7, DRAIN, final=True)]
+
+
+def test_no_checkpoint_holds_a_part_of_a_drain() -> None:
+    """A start that found it would read no more of what the drained sources had left."""
+    c = coordinator()
+    c.tick(1.0)
+    assert c.savepoint(DRAIN, 1.1) == [Drain()]
+    c.ended("source", 1.2)
+    least, decisions = c.hurry(1.3)
+    assert decisions == [], "who waits for a checkpoint waits for the last one"
+    assert completed(c, 7, 1.4) == [complete(7)]
+    assert c.next_event_at() is None
+    assert c.tick(100.0) == []
+    c.ended("middle", 100.1)
+    assert c.ended("sink", 100.2) == [trigger(8, DRAIN, final=True)]
+    assert least == 8
+
+
+def test_after_a_checkpoint_that_failed_while_the_job_drains_the_next_one_is_the_last() -> None:
+    c = coordinator()
+    c.tick(1.0)
+    c.savepoint(DRAIN, 1.1)
+    assert c.declined(CheckpointId(7), "no", 1.2) == [Abort(CheckpointId(7), "no")]
+    assert c.tick(100.0) == []
+    assert all_end(c, 100.1) == [trigger(8, DRAIN, final=True)]
 
 
 def test_a_drain_that_failed_is_tried_again_until_too_many_failed() -> None:
