@@ -211,7 +211,7 @@ class Event(Enum):
     SOURCE_FINISHED_BEFORE = (
         WARNING,
         "source %(source)r is to follow its input, but %(finished)d of its %(subtasks)d subtasks "
-        "had read all of theirs and finished when it did not follow: what came there since is not "
+        "finished in a run that did not follow, or was drained: what came there since is not "
         "read. To read its input from the start give the source another name, and allow the "
         "state of this one to be dropped (--allow-dropped-state %(source)s).",
     )

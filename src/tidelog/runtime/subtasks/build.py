@@ -68,7 +68,7 @@ class TaskBuilder:
                 splits = self.splits[vertex.id] = SourceSplits(source, start.effects)
             finished = sum(subtask in start.plan.finished for subtask in vertex.subtasks)
             if finished and source is not None and source.splits_grow:
-                # It follows now, and read to the end in an earlier run.
+                # It follows now, and ended in an earlier run.
                 Event.SOURCE_FINISHED_BEFORE.log(
                     logger, source=vertex.id, finished=finished, subtasks=vertex.parallelism
                 )
