@@ -225,7 +225,7 @@ class Coordinator(Generic[Task, State]):
                 waiting = ", ".join(sorted(map(str, running.missing)))
                 return self._fail(now, f"timed out after {running.timeout} s: {waiting}")
             return []
-        if self.finished or self._draining() or now < self._due:
+        if self.finished or now < self._due:
             return []
         if unchanged and self._promised is None and not self._savepoint_due():
             self._due = now + self._schedule.interval
@@ -249,7 +249,7 @@ class Coordinator(Generic[Task, State]):
         """Somebody waits for a checkpoint of what is there now: the id that it has at least."""
         if self._promised is None:
             self._promised = self._next_id
-        if self._running is None and not self.finished and not self._draining():
+        if self._running is None and not self.finished:
             return self._next_id, self._trigger(now)
         self._hurried = True
         return self._next_id, []
@@ -302,8 +302,7 @@ class Coordinator(Generic[Task, State]):
         decisions: list[Decision[Task, State]] = [
             Complete(checkpoint, self.finished, exited, running.savepoint)
         ]
-        hurried = self._hurried and not self._draining()
-        if not self.finished and (self._all_ended() or self._savepoint_due() or hurried):
+        if not self.finished and (self._all_ended() or self._savepoint_due() or self._hurried):
             decisions += self._trigger(now)
         return decisions
 
@@ -332,6 +331,9 @@ class Coordinator(Generic[Task, State]):
         return running.finished == running.plan.takes_part
 
     def _trigger(self, now: float) -> list[Decision[Task, State]]:
+        """Begin a checkpoint; none while the job drains, for `ended` begins the next one."""
+        if self._draining():
+            return []
         self._hurried = False
         checkpoint = self._next_id
         self._next_id = CheckpointId(checkpoint + 1)
