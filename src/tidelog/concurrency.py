@@ -30,14 +30,11 @@ async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None =
     """
     coroutines = list(work)
     permits = asyncio.Semaphore(at_once or max(1, len(coroutines)))
-    running = [asyncio.ensure_future(_permitted(each, permits)) for each in coroutines]
+    running = [_begun(each, permits) for each in coroutines]
     try:
         return await asyncio.gather(*running)
     except BaseException:
         await discard(running)
-        # Python complains of those that never began, unless they are closed.
-        for coroutine in coroutines:
-            coroutine.close()
         raise
 
 
@@ -95,6 +92,13 @@ async def gather_bounded(
         return result
 
     return dict(zip(todo, await together(map(step, todo), at_once), strict=True))
+
+
+def _begun(work: Coroutine[Any, Any, T], permits: asyncio.Semaphore) -> asyncio.Task[T]:
+    task = asyncio.ensure_future(_permitted(work, permits))
+    # Python complains of work that a cancelled task never began, unless it is closed.
+    task.add_done_callback(lambda _: work.close())
+    return task
 
 
 async def _permitted(work: Coroutine[Any, Any, T], permits: asyncio.Semaphore) -> T:

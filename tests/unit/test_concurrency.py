@@ -85,6 +85,21 @@ async def test_close_ends_shared_tasks_and_nobody_hears_of_errors_that_nobody_wa
     assert complaints == []
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+async def test_work_that_never_began_is_closed_however_often_the_caller_is_cancelled() -> None:
+    async def request() -> None:
+        await asyncio.Event().wait()
+
+    waiting = asyncio.ensure_future(together((request() for _ in range(3)), 1))
+    await asyncio.sleep(0)
+    while not waiting.done():
+        waiting.cancel()
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    gc.collect()  # where one was not closed, this is the warning "was never awaited"
+    assert waiting.cancelled()
+
+
 async def test_a_stop_iteration_in_a_thread_reaches_the_waiter() -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
         await asyncio.wait_for(ThreadOffload(1).run(next, iter(())), timeout=30)

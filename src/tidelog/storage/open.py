@@ -32,8 +32,10 @@ from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 _ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Options and variables with the URL of a server, to which no credentials belong either."""
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "memory"})
-_ONE_SLASH: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/[^/].*")
-"""What looks like a URL, and would be a directory whose name ends with a colon."""
+_FEW_SLASHES: Final = re.compile(
+    r"((?:file|memory|s3|gs|az)(?=:)|[A-Za-z][A-Za-z0-9+.-]+(?=:/)):.*"
+)
+"""What looks like a URL, and would be a directory with a colon in its name."""
 _AZURE: Final = frozenset({"az", "abfs", "abfss"})
 _GOOGLE: Final = frozenset({"gs", "gcs"})
 
@@ -148,11 +150,11 @@ def _open(scheme: str, url: str, effects: Effects, options: Mapping[str, Any]) -
             raise ConfigError(
                 "store URL", expected="a path or URL", found="nothing", action="name one"
             )
-        if match := _ONE_SLASH.fullmatch(url):
+        if match := _FEW_SLASHES.fullmatch(url):
             raise ConfigError(
                 f"store URL {url!r}",
                 expected="a path, or a URL with :// after its scheme",
-                action=f"write {match[1]}://..., or ./{match[1]}:/... for a directory of that name",
+                action=f"write {match[1]}://..., or ./{url} for a directory of that name",
             )
         return LocalStore(url, effects)
     if scheme == "file":
