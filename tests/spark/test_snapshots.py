@@ -39,7 +39,7 @@ def state_of(spark: "SparkSession", place: Place) -> list[tuple[object, ...]]:
 def run(tmp_path: Path, ours: Place, stock: Place, **extra: object) -> Application:
     """Runs in one process, which has a Spark for each of them."""
     given = stores.store_settings()
-    given |= settings(tmp_path / "no-faults", given.get("spark.jars", ""))
+    given |= settings(tmp_path / "no-faults", given.get("spark.jars", "")) | stores.INTERPRETED
     jobs = (Job(ours, TOTALS.name), Job(stock, TOTALS.name))
     module = "tests.spark.support.short_runs"
     with Application(jobs, given, module=module, extra=extra) as application:
@@ -73,15 +73,15 @@ def test_runs_that_end_before_their_first_maintenance_have_snapshots_and_keep_fe
 def test_a_run_that_goes_on_removes_the_snapshots_that_nothing_needs(
     one_spark: "SparkSession", tmp_path: Path
 ) -> None:
-    ours, stock = Place(tmp_path / "ours"), Place(tmp_path / "stock")
+    ours, stock, batches = Place(tmp_path / "ours"), Place(tmp_path / "stock"), 14
     more = {
         "spark.sql.streaming.stateStore.maintenanceInterval": "100ms",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "1",
     }
-    run(tmp_path, ours, stock, runs=[0], per_run=len(BATCHES), more=more)
+    run(tmp_path, ours, stock, runs=[0], per_run=batches, more=more)
     for place in (ours, stock):
         for versions in snapshots_in(place):
-            assert versions[0] > len(BATCHES) // 2, versions
+            assert versions[0] > batches // 2, versions
             assert len(versions) < 6, versions
     assert state_of(session(one_spark, stock=False), ours) == state_of(
         session(one_spark, stock=True), stock

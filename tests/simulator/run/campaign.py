@@ -180,11 +180,18 @@ def replay(outcome: Outcome) -> str:
 
 
 def run_on_workers(runs: Iterable[Run], processes: int, directory: Path) -> Iterator[Outcome]:
-    """Do the runs; each outcome as soon as it and all before it are there."""
+    """Do the runs; each outcome as soon as it and all before it are there.
+
+    Ctrl-C is a KeyboardInterrupt after the next of them: one in the middle of the pool's own code
+    can leave a lock of it taken, for which its end then waits for ever.
+    """
     left, begun = iter(runs), deque[tuple[Run, Future[Outcome]]]()
-    pool = _pool(processes)
+    pool, interrupted = _pool(processes), list[int]()
+    usual = signal.signal(signal.SIGINT, lambda number, _: interrupted.append(number))
     try:
         while True:
+            if interrupted:
+                raise KeyboardInterrupt
             for run in islice(left, _AHEAD * processes - len(begun)):
                 begun.append((run, _begin(pool, run, directory)))
             if not begun:
@@ -200,6 +207,7 @@ def run_on_workers(runs: Iterable[Run], processes: int, directory: Path) -> Iter
                 begun = deque((run, _begin(pool, run, directory)) for run, _ in begun)
     finally:
         pool.shutdown(cancel_futures=True)
+        signal.signal(signal.SIGINT, usual)
 
 
 def _alone(run: Run, directory: Path) -> Outcome:
