@@ -1,5 +1,8 @@
 """Two chains are joined only where they are known to tell the same history."""
 
+from dataclasses import replace
+
+import msgspec
 import pytest
 
 from tidelog.changelog.block import seal
@@ -9,6 +12,7 @@ from tidelog.checkpoint.manifest import MaterializationRef, SubtaskState
 from tidelog.ids import Generation, KeyGroup, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
 from tidelog.verify.job.paths import (
+    INHERITED,
     LOG_IS_CUT,
     NO_MATERIALIZATION,
     ONLY_ONE,
@@ -51,6 +55,8 @@ def chain(
 
 
 NEWER = chain(4, log(0, 50, 80), seqno=80, upto=50)
+OWN = chain(2, log(0, 0, 9), seqno=9)
+RESCALED = replace(OWN, state=msgspec.structs.replace(OWN.state, inherited=(NEWER.state.own,)))
 RESUMED = chain(6, log(0, 10, 30), log(5, 30, 80), seqno=80, upto=20, by=0, generation=5)
 
 JOINED = {
@@ -108,7 +114,8 @@ def test_chains_of_one_history_are_joined(case: str) -> None:
 @pytest.mark.parametrize(
     ("newer", "others", "reason"),
     [
-        (chain(2, log(0, 0, 9), seqno=9), [chain(1, seqno=5)], NO_MATERIALIZATION),
+        (OWN, [chain(1, seqno=5)], NO_MATERIALIZATION),
+        (RESCALED, [NEWER], INHERITED),
         (NEWER, [chain(n, log(0, 50, 60 + n), seqno=60 + n, upto=50) for n in (1, 2)], ONLY_ONE),
         (NEWER, [chain(1, log(0, 0, 40), seqno=40)], LOG_IS_CUT),
         # Generation 5 resumed from change 30; generation 0 had gone on to 60.
@@ -118,7 +125,13 @@ def test_chains_of_one_history_are_joined(case: str) -> None:
             LOG_IS_CUT,
         ),
     ],
-    ids=["nothing to compare with", "the same one elsewhere", "a gap", "an abandoned generation"],
+    ids=[
+        "nothing to compare with",
+        "another parallelism",
+        "the same one elsewhere",
+        "a gap",
+        "an abandoned generation",
+    ],
 )
 def test_where_none_leads_there_the_reason_is_given(
     newer: Chain, others: list[Chain], reason: str

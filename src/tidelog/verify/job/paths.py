@@ -22,6 +22,7 @@ from tidelog.verify.job.rows import RowScan
 from tidelog.verify.results import PathResult
 
 NO_MATERIALIZATION = "no materialization: the log alone makes the state"
+INHERITED = "no materialization of its own yet: what it inherited and the log make the state"
 ONLY_ONE = "only one materialization"
 LOG_IS_CUT = "only one materialization: the log between it and the older one is cut"
 OLDER_IS_DAMAGED = "only one materialization: the way from the older one is damaged"
@@ -79,7 +80,7 @@ def alternate_history(chain: Chain, others: Iterable[Chain]) -> AlternateHistory
     `others` are chains of the same partition in other checkpoints.
     """
     if chain.state.materialization is None:
-        return NO_MATERIALIZATION
+        return INHERITED if chain.state.inherited else NO_MATERIALIZATION
     older = [other for other in others if other.state.upto < chain.state.upto]
     if not older:
         return ONLY_ONE
