@@ -32,12 +32,11 @@ from tidelog.storage.retry_policy import LOCAL_POLICY, RetryPolicy
 _ENDPOINTS: Final = ("endpoint_url", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 """Options and variables with the URL of a server, to which no credentials belong either."""
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "memory"})
-_FEW_SLASHES: Final = re.compile(
-    r"((?:file|memory|s3|gs|az)(?=:)|[A-Za-z][A-Za-z0-9+.-]+(?=:/)):.*"
-)
-"""What looks like a URL, and would be a directory with a colon in its name."""
 _AZURE: Final = frozenset({"az", "abfs", "abfss"})
 _GOOGLE: Final = frozenset({"gs", "gcs"})
+_SCHEMES: Final = "|".join(_AZURE | _GOOGLE | {"file", "memory", "s3"})
+_FEW_SLASHES: Final = re.compile(rf"((?:{_SCHEMES})(?=:)|[A-Za-z][A-Za-z0-9+.-]+(?=:/[^/])):.*")
+"""What looks like a URL, and would be a directory with a colon in its name."""
 
 
 Url = str | os.PathLike[str]

@@ -69,7 +69,6 @@ def test_executors_lost_in_any_phase_of_a_batch_do_not_end_the_running_query(
     assert_complete(place.checkpoint)
 
 
-@only_in_depth("changelogs that the driver stores, in any phase")
 def test_an_executor_lost_while_it_stores_large_changelogs_costs_its_tasks_alone(
     place: Place, faulty_apart: Faults
 ) -> None:

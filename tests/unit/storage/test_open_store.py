@@ -87,6 +87,7 @@ def test_a_slow_disk_is_not_given_the_same_work_twice(tmp_path: Path) -> None:
         ("s3:/bucket/prefix", "s3://.*or ./s3:/"),
         ("hdfs:/checkpoints", "hdfs://"),
         ("file:checkpoints", "file://.*or ./file:checkpoints"),
+        ("gcs:bucket", "gcs://.*or ./gcs:bucket"),
         ("s3:///prefix", "no bucket"),
         ("s3a://bucket/prefix", "write s3://bucket/prefix"),
         ("gs:///prefix", "no bucket"),
