@@ -11,7 +11,7 @@ from typing import Any, Final
 MASK: Final = "***"
 
 _USERINFO: Final = re.compile(
-    # `user:password@` behind `://`. A port is no password, and an address of IPv6 no user. AWS's
+    # `user:password@` after `://`. A port is no password, and an address of IPv6 no user. AWS's
     # secret keys contain slashes, so the last @ counts wherever it is.
     r"""(?<=://)(?!\[)[^\s/@:'"]*:(?!\d{1,5}(?:[/?#\s'"]|$))[^\s'"]*@"""
 )

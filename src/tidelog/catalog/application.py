@@ -83,7 +83,7 @@ async def stored_partitions(store: ObjectStore) -> AsyncIterator[int]:
     after = ""
     while (info := await anext(store.list(PARTITIONS, after), None)) is not None:
         partition = partition_of(info.name)
-        # Names behind all of this partition, also when it is no partition of ours.
+        # Names after all of this partition, also when it is no partition of ours.
         after = f"{PARTITIONS}{info.name.split('/', 2)[1]}0"
         if partition is not None:
             yield partition

@@ -96,5 +96,5 @@ class Cadence:
         now = self._clock.monotonic()
         if self._due_at is None or now >= self._due_at:
             return seconds <= _SHORT_S
-        # Right behind a checkpoint is the best moment there is for one that never fits.
+        # Right after a checkpoint is the best moment there is for one that never fits.
         return now + seconds <= self._due_at or now - self._expected_at <= _SHORT_S

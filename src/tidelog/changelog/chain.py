@@ -67,7 +67,7 @@ class Piece(msgspec.Struct, eq=False):
 
 
 class ChainState(msgspec.Struct, frozen=True):
-    """What a checkpoint stores of a chain: contiguous ranges, and behind them inline blocks."""
+    """What a checkpoint stores of a chain: contiguous ranges, and after them inline blocks."""
 
     ranges: tuple[LogRange, ...]
     inline: tuple[bytes, ...]

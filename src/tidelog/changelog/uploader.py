@@ -383,7 +383,7 @@ def _contiguous_runs(taken: list[_Queued]) -> list[list[_Queued]]:
         last = None
         for entry in sorted(chains[chain], key=lambda entry: entry.piece.number):
             # By numbers, not by changes: state metadata counts no change, and when another segment
-            # has it already, a range from before it to behind it would be out of the log's order.
+            # has it already, a range from before it to after it would be out of the log's order.
             if last is not None and entry.piece.number == last + 1:
                 runs[-1].append(entry)
             else:

@@ -43,7 +43,7 @@ class Invariant(StrEnum):
     LOG = "log"
     """Log and inline blocks are contiguous from the materialization to the sequence number."""
     RANGES = "ranges"
-    """Log ranges lie behind a segment's header and are not empty."""
+    """Log ranges lie after a segment's header and are not empty."""
     GENERATION = "generation"
     """A checkpoint's author is that of a start slot below it."""
     CHECKPOINT_IDS = "checkpoint-ids"
@@ -150,7 +150,7 @@ def _log_violations(where: str, state: InheritedState) -> Iterator[Finding]:
             yield Finding(
                 Invariant.RANGES,
                 f"{where}, segment {part.segment}",
-                f"bytes behind the {HEADER_BYTES} of the header",
+                f"bytes after the {HEADER_BYTES} of the header",
                 f"{part.length} from {part.offset}, changes {part.first} to {part.end}",
             )
     for number, data in enumerate(state.inline):

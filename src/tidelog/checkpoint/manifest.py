@@ -64,7 +64,7 @@ class MaterializationRef(msgspec.Struct, frozen=True):
 
 
 class InFlightRef(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The in-flight data of one subtask: ranges of segments and behind them inline blocks."""
+    """The in-flight data of one subtask: ranges of segments and after them inline blocks."""
 
     log: tuple[LogRange, ...] = ()
     inline: tuple[bytes, ...] = ()

@@ -157,7 +157,7 @@ def _aside(work: Callable[[Event], int]) -> int:
         except KeyboardInterrupt:
             interrupted.set()
         try:
-            # Within, or a second Ctrl-C right behind the message would be no abort.
+            # Within, or a second Ctrl-C right after the message would be no abort.
             click.echo("stopping; Ctrl-C again to abort", err=True)
             return result.result()
         except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """Records by bucket of time as rows: one for each, one for many, and what of a bucket is in memory.
 
 Invariants:
-- behind the state's id the key of a record's row, or of its mark's, is `bucket | key | time |
+- after the state's id the key of a record's row, or of its mark's, is `bucket | key | time |
   number`, so the rows of a key in a bucket are one range in the order of time, and so are those of
   several buckets;
 - a batch is a row of the records that a flush finds in one bucket and one key group, its key
@@ -90,7 +90,7 @@ class TimedRows:
     def take(
         self, group: bytes, lower: bytes, upper: bytes, most: int | None = None
     ) -> list[tuple[bytes, Any]]:
-        """Delete the first rows of a range of a key group; their keys behind the state, and values.
+        """Delete the first rows of a range of a key group; their keys after the state, and values.
 
         The bounds are such keys too.
         """
@@ -154,7 +154,7 @@ def row_keys(state: bytes, entries: Iterable[Entry]) -> list[bytes]:
 
 
 def entry_of(group: bytes, own: bytes, record: Any) -> Entry:
-    """What a row's key behind the state and its value say."""
+    """What a row's key after the state and its value say."""
     return decode_time(own[:8]), group + own[8:_AFTER_KEY], _held(own, record)
 
 

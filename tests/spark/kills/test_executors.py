@@ -20,15 +20,9 @@ from tests.support.depth import only_in_depth
 
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
+ONE_EXECUTOR = "local-cluster[1,2,1024]"
 OF_AN_EXECUTOR = r"-\d+-\d{8}\.seg$"
 KILLS = 30
-SPECULATION = {
-    "spark.speculation": "true",
-    "spark.speculation.interval": "10ms",
-    "spark.speculation.minTaskRuntime": "50ms",
-    "spark.speculation.multiplier": "1.1",
-    "spark.speculation.quantile": "0.1",
-}
 
 
 def kill_all(application: Application) -> None:
@@ -50,8 +44,9 @@ def test_executors_lost_in_any_phase_of_a_batch_do_not_end_the_running_query(
     batches = single(events(seed=61, batches=12, per_batch=20))
     add(place, batches)
     # Without segments the first two phases would be one.
-    given = settings(faulty_apart.control, commit_bytes=0) | SPECULATION
-    with Application((Job(place, query.name, scheme="faulty"),), given, CLUSTER) as application:
+    given = settings(faulty_apart.control, commit_bytes=0)
+    job = Job(place, query.name, scheme="faulty")
+    with Application((job,), given, ONE_EXECUTOR) as application:
         for phase, path in {
             "tasks have ended, nothing is durable": SEGMENT,
             "all is durable, nothing committed": commit(r"\d+"),
@@ -95,7 +90,7 @@ def test_executors_killed_at_random_moments_do_not_end_the_running_query(
     rng = random.Random(seed)
     query = QUERIES["totals"]
     batches = single(events(seed, batches=2 * KILLS + 2, per_batch=20))
-    given = settings(tmp_path / "faults") | SPECULATION
+    given = settings(tmp_path / "faults")
     follow = Job(place, query.name, scheme="faulty", follow=True)
     with Application((follow,), given, CLUSTER) as application:
         for kill in range(KILLS):

@@ -15,6 +15,7 @@ from tidelog.verify.job.paths import (
     INHERITED,
     LOG_IS_CUT,
     NO_MATERIALIZATION,
+    NO_STATE,
     ONLY_ONE,
     AlternateHistory,
     Chain,
@@ -115,6 +116,7 @@ def test_chains_of_one_history_are_joined(case: str) -> None:
     ("newer", "others", "reason"),
     [
         (OWN, [chain(1, seqno=5)], NO_MATERIALIZATION),
+        (chain(2, seqno=0), [chain(1, seqno=0)], NO_STATE),
         (RESCALED, [NEWER], INHERITED),
         (NEWER, [chain(n, log(0, 50, 60 + n), seqno=60 + n, upto=50) for n in (1, 2)], ONLY_ONE),
         (NEWER, [chain(1, log(0, 0, 40), seqno=40)], LOG_IS_CUT),
@@ -127,6 +129,7 @@ def test_chains_of_one_history_are_joined(case: str) -> None:
     ],
     ids=[
         "nothing to compare with",
+        "nothing at all",
         "another parallelism",
         "the same one elsewhere",
         "a gap",

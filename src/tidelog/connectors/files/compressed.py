@@ -149,7 +149,7 @@ class CompressedText:
         return True
 
     def _skip_padding(self) -> None:
-        """Zeros behind a member, as tapes have them."""
+        """Zeros after a member, as tapes have them."""
         while self._data and not self._data[0]:
             self._data = memoryview(bytes(self._data).lstrip(b"\0"))
             if not self._data:

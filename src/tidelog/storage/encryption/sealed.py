@@ -97,15 +97,15 @@ def open_whole(stored: bytes, key: StoreKey, place: ObjectIdentity) -> bytes:
 
 
 def stored_range(start: int, length: int | None) -> tuple[int, int | None]:
-    """Where the stored bytes that hold a range of content begin, behind the header, and how many
+    """Where the stored bytes that hold a range of content begin, after the header, and how many
     they are; None: all to the end.
     """
     first = start // CHUNK
     begin = HEADER + first * _STORED_CHUNK
     if length is None:
         return begin, None
-    behind = -(-(start + length) // CHUNK)
-    return begin, (behind - first) * _STORED_CHUNK
+    after = -(-(start + length) // CHUNK)
+    return begin, (after - first) * _STORED_CHUNK
 
 
 def open_range(

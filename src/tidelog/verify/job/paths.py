@@ -22,6 +22,7 @@ from tidelog.verify.job.rows import RowScan
 from tidelog.verify.results import PathResult
 
 NO_MATERIALIZATION = "no materialization: the log alone makes the state"
+NO_STATE = "no state: no row was ever written"
 INHERITED = "no materialization of its own yet: what it inherited and the log make the state"
 ONLY_ONE = "only one materialization"
 LOG_IS_CUT = "only one materialization: the log between it and the older one is cut"
@@ -80,7 +81,9 @@ def alternate_history(chain: Chain, others: Iterable[Chain]) -> AlternateHistory
     `others` are chains of the same partition in other checkpoints.
     """
     if chain.state.materialization is None:
-        return INHERITED if chain.state.inherited else NO_MATERIALIZATION
+        if chain.state.inherited:
+            return INHERITED
+        return NO_MATERIALIZATION if chain.log() else NO_STATE
     older = [other for other in others if other.state.upto < chain.state.upto]
     if not older:
         return ONLY_ONE

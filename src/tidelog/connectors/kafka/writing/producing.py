@@ -96,7 +96,7 @@ class Outbox:
         self._cluster = cluster
         self._what = what
         # A message that waits for the cluster stays in line: one that was given up would have to
-        # be sent again behind its successors.
+        # be sent again after its successors.
         self._producer = producer(cluster, {"message.timeout.ms": 0})
         self._patience_s = PATIENCE_S
         self._overflow: deque[Message] = deque()
