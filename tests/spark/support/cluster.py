@@ -28,9 +28,9 @@ def two_hosts(directory: Path) -> Iterator[str]:
         def run(role: str, host: str, *arguments: str) -> None:
             name = role.rpartition(".")[2].lower()
             log = running.enter_context((directory / f"{name}-{host}.log").open("wb"))
+            program = [str(find_spark().home / "bin/spark-class"), f"{_DEPLOY}.{role}"]
             process = subprocess.Popen(
-                [str(find_spark().home / "bin/spark-class"), f"{_DEPLOY}.{role}"]
-                + ["--host", host, "--webui-port", "0", *arguments],
+                [*program, "--host", host, "--webui-port", "0", *arguments],
                 env={**os.environ, "SPARK_LOCAL_IP": host, "SPARK_DAEMON_MEMORY": "256m"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
