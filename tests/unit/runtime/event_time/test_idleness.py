@@ -35,16 +35,22 @@ from tidelog.storage.memory import MemoryStore
 
 
 def status_when(
-    build: Callable[[Job], Stream], enough: Callable[[list[Any], JobStatus], bool], parallelism: int
+    build: Callable[[Job], Stream],
+    enough: Callable[[list[Any], JobStatus], bool],
+    parallelism: int,
+    store: MemoryStore | None = None,
 ) -> JobStatus:
-    """Run an endless job in virtual time until its windows and its status are as wanted."""
+    """Run an endless job in virtual time until its windows and its status are as wanted, and break
+    it off.
+    """
     job = Job("endless")
     fired: list[Any] = []
     windows = build(job).key_by(lambda _: "all").window(Tumbling(1000))
     windows.count().sink(Callback(fired.append))
 
     async def steps() -> JobStatus:
-        runner = JobRunner(job, MemoryStore(), config(parallelism=parallelism), effects())
+        kept = store or MemoryStore()
+        runner = JobRunner(job, kept, config(parallelism=parallelism), effects())
         async with running(runner) as task:
             for _ in range(600):
                 await runner.effects.clock.sleep(0.5)
@@ -109,6 +115,43 @@ def test_without_idleness_event_time_waits_for_the_silent_split() -> None:
     )
     assert operator(status, "source").idle_splits == 0
     assert operator(status, "window").watermark_ms == -1
+
+
+class OneIsAhead(PushSource):
+    """A split whose one record is far ahead in time, and one that goes on from where it was."""
+
+    def __init__(self, until: int) -> None:
+        self.until = until
+
+    def discover(self) -> list[str]:
+        return ["ahead", "goes on"]
+
+    async def push(self, split: str, position: Any, emitter: Emitter) -> None:
+        if split == "ahead" and position is None:
+            await emitter.emit([5000], 1)
+        if split == "goes on":
+            for number in range(position or 0, self.until):
+                await emitter.emit([number * 100], number + 1)
+        await asyncio.Event().wait()
+
+
+def test_a_split_that_is_silent_since_a_restart_counts_as_far_as_it_was_read() -> None:
+    store = MemoryStore()
+
+    def run_until(records: int, watermark_ms: int) -> JobStatus:
+        return status_when(
+            lambda job: job.source(OneIsAhead(records)).event_time(lambda n: n),
+            lambda _, status: (
+                operator(status, "window").watermark_ms == watermark_ms
+                and status.checkpoints.completed > 2
+            ),
+            parallelism=1,
+            store=store,
+        )
+
+    run_until(20, watermark_ms=1899)
+    resumed = run_until(100, watermark_ms=4999)
+    assert operator(resumed, "source").records_in == 80, "it read what it had not"
 
 
 def test_the_idleness_of_a_first_event_time_is_not_that_of_a_second() -> None:
