@@ -3,7 +3,7 @@
 python := ".venv/bin/python"
 
 # Simulated runs of `just deep`; `just seeds=100000 deep` does more.
-seeds := "10000"
+seeds := "5000"
 
 _default:
     @just --list

@@ -91,7 +91,7 @@ class Memory:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="just deep", description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}: all")
-    parser.add_argument("--seeds", type=int, default=10_000, help="simulated runs: %(default)s")
+    parser.add_argument("--seeds", type=int, default=5_000, help="simulated runs: %(default)s")
     parser.add_argument("--again", action="store_true", help="also what has passed already")
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):

@@ -192,7 +192,7 @@ def _taken_out(exchanges: list[Exchange]) -> bool:
     return any(before is not plain and after is plain for before, after in pairs)
 
 
-@looking(3, deep=67)
+@looking(3, deep=33)
 @example(
     Code(Point, 1, merged=True, timed=True, sinks=1),
     Shape(4, None, by_key, by_key),

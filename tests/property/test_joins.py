@@ -246,7 +246,7 @@ def _run(subject: Subject, model: Model, steps: list[Any]) -> None:
     ],
     3,
 )
-@looking(150, deep=25)
+@looking(150)
 @given(intervals, st.sampled_from(["inner", "left", "outer"]), steps, st.integers(1, 3))
 def test_interval_joins_are_those_of_two_loops(
     bounds: tuple[int, int], how: Any, steps: list[Any], most: int
@@ -257,7 +257,7 @@ def test_interval_joins_are_those_of_two_loops(
         _run(Subject(lambda: Join(span, how, "late")), model, steps)
 
 
-@looking(100, deep=25)
+@looking(100)
 @given(windows, st.sampled_from(["inner", "left", "outer"]), steps, st.integers(1, 3))
 def test_window_joins_are_those_of_two_loops(
     sizes: tuple[int, int], how: Any, steps: list[Any], most: int
@@ -269,7 +269,7 @@ def test_window_joins_are_those_of_two_loops(
 
 # An older row that comes after a newer one goes as well.
 @example([("records", 1, [("a", 1)]), ("records", 1, [("a", 0)])], 1)
-@looking(100, deep=25)
+@looking(100)
 @given(steps, st.integers(1, 3))
 def test_a_record_gets_the_newest_row_of_its_time(steps: list[Any], most: int) -> None:
     subject = Subject(lambda: EnrichAtTime(lambda r, row: [r, row], "late"))
@@ -338,7 +338,7 @@ def test_many_rows_of_a_key_are_read_once_for_all_records_that_wait_also_after_a
     assert reads.call_count < 10
 
 
-@looking(50, deep=25)
+@looking(50)
 @given(steps)
 def test_a_record_gets_the_newest_row_that_has_come(steps: list[Any]) -> None:
     subject = Subject(lambda: EnrichNow(lambda r, row: [r, row]))

@@ -58,7 +58,7 @@ def checkpoint(states: Sequence[OperatorStates]) -> OperatorState:
     return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
 
 
-@looking(80, deep=25)
+@looking(80)
 @given(history=st.lists(lives, min_size=1, max_size=6))
 def test_no_shape_loses_or_doubles_what_an_operator_keeps_without_keys(history: list[Life]) -> None:
     listed: Counter[int] = Counter()

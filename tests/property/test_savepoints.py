@@ -88,6 +88,6 @@ class SavepointMachine(StateMachine):
         assert len(ordinary) <= self.config.retain
 
 
-TestMemory = machine(SavepointMachine, 8, 77)
-TestRocks = machine(SavepointMachine, 2, 60, table="rocksdb")
-TestMemoryWithoutChangelog = machine(SavepointMachine, 4, 64, changelog=False)
+TestMemory = machine(SavepointMachine, 8, 38)
+TestRocks = machine(SavepointMachine, 2, 30, table="rocksdb")
+TestMemoryWithoutChangelog = machine(SavepointMachine, 4, 32, changelog=False)

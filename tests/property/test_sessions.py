@@ -91,7 +91,7 @@ def in_order(fired: list[Fired]) -> bool:
     return all(each == sorted(set(each)) for each in starts)
 
 
-@looking(200, deep=50)
+@looking(200, deep=25)
 @given(
     st.sampled_from(["sums", "lists", "records"]),
     st.integers(1, 8),

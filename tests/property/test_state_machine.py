@@ -492,9 +492,9 @@ def machine(machine: type[StateMachine], usual: int, deep: int, **settings: Any)
     return case
 
 
-TestMemory = machine(StateMachine, 12, 84)
-TestRocks = machine(StateMachine, 2, 76, table="rocksdb")
-TestMemoryWithoutChangelog = machine(StateMachine, 6, 68, changelog=False)
-TestRocksWithoutChangelog = machine(StateMachine, 2, 50, table="rocksdb", changelog=False)
-TestSwitching = machine(StateMachine, 8, 75, tables=("memory",))
-TestSwitchingTables = machine(StateMachine, 3, 34, tables=("memory", "rocksdb"))
+TestMemory = machine(StateMachine, 12, 42)
+TestRocks = machine(StateMachine, 2, 38, table="rocksdb")
+TestMemoryWithoutChangelog = machine(StateMachine, 6, 34, changelog=False)
+TestRocksWithoutChangelog = machine(StateMachine, 2, 25, table="rocksdb", changelog=False)
+TestSwitching = machine(StateMachine, 8, 38, tables=("memory",))
+TestSwitchingTables = machine(StateMachine, 3, 17, tables=("memory", "rocksdb"))

@@ -170,7 +170,7 @@ class _LateReader(SplitReader):
         return ["now"] if self.position == 60 else [] if self.position < 60 else None
 
 
-@looking(12, deep=21)
+@looking(12)
 @given(
     values=st.lists(VALUES, min_size=4, max_size=12),
     breaks=st.lists(st.tuples(st.integers(1, 9), st.integers(1, 3)), max_size=3),
@@ -247,7 +247,7 @@ OF_STATES = {
 }
 
 
-@looking(12, deep=21)
+@looking(12)
 @given(
     key=KEY,
     held=st.fixed_dictionaries({name: drawn for name, (_, drawn) in OF_STATES.items()}),

@@ -193,7 +193,7 @@ def drawn(rng: Random, splits: int, length: int) -> dict[str, Records]:
 
 
 @pytest.mark.parametrize("name", CASES)
-@looking(2, deep=25)
+@looking(2)
 @given(st.integers(0, 1 << 30))
 def test_what_comes_out_is_what_plain_python_makes_of_all_records(name: str, seed: int) -> None:
     case, rng = CASES[name], Random(seed)

@@ -234,7 +234,7 @@ firings = st.builds(
 )
 
 
-@looking(150, deep=25)
+@looking(150)
 @given(
     st.sampled_from(["sums", "lists", "records"]),
     spans,

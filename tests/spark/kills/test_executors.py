@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
 ONE_EXECUTOR = "local-cluster[1,2,1024]"
 OF_AN_EXECUTOR = r"-\d+-\d{8}\.seg$"
-KILLS = 30
+KILLS = 15
 
 
 def kill_all(application: Application) -> None:

@@ -151,7 +151,7 @@ def test_metadata_written_behind_a_materialization_stays_with_the_new_log() -> N
     assert [(p.first, p.end) for p in chain.capture().pieces] == [(4, 4), (4, 5)]
 
 
-@looking(80, deep=25)
+@looking(80)
 @given(st.data())
 def test_any_order_of_uploads_and_truncations_keeps_what_was_captured_contiguous(
     data: st.DataObject,

@@ -89,7 +89,7 @@ def change(rows: StateRows, model: dict[bytes, str], what: str, keys: Any, value
             assert rows.get_many(keys) == [model.get(k) for k in keys]
 
 
-@looking(100, deep=30)
+@looking(100)
 @given(st.lists(lazy_step, max_size=50), st.booleans())
 def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
     steps: list[tuple[Any, ...]], drops: bool
@@ -126,7 +126,7 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
     assert replayed == model == {k: v.decode() for k, v in writes._table.scan(b"", None)}
 
 
-@looking(100, deep=30)
+@looking(100)
 @given(st.lists(step, max_size=50), st.booleans())
 def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool) -> None:
     writes, rows = buffer(cached=cached)

@@ -162,7 +162,7 @@ event = st.one_of(
 )
 
 
-@looking(100, deep=30)
+@looking(100)
 @given(st.lists(event, max_size=60))
 def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, ...]]) -> None:
     """A snapshot contains a task's finish when the task had ended before it."""

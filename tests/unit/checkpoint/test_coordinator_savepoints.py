@@ -139,7 +139,7 @@ step = st.one_of(
 )
 
 
-@looking(100, deep=30)
+@looking(100)
 @given(st.lists(step, max_size=40))
 def test_every_savepoint_is_answered_once_and_one_at_a_time_is_under_way(
     steps: list[tuple[str, object]],

@@ -39,7 +39,7 @@ def graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], set[int]]:
     return dict(enumerate(before)), draw(st.sets(st.integers(0, size - 1)))
 
 
-@looking(100, deep=30)
+@looking(100)
 @given(graphs())
 def test_barriers_sent_as_planned_reach_every_running_task(
     drawn: tuple[dict[int, list[int]], set[int]],

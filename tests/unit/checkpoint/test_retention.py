@@ -126,7 +126,7 @@ def test_a_descriptor_keeps_the_files_it_names() -> None:
     assert rig.collect() == {descriptor, "tables/00000000/a.sst"}
 
 
-@looking(50, deep=20)
+@looking(50)
 @given(st.data())
 def test_whatever_is_collected_no_retained_checkpoint_misses_an_object(data: st.DataObject) -> None:
     rig = Rig(keep=data.draw(st.integers(1, 3)))

@@ -152,7 +152,7 @@ async def test_names_that_are_no_slots_are_ignored(store: SteerableStore) -> Non
     assert (await Writer(store, 1).start()).slots == ()
 
 
-@looking(60, deep=25)
+@looking(60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["start", "append"])), max_size=30))
 def test_slots_always_tell_one_history(moves: list[tuple[int, str]]) -> None:
     """Any number of writers in any order: a checkpoint is never written behind a newer start."""

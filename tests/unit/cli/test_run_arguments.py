@@ -154,3 +154,10 @@ def test_what_a_checkpoint_has_fixed_is_told_before_the_running_job_is_fenced(te
     assert "key groups of 'source'" in refused.output
     assert "set --key-groups 2" in refused.output
     assert files(store) == before
+
+
+def test_an_option_without_its_word_does_not_take_the_next_option_for_it(tmp_path: Path) -> None:
+    store = ["--store", str(tmp_path / "store")]
+    told = tidelog("run", "wordcount", *store, "--unaligned", "--checkpoint-interval", "300ms")
+    assert told.exit_code == 2
+    assert "'--checkpoint-interval' is not one of 'off', 'timeout', 'always'" in told.output

@@ -45,7 +45,7 @@ def test_at_least_once_never_blocks() -> None:
     assert decisions == [NOTHING, NOTHING, Aligned(complete=True)]
 
 
-@looking(100, deep=30)
+@looking(100)
 @given(st.data(), st.integers(1, 4), st.booleans())
 def test_every_interleaving_snapshots_once_and_leaves_no_channel_blocked(
     data: st.DataObject, channels: int, mode: bool

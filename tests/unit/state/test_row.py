@@ -222,7 +222,7 @@ def test_values_of_another_type_are_refused(schema: str, value: Any) -> None:
         parse_schema(schema, "mine").store(value)
 
 
-@looking(80, deep=25)
+@looking(80)
 @given(st.text("abint<>(),:` 0", max_size=20))
 def test_no_text_raises_anything_but_a_schema_error(text: str) -> None:
     try:

@@ -93,7 +93,7 @@ STEPS = st.tuples(
 )
 
 
-@looking(60, deep=25)
+@looking(60)
 @given(st.lists(STEPS, max_size=60))
 def test_timers_fire_like_a_sorted_set(steps: list[tuple[str, str, int]]) -> None:
     bench = Bench()

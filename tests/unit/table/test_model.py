@@ -127,4 +127,4 @@ def test_a_table_is_a_dict_with_snapshots(
         pass
 
     Machine.factory = factory
-    run_state_machine_as_test(Machine, settings=looking(15, 30, deep=30))
+    run_state_machine_as_test(Machine, settings=looking(15, 30))

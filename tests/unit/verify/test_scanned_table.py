@@ -52,7 +52,7 @@ def after(rows: dict[bytes, bytes], changes: dict[bytes, bytes | None]) -> dict[
     return {key: value for key, value in {**rows, **changes}.items() if value is not None}
 
 
-@looking(30, deep=30)
+@looking(30)
 @given(ROWS, st.lists(st.tuples(CHANGES, CHANGES, st.booleans()), max_size=5))
 def test_rows_and_misfits_are_those_of_a_scan_after_any_changes(
     rows: dict[bytes, bytes],

@@ -159,8 +159,11 @@ def _option(declaration: Declared) -> Callable[[Any], Any]:
         return click.option(*names, default=None, help=shown)
     if isinstance(one.kind, Names):
         return click.option(*names, multiple=True, metavar="NAME", help=shown)
-    metavar = "|".join(one.kind.words) if isinstance(one.kind, Choice) else None
-    return click.option(*names, metavar=metavar or _METAVARS.get(type(one.kind), "N"), help=shown)
+    if isinstance(one.kind, Choice):
+        # Checked here, or an option whose word is forgotten would take the next option for it.
+        words = click.Choice(one.kind.words)
+        return click.option(*names, type=words, metavar="|".join(words.choices), help=shown)
+    return click.option(*names, metavar=_METAVARS.get(type(one.kind), "N"), help=shown)
 
 
 def config_options(function: Callable[..., R]) -> Callable[..., R]:

@@ -46,7 +46,7 @@ def test_channels_that_stay_aligned_are_waited_for_and_others_are_not() -> None:
     assert alignment.barrier(1, overtaking, 2.0) == Aligned(unblock=True, overtake=True)
 
 
-@looking(100, deep=30)
+@looking(100)
 @given(st.data(), st.integers(1, 4), st.sampled_from(["may-switch", "unaligned"]))
 def test_every_interleaving_takes_each_snapshot_once_and_leaves_no_channel_blocked(
     data: st.DataObject, channels: int, order: Any

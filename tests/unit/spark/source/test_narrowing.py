@@ -74,7 +74,7 @@ def _all(view: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("view", CONDITIONS)
-@looking(10, deep=25)
+@looking(10)
 @given(data=st.data())
 def test_options_leave_the_rows_that_they_mean(view: str, store: Path, data: st.DataObject) -> None:
     known = CONDITIONS[view]
