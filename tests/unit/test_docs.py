@@ -41,6 +41,13 @@ def test_every_document_the_readme_links_to_exists() -> None:
     assert links and [link for link in links if not (ROOT / link).exists()] == []
 
 
+@pytest.mark.parametrize(
+    "record", sorted((ROOT / "docs/decisions").glob("*.md")), ids=lambda p: p.stem
+)
+def test_a_decision_record_begins_with_its_verdict(record: Path) -> None:
+    assert re.match(r"# .+\n\n\*\*(Holds today|Status: history)\b", record.read_text())
+
+
 def test_every_test_that_proves_a_promise_exists() -> None:
     proofs = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PROOFS.read_text())
     assert len(proofs) > 50
