@@ -15,7 +15,7 @@ from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, words
 from tests.support.pressure import checkpoints
 from tests.unit.runtime.test_changed_types import run
-from tidelog import RestoreError, Sliding, StateSchemaError, status_of
+from tidelog import RestoreError, Sliding, StateSchemaError, TidelogError, status_of
 from tidelog.storage.memory import MemoryStore
 
 BUILD = Callable[[tidelog.Stream, Outside], None]
@@ -167,6 +167,20 @@ def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_writte
     stream.map(lambda w: tidelog.Row(word=w), name="row").sink(sink, name="out")
     run(made, store)
     assert Counter(row.word for row in sink.records) == WORDS
+
+
+def test_a_sink_that_is_named_is_dropped_and_not_taken_for_one_in_its_place(
+    tmp_path: Path,
+) -> None:
+    store = uncommitted(tidelog.Files(tmp_path / "before"))
+    made, files = tidelog.Job("job"), tidelog.Files(tmp_path / "after")
+    made.source(SOURCE).map(lambda w: tidelog.Row(word=w), name="row").sink(files, name="new")
+    with pytest.raises(TidelogError, match=r"output file .*after.*found neither"):
+        run(made, store)
+    runner = tidelog.JobRunner(made, store, config(allow_dropped_state=("sink",)), effects())
+    asyncio.run(runner.run())
+    [dropped] = runner.incarnation.plan.dropped
+    assert dropped.endswith("sink transactions of sink 'sink'")
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

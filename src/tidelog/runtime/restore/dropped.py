@@ -4,7 +4,7 @@ Invariant: operators that hold nothing are dropped silently; state, split positi
 transactions only when the user names the operator, and then the job reports what was dropped.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -32,7 +32,7 @@ def without_removed(
     leave = _Leave(frozenset(allowed))
     for name, operator in stored.items():
         if name not in home:
-            if any(_outputs(operator)) and _other_sink(operator, vertices) is None:
+            if any(_outputs(operator)) and _other_sink(operator, vertices, leave.allowed) is None:
                 # Its sink is still there, and commits what it had pre-committed.
                 operators[name] = _only_output(operator)
                 operator = operator.with_all(transactions=())  # noqa: PLW2901
@@ -43,7 +43,7 @@ def without_removed(
         for owner in sorted(_owners(operator) - home.keys()):
             leave(f"operator {owner!r}", [_pieces(operator, owner)], {owner}, _GONE)
             operator = _without_pieces(operator, owner)  # noqa: PLW2901
-        if found := _other_sink(operator, vertices):
+        if found := _other_sink(operator, vertices, leave.allowed):
             names = {name, operator.sink}
             leave(f"sink {operator.sink or name!r}", [_transactions(operator)], names, found)
             operator = operator.with_all(transactions=())  # noqa: PLW2901
@@ -124,13 +124,17 @@ def _transactions(operator: OperatorState) -> str:
     return f"{len(list(_outputs(operator)))} {_TRANSACTIONS}"
 
 
-def _other_sink(operator: OperatorState, vertices: Sequence[Vertex]) -> str | None:
+def _other_sink(
+    operator: OperatorState, vertices: Sequence[Vertex], allowed: Collection[str]
+) -> str | None:
     """The sink that the transactions would go to, described; None when it can read them."""
     if not any(_outputs(operator)):
         return None
     vertex = sink_of(operator, vertices)
     if vertex is None:
         return "no sink at the end of its tasks"
+    if operator.sink in allowed and vertex.nodes[-1].id != operator.sink:
+        return _GONE  # and not renamed, as the user says
     return _other(operator.sink_types, sink_types(vertex))
 
 
