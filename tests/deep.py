@@ -33,9 +33,8 @@ OF_SPARK: Final = {
 }
 """Tests with Spark that are a part of their own; `spark` has the others of `tests/spark`."""
 
-APART: Final = {"unit": "tests/unit", "property": "tests/property"}
-"""Tests without Spark that are a part of their own; `tests` has all else, among it a soak of a
-quarter of an hour, which leaves the processor to the others."""
+APART: Final = {"unit": "tests/unit", "property": "tests/property", "process": "tests/process"}
+"""Tests without Spark that are a part of their own; `tests` has all else."""
 
 SCHEDULE: Final = ("--dist", "worksteal", "--durations", "10")
 """A test of a quarter of an hour keeps no others waiting; the longest are named."""
