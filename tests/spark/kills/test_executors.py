@@ -11,7 +11,7 @@ import pytest
 
 from tests.spark.support.application import CLUSTER, Application, Job, settings
 from tests.spark.support.census import assert_complete
-from tests.spark.support.faults import SEGMENT, Faults, Rule, commit
+from tests.spark.support.faults import OF_AN_EXECUTOR, SEGMENT, Faults, Rule, commit
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.zoo.all import QUERIES
@@ -21,7 +21,6 @@ from tests.support.depth import only_in_depth
 pytestmark = [pytest.mark.plugin_only, pytest.mark.usefixtures("spark_or_skip")]
 
 ONE_EXECUTOR = "local-cluster[1,2,1024]"
-OF_AN_EXECUTOR = r"-\d+-\d{8}\.seg$"
 KILLS = 15
 
 

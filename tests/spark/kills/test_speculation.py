@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.kills.test_executors import OF_AN_EXECUTOR
 from tests.spark.support.application import Application, Job, settings
 from tests.spark.support.census import assert_complete
 from tests.spark.support.cluster import two_hosts
-from tests.spark.support.faults import Faults
+from tests.spark.support.faults import OF_AN_EXECUTOR, Faults
 from tests.spark.support.place import Place
 from tests.spark.support.running import add
 from tests.spark.support.zoo.all import QUERIES

@@ -26,6 +26,8 @@ Spark looks for its own jars before it knows those of the tests.
 """
 
 SEGMENT = r"/_tidelog/segments/[^/]+\.seg$"
+OF_AN_EXECUTOR = r"-\d+-\d{8}\.seg$"
+"""Segments of large changelogs, which their executor stores itself."""
 ROLL_UP = r"/_tidelog/index/[^/]+\.json$"
 
 

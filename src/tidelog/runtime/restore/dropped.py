@@ -127,14 +127,17 @@ def _transactions(operator: OperatorState) -> str:
 def _other_sink(
     operator: OperatorState, vertices: Sequence[Vertex], allowed: Collection[str]
 ) -> str | None:
-    """The sink that the transactions would go to, described; None when it can read them."""
+    """Why the transactions do not go to the sink that stands where theirs did; None when they do.
+
+    `allowed` names sinks that may lose theirs: one that is gone is not taken for a renamed one.
+    """
     if not any(_outputs(operator)):
         return None
     vertex = sink_of(operator, vertices)
     if vertex is None:
         return "no sink at the end of its tasks"
     if operator.sink in allowed and vertex.nodes[-1].id != operator.sink:
-        return _GONE  # and not renamed, as the user says
+        return _GONE
     return _other(operator.sink_types, sink_types(vertex))
 
 

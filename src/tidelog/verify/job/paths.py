@@ -83,7 +83,7 @@ def alternate_history(chain: Chain, others: Iterable[Chain]) -> AlternateHistory
     if chain.state.materialization is None:
         if chain.state.inherited:
             return INHERITED
-        return NO_MATERIALIZATION if chain.log() else NO_STATE
+        return NO_MATERIALIZATION if chain.state.log or chain.state.inline else NO_STATE
     older = [other for other in others if other.state.upto < chain.state.upto]
     if not older:
         return ONLY_ONE
