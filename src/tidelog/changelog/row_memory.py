@@ -7,6 +7,7 @@ Invariants:
 - what is held stays within the limit but for what is added between two reports.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from operator import attrgetter
@@ -17,7 +18,7 @@ import msgspec
 
 ROW_SLOT_BYTES: Final = 140
 """A row's object and key without their content, its places in the dict of rows and in a list."""
-_KEPT: Final = 3 / 4
+_CACHED_SHARE: Final = 3 / 4
 """Share of the limit up to which every state keeps its rows."""
 _LOOK_BYTES: Final = 4 << 20
 """Rows read, in bytes, after which the memory of all rows is looked at."""
@@ -51,7 +52,8 @@ class DirtyRows:
     __slots__ = ("_count", "_listed")
 
     def __init__(self) -> None:
-        self._listed: list[BufferedRow] = []
+        self._listed: deque[BufferedRow] = deque()
+        """In the order in which they came: those that changed last may change again soon."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -81,7 +83,7 @@ class DirtyRows:
         """At most `most` of the rows, by their keys; the table gets them now."""
         rows: list[BufferedRow] = []
         while self._listed and len(rows) < most:
-            row = self._listed.pop()
+            row = self._listed.popleft()
             if row.dirty:
                 row.dirty = False
                 rows.append(row)
@@ -93,7 +95,7 @@ class DirtyRows:
     def _forget(self) -> None:
         """Drop rows that are dirty no more, when none is: they keep their values in memory."""
         if not self._count:
-            self._listed = []
+            self._listed.clear()
 
 
 def object_bytes(value: object, depth: int = _DEPTH) -> int:
@@ -163,7 +165,7 @@ class RowAccount:
         self._memory = memory
         self.bytes = 0
         self.shed = shed
-        """Frees the memory in steps, and calls `holds` after each."""
+        """Frees the memory in steps, as many as are taken, and calls `holds` after each."""
 
     def holds(self, size: int) -> None:
         """Set the bytes that the subtask's rows take now."""
@@ -192,14 +194,14 @@ class RowMemory:
         self.accounts.append(account)
         return account
 
-    def crowded_by(self, cached_bytes: int) -> bool:
-        """Whether a subtask with so many bytes of rows that its table has as well gives them up.
+    def surplus(self, cached_bytes: int) -> int:
+        """Bytes that a subtask is to give up, which caches so many bytes of rows.
 
         There is to be room for what the next flushes bring, and who keeps little keeps it.
         """
-        if self.limit_bytes is None or self.used_bytes <= _KEPT * self.limit_bytes:
-            return False
-        return cached_bytes * len(self.accounts) > self.used_bytes / 2
+        if self.limit_bytes is None or cached_bytes * len(self.accounts) <= self.used_bytes / 2:
+            return 0
+        return max(0, self.used_bytes - int(_CACHED_SHARE * self.limit_bytes))
 
     @property
     def exceeded(self) -> bool:
@@ -220,8 +222,9 @@ class RowMemory:
         self._shedding = True
         try:
             for account in sorted(self.accounts, key=lambda each: each.bytes, reverse=True):
-                if not self.exceeded or account.bytes == 0:
-                    return
-                yield from account.shed()
+                steps = account.shed()
+                # No more than what is too much: to read it all again would take long.
+                while self.exceeded and next(steps, self) is not self:
+                    yield
         finally:
             self._shedding = False

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any, Final, cast
 
+from tidelog.changelog.row_cache import RowCache
 from tidelog.changelog.row_memory import BufferedRow, DirtyRows, RowSize, RowsRead, row_key
 from tidelog.table.port import Table
 
@@ -51,7 +52,6 @@ class StateRows:
         "_changed",
         "_decode",
         "_dirty",
-        "_dropped",
         "_encode",
         "_encode_many",
         "_order",
@@ -61,6 +61,7 @@ class StateRows:
         "_size",
         "_table",
         "_whole",
+        "_young",
         "updates",
     )
 
@@ -83,9 +84,8 @@ class StateRows:
         self._decode = decode
         self._cached = cached
         self._whole = whole and cached
-        self._rows: dict[bytes, BufferedRow] = {}
-        self._dropped: list[dict[bytes, BufferedRow]] = []
-        """Rows that are not cached any more and still in memory."""
+        self._rows = RowCache()
+        self._young = self._rows.young
         self._changed: list[BufferedRow] = []
         # Only states that are scanned have their changed rows in order, and only when one asks.
         self._order: list[BufferedRow] = []
@@ -107,42 +107,34 @@ class StateRows:
     @property
     def memory_bytes(self) -> int:
         """About how much memory the changed and the cached rows take."""
-        return int(sum(map(len, self._dropped), len(self._rows)) * self._size.bytes)
+        return int(len(self._rows) * self._size.bytes)
 
     @property
     def cached_bytes(self) -> int:
         return int((len(self._rows) - len(self)) * self._size.bytes)
 
-    def drop_cached(self) -> None:
-        """Forget the rows that the table has as well; their memory is given back by `free`."""
-        if self._rows:
-            self._dropped.append(self._rows)
-            self._whole = False
-            self._rows = {row.key: row for row in self._lacking()}
+    @property
+    def row_bytes(self) -> float:
+        return self._size.bytes
 
-    def _lacking(self) -> Iterator[BufferedRow]:
-        """The rows that the table lacks, some of them twice."""
-        return chain(self._order, self._changed, self._dirty)
+    def age(self) -> None:
+        """Let rows age that have not been used since others came."""
+        self._rows.age()
+
+    def evict(self, limit: int) -> int:
+        """Forget rows that the table has as well, at most `limit`; the number of these."""
+        count = self._rows.evict(limit)
+        self._whole = self._whole and not count
+        return count
 
     def clear(self) -> None:
         """Forget everything: nothing is read or flushed any more."""
-        self._rows, self._dropped, self._changed, self._order = {}, [], [], []
-        self._dirty = DirtyRows()
-
-    def free(self, most: int) -> bool:
-        if not self._dropped:
-            return False
-        rows = self._dropped[-1]
-        if len(rows) > most:
-            for _ in range(most):
-                rows.popitem()
-        else:
-            self._dropped.pop()
-        return bool(self._dropped)
+        self._rows.clear()
+        self._changed, self._order, self._dirty = [], [], DirtyRows()
 
     def get(self, key: bytes) -> Any | None:
         """The row's newest value, or None."""
-        row = self._rows.get(key)
+        row = self._young.get(key) or self._rows.get(key)
         if row is not None:
             return row.value
         if self._whole:
@@ -153,22 +145,22 @@ class StateRows:
             if len(self._rows) % SAMPLE_EVERY == 0:
                 self._size.sample(key, value)
                 self._read.add(SAMPLE_EVERY * self._size.bytes)
-            self._rows[key] = BufferedRow(key, value)
+            self._young[key] = BufferedRow(key, value)
         return value
 
     def changed(self, key: bytes) -> Any | None:
         """The row's value if it was put since the last flush, else None."""
-        row = self._rows.get(key)
+        row = self._rows.look(key)
         return row.value if row is not None and row.changed else None
 
     def newest(self, key: bytes, stored: bytes) -> Any | None:
         """The row's newest value, where the table has `stored`; None if it is deleted since."""
-        row = self._rows.get(key)
+        row = self._rows.look(key)
         return self._decode(stored) if row is None else row.value
 
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
-        rows = list(map(self._rows.get, keys))
+        rows = self._here(keys)
         if all(rows):
             return [row.value for row in cast("list[BufferedRow]", rows)]
         values = [None if row is None else row.value for row in rows]
@@ -185,8 +177,8 @@ class StateRows:
         There is at least one key. Returns the row of each. Raises what `combine` raises; the rows
         before that one have changed.
         """
-        found = list(map(self._rows.get, keys))
-        rows = cast("list[BufferedRow]", found) if all(found) else self._completed(keys, found)
+        here = self._here(keys)
+        rows = cast("list[BufferedRow]", here) if all(here) else self._completed(keys, here)
         changed = self._changed
         for row, value in zip(rows, values, strict=True):
             before = row.value
@@ -197,13 +189,22 @@ class StateRows:
         self._count(len(rows), rows[0].key, rows[0].value)
         return rows
 
-    def _completed(self, keys: list[bytes], found: list[BufferedRow | None]) -> list[BufferedRow]:
+    def _here(self, keys: list[bytes]) -> list[BufferedRow | None]:
+        """The row of each key that is in memory."""
+        rows = list(map(self._young.get, keys))
+        if self._rows.has_aged and not all(rows):
+            get = self._rows.get
+            rows = [row or get(key) for row, key in zip(rows, keys, strict=True)]
+        return rows
+
+    def _completed(self, keys: list[bytes], here: list[BufferedRow | None]) -> list[BufferedRow]:
         """The rows of all keys, with new ones for those that are not in memory."""
-        cold = [at for at, row in enumerate(found) if row is None]
+        young = self._young
+        cold = [at for at, row in enumerate(here) if row is None]
         for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
             # A key that occurs twice has one row.
-            found[at] = self._rows.setdefault(keys[at], BufferedRow(keys[at], value))
-        return cast("list[BufferedRow]", found)
+            here[at] = young.setdefault(keys[at], BufferedRow(keys[at], value))
+        return cast("list[BufferedRow]", here)
 
     def put(self, key: bytes, value: Any) -> None:
         self._set(key, value)
@@ -218,9 +219,9 @@ class StateRows:
             self._count(len(values), *next(iter(values.items())))
 
     def _set(self, key: bytes, value: Any) -> None:
-        row = self._rows.get(key)
+        row = self._young.get(key) or self._rows.get(key)
         if row is None:
-            row = self._rows[key] = BufferedRow(key, value)
+            row = self._young[key] = BufferedRow(key, value)
         else:
             row.value = value
         if not row.changed:
@@ -249,7 +250,11 @@ class StateRows:
 
     def here(self) -> list[BufferedRow]:
         """The rows for `scan_with`: those that the table may lack, in no order."""
-        return list(self._rows.values() if self._whole else set(self._lacking()))
+        return list(self._rows if self._whole else set(self._lacking()))
+
+    def _lacking(self) -> Iterator[BufferedRow]:
+        """The rows that the table lacks, some of them twice."""
+        return chain(self._order, self._changed, self._dirty)
 
     def scan_with(
         self, here: list[BufferedRow], lower: bytes, upper: bytes
@@ -284,8 +289,7 @@ class StateRows:
             self._dirty.discard(rows)
         if not (cache and self._cached):
             self._whole = False
-            for key in columns[0]:
-                del self._rows[key]
+            self._rows.remove(columns[0])
         elif not dirty:
             self._forget_deleted(rows, columns)
         return columns
@@ -300,9 +304,7 @@ class StateRows:
     def _forget_deleted(self, rows: list[BufferedRow], columns: Columns) -> None:
         """Give up rows that the table is about to delete as well: there may be ever new ones."""
         if None in columns[1]:
-            for row in rows:
-                if row.value is None and not row.changed:
-                    del self._rows[row.key]
+            self._rows.remove(row.key for row in rows if row.value is None and not row.changed)
 
     def _columns(self, rows: list[BufferedRow]) -> Columns:
         values = [row.value for row in rows]

@@ -3,6 +3,7 @@
 Invariant: one flush takes a row at most once, with its newest value; a batch is sorted by row.
 """
 
+from operator import attrgetter
 from typing import Final, Protocol
 
 from tidelog.changelog.row_memory import RowSize, RowsRead
@@ -38,17 +39,18 @@ class Unflushed(Protocol):
 
 
 class Cache(Protocol):
-    """What an operator keeps in memory of rows, and may lose at any time."""
+    """What an operator keeps in memory of rows, and may lose between two calls."""
 
     @property
     def cached_bytes(self) -> int:
         """About how much memory it takes."""
 
-    def drop_cached(self) -> None:
-        """Forget it all; its memory is given back by `free`."""
+    @property
+    def row_bytes(self) -> float:
+        """About how much memory one row takes."""
 
-    def free(self, most: int) -> bool:
-        """Give back so much of what was dropped; whether there is more."""
+    def evict(self, limit: int) -> int:
+        """Forget at most so many rows; the number of these, 0 only if there is none to forget."""
 
 
 class WriteBuffer:
@@ -100,10 +102,23 @@ class WriteBuffer:
     def cached_bytes(self) -> int:
         return sum(rows.cached_bytes for rows in (*self._states, *self._caches))
 
-    def drop_cached(self) -> None:
-        """Forget the rows that the table has as well."""
-        for rows in (*self._states, *self._caches):
-            rows.drop_cached()
+    def age(self) -> None:
+        """Let cached rows age, in proportion to what has come since the last call."""
+        for rows in self._states:
+            rows.age()
+
+    def evict(self, size: int) -> int:
+        """Forget some rows that the table has as well, of about so many bytes; their number.
+
+        Those of the state that caches the most; 0: the table lacks all of them that were looked at.
+        """
+        caches = [rows for rows in (*self._states, *self._caches) if rows.cached_bytes]
+        caches.sort(key=_cached_bytes, reverse=True)
+        for rows in caches:
+            limit = 1 + int(size / max(1.0, rows.row_bytes))
+            if count := rows.evict(min(limit, SLICE_ROWS)):
+                return count
+        return 0
 
     def clear(self) -> None:
         """Forget everything: nothing is read or flushed any more."""
@@ -134,11 +149,8 @@ class WriteBuffer:
         self._parts.append(rows)
         return rows
 
-    def free(self) -> bool:
-        return any(rows.free(SLICE_ROWS) for rows in (*self._states, *self._caches))
-
     def add_cache(self, cache: Cache) -> None:
-        """Let this be counted as memory of the rows, and be dropped with theirs."""
+        """Let this be counted as memory of the rows, and be evicted with them."""
         self._caches.append(cache)
 
     def add_unflushed(self, unflushed: Unflushed) -> None:
@@ -175,6 +187,9 @@ class WriteBuffer:
         reads this table also reads the log of all changes made before the table was frozen.
         """
         return _merged([rows.take_dirty(most) for rows in self._states if rows.dirty])
+
+
+_cached_bytes: Final = attrgetter("cached_bytes")
 
 
 def _merged(columns: list[Columns]) -> Columns:

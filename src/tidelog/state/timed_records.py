@@ -17,7 +17,7 @@ Invariants:
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Any, Final
 
 from tidelog.changelog.row_memory import RowSize
@@ -100,7 +100,6 @@ class TimedRecords:
         """Records added since the last flush that no row counts."""
         self.size = RowSize()
         """About how much memory one record takes."""
-        self._dropped: list[dict[bytes, list[Held]]] = []
         backend.buffer.add_cache(self)
         backend.buffer.add_unflushed(self)
 
@@ -226,45 +225,58 @@ class TimedRecords:
         for bucket, kept in list(self._fresh.items()):
             if most <= 0:
                 break
-            some = kept.take_fresh(most)
-            if not kept.fresh:
-                del self._fresh[bucket]
-            most -= len(some)
-            self._fresh_held -= len(some)
-            if kept.rows_from is None:
-                size, batches = self.size.bytes, self._batches if self._loads else None
-                if batches and (made := batches.put_together(bucket, some, kept.batched, size)):
-                    kept.batches += made
-                    self.updates -= len(made)
-                    continue
-                kept.rows_from = some[0][1][1]
-            self.updates -= len(some)
-            rows += [(bucket, *each) for each in some]
-            if kept.marked:
-                marked = [each for each in some if each[1][1] in kept.marked]
-                self._put_marks(kept, [(bucket, *each) for each in marked])
+            before = len(kept.fresh)
+            rows += self._spilled(bucket, kept, most)
+            most -= before - len(kept.fresh)
         self._rows.put(rows)
 
-    def drop_cached(self) -> None:
-        """Forget what is in memory, but for what has to become rows; `free` gives it back."""
-        if self._buckets:
-            self._whole_from = max(self._whole_from, max(self._buckets) + 1)
-            self._loads = False
-        self.spill(self._fresh_held)
-        for kept in self._buckets.values():
-            self._dropped.append(kept.records)
-        self._buckets, self._held = {}, 0
-        self._in_order.clear()
+    def _spilled(self, bucket: int, kept: Bucket, limit: int) -> list[Entry]:
+        """The first fresh records of a bucket, which are fresh no more and to get rows; none where
+        they are put in batches.
+        """
+        some = kept.take_fresh(limit)
+        if not kept.fresh:
+            del self._fresh[bucket]
+        self._fresh_held -= len(some)
+        if kept.rows_from is None:
+            size, batches = self.size.bytes, self._batches if self._loads else None
+            if batches and (made := batches.put_together(bucket, some, kept.batched, size)):
+                kept.batches += made
+                self.updates -= len(made)
+                return []
+            kept.rows_from = some[0][1][1]
+        self.updates -= len(some)
+        if kept.marked:
+            marked = [each for each in some if each[1][1] in kept.marked]
+            self._put_marks(kept, [(bucket, *each) for each in marked])
+        return [(bucket, *each) for each in some]
 
-    def free(self, most: int) -> bool:
-        while self._dropped and most > 0:
-            records = self._dropped[-1]
-            for _ in range(min(most, len(records))):
-                records.popitem()
-                most -= 1
-            if not records:
-                self._dropped.pop()
-        return bool(self._dropped)
+    @property
+    def row_bytes(self) -> float:
+        return self.size.bytes
+
+    def evict(self, limit: int) -> int:
+        """Forget records of the earliest bucket in memory: it is the first to expire."""
+        while self._in_order and self._in_order[0] not in self._buckets:
+            heappop(self._in_order)
+        if not self._in_order:
+            return 0
+        bucket = self._in_order[0]
+        kept = self._buckets[bucket]
+        if kept.fresh:
+            before = len(kept.fresh)
+            self._rows.put(self._spilled(bucket, kept, limit))
+            return before - len(kept.fresh)
+        if kept.whole:
+            self._whole_from, self._loads = max(self._whole_from, bucket + 1), False
+            kept = self._buckets[bucket] = Bucket(False, 0, kept.records)
+        places = list(islice(kept.records, limit))
+        for place in places:
+            self._held -= max(1, len(kept.records.pop(place)))
+            kept.loaded.discard(place[:2])
+        if not kept.records:
+            del self._buckets[bucket]
+        return max(1, len(places))
 
     def _groups(self) -> Iterator[bytes]:
         for group in range(self._owned.first, self._owned.last + 1):
@@ -353,6 +365,11 @@ class TimedRecords:
                 taken += self._taken(bucket, kept)
             if not (stored and kept.records):
                 self._end(bucket, kept)
+                while len(kept.records) > STEP:  # to free all at once would hold the process
+                    yield taken
+                    taken = []
+                    for _ in range(STEP):
+                        kept.records.popitem()
             seen += before - self._held
             if seen >= STEP:
                 yield taken
@@ -367,9 +384,7 @@ class TimedRecords:
         del self._buckets[bucket]
         self._fresh.pop(bucket, None)
         self._fresh_held -= len(kept.fresh)
-        if kept.records:
-            self._held -= kept.held
-            self._dropped.append(kept.records)
+        self._held -= kept.held
 
     def _taken(self, bucket: int, kept: Bucket) -> list[Entry]:
         """Records of a bucket, which have no rows any more, without the marked ones."""

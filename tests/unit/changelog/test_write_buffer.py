@@ -5,11 +5,14 @@ Memory of rows: sizes come near the truth, and whoever passes the limit makes ro
 
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
+from tidelog.changelog import row_cache
 from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.state_rows import StateRows
 from tidelog.changelog.write_buffer import WriteBuffer
@@ -56,7 +59,7 @@ any_step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
     st.tuples(st.just("delete_many"), st.lists(key)),
-    st.tuples(st.just("drop")),
+    st.tuples(st.just("evict"), st.integers(1, 1_000)),
     st.tuples(st.just("get_many"), st.lists(key)),
 )
 step = any_step | st.one_of(
@@ -89,10 +92,20 @@ def change(rows: StateRows, model: dict[bytes, str], what: str, keys: Any, value
             assert rows.get_many(keys) == [model.get(k) for k in keys]
 
 
+@pytest.fixture(autouse=True)
+def few_young_rows() -> Iterator[None]:
+    """Rows age after a few others."""
+    with (
+        mock.patch.object(row_cache, "YOUNG_ROWS", 3),
+        mock.patch.object(row_cache, "_AGED_AT_LEAST", 1),
+    ):
+        yield
+
+
 @looking(100)
 @given(st.lists(lazy_step, max_size=50), st.booleans())
 def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
-    steps: list[tuple[Any, ...]], drops: bool
+    steps: list[tuple[Any, ...]], evicts: bool
 ) -> None:
     writes, rows = buffer(scanned=False)
     model: dict[bytes, str] = {}
@@ -112,11 +125,12 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
                 keys, values = writes.drain(cache=arguments[0])
                 writes._table.write(keys, values)
                 logged.update(zip(keys, values, strict=True))
-            case "drop":
-                writes.drop_cached()
+            case "evict":
+                writes.evict(*arguments)
+                rows.age()
     here = rows.here()
-    if drops:
-        writes.drop_cached()
+    while evicts and writes.evict(1 << 20):
+        pass
     assert list(rows.scan_with(here, b"a", b"z")) == sorted(model.items())
     keys, values = writes.drain(dirty=True)
     logged.update(zip(keys, values, strict=True))
@@ -144,9 +158,10 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
                 assert keys == sorted(set(keys))
                 logged.update(zip(keys, values, strict=True))
                 assert cached or rows.cached_bytes == 0
-            case "drop":
-                writes.drop_cached()
-                assert rows.cached_bytes == 0
+            case "evict":
+                count = rows.cached_bytes // max(1, int(rows.row_bytes))
+                assert writes.evict(*arguments) <= max(1, count)
+                rows.age()
             case "scan":
                 low, high = sorted(arguments)
                 expected = sorted((k, v) for k, v in model.items() if low <= k < high)

@@ -68,7 +68,7 @@ class Bench:
         state.update(value)
 
     def sweep(self) -> None:
-        for _ in self.backend.sweep_expired():
+        for _ in self.backend.maintain():
             pass
 
     @property

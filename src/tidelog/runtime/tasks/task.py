@@ -157,7 +157,7 @@ class Task(ABC):
     async def _flush_if_due(self) -> None:
         backend = self.parts.backend
         # Written out: this is asked after every buffer, and mostly there is nothing to do.
-        for _ in backend.sweep_expired():
+        for _ in backend.maintain():
             await self._rest()
         due = backend.flush_due()
         # Before the flush, which would keep its rows in memory as a cache.
