@@ -54,6 +54,7 @@ class StateRows:
         "_dirty",
         "_encode",
         "_encode_many",
+        "_first",
         "_order",
         "_read",
         "_rows",
@@ -61,7 +62,6 @@ class StateRows:
         "_size",
         "_table",
         "_whole",
-        "_young",
         "updates",
     )
 
@@ -85,7 +85,7 @@ class StateRows:
         self._cached = cached
         self._whole = whole and cached
         self._rows = RowCache()
-        self._young = self._rows.young
+        self._first = self._rows.first
         self._changed: list[BufferedRow] = []
         # Only states that are scanned have their changed rows in order, and only when one asks.
         self._order: list[BufferedRow] = []
@@ -117,10 +117,6 @@ class StateRows:
     def row_bytes(self) -> float:
         return self._size.bytes
 
-    def age(self) -> None:
-        """Let rows age that have not been used since others came."""
-        self._rows.age()
-
     def evict(self, limit: int) -> int:
         """Forget rows that the table has as well, at most `limit`; the number of these."""
         count = self._rows.evict(limit)
@@ -134,8 +130,9 @@ class StateRows:
 
     def get(self, key: bytes) -> Any | None:
         """The row's newest value, or None."""
-        row = self._young.get(key) or self._rows.get(key)
+        row = self._first.get(key) or self._rows.get(key)
         if row is not None:
+            row.used = True
             return row.value
         if self._whole:
             return None
@@ -145,22 +142,27 @@ class StateRows:
             if len(self._rows) % SAMPLE_EVERY == 0:
                 self._size.sample(key, value)
                 self._read.add(SAMPLE_EVERY * self._size.bytes)
-            self._young[key] = BufferedRow(key, value)
+            row = BufferedRow(key, value)
+            self._rows.add(row)
+            self._rows.may_leave((row,))
         return value
 
     def changed(self, key: bytes) -> Any | None:
         """The row's value if it was put since the last flush, else None."""
-        row = self._rows.look(key)
+        row = self._rows.get(key)
         return row.value if row is not None and row.changed else None
 
     def newest(self, key: bytes, stored: bytes) -> Any | None:
         """The row's newest value, where the table has `stored`; None if it is deleted since."""
-        row = self._rows.look(key)
+        row = self._rows.get(key)
         return self._decode(stored) if row is None else row.value
 
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
-        rows = self._here(keys)
+        rows = self._rows.get_many(keys)
+        for row in rows:
+            if row is not None:
+                row.used = True
         if all(rows):
             return [row.value for row in cast("list[BufferedRow]", rows)]
         values = [None if row is None else row.value for row in rows]
@@ -177,7 +179,7 @@ class StateRows:
         There is at least one key. Returns the row of each. Raises what `combine` raises; the rows
         before that one have changed.
         """
-        here = self._here(keys)
+        here = self._rows.get_many(keys)
         rows = cast("list[BufferedRow]", here) if all(here) else self._completed(keys, here)
         changed = self._changed
         for row, value in zip(rows, values, strict=True):
@@ -189,21 +191,15 @@ class StateRows:
         self._count(len(rows), rows[0].key, rows[0].value)
         return rows
 
-    def _here(self, keys: list[bytes]) -> list[BufferedRow | None]:
-        """The row of each key that is in memory."""
-        rows = list(map(self._young.get, keys))
-        if self._rows.has_aged and not all(rows):
-            get = self._rows.get
-            rows = [row or get(key) for row, key in zip(rows, keys, strict=True)]
-        return rows
-
     def _completed(self, keys: list[bytes], here: list[BufferedRow | None]) -> list[BufferedRow]:
         """The rows of all keys, with new ones for those that are not in memory."""
-        young = self._young
+        rows = self._rows
         cold = [at for at, row in enumerate(here) if row is None]
         for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
-            # A key that occurs twice has one row.
-            here[at] = young.setdefault(keys[at], BufferedRow(keys[at], value))
+            row = here[at] = rows.get(keys[at])
+            if row is None:  # else the key occurs twice
+                row = here[at] = BufferedRow(keys[at], value)
+                rows.add(row)
         return cast("list[BufferedRow]", here)
 
     def put(self, key: bytes, value: Any) -> None:
@@ -219,9 +215,10 @@ class StateRows:
             self._count(len(values), *next(iter(values.items())))
 
     def _set(self, key: bytes, value: Any) -> None:
-        row = self._young.get(key) or self._rows.get(key)
+        row = self._first.get(key) or self._rows.get(key)
         if row is None:
-            row = self._young[key] = BufferedRow(key, value)
+            row = BufferedRow(key, value)
+            self._rows.add(row)
         else:
             row.value = value
         if not row.changed:
@@ -291,20 +288,23 @@ class StateRows:
             self._whole = False
             self._rows.remove(columns[0])
         elif not dirty:
-            self._forget_deleted(rows, columns)
+            self._written(rows, columns)
         return columns
 
     def take_dirty(self, most: int) -> Columns:
         """At most `most` rows for the table, with their newest values, as sorted columns."""
         rows = self._dirty.take(most)
         columns = self._columns(rows)
-        self._forget_deleted(rows, columns)
+        self._written(rows, columns)
         return columns
 
-    def _forget_deleted(self, rows: list[BufferedRow], columns: Columns) -> None:
-        """Give up rows that the table is about to delete as well: there may be ever new ones."""
+    def _written(self, rows: list[BufferedRow], columns: Columns) -> None:
+        """The table is about to get these rows; what it deletes leaves memory as well."""
         if None in columns[1]:
-            self._rows.remove(row.key for row in rows if row.value is None and not row.changed)
+            deleted = [row for row in rows if row.value is None and not row.changed]
+            self._rows.remove(map(row_key, deleted))
+            rows = [row for row in rows if row.value is not None or row.changed]
+        self._rows.may_leave(rows)
 
     def _columns(self, rows: list[BufferedRow]) -> Columns:
         values = [row.value for row in rows]

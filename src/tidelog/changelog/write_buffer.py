@@ -102,11 +102,6 @@ class WriteBuffer:
     def cached_bytes(self) -> int:
         return sum(rows.cached_bytes for rows in (*self._states, *self._caches))
 
-    def age(self) -> None:
-        """Let cached rows age, in proportion to what has come since the last call."""
-        for rows in self._states:
-            rows.age()
-
     def evict(self, size: int) -> int:
         """Forget some rows that the table has as well, of about so many bytes; their number.
 

@@ -22,7 +22,7 @@ from tidelog.changelog.cadence import FLUSH_LEAD_S, Cadence
 from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.row_memory import RowAccount, RowMemory
 from tidelog.changelog.state_rows import Columns, StateRows
-from tidelog.changelog.write_buffer import SLICE_ROWS, WriteBuffer
+from tidelog.changelog.write_buffer import WriteBuffer
 from tidelog.errors import StateSchemaError
 from tidelog.ids import SeqNo
 from tidelog.state.config import FlushConfig
@@ -40,8 +40,9 @@ MOST_SWEPT = 16_384
 MOST_DIRTY = 1 << 18
 """Rows that the table may lack: their number is what a materialization has to write first. Fewer
 would be written more often: with a quarter of it, jobs take a fifth more processor time."""
-_WRITTEN_BACK = 256
-"""Rows that go to the table at least after a buffer, when it lacks too many: one costs as much."""
+_WRITTEN_ROWS = 512
+"""Rows that go to the table without a pause: RocksDB takes more than a millisecond for them, in
+which no thread of Python works."""
 MOST_EVICTED = 8
 """Steps in which rows leave memory after one buffer; the rest leaves after the next."""
 MAX_BATCH_BYTES = 8 << 20
@@ -250,13 +251,13 @@ class KeyedBackend:
         """
         left = self.buffer.dirty - keep
         while left > 0:
-            written = self._unless_broken(partial(self._write_dirty, min(left, SLICE_ROWS)))
+            written = self._unless_broken(partial(self._write_dirty, min(left, _WRITTEN_ROWS)))
             # Task and materializer may both be at it.
             left = min(left - written, self.buffer.dirty - keep)
             if left > 0:
                 yield
 
-    def _write_dirty(self, limit: int = SLICE_ROWS) -> int:
+    def _write_dirty(self, limit: int = _WRITTEN_ROWS) -> int:
         keys, values = self._encoding(partial(self.buffer.take_dirty, limit))
         self.table.write(keys, values)
         return len(keys)
@@ -328,9 +329,8 @@ class KeyedBackend:
         """
         updates = self.updates + self.buffer.updates
         came, self._maintained = updates - self._maintained, updates
-        self.buffer.age()
         yield from self.write_back(
-            keep=max(MOST_DIRTY, self.buffer.dirty - 2 * came - _WRITTEN_BACK)
+            keep=max(MOST_DIRTY, self.buffer.dirty - 2 * came - _WRITTEN_ROWS)
         )
         for _ in range(MOST_EVICTED):
             if (surplus := self._surplus_bytes) <= 0:

@@ -54,12 +54,33 @@ def test_a_scan_shows_the_rows_as_they_were_when_it_started() -> None:
     assert list(scan) == [(b"a", "stored"), (b"b", "fresh"), (b"c", "stored")]
 
 
+def test_a_row_that_was_deleted_and_came_again_does_not_leave_in_the_turn_of_the_first() -> None:
+    writes, rows = buffer()
+    rows.put(b"a", "first")
+    flush(writes)
+    rows.delete(b"a")
+    flush(writes)
+    rows.put(b"a", "again")
+    assert writes.evict(1 << 20) == 0
+    assert rows.get(b"a") == "again" and flush(writes) == ([b"a"], [b"again"])
+
+
+def test_rows_that_are_used_stay_and_the_others_leave_in_the_order_in_which_they_came() -> None:
+    writes, rows = buffer()
+    rows.put_many({bytes([n]): str(n) for n in range(97, 107)})
+    flush(writes)
+    assert rows.get_many([b"a", b"c"]) == ["97", "99"]
+    while len(rows._rows) > 5:
+        writes.evict(1)
+    assert sorted(row.key for row in rows._rows) == [b"a", b"c", b"h", b"i", b"j"]
+
+
 key = st.sampled_from([bytes([n]) for n in range(97, 105)])
 any_step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
     st.tuples(st.just("delete_many"), st.lists(key)),
-    st.tuples(st.just("evict"), st.integers(1, 1_000)),
+    st.tuples(st.just("evict"), st.sampled_from([1, 300, 10_000])),
     st.tuples(st.just("get_many"), st.lists(key)),
 )
 step = any_step | st.one_of(
@@ -93,12 +114,9 @@ def change(rows: StateRows, model: dict[bytes, str], what: str, keys: Any, value
 
 
 @pytest.fixture(autouse=True)
-def few_young_rows() -> Iterator[None]:
-    """Rows age after a few others."""
-    with (
-        mock.patch.object(row_cache, "YOUNG_ROWS", 3),
-        mock.patch.object(row_cache, "_AGED_AT_LEAST", 1),
-    ):
+def small_dicts() -> Iterator[None]:
+    """Rows lie in several dicts."""
+    with mock.patch.object(row_cache, "FIRST_ROWS", 3):
         yield
 
 
@@ -127,7 +145,6 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
                 logged.update(zip(keys, values, strict=True))
             case "evict":
                 writes.evict(*arguments)
-                rows.age()
     here = rows.here()
     while evicts and writes.evict(1 << 20):
         pass
@@ -161,7 +178,6 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
             case "evict":
                 count = rows.cached_bytes // max(1, int(rows.row_bytes))
                 assert writes.evict(*arguments) <= max(1, count)
-                rows.age()
             case "scan":
                 low, high = sorted(arguments)
                 expected = sorted((k, v) for k, v in model.items() if low <= k < high)

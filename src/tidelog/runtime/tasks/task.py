@@ -151,18 +151,18 @@ class Task(ABC):
 
     async def _in_steps(self, steps: Iterator[None]) -> None:
         """Do what takes long, with the turns of others in between."""
+        turn = self.parts.chain.turn
         for _ in steps:
-            await self._rest()
+            if turn.ended():
+                await self._rest()
 
     async def _flush_if_due(self) -> None:
         backend = self.parts.backend
-        # Written out: this is asked after every buffer, and mostly there is nothing to do.
-        for _ in backend.maintain():
-            await self._rest()
+        await self._in_steps(backend.maintain())
         due = backend.flush_due()
         # Before the flush, which would keep its rows in memory as a cache.
         for _ in backend.memory.make_room():
-            await self._rest()
+            await self._rest()  # somebody else may be at it
         if due:
             await self._in_steps(backend.flush_in_steps())
             await self._memory_free()
