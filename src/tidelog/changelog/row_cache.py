@@ -26,24 +26,20 @@ Rows = dict[bytes, BufferedRow]
 class RowCache:
     """Rows by key. `first`, always the same dict, is for fast reads; `get` finds all rows."""
 
-    __slots__ = ("_queue", "first", "others")
+    __slots__ = ("_others_count", "_queue", "first", "others")
 
     def __init__(self) -> None:
         self.first: Rows = {}
         self.others: tuple[Rows, ...] = ()
+        self._others_count = 0
         self._queue: deque[BufferedRow] = deque()
         """Rows that may leave; those that changed, or were removed, meanwhile are still in it."""
 
     def __len__(self) -> int:
-        return len(self.first) + sum(map(len, self.others))
+        return len(self.first) + self._others_count
 
     def __iter__(self) -> Iterator[BufferedRow]:
         return chain.from_iterable(map(dict.values, (self.first, *self.others)))
-
-    def clear(self) -> None:
-        self.first.clear()
-        self.others = ()
-        self._queue.clear()
 
     def get(self, key: bytes) -> BufferedRow | None:
         row = self.first.get(key)
@@ -59,13 +55,15 @@ class RowCache:
             return [row or others[hash(key) % _DICTS].get(key) for row, key in pairs]
         return rows
 
-    def add(self, row: BufferedRow) -> None:
-        """Add a row whose key is not here."""
+    def add(self, rows: Rows) -> None:
+        """Add rows whose keys are not here."""
         if len(self.first) < FIRST_ROWS:
-            self.first[row.key] = row
-        else:
-            self.others = self.others or tuple({} for _ in range(_DICTS))
-            self.others[hash(row.key) % _DICTS][row.key] = row
+            self.first.update(rows)
+            return
+        others = self.others = self.others or tuple({} for _ in range(_DICTS))
+        for key, row in rows.items():
+            others[hash(key) % _DICTS][key] = row
+        self._others_count += len(rows)
 
     def remove(self, keys: Iterable[bytes]) -> None:
         """Remove rows that are here."""
@@ -73,6 +71,19 @@ class RowCache:
         for key in keys:
             if first.pop(key, None) is None:
                 del others[hash(key) % _DICTS][key]
+                self._others_count -= 1
+
+    def release(self, limit: int) -> bool:
+        """Remove any rows, at most `limit`: to free millions at once would hold the process for a
+        second. Whether there is more.
+        """
+        for _ in range(min(limit, len(self._queue))):
+            self._queue.pop()
+        rows = next(filter(None, (self.first, *self.others)), {})
+        for _ in range(min(limit, len(rows))):
+            rows.popitem()
+        self._others_count = sum(map(len, self.others))
+        return bool(len(self) or self._queue)
 
     def may_leave(self, rows: Iterable[BufferedRow]) -> None:
         """The table has these rows, too."""

@@ -123,10 +123,12 @@ class StateRows:
         self._whole = self._whole and not count
         return count
 
-    def clear(self) -> None:
-        """Forget everything: nothing is read or flushed any more."""
-        self._rows.clear()
+    def release(self, limit: int) -> bool:
+        """Forget everything, rows `limit` at a time: nothing is read or flushed any more. Whether
+        there is more.
+        """
         self._changed, self._order, self._dirty = [], [], DirtyRows()
+        return self._rows.release(limit)
 
     def get(self, key: bytes) -> Any | None:
         """The row's newest value, or None."""
@@ -143,7 +145,7 @@ class StateRows:
                 self._size.sample(key, value)
                 self._read.add(SAMPLE_EVERY * self._size.bytes)
             row = BufferedRow(key, value)
-            self._rows.add(row)
+            self._rows.add({key: row})
             self._rows.may_leave((row,))
         return value
 
@@ -193,13 +195,12 @@ class StateRows:
 
     def _completed(self, keys: list[bytes], here: list[BufferedRow | None]) -> list[BufferedRow]:
         """The rows of all keys, with new ones for those that are not in memory."""
-        rows = self._rows
+        read: dict[bytes, BufferedRow] = {}
         cold = [at for at, row in enumerate(here) if row is None]
         for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
-            row = here[at] = rows.get(keys[at])
-            if row is None:  # else the key occurs twice
-                row = here[at] = BufferedRow(keys[at], value)
-                rows.add(row)
+            # A key that occurs twice has one row.
+            here[at] = read.setdefault(keys[at], BufferedRow(keys[at], value))
+        self._rows.add(read)
         return cast("list[BufferedRow]", here)
 
     def put(self, key: bytes, value: Any) -> None:
@@ -218,7 +219,7 @@ class StateRows:
         row = self._first.get(key) or self._rows.get(key)
         if row is None:
             row = BufferedRow(key, value)
-            self._rows.add(row)
+            self._rows.add({key: row})
         else:
             row.value = value
         if not row.changed:

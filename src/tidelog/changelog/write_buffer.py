@@ -115,10 +115,11 @@ class WriteBuffer:
                 return count
         return 0
 
-    def clear(self) -> None:
-        """Forget everything: nothing is read or flushed any more."""
-        for rows in self._states:
-            rows.clear()
+    def release(self) -> bool:
+        """Forget everything, some at a time: nothing is read or flushed any more. Whether there is
+        more.
+        """
+        return any(rows.release(SLICE_ROWS) for rows in self._states)
 
     def state(
         self,

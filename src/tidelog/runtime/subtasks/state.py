@@ -177,7 +177,8 @@ class SubtaskStates:
         """A subtask exited: all that is open of it is closed, and its files on local disk go."""
         subtask = self.subtasks[task]
         self._close(task)
-        subtask.backend.release()
+        for _ in subtask.backend.release():
+            await self.start.effects.clock.sleep(0)
         subtask.released = True
         await self._remove(task, subtask.backend.table)
         await self.start.effects.offload.run(shutil.rmtree, subtask.snapshots.directory, True)
@@ -192,7 +193,8 @@ class SubtaskStates:
         `quietly` when there is an error already that says more than that of closing.
         """
         for subtask in self.subtasks.values():
-            subtask.backend.release()  # other jobs of the process may use the memory
+            for _ in subtask.backend.release():  # other jobs of the process may use the memory
+                pass
         built = [each.backend.table for each in self.subtasks.values() if not each.released]
         restored = (each.table for each in self._loaded.values())
         tables = [table.close for table in (*restored, *self._created.values(), *built)]

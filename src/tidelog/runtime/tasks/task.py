@@ -158,7 +158,7 @@ class Task(ABC):
 
     async def _flush_if_due(self) -> None:
         backend = self.parts.backend
-        await self._in_steps(backend.maintain())
+        await self._in_steps(backend.maintain(hurried=self.parts.chain.turn.short()))
         due = backend.flush_due()
         # Before the flush, which would keep its rows in memory as a cache.
         for _ in backend.memory.make_room():
