@@ -51,14 +51,18 @@ row_key: Final = attrgetter("key")
 
 
 class DirtyRows:
-    """Rows that the log has and the table does not."""
+    """A queue of the rows that the log has and the table does not, in the order in which they came:
+    those that changed last may change again soon. A position counts all rows before it, since the
+    start.
+    """
 
-    __slots__ = ("_count", "_listed")
+    __slots__ = ("_count", "_listed", "first")
 
     def __init__(self) -> None:
         self._listed: deque[BufferedRow] = deque()
-        """In the order in which they came: those that changed last may change again soon."""
         self._count = 0
+        self.first = 0
+        """The position of the next row."""
 
     def __len__(self) -> int:
         return self._count
@@ -66,6 +70,11 @@ class DirtyRows:
     def __iter__(self) -> Iterator[BufferedRow]:
         """The rows, some of them twice."""
         return (row for row in self._listed if row.dirty)
+
+    @property
+    def end(self) -> int:
+        """The position after the last row."""
+        return self.first + len(self._listed)
 
     def add(self, rows: list[BufferedRow]) -> None:
         """The log has these rows and the table does not."""
@@ -88,6 +97,7 @@ class DirtyRows:
         rows: list[BufferedRow] = []
         while self._listed and len(rows) < most:
             row = self._listed.popleft()
+            self.first += 1
             if row.dirty:
                 row.dirty = False
                 rows.append(row)
@@ -99,6 +109,7 @@ class DirtyRows:
     def _forget(self) -> None:
         """Drop rows that are dirty no more, when none is: they keep their values in memory."""
         if not self._count:
+            self.first = self.end
             self._listed.clear()
 
 

@@ -105,6 +105,13 @@ class StateRows:
         return len(self._dirty)
 
     @property
+    def dirty_positions(self) -> tuple[int, int]:
+        """Of the next row for the table among all that the table lacked since the start, and the
+        one after the last.
+        """
+        return self._dirty.first, self._dirty.end
+
+    @property
     def memory_bytes(self) -> int:
         """About how much memory the changed and the cached rows take."""
         return int(len(self._rows) * self._size.bytes)

@@ -176,6 +176,15 @@ class WriteBuffer:
                 most -= len(drained[-1][0])
         return _merged(drained)
 
+    def dirty_ends(self) -> list[int]:
+        """A mark behind the rows that the table lacks now, for `has_dirty_before`."""
+        return [rows.dirty_positions[1] for rows in self._states]
+
+    def has_dirty_before(self, ends: list[int]) -> bool:
+        """Whether the table lacks one of the rows that it lacked when the mark was set."""
+        states = zip(self._states, ends, strict=False)  # others may have been added
+        return any(rows.dirty_positions[0] < end for rows, end in states)
+
     def take_dirty(self, most: int = SLICE_ROWS) -> Columns:
         """At most that many rows for the table, as sorted columns; the table has them after it.
 

@@ -1,19 +1,19 @@
 """The materializer: one loop per subtask that uploads its table at its own phase.
 
-Invariants: it never waits for a checkpoint and no checkpoint waits for it; the table is frozen
-exactly at a flush boundary; a failure costs only its attempt until too many follow each other; what
-falls behind is logged.
+Invariants: it never waits for a checkpoint and no checkpoint waits for it; a frozen table has all
+changes before a flush boundary, and of later ones whatever was written to it until it was frozen: a
+checkpoint that names it is taken after that, so its log has those too; a failure costs only its
+attempt until too many follow each other; what falls behind is logged.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
-from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.effects import Clock, Effects
 from tidelog.errors import MaterializationFailedError, TidelogError
 from tidelog.events import Event
@@ -34,6 +34,8 @@ from tidelog.state.log import SubtaskLog
 LOOK_S = 0.5
 """How often the triggers are looked at."""
 _WATCH_S: Final = 1.0
+_PAUSE_S: Final = 0.004
+"""Between two steps that write rows to a table, each of some 1.5 ms."""
 AT_ONCE: Final = 4
 """Materializations of a process at a time."""
 
@@ -119,24 +121,17 @@ class Materializer:
     async def materialize(self) -> None:
         """Freeze the table with all that was flushed, upload what is new, cut the log it covers."""
         async with self.turns.freezing:
-            await self._in_steps(self.backend.flush_in_steps(settle=True))
+            # What is flushed from here on belongs to the log after it.
+            upto = self.backend.begin_chain()
+            for _ in self.backend.settle():
+                # In no hurry: there may be hundreds of thousands of rows, and records wait.
+                await self.effects.clock.sleep(min(_PAUSE_S, self.config.interval / 2000))
             await self.snapshots.prepare()
-            # What was flushed meanwhile; what is still buffered belongs to the log after it.
-            while self.backend.buffer.dirty > SLICE_ROWS:
-                await self._in_steps(self.backend.write_back())
-            for _ in self.backend.write_back():
-                pass
-            # The table holds all changes below seqno.
-            captured = self.snapshots.capture(self.backend.seqno)
-            self.backend.begin_chain()
+            captured = self.snapshots.capture(upto)
         now = self.effects.clock.monotonic()
         ref = await self.snapshots.upload(captured, finish_by(self._due, self.config.interval, now))
         self.log.materialized(ref)
         self.snapshots.ledger.done([ref.descriptor])
-
-    async def _in_steps(self, steps: Iterator[None]) -> None:
-        for _ in steps:
-            await self.effects.clock.sleep(0)
 
     def _observed(self) -> Observed:
         chain, base = self.log.chain, self.log.base

@@ -95,7 +95,7 @@ class TableSnapshots:
         await self.effects.offload.run_to_end(self.table.prepare_snapshot)
 
     def capture(self, upto: SeqNo) -> Captured:
-        """Freeze the table, which contains exactly the changes below `upto`."""
+        """Freeze the table, which contains all changes below `upto`, and maybe later ones."""
         self._last_id += 1
         self.metrics.started += 1
         directory = self.directory / f"snapshot-{self._last_id}"

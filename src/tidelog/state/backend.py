@@ -40,7 +40,7 @@ MOST_SWEPT = 16_384
 MOST_DIRTY = 1 << 18
 """Rows that the table may lack: their number is what a materialization has to write first. Fewer
 would be written more often: with a quarter of it, jobs take a fifth more processor time."""
-_HURRIED_DIRTY = MOST_DIRTY * 5 // 4
+_HURRIED_DIRTY = MOST_DIRTY * 3 // 2
 """The same while a checkpoint is under way, for which the process has work that is more urgent."""
 _WRITTEN_ROWS = 512
 """Rows that go to the table without a pause: RocksDB takes more than a millisecond for them, in
@@ -245,9 +245,18 @@ class KeyedBackend:
             if left > 0:
                 yield
         if settle:
-            yield from self.write_back()
+            yield from self.settle()
 
-    def write_back(self, keep: int = 0) -> Iterator[None]:
+    def settle(self) -> Iterator[None]:
+        """Bring all rows to the table that it lacks now, some at a time: it has all changes below
+        the present `seqno` then. What is flushed in between may be left. Raises as `flush`.
+        """
+        ends = self.buffer.dirty_ends()
+        while self.buffer.has_dirty_before(ends):
+            self._unless_broken(self._write_dirty)
+            yield
+
+    def write_back(self, keep: int) -> Iterator[None]:
         """Bring rows to the table that it lacks, but for the `keep` that may wait on.
 
         Some at a time; rows that are flushed in between may be left. Raises as `flush`.
@@ -353,6 +362,10 @@ class KeyedBackend:
                 left -= SWEPT_PER_STEP
                 yield
 
-    def begin_chain(self) -> None:
-        """A materialization was taken here: the log that follows starts with state metadata."""
+    def begin_chain(self) -> SeqNo:
+        """Let the log that follows start with state metadata: a materialization has what is before.
+
+        Returns where it starts.
+        """
         self._metadata_due = True
+        return self.seqno
