@@ -37,7 +37,7 @@ SWEPT_PER_STEP = 2048
 """Rows with a time to live that are visited without a pause: a millisecond or two."""
 MOST_SWEPT = 16_384
 """Rows visited after one buffer; the rest comes after the next."""
-MOST_DIRTY = 1 << 18
+MOST_DIRTY = 1 << 19
 """Rows that the table may lack: their number is what a materialization has to write first. Fewer
 would be written more often: with a quarter of it, jobs take a fifth more processor time."""
 _HURRIED_DIRTY = MOST_DIRTY * 3 // 2
