@@ -59,9 +59,9 @@ class StateRows:
         "_read",
         "_rows",
         "_scanned",
-        "_size",
         "_table",
         "_whole",
+        "size",
         "updates",
     )
 
@@ -90,7 +90,7 @@ class StateRows:
         # Only states that are scanned have their changed rows in order, and only when one asks.
         self._order: list[BufferedRow] = []
         self._dirty = DirtyRows()
-        self._size = RowSize()
+        self.size = RowSize()
         self._scanned = scanned
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
@@ -114,15 +114,11 @@ class StateRows:
     @property
     def memory_bytes(self) -> int:
         """About how much memory the changed and the cached rows take."""
-        return int(len(self._rows) * self._size.bytes)
+        return int(len(self._rows) * self.size.bytes)
 
     @property
     def cached_bytes(self) -> int:
-        return int((len(self._rows) - len(self)) * self._size.bytes)
-
-    @property
-    def row_bytes(self) -> float:
-        return self._size.bytes
+        return int((len(self._rows) - len(self)) * self.size.bytes)
 
     def evict(self, limit: int) -> int:
         """Forget rows that the table has as well, at most `limit`; the number of these."""
@@ -149,8 +145,8 @@ class StateRows:
         value = None if stored is None else self._decode(stored)
         if self._cached:
             if len(self._rows) % SAMPLE_EVERY == 0:
-                self._size.sample(key, value)
-                self._read.add(SAMPLE_EVERY * self._size.bytes)
+                self.size.sample(key, value)
+                self._read.add(SAMPLE_EVERY * self.size.bytes)
             row = BufferedRow(key, value)
             self._rows.add({key: row})
             self._rows.may_leave((row,))
@@ -213,7 +209,7 @@ class StateRows:
     def put(self, key: bytes, value: Any) -> None:
         self._set(key, value)
         if self.updates % SAMPLE_EVERY == 0:
-            self._size.sample(key, value)
+            self.size.sample(key, value)
         self.updates += 1
 
     def put_many(self, values: Mapping[bytes, Any]) -> None:
@@ -286,7 +282,7 @@ class StateRows:
         They stay in memory for reads, if the state is cached and with `cache`; `dirty` if the
         table does not get them now.
         """
-        rows = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self._size.bytes)))))
+        rows = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self.size.bytes)))))
         columns = self._columns(rows)
         if dirty:
             self._dirty.add(rows)
@@ -352,7 +348,7 @@ class StateRows:
     def _count(self, updates: int, key: bytes, value: Any) -> None:
         """Account for rows that were put, of which this is one."""
         self.updates += updates
-        self._size.sample(key, value)
+        self.size.sample(key, value)
 
     def _stored(self, keys: list[bytes]) -> list[Any | None]:
         """Values of rows that are not in memory."""

@@ -45,9 +45,8 @@ class Cache(Protocol):
     def cached_bytes(self) -> int:
         """About how much memory it takes."""
 
-    @property
-    def row_bytes(self) -> float:
-        """About how much memory one row takes."""
+    size: RowSize
+    """About how much memory one row takes."""
 
     def evict(self, limit: int) -> int:
         """Forget at most so many rows; the number of these, 0 only if there is none to forget."""
@@ -110,7 +109,7 @@ class WriteBuffer:
         caches = [rows for rows in (*self._states, *self._caches) if rows.cached_bytes]
         caches.sort(key=_cached_bytes, reverse=True)
         for rows in caches:
-            limit = 1 + int(size / max(1.0, rows.row_bytes))
+            limit = 1 + int(size / max(1.0, rows.size.bytes))
             if count := rows.evict(min(limit, SLICE_ROWS)):
                 return count
         return 0

@@ -8,7 +8,7 @@ encoding and the number of groups alone; the ranges of the subtasks of an operat
 """
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Final
 
 import google_crc32c
@@ -108,6 +108,13 @@ class KeyGroupRange(msgspec.Struct, frozen=True):
 
     def __contains__(self, group: int) -> bool:
         return self.first <= group <= self.last
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last + 1))
+
+    def encoded(self) -> list[bytes]:
+        """The groups as row keys have them."""
+        return [group.to_bytes(2, "big") for group in self]
 
 
 def subtask_of(group: int, key_groups: int, parallelism: int) -> int:

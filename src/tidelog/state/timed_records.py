@@ -17,7 +17,7 @@ Invariants:
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
-from itertools import chain, count, islice
+from itertools import chain, count
 from typing import Any, Final
 
 from tidelog.changelog.row_memory import RowSize
@@ -69,7 +69,7 @@ class TimedRecords:
         batched: bool = False,
     ) -> None:
         """`option` is what declares the types of the records."""
-        self._owned = backend.owned
+        self._groups = backend.owned.encoded()
         table = backend.table
         stored = ("msgpack", schema, *((IN_BATCHES,) if batched else ()))
         self._values = UntypedValues(backend, (name, KIND, stored), option)
@@ -89,7 +89,7 @@ class TimedRecords:
         self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
         both = (self._rows, self._batches) if self._batches else (self._rows,)
-        self._whole_from = max(rows.end(group) for rows in both for group in self._groups())
+        self._whole_from = max(rows.end(group) for rows in both for group in self._groups)
         self._loads = True
         """Whether key groups are read, and put, together: not where memory had no room for them."""
         self._held = self._fresh_held = 0
@@ -149,12 +149,12 @@ class TimedRecords:
                 self._held -= 1  # it stays out of memory, or counts instead of what was not there
                 if before is not None:
                     of_place[place] = [held]
-        added = len(new)
-        self._next += added
+        fresh_count = len(new) - len(rows)
+        self._next += len(new)
         self._rows.put(rows)
-        self._held += added
-        self._fresh_held += added - len(rows)
-        self.updates += added - len(rows)
+        self._held += len(new)
+        self._fresh_held += fresh_count
+        self.updates += fresh_count
         self.size.sample(new[0][0], new[0][3])
         return range(first, self._next)
 
@@ -222,18 +222,14 @@ class TimedRecords:
 
     def spill(self, most: int) -> None:
         rows: list[Entry] = []
-        for bucket, kept in list(self._fresh.items()):
-            if most <= 0:
-                break
-            before = len(kept.fresh)
-            rows += self._spilled(bucket, kept, most)
-            most -= before - len(kept.fresh)
+        left = max(0, self._fresh_held - most)
+        while self._fresh_held > left:
+            bucket, kept = next(iter(self._fresh.items()))
+            rows += self._spilled(bucket, kept, self._fresh_held - left)
         self._rows.put(rows)
 
     def _spilled(self, bucket: int, kept: Bucket, limit: int) -> list[Entry]:
-        """The first fresh records of a bucket, which are fresh no more and to get rows; none where
-        they are put in batches.
-        """
+        """The first fresh records of a bucket, which are to get rows; none that got batches."""
         some = kept.take_fresh(limit)
         if not kept.fresh:
             del self._fresh[bucket]
@@ -251,36 +247,23 @@ class TimedRecords:
             self._put_marks(kept, [(bucket, *each) for each in marked])
         return [(bucket, *each) for each in some]
 
-    @property
-    def row_bytes(self) -> float:
-        return self.size.bytes
-
     def evict(self, limit: int) -> int:
         """Forget records of the earliest bucket in memory: it is the first to expire."""
-        while self._in_order and self._in_order[0] not in self._buckets:
-            heappop(self._in_order)
-        if not self._in_order:
+        if (bucket := self._earliest()) is None:
             return 0
-        bucket = self._in_order[0]
         kept = self._buckets[bucket]
+        before = self._fresh_held
         if kept.fresh:
-            before = len(kept.fresh)
             self._rows.put(self._spilled(bucket, kept, limit))
-            return before - len(kept.fresh)
+            return before - self._fresh_held
         if kept.whole:
             self._whole_from, self._loads = max(self._whole_from, bucket + 1), False
             kept = self._buckets[bucket] = Bucket(False, 0, kept.records)
-        places = list(islice(kept.records, limit))
-        for place in places:
-            self._held -= max(1, len(kept.records.pop(place)))
-            kept.loaded.discard(place[:2])
+        count = kept.evict(limit)
+        self._held -= count
         if not kept.records:
             del self._buckets[bucket]
-        return max(1, len(places))
-
-    def _groups(self) -> Iterator[bytes]:
-        for group in range(self._owned.first, self._owned.last + 1):
-            yield group.to_bytes(2, "big")
+        return max(1, count)
 
     def _put_marks(self, kept: Bucket, entries: list[Entry]) -> None:
         """Mark those that have rows; the others are when they get one."""
@@ -296,6 +279,12 @@ class TimedRecords:
                 if kept.fresh.pop(number, None) is not None:
                     self._fresh_held -= 1
         return stored
+
+    def _earliest(self) -> int | None:
+        """The earliest bucket in memory."""
+        while self._in_order and self._in_order[0] not in self._buckets:
+            heappop(self._in_order)
+        return self._in_order[0] if self._in_order else None
 
     def _bucket(self, bucket: int) -> Bucket:
         kept = self._buckets.get(bucket)
@@ -354,11 +343,8 @@ class TimedRecords:
         """From whole buckets, in their order; ends early where memory was dropped in a pause."""
         taken: list[Entry] = []
         seen = 0
-        while self._in_order and (bucket := self._in_order[0]) <= last:
-            kept = self._buckets.get(bucket)
-            if kept is None:
-                heappop(self._in_order)
-                continue
+        while (bucket := self._earliest()) is not None and bucket <= last:
+            kept = self._buckets[bucket]
             before = self._held
             stored = self._batches is None or kept.rows_from is not None
             if stored:
@@ -368,8 +354,7 @@ class TimedRecords:
                 while len(kept.records) > STEP:  # to free all at once would hold the process
                     yield taken
                     taken = []
-                    for _ in range(STEP):
-                        kept.records.popitem()
+                    kept.evict(STEP)
             seen += before - self._held
             if seen >= STEP:
                 yield taken
@@ -404,7 +389,7 @@ class TimedRecords:
 
     def _expire_stored(self, end: int) -> Iterator[list[Entry]]:
         """From rows, key group by key group."""
-        for group in self._groups():
+        for group in self._groups:
             at, upper = encode_time(self._scanned_to), encode_time(end)
             while self._batches is not None and self._batches.take(group, at, upper, STEP):
                 yield []

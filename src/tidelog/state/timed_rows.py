@@ -290,6 +290,15 @@ class Bucket:
         """What it counts for in memory."""
         return sum([max(1, len(held)) for held in self.records.values()])
 
+    def evict(self, limit: int) -> int:
+        """Forget the records of so many places at most; what they counted for in memory.
+
+        The bucket is not whole any more.
+        """
+        places = list(islice(self.records, limit))
+        self.loaded.difference_update([place[:2] for place in places])
+        return sum([max(1, len(self.records.pop(place))) for place in places])
+
     def take_fresh(self, most: int) -> list[Placed]:
         """The first fresh records, which count as such no more."""
         if len(self.fresh) <= most:

@@ -176,7 +176,7 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
                 logged.update(zip(keys, values, strict=True))
                 assert cached or rows.cached_bytes == 0
             case "evict":
-                count = rows.cached_bytes // max(1, int(rows.row_bytes))
+                count = rows.cached_bytes // max(1, int(rows.size.bytes))
                 assert writes.evict(*arguments) <= max(1, count)
             case "scan":
                 low, high = sorted(arguments)

@@ -103,9 +103,8 @@ class Aggregate(Operator):
         self, done: "_Emitted", here: dict[bytes, list[BufferedRow]]
     ) -> Iterator[tuple[bytes, Any]]:
         """Rows that are still to be emitted, key group by key group."""
-        owned = self._backend.owned
-        for group in range(owned.first, owned.last + 1):
-            prefix = group.to_bytes(2, "big") + self._state
+        for group in self._backend.owned.encoded():
+            prefix = group + self._state
             after, end = done.after(prefix), prefix_end(prefix)
             rows = here.pop(prefix[:2], [])
             if after != prefix:
@@ -136,8 +135,8 @@ class _Emitted:
 
     def clear(self) -> None:
         """Forget all marks: every value was emitted, and the operator is finished."""
-        for group in range(self._owned.first, self._owned.last + 1):
-            row = group.to_bytes(2, "big") + self._state
+        for group in self._owned.encoded():
+            row = group + self._state
             if self._rows.get(row) is not None:
                 self._rows.delete(row)
 

@@ -43,7 +43,7 @@ class Timers:
         self._backend = backend
         self._by_time, self._time_id = self._family(f"${name}-by-time")
         self._by_key = self._family(f"${name}-by-key") if listed else None
-        self._due = dict.fromkeys(range(backend.owned.first, backend.owned.last + 1), _EARLIEST)
+        self._due = dict.fromkeys(backend.owned, _EARLIEST)
 
     def _family(self, name: str) -> tuple[StateRows, bytes]:
         info = self._backend.registry.register(name, "timers", ("time bigint",))
