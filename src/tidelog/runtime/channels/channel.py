@@ -82,9 +82,6 @@ class Consumer(Protocol):
     def arrived(self, message: Message) -> None:
         """A message has arrived in the input of a channel."""
 
-    def taken(self) -> None:
-        """A buffer of records was taken from the input of a channel."""
-
 
 class Channel:
     """One channel; `number` is its place among the consumer's."""
@@ -184,7 +181,6 @@ class Channel:
             self.recovered -= 1
         if isinstance(message, Batch):
             self._room += 1
-            self._consumer.taken()
             self._move()
             if message.in_flight:
                 with suppress(UserFunctionError):  # what has no copy is not stored either

@@ -39,7 +39,7 @@ class Gate:
         self._output_available = output_available
 
     def watched_by(self, standstills: Standstills) -> None:
-        """Say from now on, before the first buffer comes, which ones come and are taken."""
+        """Say from now on, before the first buffer comes, when one comes."""
         self._standstills = standstills
 
     def arrived(self, message: Message) -> None:
@@ -48,9 +48,6 @@ class Gate:
         elif isinstance(message, Barrier) and message.order != "aligned":
             self._announced.append(message)
         self._ready.set()
-
-    def taken(self) -> None:
-        self._standstills.taken()
 
     def announce(self, barrier: Barrier) -> None:
         """Make `get` return this barrier before any message."""

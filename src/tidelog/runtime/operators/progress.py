@@ -60,7 +60,7 @@ class Standstills:
         """Standstills of `STANDSTILL_S` or longer."""
         self._longest_s = 0.0
         self._waiting = 0
-        """Buffers of records that wait."""
+        """Buffers of records that are not handled, or not to their end."""
         self._since: float | None = None
         """When the input began that has not ended since; None: nothing waits."""
         self._handled_at = 0.0
@@ -90,8 +90,8 @@ class Standstills:
         self.resume()
         self._waiting += 1
 
-    def taken(self, *, more: bool = False) -> None:
-        """One of the waiting buffers waits no more; `more`: there may be others, uncounted."""
+    def handled_buffer(self, *, more: bool = False) -> None:
+        """A buffer that waited is handled; `more`: there may be others that are not counted."""
         self._waiting -= 1
         if not (self._waiting or more):
             self._since = None

@@ -285,7 +285,6 @@ class SourceTask(Task):
             if ended:
                 await self._follow_splits()
             await self._flush_if_due()
-        self._standstills.taken(more=True)
 
     def _mark(self, read: dict[SplitReading, ReadChunk]) -> None:
         """Send a marker behind these records, if one is due."""

@@ -144,6 +144,7 @@ class Task(ABC):
         work.handles_input = True
         await self._emit(self.parts.chain.process(batch))
         work.handles_input = False
+        work.standstills.handled_buffer(more=self.is_source)
 
     async def _rest(self) -> None:
         await self.parts.output.work.rest()

@@ -219,9 +219,6 @@ class _Nobody:
             action="report this as a defect",
         )
 
-    def taken(self) -> None:
-        """Nothing: nobody takes from it."""
-
 
 class Exchange:
     """All channels of one worker from and to others, by their places."""
