@@ -167,6 +167,8 @@ def with_trouble(trouble: dict[str, str]) -> dict[str, str]:
     for name, values in series.items():
         own = LABELS.get(name, set()) - {"job_name", "statistic"}
         labels = {"job": "tidelog", "instance": "a:9464"} | dict.fromkeys(own, "x")
+        if "statistic" in LABELS.get(name, set()):
+            labels["statistic"] = "p99"
         if name != "up":
             labels["job_name"] = "orders"
         written = ", ".join(f'{label}="{value}"' for label, value in labels.items())

@@ -42,7 +42,12 @@ def operator(status: JobStatus, name: str) -> OperatorStatus:
     return found
 
 
-def standstills(records: Sequence[logging.LogRecord]) -> list[str]:
+def latencies(status: JobStatus) -> dict[str, Distribution]:
+    """By operator, where there are any."""
+    return {each.id: each.record_latency_s for each in status.operators if each.record_latency_s}
+
+
+def standstills(records: Sequence[logging.LogRecord]) -> str:
     events = [record for record in records if getattr(record, "event", "") == "standstill"]
     return [record.getMessage() for record in events]
 
@@ -176,31 +181,25 @@ def test_a_standstill_is_seen_and_reported_while_it_lasts(
     assert status.long_standstills >= 1
 
 
-def through_a_chain(stream: Any) -> list[str]:
+def through_a_chain(stream: Any) -> str:
     stream.map(int).sink(NOTHING, name="last")
-    return ["source"]
+    return "source"
 
 
-def through_keys(stream: Any) -> list[str]:
+def through_keys(stream: Any) -> str:
     stream.key_by(lambda n: n).count(emit_updates=True, name="count").rebalance().sink(
         NOTHING, name="last"
     )
-    return ["last"]
+    return "last"
 
 
-def without_a_sink(stream: Any) -> list[str]:
-    stream.filter(lambda _: False, name="none").sink(NOTHING)
-    stream.rebalance().map(int, name="last")
-    return ["none", "last"]
-
-
-def past_a_window(stream: Any) -> list[str]:
+def past_a_window(stream: Any) -> str:
     timed = stream.event_time(lambda n: n).key_by(lambda n: n)
     timed.window(Tumbling(1_000_000)).count(name="last").sink(NOTHING)
-    return ["last"]
+    return "last"
 
 
-PATHS = [through_a_chain, through_keys, without_a_sink, past_a_window]
+PATHS = [through_a_chain, through_keys, past_a_window]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -209,13 +208,18 @@ def test_the_latency_of_a_record_is_the_time_from_its_reading_to_the_end_of_its_
 ) -> None:
     clock, job = Stopwatch(), Job("latency")
     source = job.source(Eager({"only": NUMBERS[:40]}, 10))
-    ends = path(source.map(at(7, clock, 1.0), name="slow"))
-    status = run_watched(job, clock)
-    latencies = {each.id: each.record_latency_s for each in status.operators}
+    last = path(source.map(at(7, clock, 1.0), name="slow"))
     # One marker before the call of a second and one after it: no other time passes.
-    assert {name: latency for name, latency in latencies.items() if latency} == dict.fromkeys(
-        ends, Distribution(0.0, 0.0, 1.0, 1.0)
-    )
+    assert latencies(run_watched(job, clock)) == {last: Distribution(0.0, 0.0, 1.0, 1.0)}
+
+
+def test_branches_are_measured_in_turn_and_one_without_a_sink_at_its_last_operator() -> None:
+    clock, job = Stopwatch(), Job("branches")
+    slow = job.source(Eager({"only": NUMBERS[:40]}, 10)).map(at(7, clock, 1.0))
+    slow.rebalance().sink(NOTHING, name="first")
+    slow.rebalance().map(int, name="second")
+    first, second = Distribution(*[1.0] * 4), Distribution(*[0.0] * 4)
+    assert latencies(run_watched(job, clock)) == {"first": first, "second": second}
 
 
 def ended(job: Job, clock: VirtualClock, **settings: Any) -> JobStatus:
@@ -251,8 +255,7 @@ def test_latencies_cross_workers_and_each_figure_is_that_of_all_of_them() -> Non
     with with_workers(2):
         status = ended(job, clock, parallelism=2)
     assert len(status.workers) == 2
-    ends = {each.id: each.record_latency_s for each in status.operators if each.record_latency_s}
-    assert list(ends) == ["map", "slow"]
+    assert list(latencies(status)) == ["map", "slow"]
     assert operator(status, "slow").long_standstills >= 4  # each split has the number once
     assert status.longest_standstill_s >= 2.0
 

@@ -132,15 +132,18 @@ class ChannelOutput:
                 channel.send(splits)
 
     def mark(self, marker: LatencyMarker) -> None:
-        """Send a marker behind the records so far: to one subtask of each consumer, in turn, for
-        markers must not multiply with the channels.
+        """Send a marker behind the records so far, on one channel; each has its turn.
+
+        Where streams branch and meet again, markers must not multiply with the paths.
         """
         if not self._edges:
             self.latencies.add(marker.read_at)
+            return
+        turn, edge_number = divmod(self._markers, len(self._edges))
         self._markers += 1
-        for edge in self._edges:
-            target = edge.partitioner.target_of_marker(self._markers, len(edge.channels))
-            edge.channels[target].send(marker)
+        edge = self._edges[edge_number]
+        target = edge.partitioner.target_of_marker(turn, len(edge.channels))
+        edge.channels[target].send(marker)
 
     async def announce(self, event: TaskEvent) -> None:
         for channel, _, _ in self._ends:

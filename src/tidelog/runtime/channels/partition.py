@@ -40,9 +40,9 @@ class Partitioner(ABC):
     @abstractmethod
     def route(self, batch: Batch) -> Routed: ...
 
-    def target_of_marker(self, number: int, targets: int) -> int:
-        """The subtask that gets the marker with this number: one that gets records as well."""
-        return number % targets
+    def target_of_marker(self, turn: int, targets: int) -> int:
+        """The subtask that gets a marker in this turn: one that gets records as well."""
+        return turn % targets
 
 
 class Forward(Partitioner):
@@ -54,7 +54,7 @@ class Forward(Partitioner):
     def route(self, batch: Batch) -> Routed:
         yield self._subtask, batch
 
-    def target_of_marker(self, number: int, targets: int) -> int:
+    def target_of_marker(self, turn: int, targets: int) -> int:
         return self._subtask
 
 
