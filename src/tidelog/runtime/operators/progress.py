@@ -104,12 +104,13 @@ class Standstills:
             self._longest_s = max(self._longest_s, seconds)
             if seconds >= STANDSTILL_S:
                 self._count(seconds)
-                self._is_counted = False
+        self._is_counted = False
         self._handled_at = now
 
     def look(self) -> None:
         """Report a standstill that lasts: nobody else would if it never ended."""
         seconds = self._present_s()
+        self._longest_s = max(self._longest_s, seconds)
         if seconds >= STANDSTILL_S:
             self._count(seconds)
 
