@@ -225,6 +225,14 @@ class Event(Enum):
         "results one by one, smaller lists by JobConfig.buffer_records); longest_call_s in the "
         "status shows the longest call.",
     )
+    STANDSTILL = (
+        WARNING,
+        "%(subtask)s handled no record for %(seconds).1f s although some waited for it; the same "
+        "operator is reported once a minute at most, long_standstills in the status counts all, "
+        "and longest_standstill_s is the longest. It waited for what follows it (the operator "
+        "after the last one that is back-pressured), for a checkpoint, a store or a sink that "
+        "answers late, or for a long call or timers: see docs/guides/operations.md.",
+    )
     JOB_RESTARTS = (
         WARNING,
         "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",

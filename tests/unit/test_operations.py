@@ -122,6 +122,8 @@ HEALTHY = {
     "log_queue_limit_bytes": "1000x120",
     "log_backpressured_seconds_total": "0+0.1x120",
     "task_backpressured_seconds_total": "0+1x120",
+    "long_standstills_total": "0+0.1x120",
+    "record_latency_seconds": "0.5x120",
     "store_failures_total": "0x120",
     "log_upload_attempts_total": "0+61x120",
     "log_upload_requests_total": "0+60x120",
@@ -146,6 +148,8 @@ TROUBLE = {
     "TidelogLogQueueFull": {"log_queued_bytes": "950x120"},
     "TidelogWritersWait": {"log_backpressured_seconds_total": "0+30x120"},
     "TidelogBackPressure": {"task_backpressured_seconds_total": "0+40x120"},
+    "TidelogStandstills": {"long_standstills_total": "0+1x120"},
+    "TidelogRecordLatency": {"record_latency_seconds": "15x120"},
     "TidelogStoreFailures": {"store_failures_total": "0+1x120"},
     "TidelogUploadRetries": {"log_upload_attempts_total": "0+90x120"},
     "TidelogMemoryNearBudget": {"memory_used_bytes": "850x120"},
@@ -163,6 +167,8 @@ def with_trouble(trouble: dict[str, str]) -> dict[str, str]:
     for name, values in series.items():
         own = LABELS.get(name, set()) - {"job_name", "statistic"}
         labels = {"job": "tidelog", "instance": "a:9464"} | dict.fromkeys(own, "x")
+        if "statistic" in LABELS.get(name, set()):
+            labels["statistic"] = "p99"
         if name != "up":
             labels["job_name"] = "orders"
         written = ", ".join(f'{label}="{value}"' for label, value in labels.items())

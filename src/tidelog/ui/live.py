@@ -29,7 +29,7 @@ _CHARTED: Final = {
 """The charts of a job, and where in a status their figures are."""
 _OF_OPERATOR: Final = (
     *("id", "parallelism", "records_in", "late_records"),
-    *("busy_s", "backpressured_s", "watermark_ms"),
+    *("busy_s", "backpressured_s", "watermark_ms", "record_latency_s"),
 )
 _NO_TABLES_YET: Final = ("starting", "restoring")
 
@@ -92,8 +92,8 @@ class LivePart(msgspec.Struct, frozen=True):
     series: dict[str, list[Any]]
     """By name of a chart a value per sample, and the samples' moments as `at_ms`."""
     operators: list[dict[str, Any]]
-    """By operator, for each of `Rates` a value per sample, and as `behind_s` how far the watermark
-    lags the clock."""
+    """By operator, for each of `Rates` a value per sample, as `behind_s` how far the watermark
+    lags the clock, and as `latency_s` the 99th percentile of the records' latency."""
 
 
 def status_in(done: Done) -> Json:
@@ -184,7 +184,8 @@ def _operator(
     rates = [Rates(), *(_rates(*operators, _elapsed(*looks)) for looks, operators in pairs)]
     series = {field: [getattr(r, field) for r in rates] for field in Rates.__struct_fields__}
     behind_s = [_behind(s.at_ms, operator) for s, operator in zip(samples, found, strict=True)]
-    return {"id": name, **series, "behind_s": behind_s}
+    latency_s = [figure(operator, "record_latency_s", "p99") for operator in found]
+    return {"id": name, **series, "behind_s": behind_s, "latency_s": latency_s}
 
 
 def _elapsed(before: Sample, after: Sample) -> float | None:

@@ -19,6 +19,7 @@ from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
 from tidelog.cli.run.running import Speedometer, exit_code
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
+from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.status import OperatorStatus
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import SEGMENTS
@@ -59,6 +60,31 @@ def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[s
     assert (running["records_read"], result["records_read"]) == (1000, 1000)
     assert (result["outcome"], result["exit_code"], result["restored_slot"]) == ("failed", 1, 5)
     assert result["error"]["what"] == "parse"
+
+
+def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slowest_path(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lines: list[str] = []
+    ends = [
+        replace(RUNNING.operators[0], id=str(p99), record_latency_s=Distribution(0, p50, p99, 9.0))
+        for p50, p99 in ((0.012, 0.5), (0.02, 1.5), (0.03, 0.7))
+    ]
+    status = replace(RUNNING, operators=(replace(ends[0], longest_standstill_s=2.125), *ends[1:]))
+    reporter = PlainLines(5.0, lines.append)
+    reporter.observe(RUNNING, ReadSpeed())
+    reporter.observe(at(status, 200.0), ReadSpeed())
+    reporter.observe(at(RUNNING, 300.0), ReadSpeed())
+    assert "; latency p50 20 ms, p99 1.5 s, max 9.0 s, longest standstill 2.1 s; " in lines[-2]
+    assert "; latency longest standstill 0 ms; " in lines[-1]
+    for each in (status, RUNNING):
+        reporter.end(Ending("finished", 0, each, None, 2.0))
+    assert lines[-2].endswith(", the last in slot 9, longest standstill 2.1 s")
+    assert lines[-1].endswith(", the last in slot 9")
+    JsonReports().observe(status, ReadSpeed())
+    first, second, _ = json.loads(capsys.readouterr().out)["operators"]
+    assert (first["longest_standstill_s"], first["long_standstills"]) == (2.125, 0)
+    assert second["record_latency_s"] == {"min": 0, "median": 0.02, "p99": 1.5, "max": 9.0}
 
 
 def test_an_encoding_without_a_character_of_a_name_is_no_failure(

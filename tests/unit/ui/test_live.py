@@ -36,7 +36,11 @@ def part(*samples: Sample) -> LivePart:
 def test_rates_are_those_between_two_looks_over_all_subtasks() -> None:
     [series] = part(
         sample(10, operator(records_in=100, busy_s=1.0, backpressured_s=2.0, late_records=1)),
-        sample(12, operator(records_in=500, busy_s=2.0, backpressured_s=5.0, late_records=4)),
+        sample(
+            12,
+            operator(records_in=500, busy_s=2.0, backpressured_s=5.0, late_records=4)
+            | {"record_latency_s": {"min": 0.1, "median": 0.2, "p99": 0.7, "max": 3.0}},
+        ),
     ).operators
     assert series == {
         "id": "count",
@@ -45,6 +49,7 @@ def test_rates_are_those_between_two_looks_over_all_subtasks() -> None:
         "backpressured": [None, 0.75],
         "late_per_s": [None, 1.5],
         "behind_s": [None, None],
+        "latency_s": [None, 0.7],
     }
 
 

@@ -15,6 +15,7 @@ from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import StorageError, TidelogError, error_fields
 from tidelog.ids import Slot
+from tidelog.runtime.operators.progress import STANDSTILL_S
 from tidelog.runtime.status.status import JobStatus
 
 Outcome = Literal["finished", "already-complete", "stopped", "interrupted", "failed", "fenced"]
@@ -184,6 +185,7 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
         f"last {seconds_text(checkpoints.last_duration_s)}, "
         f"p50 {seconds_text(checkpoints.p50_s)}, p99 {seconds_text(checkpoints.p99_s)}",
     )
+    yield "latency", _latency(status)
     tables, uploads = status.materializations, status.uploads
     uploaded = f"{size(tables.uploaded_bytes)} uploaded"
     yield "materializations", f"{tables.completed} completed, {tables.failed} failed, {uploaded}"
@@ -215,8 +217,23 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
+def _latency(status: JobStatus) -> str:
+    """How long records take to the end of the slowest path, and the longest standstill."""
+    standstill = f"longest standstill {seconds_text(status.longest_standstill_s)}"
+    latency = status.record_latency_s
+    if latency is None:
+        return standstill
+    p50, p99, longest = map(seconds_text, (latency.median, latency.p99, latency.max))
+    return f"p50 {p50}, p99 {p99}, max {longest}, {standstill}"
+
+
 def _late(status: JobStatus) -> str:
     return f", {status.late_records:,} records late" if status.late_records else ""
+
+
+def _stood_still(status: JobStatus) -> str:
+    longest_s = status.longest_standstill_s
+    return f", longest standstill {seconds_text(longest_s)}" if longest_s >= STANDSTILL_S else ""
 
 
 def ending_line(ending: Ending) -> str:
@@ -227,7 +244,7 @@ def ending_line(ending: Ending) -> str:
             return (
                 f"{status.job}: finished; {status.records_read:,} records in "
                 f"{ending.seconds:.1f} s, {checkpoints.completed} checkpoints, "
-                f"the last in slot {checkpoints.last_slot}{_late(status)}"
+                f"the last in slot {checkpoints.last_slot}{_late(status)}{_stood_still(status)}"
             )
         case "already-complete":
             return (

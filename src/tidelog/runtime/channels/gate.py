@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable
 
 from tidelog.runtime.channels.channel import Channel
-from tidelog.runtime.channels.messages import Barrier, EndOfChannel, Message
+from tidelog.runtime.channels.messages import Barrier, Batch, EndOfChannel, Message
+from tidelog.runtime.operators.progress import Standstills
 
 
 class Gate:
@@ -27,6 +28,7 @@ class Gate:
         self._poked = False
         self._recovering = False
         self._output_available: Callable[[], bool] = lambda: True
+        self._standstills = Standstills(float)
 
     @property
     def waiting(self) -> list[int]:
@@ -36,8 +38,14 @@ class Gate:
         """Deliver records only while this is true; call `wake` when it became true."""
         self._output_available = output_available
 
+    def watched_by(self, standstills: Standstills) -> None:
+        """Say from now on, before the first buffer comes, when one comes."""
+        self._standstills = standstills
+
     def arrived(self, message: Message) -> None:
-        if isinstance(message, Barrier) and message.order != "aligned":
+        if isinstance(message, Batch):
+            self._standstills.arrived()
+        elif isinstance(message, Barrier) and message.order != "aligned":
             self._announced.append(message)
         self._ready.set()
 

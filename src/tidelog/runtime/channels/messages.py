@@ -138,6 +138,19 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
+class LatencyMarker:
+    """Follows records from the source to the sink, and waits wherever they wait.
+
+    Operators that keep records until later, as windows do, are passed at once. No checkpoint
+    stores it.
+    """
+
+    read_at: float
+    """When the source read the records before it, on the monotonic clock, which the workers of a
+    job share."""
+
+
+@dataclass(frozen=True, slots=True)
 class EndOfData:
     """No record follows on this channel; barriers still do, up to the final checkpoint."""
 
@@ -153,4 +166,4 @@ class EndOfChannel:
 TaskEvent = Watermark | Idleness | Splits | EndOfData | EndOfChannel
 """Events that a task sends to all downstream channels."""
 
-Message = Batch | Barrier | TaskEvent
+Message = Batch | Barrier | LatencyMarker | TaskEvent

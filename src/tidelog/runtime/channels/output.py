@@ -12,9 +12,17 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.channel import BufferPool, Channel
 from tidelog.runtime.channels.copies import copy_of
-from tidelog.runtime.channels.messages import Barrier, Batch, SideBatch, Splits, TaskEvent
+from tidelog.runtime.channels.messages import (
+    Barrier,
+    Batch,
+    LatencyMarker,
+    SideBatch,
+    Splits,
+    TaskEvent,
+)
 from tidelog.runtime.channels.partition import Partitioner
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.operators.progress import Latencies
 from tidelog.runtime.operators.turn import TURN_S, Portion, WorkTime
 
 
@@ -51,6 +59,9 @@ class ChannelOutput:
         """The last ones that were announced."""
         self.work = work
         self.records = 0
+        self.latencies = Latencies(work.clock.monotonic)
+        """Of the markers that came to their end here: nothing follows on this output."""
+        self._markers = 0
 
     @property
     def available(self) -> bool:
@@ -90,12 +101,10 @@ class ChannelOutput:
                     await self._route(edge, piece)
 
     async def _route(self, edge: OutputEdge, buffer: Batch) -> None:
-        now, count, size_bytes = self.work.clock.monotonic, len(buffer.records), buffer.size_bytes
-        started = now()
+        count, size_bytes = len(buffer.records), buffer.size_bytes
+        started = self.work.clock.monotonic()
         routed = list(edge.partitioner.route(buffer))
-        took = now() - started
-        edge.portion.took(count, took)
-        self.work.called(edge.partitioner.name, took)
+        edge.portion.took(count, self.work.called(edge.partitioner.name, started))
         for target, part in routed:
             part.size_bytes = size_bytes * len(part.records) // count
             await self._send(edge, target, part)
@@ -121,6 +130,20 @@ class ChannelOutput:
         for edge in self._edges:
             for channel in edge.channels if edge.announces_splits else ():
                 channel.send(splits)
+
+    def mark(self, marker: LatencyMarker) -> None:
+        """Send a marker behind the records so far, on one channel; each has its turn.
+
+        Where streams branch and meet again, markers must not multiply with the paths.
+        """
+        if not self._edges:
+            self.latencies.add(marker.read_at)
+            return
+        turn, edge_number = divmod(self._markers, len(self._edges))
+        self._markers += 1
+        edge = self._edges[edge_number]
+        target = edge.partitioner.target_of_marker(turn, len(edge.channels))
+        edge.channels[target].send(marker)
 
     async def announce(self, event: TaskEvent) -> None:
         for channel, _, _ in self._ends:

@@ -40,6 +40,10 @@ class Partitioner(ABC):
     @abstractmethod
     def route(self, batch: Batch) -> Routed: ...
 
+    def target_of_marker(self, turn: int, targets: int) -> int:
+        """The subtask that gets a marker in this turn: one that gets records as well."""
+        return turn % targets
+
 
 class Forward(Partitioner):
     """All buffers to one subtask, so that they stay in order."""
@@ -49,6 +53,9 @@ class Forward(Partitioner):
 
     def route(self, batch: Batch) -> Routed:
         yield self._subtask, batch
+
+    def target_of_marker(self, turn: int, targets: int) -> int:
+        return self._subtask
 
 
 class Rebalance(Partitioner):

@@ -84,7 +84,7 @@ class OperatorChain:
             started = self.turn.now()
             with user_code(name):
                 produced = call(operator)
-            self._work.called(name, self.turn.now() - started)
+            self._work.called(name, started)
             for batch in _guarded(name, produced, self._work):
                 if batch is PAUSE:
                     yield PAUSE
@@ -113,8 +113,7 @@ class OperatorChain:
                 started, before = turn.now(), rows_bytes()
                 with user_code(name):
                     produced = operator.process(piece)
-                worked, grown = turn.now() - started, rows_bytes() - before
-                self._work.called(name, worked)
+                worked, grown = self._work.called(name, started), rows_bytes() - before
                 yield from _guarded(name, produced, self._work)
                 # A lazy operator measures its own steps.
                 portion.took(len(piece.records), worked, grown // _PIECES)
@@ -134,7 +133,7 @@ def _guarded(name: str, batches: Iterable[Batch], work: WorkTime) -> Iterator[Ba
         started = now()
         with user_code(name):
             batch = next(iterator, None)
-        work.called(name, now() - started)
+        work.called(name, started)
         if batch is None:
             return
         yield batch

@@ -16,6 +16,7 @@ from typing import Final
 from tidelog.effects import Clock
 from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch
+from tidelog.runtime.operators.progress import Standstills
 
 TURN_S: Final = 0.01
 SHORTER: Final = 8
@@ -168,6 +169,7 @@ class WorkTime:
         reported: set[str] | None = None,
         urgent: Callable[[], bool] = bool,
         threads_work: Callable[[], int] = int,
+        standstills: Standstills | None = None,
     ) -> None:
         self.clock = clock
         self.turn = Turn(clock.monotonic, urgent)
@@ -175,17 +177,25 @@ class WorkTime:
         self._threads_work = threads_work
         self._reported = set[str]() if reported is None else reported
         """Operators with long calls that are in the log, once for all their subtasks."""
+        self.standstills = standstills or Standstills(clock.monotonic)
+        self.handles_input = False
+        """What is called now handles records of the task's input."""
         self.longest_call_s = 0.0
         """The longest time in which an operator held the event loop."""
         self.busy_s = 0.0
         self.backpressured_s = 0.0
 
-    def called(self, operator: str, seconds: float) -> None:
-        """An operator of the task held the event loop for so long."""
+    def called(self, operator: str, started: float) -> float:
+        """An operator of the task has held the event loop since `started`; for how many seconds."""
+        now = self.clock.monotonic()
+        seconds = now - started
+        if self.handles_input:
+            self.standstills.handled(now)
         self.longest_call_s = max(self.longest_call_s, seconds)
         if seconds >= LONG_CALL_S and operator not in self._reported:
             self._reported.add(operator)
             Event.LONG_CALL.log(logger, operator=operator, milliseconds=seconds * 1000)
+        return seconds
 
     async def rest(self) -> None:
         """Let uploads and other tasks have their turn; then a new one of this task begins."""

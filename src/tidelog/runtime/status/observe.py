@@ -161,6 +161,11 @@ def _operator(
         state_bytes=_table_bytes(subtasks) if open else 0,
         backpressured_s=sum(p.output.work.backpressured_s for p in parts),
         longest_call_s=max(p.output.work.longest_call_s for p in parts),
+        longest_standstill_s=max(p.output.work.standstills.longest_s for p in parts),
+        long_standstills=sum(p.output.work.standstills.count for p in parts),
+        record_latency_s=distribution(
+            seconds for p in parts for seconds in p.output.latencies.recent
+        ),
         late_records=sum(p.chain.late_records for p in parts),
         watermark_ms=combined(
             [task for task in subtasks if not task.idle],

@@ -12,6 +12,7 @@ from tidelog.checkpoint.local_copies import LocalCopiesStatus
 from tidelog.ids import Generation
 from tidelog.metrics import counter, flag, gauge, parts
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
+from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.storage import (
     MaterializationsStatus,
     StateStatus,
@@ -126,6 +127,27 @@ class OperatorStatus:
         watch="Above 0.2 s timers, barriers and other operators wait for it: do less per call.",
         default=0.0,
         across="max",
+    )
+    longest_standstill_s: float = gauge(
+        "longest_standstill_seconds",
+        "The longest time since the start in which a subtask of the operator handled no record "
+        "although its input had some, the present one included.",
+        watch="Above a second readers of the output notice; while it grows the standstill lasts.",
+        default=0.0,
+        across="max",
+    )
+    long_standstills: int = counter(
+        "long_standstills",
+        "Times in which a subtask of the operator handled no record for a second or longer "
+        "although its input had some.",
+        watch="Any growth in a job that keeps up with its input; the log has them as `standstill`.",
+    )
+    record_latency_s: Distribution | None = gauge(
+        "record_latency_seconds",
+        "Time from the reading of a record by the source until this operator, which is the last "
+        "one of its path, has taken it; sampled, of the last minute. Time in windows is left out.",
+        watch="What the job adds to the age of its output, without the time until a sink commits.",
+        default=None,
     )
     tasks: tuple[TaskStatus, ...] = parts("subtask", "subtask")
 
@@ -275,3 +297,14 @@ class JobStatus:
     def late_records(self) -> int:
         """Records that event time had passed, in all operators."""
         return sum(operator.late_records for operator in self.operators)
+
+    @property
+    def longest_standstill_s(self) -> float:
+        """The longest time in which a subtask handled no record of its waiting input."""
+        return max((operator.longest_standstill_s for operator in self.operators), default=0.0)
+
+    @property
+    def record_latency_s(self) -> Distribution | None:
+        """How long records take from the source to the end of the slowest path, lately."""
+        paths = [o.record_latency_s for o in self.operators if o.record_latency_s is not None]
+        return max(paths, key=lambda path: path.p99, default=None)

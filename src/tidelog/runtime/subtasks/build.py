@@ -21,6 +21,7 @@ from tidelog.runtime.in_flight.carrier import (
 from tidelog.runtime.node import Node
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.progress import Standstills
 from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.subtasks.state import SubtaskStates
@@ -47,6 +48,7 @@ class TaskBuilder:
         self._states = states
         self._listener = listener
         self._long_calls: set[str] = set()
+        self._standstills_reported_at: dict[str, float] = {}
         self.splits: dict[str, SourceSplits] = {}
         """What the subtasks of each source share, by vertex."""
         self._record_types = types_of(start.job.record_types)
@@ -129,11 +131,13 @@ class TaskBuilder:
 
     async def _output(self, subtask: SubtaskId, vertex: Vertex) -> ChannelOutput:
         cadence, offload = self._start.cadence, self._start.effects.offload
+        now = self._start.effects.clock.monotonic
         work = WorkTime(
             self._start.effects.clock,
             self._long_calls,
             urgent=lambda: cadence.under_way,
             threads_work=lambda: offload.working,
+            standstills=Standstills(now, subtask, self._standstills_reported_at),
         )
         node = vertex.nodes[-1]
         if node.sink is None:

@@ -176,6 +176,7 @@ class LocalSubtasks:
             for task in tasks:
                 if not task.exited:
                     task.time_passed()
+                    task.parts.output.work.standstills.look()
 
 
 async def incarnate(

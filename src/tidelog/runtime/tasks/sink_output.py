@@ -88,16 +88,14 @@ class SinkOutput(ChannelOutput):
                 await self._write(piece.records)
 
     async def _write(self, records: list[Any]) -> None:
-        now = self.work.clock.monotonic
         async with self._turn():
-            started = now()
+            started = self.work.clock.monotonic()
             with user_code(self._name):
                 self._writer.write(records)
-            took = now() - started
+            took = self.work.called(self._name, started)
             if self._writer.full():
                 with self.work.waiting():
                     await self._offload.run_to_end(in_user_code(self._name, self._writer.make_room))
-        self.work.called(self._name, took)
         self._portion.took(len(records), took)
         if self.work.turn.ended():
             await self.work.rest()

@@ -13,7 +13,8 @@ from typing import Final
 
 from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.messages import Barrier, Batch, Splits
+from tidelog.runtime.channels.messages import Barrier, Batch, LatencyMarker, Splits
+from tidelog.runtime.operators.progress import MARKERS_EVERY_S
 from tidelog.runtime.operators.turn import SHORTER
 from tidelog.runtime.source import Source
 from tidelog.runtime.tasks.split_reading import PATIENCE_S, ReadChunk, SplitReading
@@ -57,6 +58,9 @@ class SourceTask(Task):
         self._idle_after_ms = self._event_time.options.idle_after_ms if self._event_time else None
         self._mixes_splits = self._event_time is None and not parts.output.announces_splits
         """Nothing asks which split a record is of: a batch may hold those of several."""
+        self._standstills = parts.output.work.standstills
+        self._marker_at = -math.inf
+        """When the next marker is due: it follows records that are read then."""
         parts.output.notify(self._wake.set)
 
     @property
@@ -93,6 +97,7 @@ class SourceTask(Task):
     async def run(self) -> None:
         clock = self.parts.effects.clock
         ended = False
+        self._standstills.begin()
         try:
             await self._resume()
             while await self._goes_on():
@@ -102,6 +107,7 @@ class SourceTask(Task):
                     break
                 await clock.sleep(0)
             self._leave_alignment()
+            self._standstills.starve()
             # A job that was stopped otherwise goes on some day.
             await self._end(drain=not self._leaving)
             while not self._leaving:
@@ -263,10 +269,12 @@ class SourceTask(Task):
         chain, split = self.parts.chain, next(iter(read)).split
         records = list(itertools.chain.from_iterable(portion.records for portion in read.values()))
         self.records_in += len(records)
+        self._standstills.arrived()
         with self.parts.output.work.working():
             chain.read_from(split)
             self._announce_splits(split)
-            await self._emit(chain.process(Batch(records)))
+            await self._handle_input(Batch(records))
+            self._mark(read)
             for reading, portion in read.items():
                 self._keep(reading, portion)
             # The last records of a split move event time, too.
@@ -277,6 +285,14 @@ class SourceTask(Task):
             if ended:
                 await self._follow_splits()
             await self._flush_if_due()
+
+    def _mark(self, read: dict[SplitReading, ReadChunk]) -> None:
+        """Send a marker behind these records, if one is due."""
+        read_at = next(iter(read.values())).read_at
+        if read_at >= self._marker_at:
+            self._marker_at = read_at + MARKERS_EVERY_S
+            oldest = min(portion.read_at for portion in read.values())
+            self.parts.output.mark(LatencyMarker(oldest))
 
     def _keep(self, reading: SplitReading, portion: ReadChunk) -> None:
         """Keep a split's position after records that were emitted, and how far they move time."""
@@ -350,4 +366,6 @@ class SourceTask(Task):
     async def _pause(self, seconds: float | None) -> None:
         """Wait for a barrier, a stop, something to read, or for time to pass."""
         if not self._barriers:
+            self._standstills.starve()
             await wait_for(self._wake, self.parts.effects.clock, seconds)
+            self._standstills.resume()

@@ -44,6 +44,8 @@ class ReadChunk:
     ended: bool = False
     size_bytes: int = 0
     """About the bytes of the records, if a thread has read them."""
+    read_at: float = 0.0
+    """When the first of them were read, on the monotonic clock."""
 
 
 InLoop = Callable[[Callable[[], None]], object]
@@ -199,7 +201,8 @@ class SplitReading:
             return portions[0]
         records = list(chain.from_iterable(portion.records for portion in portions))
         size = sum(portion.size_bytes for portion in portions)
-        return ReadChunk(records, portions[-1].position, portions[-1].ended, size)
+        last = portions[-1]
+        return ReadChunk(records, last.position, last.ended, size, portions[0].read_at)
 
     def begun(self, running: "asyncio.Future[None]", *, after_others: bool) -> bool:
         """The thread `running` is to read this split, after others if it reads any before.
@@ -278,7 +281,7 @@ class SplitReading:
             position, size = deepcopy(reader.position), reader.read_bytes
         if size is None:
             size = bytes_of(records) if in_thread else 0
-        return ReadChunk(records, position, ended, size)
+        return ReadChunk(records, position, ended, size, self._effects.clock.monotonic())
 
 
 def _check_read(found: object) -> None:

@@ -17,6 +17,7 @@ from tidelog.runtime.channels.messages import (
     EndOfChannel,
     EndOfData,
     Idleness,
+    LatencyMarker,
     Message,
     Splits,
     Watermark,
@@ -64,6 +65,7 @@ class StreamTask(Task):
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
+        gate.watched_by(parts.output.work.standstills)
 
     @property
     def waiting(self) -> list[int]:
@@ -71,6 +73,7 @@ class StreamTask(Task):
 
     async def run(self) -> None:
         work, events = self.parts.output.work, 0
+        work.standstills.begin()
         try:
             await self._resume()
             while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
@@ -124,6 +127,8 @@ class StreamTask(Task):
             case Barrier():
                 decision = self._alignment.announced(received, self._now())
                 await self._follow(decision, self._newest_of(received))
+            case (_, LatencyMarker() as marker):
+                self.parts.output.mark(marker)
             case (channel, message):
                 await self._receive(channel, message)
 
@@ -144,7 +149,7 @@ class StreamTask(Task):
                 if self._tracks_origins:  # for own watermarks and for downstream tasks
                     self.parts.chain.read_from(origin)
                     self._announce_splits(origin)
-                await self._emit(self.parts.chain.process(message))
+                await self._handle_input(message)
                 await self._make_watermark(origin)
                 await self._flush_if_due()
             case Barrier():

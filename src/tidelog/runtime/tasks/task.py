@@ -138,6 +138,14 @@ class Task(ABC):
             if batch is REST or turn.ended():
                 await self._rest()
 
+    async def _handle_input(self, batch: Batch) -> None:
+        """Let the operators handle a buffer of the task's input."""
+        work = self.parts.output.work
+        work.handles_input = True
+        await self._emit(self.parts.chain.process(batch))
+        work.handles_input = False
+        work.standstills.handled_buffer(more=self.is_source)
+
     async def _rest(self) -> None:
         await self.parts.output.work.rest()
 
