@@ -3,6 +3,7 @@
 just speed                              # all workloads, three pairs: six minutes on two cores
 just speed --only short --pairs 2
 just speed --base HEAD~5                # against another revision than the one in `base`
+just speed stops                        # whether a job ever stands still: stops.py
 """
 
 import compileall
@@ -17,6 +18,7 @@ import click
 import msgspec
 
 from benchmarks.speed.runs import ROOT, Run, cached, commit_of, prepare, run, source_of
+from benchmarks.speed.stops import stops
 from benchmarks.speed.workloads import HERE, WORKLOADS, limits
 from tidelog.cli.output import Output, Rows
 from tidelog.errors import TidelogError
@@ -52,7 +54,7 @@ class Comparison:
     above: bool
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--only", type=click.Choice(list(WORKLOADS)), multiple=True, help="Only these.")
 @click.option("--pairs", type=click.IntRange(1), default=PAIRS, show_default=True)
 @click.option("--base", "revision", metavar="REVISION", help="Compare with it, not with `base`.")
@@ -67,7 +69,9 @@ class Comparison:
     "--results", type=click.Path(path_type=Path), help="Append the result to this file, as JSON."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
 def main(
+    context: click.Context,
     only: tuple[str, ...],
     pairs: int,
     revision: str | None,
@@ -81,6 +85,8 @@ def main(
     Both run with this Python, in turn, each from its own src/. Ends with 1 where a ratio is above
     its limit.
     """
+    if context.invoked_subcommand is not None:
+        return
     try:
         commit = commit_of(revision or (HERE / "base").read_text().strip())
         most = limits() if limit is None else dict.fromkeys(WORKLOADS, limit)
@@ -149,6 +155,9 @@ def _compare(
 
 def _p50_ms(figures: Figures) -> str:
     return f"{figures.checkpoint_p50_s * 1e3:.0f}"
+
+
+main.add_command(stops)
 
 
 if __name__ == "__main__":

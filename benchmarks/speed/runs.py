@@ -110,7 +110,7 @@ def run(source: Path, workload: Workload, inputs: Path, store: Path | None) -> R
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
-            raise _failed(workload, source, done.returncode, done.stdout, done.stderr)
+            raise failed(workload.job, source, done.returncode, done.stdout, done.stderr)
     result = json.loads(done.stdout.splitlines()[-1])
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Run(cpu_s, result["checkpoints"]["p50_s"] or 0.0)
@@ -158,23 +158,29 @@ def _follow(
                 complete = sys.maxsize
         if process.wait() != 130:
             errors.seek(0)
-            raise _failed(workload, source, process.returncode, line, errors.read())
+            raise failed(workload.job, source, process.returncode, line, errors.read())
 
 
 def _command(
     source: Path, workload: Workload, inputs: Path, work: Path, parallelism: int
 ) -> tuple[list[str], dict[str, str]]:
-    command = [sys.executable, "-m", "tidelog", "run", workload.job, "--json"]
+    command, environment = command_of(source, HERE, workload.job, work / "store")
     command += ["--input", str(inputs), "--parallelism", str(parallelism)]
-    command += ["--store", str(work / "store"), "--output", str(work / "output")]
-    path = os.pathsep.join((str(source), str(HERE)))
+    return [*command, "--output", str(work / "output")], environment
+
+
+def command_of(source: Path, jobs: Path, job: str, store: Path) -> tuple[list[str], dict[str, str]]:
+    """The command and the environment that run a job of the directory `jobs` with a source."""
+    command = [sys.executable, "-m", "tidelog", "run", job, "--json", "--store", str(store)]
+    path = os.pathsep.join((str(source), str(jobs)))
     return command, os.environ | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
 
 
-def _failed(workload: Workload, source: Path, code: int, output: str, errors: str) -> TidelogError:
+def failed(job: str, source: Path, code: int, output: str, errors: str) -> TidelogError:
+    """What is to be said of a run that ended with this code and these last lines."""
     shown = (errors.strip() or output.strip()).splitlines()[-_LAST_LINES:]
     return TidelogError(
-        f"{workload.job} with {source}",
+        f"{job} with {source}",
         expected="a run that ends as it should",
         found="\n".join((f"exit code {code}:", *shown)),
         action="repair that source, or compare with a --base that runs",
