@@ -19,7 +19,7 @@ Better = Literal["lower", "higher", "neither"]
 
 
 class Size(StrEnum):
-    """How long a session may take: everything in five minutes, an hour, or sixteen."""
+    """How long a session may take: everything in five minutes, two hours, or twenty."""
 
     QUICK = "quick"
     STANDARD = "standard"

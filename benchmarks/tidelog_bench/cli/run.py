@@ -51,7 +51,7 @@ def sized(function: Callable[..., Any]) -> Callable[..., Any]:
         is_flag=True,
         help="Everything in five minutes: small, one pair; what does not fit is cut.",
     )
-    @click.option("--full", is_flag=True, help="Every combination; sixteen hours.")
+    @click.option("--full", is_flag=True, help="Every combination; twenty hours.")
     @functools.wraps(function)
     def command(*args: Any, quick: bool, full: bool, **options: Any) -> Any:
         if quick and full:

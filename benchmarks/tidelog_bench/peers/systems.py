@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.errors import ConfigError, TidelogError
-from tidelog_bench.peers.task import EventTask, Task
+from tidelog_bench.peers.phases import SteadyTask
+from tidelog_bench.peers.task import EventTask, ProgramTask, Task
 
 if TYPE_CHECKING:
     from tidelog_bench.experiment import Reading, Trial
@@ -115,7 +116,11 @@ def _ways(system: System) -> str:
     return ", or ".join(ways)
 
 
-_TASKS: Final[dict[str, type[Task] | type[EventTask]]] = {"run": Task, "run_events": EventTask}
+_TASKS: Final[dict[str, type[ProgramTask]]] = {
+    "run": Task,
+    "run_events": EventTask,
+    "run_steady": SteadyTask,
+}
 """What each function of a program takes."""
 _NEEDED: Final = ("tidelog", "tidelog_bench", "lazy_loader")
 _TIMEOUT_S: Final = 3600

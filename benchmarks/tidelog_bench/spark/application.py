@@ -88,19 +88,26 @@ class Application:
         self._requests = self._counted.Requests
         self._between = jvm.org.apache.spark.benchmark.Application
 
+    def query(
+        self, name: str, checkpoint: Path, last: int
+    ) -> contextlib.AbstractContextManager[StreamingQuery]:
+        """One of `QUERIES`, as `started` starts it."""
+        build, mode = QUERIES[name]
+        return self.started(build(self.spark), mode, checkpoint, last)
+
     @contextlib.contextmanager
-    def query(self, name: str, checkpoint: Path, last: int) -> Iterator[StreamingQuery]:
+    def started(
+        self, frame: DataFrame, mode: str, checkpoint: Path, last: int
+    ) -> Iterator[StreamingQuery]:
         """A query on a checkpoint below the file system that counts; it runs up to batch `last`.
 
         Its state stores are closed afterwards, so that they do not run during the next query.
         """
-        build, mode = QUERIES[name]
         self._requests.forgetCommits()
         self._counted.Network.restart()
         self.end_after(last)
         query = (
-            build(self.spark)
-            .writeStream.format("noop")
+            frame.writeStream.format("noop")
             .outputMode(mode)
             .option("checkpointLocation", f"{SCHEME}://{checkpoint}")
             .trigger(processingTime=f"{self.job.trigger_ms} milliseconds")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.bench_trials import trial_in
 from tidelog_bench.experiment import Reading, Size
-from tidelog_bench.experiments import spark_commit, spark_restore
+from tidelog_bench.experiments import spark_commit, spark_restore, stability
 from tidelog_bench.session.children import Child, in_child
 from tidelog_bench.spark.job import STORES
 
@@ -94,3 +94,15 @@ def test_the_bill_counts_the_changelogs_of_ten_executors(tmp_path: Path) -> None
     assert puts(found)["changelog"] == 20
     assert puts(found)["commits"] == 1
     assert found.notes["dollars_by_class"]["changelog"] == 8.64  # 20 x 86,400 x 0.005 / 1000
+
+
+@pytest.mark.parametrize("variant", ["spark-rocksdb", "spark-tidelog"])
+def test_rows_of_a_steady_load_wait_for_their_batch(variant: str, tmp_path: Path) -> None:
+    [cell] = stability.cells(Size.QUICK)
+    settings = dict(cell.settings) | {"keys": 5_000, "batch_rows": 2_000, "latency_ms": 0.0}
+    found = in_child(stability.measure, trial_in(tmp_path, settings, variant)).figures
+    assert found["arriving_per_s"] == found["records_per_s"] * 0.95
+    # The first row of a batch waits for the last one.
+    assert found["late_max_ms"] >= 2_000 / found["arriving_per_s"] * 1e3
+    assert found["late_max_ms"] > found["checkpoint_p50_ms"] > 0
+    assert found["checkpoints"] > 0

@@ -8,7 +8,7 @@ import pytest
 from tests.support.bench_trials import trial_in
 from tests.support.depth import more_in_depth
 from tidelog_bench.experiment import Experiment, Reading, Setting, Size
-from tidelog_bench.experiments import checkpoints, experiments, restore, unaligned
+from tidelog_bench.experiments import checkpoints, experiments, restore, stability, unaligned
 
 STORE: dict[str, Setting] = {"latency_ms": 1.0, "mb_per_s": 100.0}
 
@@ -138,3 +138,33 @@ def test_a_restore_reads_a_table_and_replays_the_log_after_it(
         # With fewer subtasks too, tables and log are fetched once.
         assert found["state_mb"] + 0.1 > found["downloaded_mb"] >= found["state_mb"]
         assert found["state_mb"] > found["table_mb"]
+
+
+STEADY: dict[str, Setting] = {
+    "keys": 2_000,
+    "memory_mib": 32,
+    "checkpoint_s": 0.1,
+    "materialize_s": 0.3,
+    "warm_s": 0.3,
+    "testing_s": 0.4,
+    "running_s": 1.0,
+    "share": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    "variant", more_in_depth(["tidelog"], ["tidelog", "tidelog-local", "flink-stream"])
+)
+def test_records_arrive_at_a_share_of_what_the_system_can_take(
+    tmp_path: Path, variant: str
+) -> None:
+    if reason := stability.missing(variant):
+        pytest.skip(reason)
+    found = reading(stability, STEADY, variant, tmp_path).figures
+    assert found["arriving_per_s"] == found["records_per_s"] * 0.5 > 0
+    percentiles = [found[f"late_{name}_ms"] for name in ("p50", "p99", "p999", "max")]
+    assert percentiles[0] >= 0 and percentiles == sorted(percentiles)
+    assert found["stop_ms"] > 0
+    assert found["checkpoints"] > 0
+    assert 0 < found["checkpoint_p50_ms"] <= found["checkpoint_p99_ms"]
+    assert found["checkpoint_p99_ms"] <= found["checkpoint_max_ms"]

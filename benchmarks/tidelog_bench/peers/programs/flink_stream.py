@@ -1,5 +1,6 @@
-"""The word count on Flink's DataStream API, in Java and on two slots: RocksDB with the changelog;
-and what it shares with the one in SQL: settings, the REST interface, and the check of a restore.
+"""Flink's DataStream API, in Java: RocksDB with the changelog. The word count on two slots, and a
+steady load on one; and what the first shares with the one in SQL: settings, the REST interface, and
+the check of a restore.
 
 Invariants: a job is asked through its cluster's REST interface alone, whatever started it. The JVM
 holds the whole cluster and is killed, never stopped, so the second one has nothing but what is on
@@ -12,7 +13,7 @@ import re
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,8 +21,10 @@ from typing import Any, Final
 from urllib.error import URLError
 
 from tidelog.errors import TidelogError
-from tidelog_bench.embedded.meter import CLOCK, size_mb
+from tidelog_bench.embedded.lateness import Handled
+from tidelog_bench.embedded.meter import CLOCK, size_mb, tree_peak_mb
 from tidelog_bench.peers.feed import LOOK_S, PIECE, Feed, measured
+from tidelog_bench.peers.phases import Phase, SteadyTask, two_phases
 from tidelog_bench.peers.systems import java_tool
 from tidelog_bench.peers.task import ProgramTask, Task
 
@@ -104,6 +107,14 @@ class RestJob:
     def checkpoints(self) -> int:
         return int(get(f"{self._url}/checkpoints")["counts"]["completed"])
 
+    def durations_s(self, newest_s: float) -> list[float]:
+        """From end to end, of the checkpoints that began in so many seconds before the newest."""
+        history = get(f"{self._url}/checkpoints")["history"]
+        whole = [each for each in history if each["status"] == "COMPLETED"]
+        begin_ms = max((each["trigger_timestamp"] for each in whole), default=0) - newest_s * 1e3
+        counted = [each for each in whole if each["trigger_timestamp"] >= begin_ms]
+        return [each["end_to_end_duration"] / 1e3 for each in counted]
+
 
 def get(url: str) -> Any:
     """What a cluster answers; raises URLError."""
@@ -140,7 +151,7 @@ def count_words(task: Task, running: Running) -> dict[str, float]:
     return found
 
 
-def printed(task: Task) -> Path:
+def printed(task: ProgramTask) -> Path:
     return task.path / "printed"
 
 
@@ -166,30 +177,68 @@ async def _printed_counts(output: Path, words: int, alive: Callable[[], object])
 
 
 _PARALLELISM: Final = 2
-_SOURCE: Final = Path(__file__).parent / "FlinkWordCount.java"
+_COUNT: Final = Path(__file__).parent / "FlinkWordCount.java"
+_LATEST: Final = Path(__file__).parent / "FlinkLatest.java"
 PACKAGE = "apache-flink"
 
 
 def run(task: Task) -> dict[str, float]:
     """Count; then let a second JVM restore the last checkpoint and say what it finds."""
-    jars = _compiled(task)
-    return count_words(task, lambda feed, restore: _running(task, feed, jars, restore))
+
+    def running(feed: Feed, restore: Path | None) -> AbstractContextManager[RestJob]:
+        chosen = settings(task, _PARALLELISM, free_port(), restore)
+        return _jvm(task, _COUNT, chosen, feed.input, *([] if restore is None else [PRINTED]))
+
+    return count_words(task, running)
+
+
+def run_steady(task: SteadyTask) -> dict[str, float]:
+    """Both phases, in a JVM of its own each, which has the whole budget as managed memory."""
+
+    def phase(rate: float | None, seconds: float) -> Phase:
+        notes = task.path / f"notes-{rate}"
+        chosen = settings(task, 1, free_port()) | {
+            "taskmanager.memory.managed.size": f"{task.memory_mib}m",
+            "state.changelog.periodic-materialize.interval": f"{task.materialize_s * 1e3:.0f} ms",
+            "web.checkpoints.history": "100000",
+        }
+        load = (notes, task.keys, task.seed, rate or 0.0, task.warm_s + seconds)
+        with _jvm(task, _LATEST, chosen, *load) as job:
+            asyncio.run(_written(notes, job))
+            durations_s, peak_mb = job.durations_s(seconds), tree_peak_mb()
+        return Phase(list(_handled(notes)), task.keys, durations_s, peak_mb)
+
+    return two_phases(task, phase)
+
+
+async def _written(notes: Path, job: RestJob) -> None:
+    """Return when the file is there; raises RuntimeError when the job runs no more."""
+    while not notes.exists():
+        job.position()
+        await CLOCK.sleep(LOOK_S)
+
+
+def _handled(notes: Path) -> Iterator[Handled]:
+    """Of lines with nanoseconds, on the clock of this process, and a number."""
+    with notes.open() as lines:
+        for moment, number in map(str.split, lines):
+            yield Handled.of(int(moment) / 1e9, [int(number)])
 
 
 @contextmanager
-def _running(task: Task, feed: Feed, jars: str, restore: Path | None) -> Iterator[RestJob]:
-    """A JVM with the job; killed at the end."""
-    port = free_port()
-    chosen = task.path / "flink.properties"
-    lines = settings(task, _PARALLELISM, port, restore)
-    lines["pipeline.object-reuse"] = "true"
-    chosen.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    command = [java_tool("java") or "java", "-cp", jars, _SOURCE.stem, str(chosen)]
-    command += [str(feed.input), *([] if restore is None else [PRINTED])]
+def _jvm(
+    task: ProgramTask, source: Path, chosen: Mapping[str, str], *arguments: object
+) -> Iterator[RestJob]:
+    """A JVM with the job of a program and its settings; killed at the end."""
+    properties = task.path / "flink.properties"
+    lines = {**chosen, "pipeline.object-reuse": "true"}
+    properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    command = [java_tool("java") or "java", "-cp", _compiled(task, source), source.stem]
+    command += map(str, (properties, *arguments))
     with printed(task).open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
     try:
-        yield asyncio.run(_job(port, process))
+        yield asyncio.run(_job(int(chosen["rest.port"]), process))
     except Exception as error:
         error.add_note(printed(task).read_text(errors="replace")[-2000:])
         raise
@@ -211,11 +260,12 @@ async def _job(port: int, process: subprocess.Popen[bytes]) -> RestJob:
     raise RuntimeError(f"the JVM ended with {process.returncode}")
 
 
-def _compiled(task: Task) -> str:
-    """The class path of the program, which is compiled against the jars of PyFlink."""
+def _compiled(task: ProgramTask, source: Path) -> str:
+    """The class path of a program, which is compiled against the jars of PyFlink."""
     spec = find_spec("pyflink")
     assert spec is not None and spec.submodule_search_locations
     jars, classes = f"{spec.submodule_search_locations[0]}/lib/*", task.path / "classes"
-    command = [java_tool("javac") or "javac", "--release", "17", "-cp", jars]
-    subprocess.run([*command, "-d", str(classes), str(_SOURCE)], check=True)
+    if not (classes / f"{source.stem}.class").exists():
+        command = [java_tool("javac") or "javac", "--release", "17", "-cp", jars]
+        subprocess.run([*command, "-d", str(classes), str(source)], check=True)
     return f"{classes}:{jars}"
