@@ -91,7 +91,7 @@ peers:
         .venv/bin/uv pip install -q --python .tools/peer-$1/bin/python "$2" || exit 1; \
     done
 
-# Processor time of whole jobs beside an earlier revision's: the base in benchmarks/speed, or `--base REVISION`.
+# Processor time of whole jobs beside an earlier revision's: the base in benchmarks/speed, or `--base REVISION`; `just speed stops`: how late records are.
 speed *args:
     {{ python }} -m benchmarks.speed {{ args }}
 

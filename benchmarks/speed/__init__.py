@@ -1,1 +1,1 @@
-"""Whole jobs of today's code against those of an earlier revision: `just speed`."""
+"""Whole jobs beside an earlier revision, and how late their records are: `just speed`."""

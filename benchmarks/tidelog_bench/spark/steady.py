@@ -83,8 +83,8 @@ class _Batches:
         hold_thread(seconds)
         reported = self._query.lastProgress
         assert reported is not None
-        # One is on its way, and another one may have passed the gate meanwhile.
-        self._end_with(int(reported["batchId"]) + 2)
+        # One is on its way, and another one may have passed the gate meanwhile; three are a rate.
+        self._end_with(max(int(reported["batchId"]), self._next) + 2)
 
     def _run_when_due(self, start_s: float, period_s: float, batches: int) -> None:
         for batch in range(batches):
