@@ -201,6 +201,8 @@ def run_steady(task: SteadyTask) -> dict[str, float]:
             "taskmanager.memory.managed.size": f"{task.memory_mib}m",
             "state.changelog.periodic-materialize.interval": f"{task.materialize_s * 1e3:.0f} ms",
             "web.checkpoints.history": "100000",
+            # A machine that stands still for a while is a stop to be measured, not a lost cluster.
+            "heartbeat.timeout": "3600000",
         }
         load = (notes, task.keys, task.seed, rate or 0.0, task.warm_s + seconds)
         with _jvm(task, _LATEST, chosen, *load) as job:
