@@ -13,7 +13,7 @@ from typing import Any
 
 from tidelog.errors import ConfigError
 from tidelog_bench.experiment import Cell, Experiment, Figure, Setting, Size, common
-from tidelog_bench.experiments import chosen, experiments
+from tidelog_bench.experiments import RENAMED, chosen, experiments
 from tidelog_bench.report.declared import declared
 from tidelog_bench.report.numbers import Spread, Verdict, figures, label, ratios, verdict
 from tidelog_bench.session.plan import cells, left, steps
@@ -240,9 +240,15 @@ def report(paths: Sequence[Path]) -> Report:
     for path in paths:
         first, records = opened(path)
         size, planned = Size(first.size), dict[str, Sequence[Cell]]()
+        # `all`, or a group, had fewer experiments when the session was recorded.
+        known = {RENAMED.get(name, name) for name in first.sources}
         for name in first.names:
             try:
-                planned |= {each.name: cells(each, size, first.only) for each in chosen((name,))}
+                planned |= {
+                    each.name: cells(each, size, first.only)
+                    for each in chosen((name,))
+                    if not known or each.name in known
+                }
             except ConfigError:
                 unknown[name] = None
         asked |= planned.keys()
