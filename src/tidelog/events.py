@@ -222,8 +222,8 @@ class Event(Enum):
         "one call of %(operator)s held the process for %(milliseconds).0f ms without a pause: "
         "nothing can interrupt a call, so no other operator, timer or barrier had its turn. Unless "
         "the process itself was stopped meanwhile, let the functions of this operator do less per "
-        "call (yield results one by one, smaller lists by JobConfig.buffer_records); longest_call_s "
-        "in the status shows the longest call.",
+        "call (yield results one by one, smaller lists by JobConfig.buffer_records); "
+        "longest_call_s in the status shows the longest call.",
     )
     STANDSTILL = (
         WARNING,
