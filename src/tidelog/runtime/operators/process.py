@@ -1,4 +1,7 @@
-"""The operator of a user's `StatefulProcessor`: rows by key, timers, late records set aside."""
+"""The operator of a user's `StatefulProcessor`: rows by key, timers, late records set aside.
+
+Invariant: the timers of a key that are due fire before its rows are handled.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -43,6 +46,10 @@ class Process(Operator):
         self._processor = processor
         self._late = late
         self._time_mode = time_mode
+        self._fired_to = UNKNOWN
+        """Up to here all timers have fired."""
+        self._limit = UNKNOWN
+        """Up to here they fire."""
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
@@ -84,9 +91,12 @@ class Process(Operator):
         outputs = Outputs(self._context.turn)
         backend, handle = self._backend, self._processor.handleInputRows
         ahead, times = backend.event_time.ahead, self._times()
+        firing = self._due_to() > self._fired_to
         with user_code(f"{self._name}.handleInputRows"):
             for key, rows in rows_of.items():
                 backend.key, backend.key_prefix = key, group_of[key]
+                if firing:
+                    yield from self._fire_key(key, outputs)
                 if ahead:
                     times = self._times()
                 made = handle(_as_tuple(decode_key(key)), iter(rows), times)
@@ -100,6 +110,18 @@ class Process(Operator):
             return ()
         return self._fire(event_time.watermark, event_time.ahead)
 
+    def _due_to(self) -> int:
+        """Up to where timers are due."""
+        return self._backend.event_time.watermark if self._time_mode == "event" else self._limit
+
+    def _fire_key(self, key: bytes, outputs: Outputs) -> Iterator[Batch]:
+        """Fire what is due of the current key, before its turn comes."""
+        assert self._handle.timers is not None
+        for time in self._handle.timers.due(self._due_to()):
+            with user_code(f"{self._name}.handleExpiredTimer"):
+                yield from outputs.take(self._expire(time, key))
+            self._handle.timers.delete(time)
+
     def tick(self, now_ms: int) -> Iterable[Batch]:
         return self._fire(now_ms) if self._time_mode == "processing" else ()
 
@@ -111,7 +133,7 @@ class Process(Operator):
         timers = self._handle.timers
         assert timers is not None
         outputs = Outputs(self._context.turn)
-        fired = 0
+        fired, self._limit = 0, limit_ms
         at_the_end = limit_ms == MAX_WATERMARK
         for time, key in timers.drained() if at_the_end else timers.expired(limit_ms, ahead):
             self._backend.use_encoded_key(key)
@@ -126,6 +148,7 @@ class Process(Operator):
                 yield outputs.cut()
                 yield PAUSE
                 fired = 0
+        self._fired_to = limit_ms
         yield from outputs.rest()
 
     def _expire(self, time: int, key: bytes) -> Iterable[Any]:

@@ -79,6 +79,10 @@ class WindowSpan:
         """The last time of the last window that has this time."""
         return time_ms - time_ms % self.slide_ms + self.size_ms - 1
 
+    def first_end(self, time_ms: int) -> int:
+        """The last time of the first window that has this time."""
+        return self.first_after(time_ms, time_ms - 1) + self.size_ms - 1
+
     def next_end(self, passed_ms: int) -> int:
         """The last time of the first window that ends after `passed_ms`."""
         return self.first_after(passed_ms, passed_ms) + self.size_ms - 1
