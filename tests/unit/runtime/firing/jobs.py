@@ -124,26 +124,33 @@ KINDS: dict[str, Callable[[KeyedStream, KeyedStream], Stream]] = {
 }
 
 
-def job(kind: str, sink: Outside, clock: VirtualClock, seed: str = "1") -> Job:
-    """Timers fire slowly. Emits (key, ...), of late records (key, "late", record)."""
+def job(kind: str, sink: Outside, clock: VirtualClock, *, late: bool, seed: str = "1") -> Job:
+    """Timers fire slowly. Emits (key, ...), of late records (key, "late", record).
+
+    Without these what is slow is a part of the task whose timers fire, and else a task after it.
+    """
     made = Job("firing")
     left, right = (
-        made.source(Eager({name: inputs(kind, seed)[name]}, 3), name=name)
+        made.source(Eager({name: inputs(kind, late=late, seed=seed)[name]}, 3), name=name)
         .event_time(lambda r: r.time, max_delay_ms=DELAY_MS)
         .key_by(lambda r: r.key)
         for name in ("left", "right")
     )
     result = KINDS[kind](left, right)
-    late = result.side_output(LATE).map(lambda record: (record.key, "late", record))
-    slowly(result.map(fired), clock, 0.05).union(late).sink(sink)
+    main = slowly(result.map(fired), clock, 0.05)
+    if late:
+        main = main.union(result.side_output(LATE).map(lambda r: (r.key, "late", r)))
+    main.sink(sink)
     return made
 
 
-def inputs(kind: str, seed: str = "1") -> dict[str, list[Reading]]:
-    """Rows of a table are in order, or what is the newest would depend on what was read first."""
+def inputs(kind: str, *, late: bool, seed: str = "1") -> dict[str, list[Reading]]:
+    """Rows of a table are in order, or what is the newest would depend on what was read first;
+    without a stream of late records those of joins are, too.
+    """
     left, right = readings("left", seed), readings("right", seed)
-    if kind == "newest row":
-        right.sort(key=lambda r: (r.time, r.number))
+    for side in (left, right) if kind.endswith("join") and not late else (right,):
+        side.sort(key=lambda r: (r.time, r.number))
     return {"left": left, "right": right}
 
 
@@ -174,8 +181,8 @@ def in_steps(monkeypatch: pytest.MonkeyPatch, timers: int) -> None:
     monkeypatch.setattr(sessions, min(256, timers))
 
 
-def run(kind: str, chosen: JobConfig, seed: str = "1") -> tuple[Outside, MemoryStore]:
-    return under_pressure(partial(job, kind, seed=seed), chosen)
+def run(kind: str, chosen: JobConfig, **options: Any) -> tuple[Outside, MemoryStore]:
+    return under_pressure(partial(job, kind, **options), chosen)
 
 
 def by_key(sink: Outside) -> dict[str, list[Any]]:

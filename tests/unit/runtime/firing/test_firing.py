@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.depth import more_in_depth, one_by_one
+from tests.support.depth import in_pairs, more_in_depth
 from tests.support.pipelines import Outside
 from tests.support.pressure import checkpoints, resumed
 from tests.unit.runtime.firing.jobs import (
@@ -42,35 +42,36 @@ def amid(taken: Iterable[Checkpoint]) -> list[Checkpoint]:
     return [c for c in taken if any(s.advancing is not None for _, s in c.subtasks())]
 
 
-def at_once(kind: str, seed: str, monkeypatch: pytest.MonkeyPatch) -> Outside:
+def at_once(monkeypatch: pytest.MonkeyPatch, kind: str, **options: Any) -> Outside:
     """What is outside when nothing comes between two timers."""
     with monkeypatch.context() as patch:
         patch.setattr("tidelog.runtime.operators.turn.TURN_S", 1e6)
         in_steps(patch, AT_ONCE)
-        sink, objects = run(kind, settings(), seed)
+        sink, _ = run(kind, settings(), **options)
     return sink
 
 
-@one_by_one(kind=OTHERS, seed=["1", "2"])
+@in_pairs(kind=OTHERS, seed=["1", "2"], late=[True, False])
 def test_results_are_those_of_timers_that_fire_at_once(
-    kind: str, seed: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, seed: str, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = at_once(kind, seed, monkeypatch)
+    expected = at_once(monkeypatch, kind, seed=seed, late=late)
     in_steps(monkeypatch, 1)
-    sink, _ = run(kind, settings(), seed)
+    sink, _ = run(kind, settings(), seed=seed, late=late)
     assert by_key(sink) == by_key(expected)
 
 
-@one_by_one(kind=OTHERS, parallelism=[1, 3])
+@in_pairs(kind=OTHERS, parallelism=[1, 3], late=[True, False])
 def test_a_job_that_goes_on_in_the_middle_of_firing_fires_the_rest_once(
-    kind: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, parallelism: int, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_steps(monkeypatch, 1)
-    sink, objects = run(kind, settings())
+    sink, objects = run(kind, settings(), late=late)
     chosen = amid(checkpoints(objects))
     assert chosen, "no checkpoint while timers fired"
     for checkpoint in chosen[: more_in_depth(3, 20)]:
-        again = resumed(partial(job, kind), objects, sink, checkpoint, settings(parallelism))
+        made = partial(job, kind, late=late)
+        again = resumed(made, objects, sink, checkpoint, settings(parallelism))
         assert by_key(again) == by_key(sink)
 
 
@@ -80,7 +81,7 @@ def test_records_are_handled_between_the_timers_of_one_moment(
 ) -> None:
     in_steps(monkeypatch, 1)
     EVENTS.clear()
-    run(kind, settings())
+    run(kind, settings(), late=False)
     of_moment: dict[Any, list[int]] = {}
     for at, (what, time) in enumerate(EVENTS):
         if what == FIRED:
@@ -94,29 +95,32 @@ def test_records_are_handled_between_the_timers_of_one_moment(
     assert between
 
 
-@one_by_one(kind=[*JOINS, "newest row"], parallelism=[1, 2])
+@in_pairs(kind=[*JOINS, "newest row"], parallelism=[1, 2], late=[True, False])
 def test_joins_are_whole_and_once(
-    kind: str, parallelism: int, monkeypatch: pytest.MonkeyPatch
+    kind: str, parallelism: int, late: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     in_steps(monkeypatch, 1)
-    sink, objects = run(kind, settings())
-    check_join(kind, sink)
+    sink, objects = run(kind, settings(), late=late)
+    check_join(kind, sink, late=late)
     for checkpoint in checkpoints(objects)[:: more_in_depth(2, 1)]:
-        again = resumed(partial(job, kind), objects, sink, checkpoint, settings(parallelism))
-        check_join(kind, again)
+        made = partial(job, kind, late=late)
+        again = resumed(made, objects, sink, checkpoint, settings(parallelism))
+        check_join(kind, again, late=late)
 
 
-def check_join(kind: str, sink: Outside) -> None:
+def check_join(kind: str, sink: Outside, *, late: bool) -> None:
     """What was joined is what there is of records that were not late."""
-    late = Counter(record for _, what, record in sink.records if what == "late")
-    assert not late or max(late.values()) == 1
-    left, right = ([r for r in side if r not in late] for side in inputs(kind).values())
-    if kind == "newest row":
-        expected = [(r.key, r, newest_at(r, inputs(kind)["right"])) for r in left]
-    else:
-        expected = pairs(kind, left, right)
+    too_late = Counter(record for _, what, record in sink.records if what == "late")
+    assert not too_late or max(too_late.values()) == 1
+    left, rows = inputs(kind, late=late).values()
+    on_time, right = ([r for r in side if r not in too_late] for side in (left, rows))
     found = Counter(record for record in sink.records if record[1] != "late")
-    assert found == Counter(expected)
+    if kind != "newest row":
+        assert found == Counter(pairs(kind, on_time, right))
+    elif late:
+        assert found == Counter((r.key, r, newest_at(r, rows)) for r in on_time)
+    else:
+        assert found <= Counter((r.key, r, newest_at(r, rows)) for r in left)
 
 
 def pairs(kind: str, left: list[Reading], right: list[Reading]) -> list[tuple[Any, ...]]:
