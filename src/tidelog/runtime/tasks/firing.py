@@ -14,6 +14,9 @@ SHARE: Final = 1 / 3
 """Seconds that a pass gets for each one that records take ..."""
 RAMP_S: Final = 1.0
 """... and once it is older than this, as many as it is old in these units."""
+FIRST_S: Final = 0.02
+"""A pass that takes no longer than this ends before the next records: most do, and their watermarks
+go on at once."""
 _AHEAD_S: Final = 0.01
 """So much of what a pass takes beyond its share, while no record waits, counts against it."""
 
@@ -28,7 +31,7 @@ class FiringPass:
         self.limit = limit
         """The watermark that fires; None: the clock."""
         self._begun_s = now_s
-        self._balance_s = 0.0
+        self._balance_s = FIRST_S
 
     @property
     def due(self) -> bool:

@@ -75,7 +75,7 @@ def test_a_job_that_goes_on_in_the_middle_of_firing_fires_the_rest_once(
         assert by_key(again) == by_key(sink)
 
 
-@pytest.mark.parametrize("kind", ["tumbling", "sliding", "sessions", "timers"])
+@pytest.mark.parametrize("kind", ["tumbling", "sliding", "timers"])
 def test_records_are_handled_between_the_timers_of_one_moment(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
