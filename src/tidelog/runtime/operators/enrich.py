@@ -67,13 +67,11 @@ class EnrichAtTime(Operator):
         return () if late is None else (late,)
 
     def watermark(self, time: int) -> Iterable[Batch]:
-        event_time = self._backend.event_time
-        event_time.advance(time)
-        limit = event_time.watermark
-        yield from self._emit(limit)
+        self._backend.event_time.advance(time)
+        yield from self._emit(time)
         # Not up to what key groups are ahead: in a start with another parallelism, after a barrier
         # in the middle of a watermark, records up to there may still wait for older rows.
-        for rows in self._timers.expired_rows(limit):
+        for rows in self._timers.expired_rows(time):
             # They are in the order of time: of each place the newest is the last.
             newest = {row[:2] + row[KEY]: row[TIME] for row in rows}
             for place, until in newest.items():

@@ -96,9 +96,8 @@ class Join(Operator):
         return produced if late is None else chain((late,), produced)
 
     def watermark(self, time: int) -> Iterable[Batch]:
-        event_time = self._backend.event_time
-        event_time.advance(time)
-        ended = self._span.ended(event_time.watermark)
+        self._backend.event_time.advance(time)
+        ended = self._span.ended(time)
         if ended <= self._ended:
             return ()
         self._ended = ended

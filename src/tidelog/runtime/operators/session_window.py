@@ -179,7 +179,7 @@ class SessionWindow(Operator):
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
         event_time.advance(time)
-        return self._fire(event_time.watermark, event_time.ahead)
+        return self._fire(time, event_time.ahead)
 
     def _fire(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         outputs, state = Outputs(self._turn), self._sessions.prefix

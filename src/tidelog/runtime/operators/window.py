@@ -163,14 +163,14 @@ class _Window(Operator):
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
         event_time.advance(time)
-        limit, ahead = event_time.watermark, event_time.ahead
+        ahead = event_time.ahead
         fired: Iterable[Batch] = ()
-        if limit < self._next_end:
-            self._fired_to = limit
+        if time < self._next_end:
+            self._fired_to = time
         else:
-            self._next_end = self._span.next_end(limit)
-            fired = self._fire(limit, ahead)
-        return fired if self._fired is None else chain(fired, self._drop(self._fired, limit, ahead))
+            self._next_end = self._span.next_end(time)
+            fired = self._fire(time, ahead)
+        return fired if self._fired is None else chain(fired, self._drop(self._fired, time, ahead))
 
     def _fire(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         yield from self._fire_windows(limit, ahead)

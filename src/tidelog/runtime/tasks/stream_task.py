@@ -239,6 +239,11 @@ class StreamTask(Task):
         await self.parts.effects.clock.sleep(deadline - self._now())
         self.gate.announce(barrier)
 
+    async def _resume(self) -> None:
+        if self._advancing is not None:
+            self.parts.backend.event_time.advance(self._advancing)
+        await super()._resume()
+
     async def _advance_watermark(self, time: int) -> None:
         """Let timers fire, with records in between; the last one's end forwards the watermark."""
         if self.watermark is not None and time <= self.watermark:

@@ -76,6 +76,33 @@ class Reminders(StatefulProcessor):
         yield key[0], expired.getExpiryTimeInMs(), numbers
 
 
+class Clockwork(StatefulProcessor):
+    """Says every ninety milliseconds how many rows there were, by timers that each register the
+    next one."""
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._count = handle.getValueState("count", "n long")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:
+        (count,) = self._count.get() or (0,)
+        if not count:
+            self._handle.registerTimer(-200 + 90 * (-(-(next(iter(rows)).time + 200) // 90) + 1))
+            count += 1
+        self._count.update((count + len([*rows]),))
+        return iter(())
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expired: Any) -> Iterator[Any]:
+        time = expired.getExpiryTimeInMs()
+        if timerValues.getCurrentWatermarkInMs() < 600:
+            self._handle.registerTimer(time + 90)
+        yield key[0], time, self._count.get()
+
+
+def clockwork(left: KeyedStream, _: KeyedStream) -> Stream:
+    return left.transform_with_state(Clockwork, time_mode="event", late=LATE)
+
+
 def windowed(windows: Any, reduced: Callable[[Any], Stream], **firing: Any) -> Any:
     return lambda left, _: reduced(left.window(windows, late=LATE, **firing))
 
@@ -117,6 +144,7 @@ KINDS: dict[str, Callable[[KeyedStream, KeyedStream], Stream]] = {
     "session records": windowed(Session(15), numbers),
     "sessions, allowed lateness": windowed(Session(15), total, allowed_lateness=9),
     "timers": reminded,
+    "timers that register the next one": clockwork,
     "inner join": joined(within=(-7, 12), how="inner"),
     "left join": joined(within=(-7, 12), how="left"),
     "outer join": joined(window=Tumbling(20), how="outer"),
@@ -166,7 +194,7 @@ def fired(record: Any) -> Any:
 
 def settings(parallelism: int = 1, **changes: Any) -> JobConfig:
     """Checkpoints all the time, whose barriers overtake nothing."""
-    schedule = Schedule(interval=0.2, timeout=1e6, tolerable_failures=0)
+    schedule = Schedule(interval=0.1, timeout=1e6, tolerable_failures=0)
     return pressed("off", checkpoint=schedule, parallelism=parallelism, **changes)
 
 
