@@ -54,10 +54,10 @@ class UnalignedConfig:
         aliases=("--unaligned",),
     )
     timeout: float = option(
-        30.0,
+        1.0,
         Duration(ABOVE_ZERO),
         "How long a checkpoint may take before its barriers overtake.",
-        when="Lower it where back-pressure delays checkpoints; it counts from their start.",
+        when="Raise it to store fewer records in flight; it counts from the start of a checkpoint.",
         aliases=("--aligned-timeout",),
     )
     overdraft: int = option(

@@ -77,6 +77,8 @@ class StatefulProcessorHandle:
         self._initializing = True
         self._buffered = backend.buffered
         self.timers = Timers(backend) if time_mode != "none" else None
+        self.fires_at: int | None = None
+        """While a timer fires: event time as its handler sees it. None: it is that of the task."""
 
     def initialized(self) -> None:
         """Called by the runtime after `init`; raises StateSchemaError where that has put rows."""
@@ -154,7 +156,7 @@ class StatefulProcessorHandle:
                 expected="a call in a handler, for its key",
                 action="register it in handleInputRows",
             )
-        watermark = self._backend.event_time.of(self._backend.key_prefix)
+        watermark = self.watermark
         late = self._time_mode == "event" and expiryTimestampMs <= watermark
         if late and watermark != MAX_WATERMARK:
             raise ConfigError(
@@ -163,6 +165,13 @@ class StatefulProcessorHandle:
                 action="register a later time, or handle the key at once",
             )
         timers.register(expiryTimestampMs)
+
+    @property
+    def watermark(self) -> int:
+        """Event time as the handlers of the current key see it."""
+        if self.fires_at is not None:
+            return self.fires_at
+        return self._backend.event_time.of(self._backend.key_prefix)
 
     def deleteTimer(self, expiryTimestampMs: int) -> None:
         """Remove a timer of the current key."""

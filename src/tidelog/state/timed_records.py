@@ -213,7 +213,7 @@ class TimedRecords:
             end = min(last + 1, self._whole_from)
             if end > self._scanned_to:
                 yield from self._expire_stored(end)
-                self._scanned_to = end
+                self._scanned_to = max(self._scanned_to, end)
                 for bucket in [bucket for bucket in self._buckets if bucket < end]:
                     self._held -= self._buckets.pop(bucket).held
             yield from self._expire_held(last)

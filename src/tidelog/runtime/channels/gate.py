@@ -80,9 +80,16 @@ class Gate:
                 return None
             channel = self._next_ready(available=self._output_available())
             if channel is not None:
-                return channel, self.channels[channel].take()
+                return self._take(channel)
             self._ready.clear()
             await self._ready.wait()
+
+    @property
+    def has_next(self) -> bool:
+        """Whether `get` would return at once."""
+        if self._announced or self._poked:
+            return True
+        return self._next_ready(available=self._output_available()) is not None
 
     async def interruption(self) -> tuple[int, Message] | Barrier | None:
         """In the middle of something long: a barrier, else None as soon as there is room for more
@@ -96,7 +103,7 @@ class Gate:
             channel = self._next_ready(available=False)
             head = self.channels[channel].head if channel is not None else None
             if channel is not None and not (isinstance(head, Barrier) and head.stop):
-                return channel, self.channels[channel].take()
+                return self._take(channel)
             if self._output_available():
                 return None
             self._ready.clear()
@@ -124,6 +131,9 @@ class Gate:
             if recovering and not channels[number].recovered:
                 continue
             if available or isinstance(head, Barrier | EndOfChannel):
-                self._turn = (number + 1) % count
                 return number
         return None
+
+    def _take(self, channel: int) -> tuple[int, Message]:
+        self._turn = (channel + 1) % len(self.channels)
+        return channel, self.channels[channel].take()

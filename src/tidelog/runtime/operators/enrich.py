@@ -18,6 +18,7 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, event_
 from tidelog.runtime.operators.outputs import Distinct, Outputs
 from tidelog.runtime.operators.spans import RIGHT, has_passed
 from tidelog.runtime.operators.turn import PAUSE, REST, Portion
+from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.timed_records import STEP, TimedRecords
@@ -39,6 +40,8 @@ class EnrichAtTime(Operator):
     def __init__(self, join: JoinRow, late: str | None = None) -> None:
         self._join = join
         self._late = late
+        self._emitted_to = UNKNOWN
+        """No record with this time or an earlier one waits."""
 
     def open(self, context: OperatorContext) -> None:
         backend = self._backend = context.backend
@@ -53,6 +56,8 @@ class EnrichAtTime(Operator):
         times = event_times(keyed, "enrich", ", on both streams")
         if keyed.side == RIGHT:
             # A row is never late: it counts for all records that are not.
+            if self._emitted_to < self._backend.event_time.watermark >= min(times):
+                return self._keep_after_emitting(keyed, times)
             self._keep_versions(keyed, times)
             return ()
         kept, late = self._on_time(keyed, times, self._backend.event_time, has_passed, self._late)
@@ -62,12 +67,11 @@ class EnrichAtTime(Operator):
         return () if late is None else (late,)
 
     def watermark(self, time: int) -> Iterable[Batch]:
-        event_time = self._backend.event_time
-        event_time.advance(time)
-        yield from self._emit(event_time.watermark)
+        self._backend.event_time.advance(time)
+        yield from self._emit(time)
         # Not up to what key groups are ahead: in a start with another parallelism, after a barrier
         # in the middle of a watermark, records up to there may still wait for older rows.
-        for rows in self._timers.expired_rows(event_time.watermark):
+        for rows in self._timers.expired_rows(time):
             # They are in the order of time: of each place the newest is the last.
             newest = {row[:2] + row[KEY]: row[TIME] for row in rows}
             for place, until in newest.items():
@@ -75,6 +79,11 @@ class EnrichAtTime(Operator):
             self._timers.delete_many(rows)
             if rows:
                 yield PAUSE
+
+    def _keep_after_emitting(self, batch: KeyedBatch, times: list[int]) -> Iterator[Batch]:
+        """Keep rows that records of which event time has come are not to see."""
+        yield from self._emit(self._backend.event_time.watermark)
+        self._keep_versions(batch, times)
 
     def _keep_versions(self, batch: KeyedBatch, times: list[int]) -> None:
         """Keep rows, and a timer for each that is not the first of its key: older ones go then."""
@@ -111,6 +120,7 @@ class EnrichAtTime(Operator):
                     yield outputs.cut()
             yield from outputs.rest()
             yield PAUSE
+        self._emitted_to = max(self._emitted_to, watermark)
 
     def _rows_at(self, wanted: list[tuple[bytes, int]]) -> list[Any]:
         """The row of each place at a time; many versions of one are read once for all times."""

@@ -2,8 +2,9 @@
 
 Invariants: two records of a key that go together are one pair, made by the one that comes last; a
 record that an outer join must not lose and that was in no pair is emitted once, alone, when its
-bucket of time has ended; neither side keeps a record of an ended bucket. A record is marked when it
-is first in a pair, on sides that an outer join keeps, so no record is ever written again.
+bucket of time has ended, and before later pairs of its key; neither side keeps a record of an ended
+bucket. A record is marked when it is first in a pair, on sides that an outer join keeps, so no
+record is ever written again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, event_
 from tidelog.runtime.operators.spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
 from tidelog.state.timed_records import STEP, NewRecord, TimedRecords
-from tidelog.state.timed_rows import Held, first_of
+from tidelog.state.timed_rows import Entry, Held, first_of
 
 JoinKind = Literal["inner", "left", "outer"]
 EMITS_ALONE: Final[dict[str, tuple[int, ...]]] = {
@@ -31,7 +32,36 @@ _AT_ONCE: Final = 256
 """Records that are kept at once: one may be in many windows."""
 _LOOK_EVERY: Final = 64
 """Records that look for partners before the turn is looked at."""
+_BUCKETS_AT_ONCE: Final = 64
+"""So many ended buckets are looked into for each key; more of them are all emptied first."""
 _NONE_ENDED: Final = -(1 << 64)
+
+
+class _MarkedRecords(TimedRecords):
+    """The records of a side that are wanted also without a partner."""
+
+    def take(self, buckets: Iterable[int], place: bytes) -> list[Entry]:
+        """Take away the records of a place in buckets that expire; returns those not marked."""
+        taken: list[Entry] = []
+        for bucket in buckets:
+            if bucket not in self._buckets and bucket >= self._whole_from:
+                continue
+            kept, marks = self._bucket(bucket), self._marks
+            assert marks is not None
+            in_memory = kept.records.pop(place, None)
+            self._held -= 0 if in_memory is None else max(1, len(in_memory))
+            kept.large.pop(place, None)
+            # Of another bucket some rows may have expired, which memory still has.
+            records = in_memory or () if kept.whole else self._rows.of_place(bucket, place)
+            entries = [(bucket, place, record) for record in records]
+            marked = kept.marked
+            if not kept.whole:
+                marked = {number for _, number, _ in marks.of_place(bucket, place)}
+            marks.delete([e for e in self._delete(kept, entries) if e[2][1] in marked])
+            if not kept.fresh:
+                self._fresh.pop(bucket, None)
+            taken += [e for e in entries if e[2][1] not in marked]
+        return taken
 
 
 class _Pairs:
@@ -76,12 +106,14 @@ class Join(Operator):
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend
         self._turn = context.turn
-        self._ended = _NONE_ENDED
+        self._ended = self._expired_to = _NONE_ENDED
         schema, option = f"{self._how}, {self._span.text}", self.record_option
         emits = self._emits_alone
         self._sides = [
-            TimedRecords(context.backend, name, schema, option, marks=alone, batched=not alone)
-            for name, alone in (("left", LEFT in emits), ("right", RIGHT in emits))
+            _MarkedRecords(context.backend, name, schema, option, marks=True)
+            if side in emits
+            else TimedRecords(context.backend, name, schema, option, batched=True)
+            for side, name in ((LEFT, "left"), (RIGHT, "right"))
         ]
 
     def process(self, batch: Batch) -> Iterable[Batch]:
@@ -96,9 +128,8 @@ class Join(Operator):
         return produced if late is None else chain((late,), produced)
 
     def watermark(self, time: int) -> Iterable[Batch]:
-        event_time = self._backend.event_time
-        event_time.advance(time)
-        ended = self._span.ended(event_time.watermark)
+        self._backend.event_time.advance(time)
+        ended = self._span.ended(time)
         if ended <= self._ended:
             return ()
         self._ended = ended
@@ -106,10 +137,27 @@ class Join(Operator):
 
     def _joined(self, batch: KeyedBatch) -> Iterator[Batch]:
         pairs = _Pairs(self._turn, self._most_pairs)
+        ended = self._span.ended(self._backend.event_time.watermark)
+        if self._emits_alone and ended > self._expired_to:
+            yield from self._expire_places(pairs, ended, dict.fromkeys(_places(batch)))
         for at in range(0, len(batch.records), _AT_ONCE):
             yield from self._pair_up(pairs, batch.part(at, at + _AT_ONCE))
         if pairs.records:
             yield pairs.cut()
+
+    def _expire_places(self, pairs: _Pairs, ended: int, places: Iterable[bytes]) -> Iterator[Batch]:
+        """Emit alone what of these keys is in ended buckets, while those of others are emptied."""
+        buckets = self._span.between(self._expired_to, ended)
+        if buckets[_BUCKETS_AT_ONCE:]:  # they may be more than `len` can say
+            yield from self._expired(ended)
+            return
+        for place in places:
+            for side in self._emits_alone:
+                records = cast(_MarkedRecords, self._sides[side])
+                for bucket, _, (time, _, record) in records.take(buckets, place):
+                    self._emit_alone(pairs, side, bucket, time, record)
+            if pairs.due:
+                yield pairs.cut()
 
     def _pair_up(self, pairs: _Pairs, batch: KeyedBatch) -> Iterator[Batch]:
         """Keep records that may still find partners, and pair all with those of the other side;
@@ -150,7 +198,7 @@ class Join(Operator):
     def _entries(self, batch: KeyedBatch) -> list[NewRecord]:
         side, own, event_time = batch.side, self._span.own, self._backend.event_time
         of, ahead, passed = event_time.of, event_time.ahead, event_time.watermark
-        places, times = map(add, batch.groups, batch.keys), cast("list[int]", batch.times)
+        places, times = _places(batch), cast("list[int]", batch.times)
         return [
             (place, bucket, time, record)
             for place, time, record in zip(places, times, batch.records, strict=True)
@@ -190,6 +238,11 @@ class Join(Operator):
                 if pairs.records:
                     yield pairs.cut()
                 yield PAUSE
+        self._expired_to = max(self._expired_to, ended)
+
+
+def _places(batch: KeyedBatch) -> list[bytes]:
+    return list(map(add, batch.groups, batch.keys))
 
 
 def _in_steps(held: Iterable[Held]) -> Iterator[list[Held]]:

@@ -3,7 +3,9 @@
 Invariants: an operator is called by one task only and never awaits, so state is consistent
 between calls; outputs come as batches, lazily where they may be many or take long, so that
 back-pressure, flushes and the turns of others can happen between them. Timers and `finish` yield
-`PAUSE` where a barrier may pass.
+`PAUSE` where a barrier may pass; while timers fire, also `process` is called there, and event time
+may have moved on, but no other timers begin to fire. What of a key is due by event time then, or
+may be, is emitted before what its records make.
 """
 
 from abc import ABC

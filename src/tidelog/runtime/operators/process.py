@@ -1,4 +1,8 @@
-"""The operator of a user's `StatefulProcessor`: rows by key, timers, late records set aside."""
+"""The operator of a user's `StatefulProcessor`: rows by key, timers, late records set aside.
+
+Invariants: the timers of a key that are due fire before its rows are handled; its handlers never
+see event time go back, and a timer may register any later one, however far event time is by now.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
@@ -43,6 +47,12 @@ class Process(Operator):
         self._processor = processor
         self._late = late
         self._time_mode = time_mode
+        self._fired_to = UNKNOWN
+        """Up to here all timers have fired."""
+        self._limit = UNKNOWN
+        """Up to here they fire."""
+        self._lags = False
+        """They fire when event time is there already, or beyond: each at its own time."""
 
     def open(self, context: OperatorContext) -> None:
         self._context = context
@@ -84,9 +94,12 @@ class Process(Operator):
         outputs = Outputs(self._context.turn)
         backend, handle = self._backend, self._processor.handleInputRows
         ahead, times = backend.event_time.ahead, self._times()
+        firing = self._due_to() > self._fired_to
         with user_code(f"{self._name}.handleInputRows"):
             for key, rows in rows_of.items():
                 backend.key, backend.key_prefix = key, group_of[key]
+                if firing:
+                    yield from self._fire_key(key, outputs)
                 if ahead:
                     times = self._times()
                 made = handle(_as_tuple(decode_key(key)), iter(rows), times)
@@ -95,10 +108,25 @@ class Process(Operator):
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
+        self._lags = event_time.watermark >= time
         event_time.advance(time)
         if self._time_mode != "event":
             return ()
-        return self._fire(event_time.watermark, event_time.ahead)
+        return self._fire(time, event_time.ahead)
+
+    def _due_to(self) -> int:
+        """Up to where timers are due."""
+        return self._backend.event_time.watermark if self._time_mode == "event" else self._limit
+
+    def _fire_key(self, key: bytes, outputs: Outputs) -> Iterator[Batch]:
+        """Fire what is due of the current key, before its turn comes."""
+        timers, limit = self._handle.timers, self._due_to()
+        assert timers is not None
+        due = timers.due(limit)
+        if self._time_mode == "event":  # with those that are registered meanwhile
+            due = iter(lambda: next(timers.due(limit), None), None)
+        for time in due:
+            yield from self._fire_timer(time, key, outputs)
 
     def tick(self, now_ms: int) -> Iterable[Batch]:
         return self._fire(now_ms) if self._time_mode == "processing" else ()
@@ -111,22 +139,34 @@ class Process(Operator):
         timers = self._handle.timers
         assert timers is not None
         outputs = Outputs(self._context.turn)
-        fired = 0
+        fired, self._limit = 0, limit_ms
         at_the_end = limit_ms == MAX_WATERMARK
-        for time, key in timers.drained() if at_the_end else timers.expired(limit_ms, ahead):
+        in_turn = timers.expired_in_turn if self._time_mode == "event" else timers.expired
+        for time, key in timers.drained() if at_the_end else in_turn(limit_ms, ahead):
             self._backend.use_encoded_key(key)
-            with user_code(f"{self._name}.handleExpiredTimer"):
-                for batch in outputs.take(self._expire(time, key)):
-                    # When this resumes a new turn has begun, so `due` may be false: pause anyway.
-                    fired = TIMERS_PER_STEP
-                    yield batch
-            timers.delete(time)
+            for batch in self._fire_timer(time, key, outputs):
+                # When this resumes a new turn has begun, so `due` may be false: pause anyway.
+                fired = TIMERS_PER_STEP
+                yield batch
             fired += 1
             if fired >= TIMERS_PER_STEP or outputs.due:
                 yield outputs.cut()
                 yield PAUSE
                 fired = 0
+        self._fired_to = limit_ms
         yield from outputs.rest()
+
+    def _fire_timer(self, time: int, key: bytes, outputs: Outputs) -> Iterator[Batch]:
+        """Fire a timer of the current key."""
+        handle = self._handle
+        assert handle.timers is not None
+        if self._time_mode == "event":
+            at_once = time <= self._limit and not (self._lags and self._limit < MAX_WATERMARK)
+            handle.fires_at = self._limit if at_once else time
+        with user_code(f"{self._name}.handleExpiredTimer"):
+            yield from outputs.take(self._expire(time, key))
+        handle.fires_at = None
+        handle.timers.delete(time)
 
     def _expire(self, time: int, key: bytes) -> Iterable[Any]:
         user_key = _as_tuple(decode_key(key))
@@ -134,7 +174,7 @@ class Process(Operator):
         return call(user_key, self._times(), ExpiredTimerInfo(time)) or ()
 
     def _times(self) -> TimerValues:
-        watermark = self._backend.event_time.of(self._backend.key_prefix)
+        watermark = self._handle.watermark
         known = -1 if watermark == UNKNOWN else watermark
         return TimerValues(self._context.clock.now_ms(), known)
 

@@ -5,11 +5,12 @@ sessions makes them one.
 
 Invariants: a session fires when the watermark passes its end, those of a key in the order of time;
 a key has a timer at or before the first time at which one of its sessions is to fire or to go, and
-none is moved when a session grows; between two buffers all sessions that have ended have fired.
+none is moved when a session grows; sessions of a key that have ended fire before its next records
+are looked at.
 A record is late where it joins no session, and a session of its own would be over.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain, compress, islice
 from typing import Any, Final, cast
 
@@ -27,7 +28,7 @@ from tidelog.runtime.operators.spans import Firing
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.operators.window import Combine
 from tidelog.runtime.user_code import map_all
-from tidelog.state.event_time import UNKNOWN, EventTime
+from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, Timers, UnflushedTimers
 from tidelog.state.key_groups import decode_key
 from tidelog.state.sessions import BOUND, FIRED, Held, SessionRows, StoredSession, held_sessions
@@ -57,6 +58,8 @@ class SessionWindow(Operator):
     def __init__(self, gap_ms: int, firing: Firing) -> None:
         self._gap_ms = gap_ms
         self._firing = firing
+        self._fired_to = UNKNOWN
+        """All sessions that end up to here have fired."""
 
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend
@@ -71,6 +74,7 @@ class SessionWindow(Operator):
         state = self._sessions.prefix
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
         heads = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))
+        fired = self._fire_first(heads)
         # A session with a record that is later has not fired, whichever its key group.
         event_time = self._backend.event_time
         fired_to = max([event_time.watermark, *event_time.ahead.values()]) - self._gap_ms + 1
@@ -79,12 +83,29 @@ class SessionWindow(Operator):
         kept, late = keyed.divided(on_time, self._firing.late)
         self.late_records += len(times) - len(kept.records)
         self._keep(kept)
-        changed: Iterable[Batch] = ()
+        changed: Iterable[Batch] = fired
         if not self._firing.once:
             added = compress(zip(rows, times, strict=True), on_time)
             updates = self._firing.updates
-            changed = self._emit_changed(heads, [e for e in added if updates or e[1] <= fired_to])
+            again = self._emit_changed(heads, [e for e in added if updates or e[1] <= fired_to])
+            changed = chain(fired, again)
         return changed if late is None else chain((late,), changed)
+
+    def _fire_first(self, heads: _Heads) -> list[Batch]:
+        """Fire what is due of these keys, while the sessions of others fire; their output."""
+        event_time = self._backend.event_time
+        if event_time.watermark <= self._fired_to:
+            return []
+        due = [
+            row
+            for row, held in heads.items()
+            if held
+            and (held[BOUND] is not None or self._end(held[_FIRST_LAST]) <= event_time.of(row[:2]))
+        ]
+        outputs = Outputs(self._turn)
+        fired = [*self._fire_keys(due, outputs), *outputs.rest()]
+        heads.update(zip(due, self._sessions.by_key.get_many(due), strict=True))
+        return fired
 
     def _add(
         self, rows: list[bytes], times: list[int], records: list[Any], heads: _Heads, fired_to: int
@@ -158,28 +179,41 @@ class SessionWindow(Operator):
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
         event_time.advance(time)
-        return self._fire(event_time)
+        return self._fire(time, event_time.ahead)
 
-    def _fire(self, event_time: EventTime) -> Iterator[Batch]:
+    def _fire(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         outputs, state = Outputs(self._turn), self._sessions.prefix
-        while timers := self._unflushed.take_expired(event_time.watermark, self.keys_at_once):
+        while timers := self._unflushed.take_expired(limit, self.keys_at_once):
             times = {key[:2] + state + key[2:]: time for time, key in timers}
             for row in (yield from self._fire_rows([*times], outputs)):
                 # A barrier may pass while it fires, and has to find a timer.
                 self._timers.register_many([(times[row], row[:2] + row[ROW_PREFIX_BYTES:])])
             yield from outputs.step(TIMERS_PER_STEP)
-        expired = self._timers.expired_rows(event_time.watermark, event_time.ahead)
-        fired = chain.from_iterable(expired)
-        while some := list(islice(fired, self.keys_at_once)):
-            rows = dict.fromkeys(timer[:2] + state + timer[KEY] for timer in some)
-            for row in (yield from self._fire_rows([*rows], outputs)):
-                held = cast(Held, self._sessions.by_key.get(row))
-                due = yield from self._fire_earlier(row, held, outputs)
-                yield from self._fire_held(row, held, due, outputs)
-                self._sessions.by_key.put(row, held if len(held) > _EMPTY else None)
-            self._timers.delete_many(some)
+        expired = chain.from_iterable(self._timers.expired_rows(limit, ahead))
+        while timers_at_once := list(islice(expired, self.keys_at_once)):
+            keys = dict.fromkeys(timer[:2] + state + timer[KEY] for timer in timers_at_once)
+            yield from self._fire_keys([*keys], outputs)
+            self._timers.delete_many(timers_at_once)
             yield from outputs.step(TIMERS_PER_STEP)
+        self._fired_to = limit
         yield from outputs.rest()
+
+    def _fire_keys(self, rows: list[bytes], outputs: Outputs) -> Iterator[Batch]:
+        """Fire what is due of the sessions of these keys."""
+        by_key = self._sessions.by_key
+        for row in (yield from self._fire_rows(rows, outputs)):
+            # In a pause records may come, and all that is due of the key fires before them.
+            while held := by_key.get(row):
+                due = yield from self._fire_earlier(row, held, outputs)
+                if due is None:
+                    by_key.put(row, held)
+                    # Either lets the state be flushed: what is deleted is memory, too.
+                    yield outputs.cut() if outputs.records else REST
+                    yield PAUSE
+                    continue
+                yield from self._fire_held(row, held, due, outputs)
+                by_key.put(row, held if len(held) > _EMPTY else None)
+                break
 
     def _fire_rows(
         self, rows: list[bytes], outputs: Outputs
@@ -204,8 +238,11 @@ class SessionWindow(Operator):
 
     def _fire_earlier(
         self, row: bytes, held: Held, outputs: Outputs
-    ) -> Generator[Batch, None, list[int]]:
-        """Fire and remove sessions with rows of their own; when others of them are due."""
+    ) -> Generator[Batch, None, list[int] | None]:
+        """Fire and remove sessions with rows of their own; when others of them are due.
+
+        None: there are more, which are to be fired after a pause. Yields only `REST`.
+        """
         sessions, passed = self._sessions, self._backend.event_time.of(row[:2])
         ended, lateness = passed - self._gap_ms + 1, self._firing.lateness_ms
         if not self._firing.updates:
@@ -213,24 +250,18 @@ class SessionWindow(Operator):
             for count, session in enumerate(sessions.earlier(row, first, ended), 1):
                 yield from self._emit(row, session, outputs, stays=lateness > 0)
                 held[FIRED] = self._end(session.last)
-                if count % TIMERS_PER_STEP == 0 or outputs.due:
-                    yield from self._pause(row, held, outputs)
+                if count == TIMERS_PER_STEP or outputs.due:
+                    return None
         for count, session in enumerate(sessions.earlier(row, UNKNOWN, ended - lateness), 1):
             yield from self._forget(row, session)
             sessions.delete_earlier(row, session.last)
-            if count % TIMERS_PER_STEP == 0:
-                yield from self._pause(row, held, outputs)
+            if count == TIMERS_PER_STEP:
+                return None
         left = [*islice(sessions.earlier(row, UNKNOWN), 1)]
         if not left:
             held[BOUND] = None
         left += islice(sessions.earlier(row, ended + 1), 1)
         return [self._due(session, passed) for session in left]
-
-    def _pause(self, row: bytes, held: Held, outputs: Outputs) -> Iterator[Batch]:
-        self._sessions.by_key.put(row, held)
-        # Either lets the state be flushed: what is deleted is memory, too.
-        yield outputs.cut() if outputs.records else REST
-        yield PAUSE
 
     def _fire_held(
         self, row: bytes, held: Held, due: list[int], outputs: Outputs

@@ -79,6 +79,10 @@ class WindowSpan:
         """The last time of the last window that has this time."""
         return time_ms - time_ms % self.slide_ms + self.size_ms - 1
 
+    def first_end(self, time_ms: int) -> int:
+        """The last time of the first window that has this time."""
+        return self.first_after(time_ms, time_ms - 1) + self.size_ms - 1
+
     def next_end(self, passed_ms: int) -> int:
         """The last time of the first window that ends after `passed_ms`."""
         return self.first_after(passed_ms, passed_ms) + self.size_ms - 1
@@ -139,6 +143,10 @@ class Interval:
         """The last bucket that has ended."""
         return (watermark + 1) // self._length - 1
 
+    def between(self, ended: int, later: int) -> range:
+        """The buckets after one that had ended, up to another."""
+        return range(ended + 1, later + 1)
+
     is_late = staticmethod(has_passed)
 
     def pair_times(self, time: int, found: Sequence[Held], own: int) -> list[int]:
@@ -164,6 +172,10 @@ class SameWindow:
 
     def ended(self, watermark: int) -> int:
         return watermark - self._span.size_ms + 1
+
+    def between(self, ended: int, later: int) -> range:
+        slide_ms = self._span.slide_ms
+        return range(ended + slide_ms - ended % slide_ms, later + 1, slide_ms)
 
     def is_late(self, time: int, watermark: int) -> bool:
         return self._span.last_end(time) <= watermark

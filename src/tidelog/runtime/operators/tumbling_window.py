@@ -19,7 +19,6 @@ from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.window import AggregateWindow, Combine
 from tidelog.runtime.user_code import map_all
-from tidelog.state.event_time import EventTime
 from tidelog.state.handles.timers import KEY, NONE_AHEAD, TIME, Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
 
@@ -90,9 +89,9 @@ class TumblingWindow(AggregateWindow):
         self._rows.put_many(updated)
         self._open.updates -= len(updated)
 
-    def _fire(self, event_time: EventTime) -> Iterator[Batch]:
+    def _fire_windows(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         opened, outputs, before_end = self._open, Outputs(self._turn), self._span.size_ms - 1
-        for start in sorted(s for s in opened.windows if s + before_end <= event_time.watermark):
+        for start in sorted(s for s in opened.windows if s + before_end <= limit):
             yield from self._fire_rows(outputs, start + before_end)
             # A flush in one of the pauses makes rows of what is left.
             while windows := opened.take(start, TIMERS_PER_STEP):
@@ -104,7 +103,7 @@ class TumblingWindow(AggregateWindow):
                 ]
                 yield from outputs.step(TIMERS_PER_STEP)
             opened.windows.pop(start, None)
-        yield from self._fire_rows(outputs, event_time.watermark, event_time.ahead)
+        yield from self._fire_rows(outputs, limit, ahead)
         yield from outputs.rest()
 
     def _fire_rows(

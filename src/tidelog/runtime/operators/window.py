@@ -16,7 +16,7 @@ a timer of its own; until then its windows that have fired do so again for a rec
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain, islice
 from typing import Any, Final, cast
 
@@ -33,7 +33,7 @@ from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.user_code import map_all
-from tidelog.state.event_time import UNKNOWN, EventTime
+from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.keyed import append
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
@@ -68,6 +68,8 @@ class _Window(Operator):
         self._firing = firing
         self._next_end = UNKNOWN
         """Before this time no window ends."""
+        self._fired_to = UNKNOWN
+        """All windows that end up to here have fired."""
 
     @classmethod
     def state(cls, span: WindowSpan) -> Definition:
@@ -92,10 +94,31 @@ class _Window(Operator):
         keyed = cast(KeyedBatch, batch)
         times, event_time = event_times(keyed, "window"), self._backend.event_time
         kept, late = self._on_time(keyed, times, event_time, self._is_late, self._firing.late)
-        if kept.records:
-            self._add(kept)
-        changed = () if self._firing.once else self._changed(kept)
+        if event_time.watermark > self._fired_to and self._is_early(kept):
+            changed: Iterable[Batch] = self._after_firing(kept)
+        else:
+            changed = self._added(kept)
         return changed if late is None else chain((late,), changed)
+
+    def _added(self, batch: KeyedBatch) -> Iterable[Batch]:
+        """Add records that are not late; what is emitted again for them."""
+        if batch.records:
+            self._add(batch)
+        return () if self._firing.once else self._changed(batch)
+
+    def _is_early(self, batch: KeyedBatch) -> bool:
+        """Whether a record has a window that has ended, and may not have fired yet."""
+        event_time, least = self._backend.event_time, min(batch.times or (), default=None)
+        newest = max([event_time.watermark, *event_time.ahead.values()])
+        return least is not None and self._span.first_end(least) <= newest
+
+    def _after_firing(self, batch: KeyedBatch) -> Iterator[Batch]:
+        """Add records when the windows that have ended have fired, all of them: they are few that
+        come so late and are not late.
+        """
+        event_time = self._backend.event_time
+        yield from self._fire(event_time.watermark, event_time.ahead)
+        yield from self._added(batch)
 
     def _is_late(self, time: int, watermark: int) -> bool:
         """Whether all windows of a record with this time are over."""
@@ -140,16 +163,23 @@ class _Window(Operator):
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
         event_time.advance(time)
+        ahead = event_time.ahead
         fired: Iterable[Batch] = ()
-        if event_time.watermark >= self._next_end:
-            self._next_end = self._span.next_end(event_time.watermark)
-            fired = self._fire(event_time)
-        return fired if self._fired is None else chain(fired, self._drop(self._fired, event_time))
+        if time < self._next_end:
+            self._fired_to = time
+        else:
+            self._next_end = self._span.next_end(time)
+            fired = self._fire(time, ahead)
+        return fired if self._fired is None else chain(fired, self._drop(self._fired, time, ahead))
 
-    def _fire(self, event_time: EventTime) -> Iterator[Batch]:
+    def _fire(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
+        yield from self._fire_windows(limit, ahead)
+        self._fired_to = max(self._fired_to, limit)
+
+    def _fire_windows(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         outputs, firing = Outputs(self._turn), self._firing
         fired = 0
-        for time, key in self._timers.expired_in_turn(event_time.watermark, event_time.ahead):
+        for time, key in self._timers.expired_in_turn(limit, ahead):
             self._backend.use_encoded_key(key)
             start = time - self._span.size_ms + 1
             held, last = yield from self._held(start, stays=firing.lateness_ms > 0)
@@ -167,11 +197,11 @@ class _Window(Operator):
                 fired = 0
         yield from outputs.rest()
 
-    def _drop(self, fired: Timers, event_time: EventTime) -> Iterator[Batch]:
+    def _drop(self, fired: Timers, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         """Delete slices of which the allowed lateness of the last window is over."""
         lateness = self._firing.lateness_ms
-        ahead = {group: at - lateness for group, at in event_time.ahead.items()}
-        timers = chain.from_iterable(fired.expired_rows(event_time.watermark - lateness, ahead))
+        ahead = {group: at - lateness for group, at in ahead.items()}
+        timers = chain.from_iterable(fired.expired_rows(limit - lateness, ahead))
         while some := list(islice(timers, TIMERS_PER_STEP)):
             for timer in some:
                 start = decode_time(timer[TIME]) - self._span.size_ms + 1

@@ -1,12 +1,14 @@
 """Stream tasks: the loop of a subtask fed by channels.
 
 Invariants: barriers are handled in the order the alignment decides; a watermark goes on only when
-it reached this task on all channels; records are taken only while there is room for their output,
-so a barrier is always noticed; a channel whose producer exited has reached every later barrier.
+it reached this task on all channels and its timers have fired; while they do, records and barriers
+come in between, and what is late is decided by the newest watermark that is there; records are
+taken only while there is room for their output, so a barrier is always noticed; a channel whose
+producer exited has reached every later barrier.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tidelog.ids import CheckpointId
@@ -24,7 +26,9 @@ from tidelog.runtime.channels.messages import (
 )
 from tidelog.runtime.in_flight.capture import InFlight, InputChannel
 from tidelog.runtime.operators.event_time import Origin
+from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.tasks.alignment import Aligned, Alignment
+from tidelog.runtime.tasks.firing import FiringPass
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
 from tidelog.runtime.tasks.watermarks import InputOrigins, WatermarkValve, combined
@@ -62,6 +66,9 @@ class StreamTask(Task):
         self._valve = WatermarkValve(count)
         self._origins = InputOrigins(inputs, self._now())
         self._said_exhausted = False
+        self._firing: FiringPass | None = None
+        self._ticks_next = False
+        """Processing time passed while timers of a watermark fired, or those of a moment."""
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
@@ -78,9 +85,12 @@ class StreamTask(Task):
             await self._resume()
             while not (self._leaving and len(self._exited_channels) == len(self.gate.channels)):
                 received = await self._next()
+                busy_s, firing = work.busy_s, self._firing
                 with work.working():
                     await self._handle(received)
                 batch = type(received) is tuple and isinstance(received[1], Batch)
+                if firing is not None:
+                    firing.others_took(work.busy_s - busy_s, self._now())
                 events += 1
                 # Also when no channel runs dry. Of events there are some in each channel at once,
                 # and others wait for what the last of them leads to.
@@ -93,6 +103,7 @@ class StreamTask(Task):
 
     def abort(self, checkpoint: CheckpointId) -> None:
         super().abort(checkpoint)
+        self.gate.poke()  # timers that waited for a savepoint with a stop go on
         for channel in self.gate.channels:
             channel.stop_recording(checkpoint)
         if self._alignment.abort(checkpoint).unblock:
@@ -115,6 +126,18 @@ class StreamTask(Task):
 
     async def _next(self) -> tuple[int, Message] | Barrier | None:
         output = self.parts.output
+        # After the barrier of a stop nothing may be emitted.
+        while (firing := self._firing) is not None and self._stopping_with is None:
+            if output.available:
+                received = await self.gate.interruption()
+            else:
+                with output.work.waiting():
+                    received = await self.gate.interruption()
+            if received is not None:
+                return received
+            if self.gate.has_next and not firing.due:
+                break
+            await self._fire_on(firing)
         if output.available:
             return await self.gate.get()
         with output.work.waiting():
@@ -135,7 +158,10 @@ class StreamTask(Task):
     async def _tick(self, now_ms: int) -> None:
         # After the end of the data no timer may fire: downstream tasks have ended as well.
         if not self._ended:
-            await self._emit_in_steps(self.parts.chain.tick(now_ms))
+            if self._firing is None:
+                await self._begin(self.parts.chain.tick(now_ms), None)
+            else:
+                self._ticks_next = True
             if self.parts.chain.event_time is not None:
                 await self._make_watermark()
             await self._flush_if_due()
@@ -170,8 +196,7 @@ class StreamTask(Task):
                 await self._follow_inputs()
             case EndOfData():
                 self._ended_channels[channel] = message.drain
-                if len(self._ended_channels) == len(self.gate.channels):
-                    await self._end(drain=all(self._ended_channels.values()))
+                await self._end_if_ended()
             case EndOfChannel():
                 self._exited_channels.add(channel)
                 decision = self._alignment.ended(channel, self._now())
@@ -214,6 +239,69 @@ class StreamTask(Task):
         await self.parts.effects.clock.sleep(deadline - self._now())
         self.gate.announce(barrier)
 
+    async def _resume(self) -> None:
+        if self._advancing is not None:
+            self.parts.backend.event_time.advance(self._advancing)
+        await super()._resume()
+
+    async def _advance_watermark(self, time: int) -> None:
+        """Let timers fire, with records in between; the last one's end forwards the watermark."""
+        if self.watermark is not None and time <= self.watermark:
+            return
+        if self._firing is None:
+            self._advancing = time
+            await self._begin(self.parts.chain.watermark(time), time)
+        elif self._advancing is None or time > self._advancing:
+            self._advancing = time
+            self.parts.backend.event_time.advance(time)  # what is late is late at once
+
+    async def _begin(self, batches: Iterator[Batch], limit: int | None) -> None:
+        """Fire timers up to the first pause: mostly that is all there is."""
+        self._firing = FiringPass(batches, limit, self._now())
+        await self._fire_step(self._firing)
+
+    async def _fire_step(self, firing: FiringPass) -> None:
+        for batch in firing.batches:
+            await self._emit((batch,))
+            if batch is PAUSE:
+                return
+        self._firing = None
+        if firing.limit is not None:
+            await self._fired(firing.limit)
+
+    async def _fire_on(self, firing: FiringPass) -> None:
+        """One more step of a pass; after the last one, what has waited for it."""
+        work = self.parts.output.work
+        busy_s = work.busy_s
+        with work.working():
+            await self._fire_step(firing)
+            if self._firing is None:
+                await self._catch_up()
+        firing.step_took(work.busy_s - busy_s)
+        await self._rest()
+
+    async def _catch_up(self) -> None:
+        """Begin what came while timers fired."""
+        if self._ticks_next:
+            self._ticks_next = False
+            await self._tick(self.parts.effects.clock.now_ms())
+        if self._advancing is not None:
+            await self._advance_watermark(self._advancing)
+        if self._firing is None:
+            await self._follow_inputs()
+            await self._end_if_ended()
+
+    async def _end_if_ended(self) -> None:
+        """End when all channels have, and all timers have fired."""
+        ended = len(self._ended_channels) == len(self.gate.channels)
+        if ended and self._firing is None and not self._ended:
+            await self._end(drain=all(self._ended_channels.values()))
+
+    async def _set_idle(self, idle: bool) -> None:
+        # Not before the watermark that is fired for: others would go on without it.
+        if not (idle and self._firing):
+            await super()._set_idle(idle)
+
     async def _between_steps(self) -> None:
         while (received := await self.gate.interruption()) is not None:
             await self._handle(received)
@@ -222,6 +310,8 @@ class StreamTask(Task):
         """Event time or idleness at an input has changed."""
         time = self._valve.time
         if self._origins.exhausted and time != MAX_WATERMARK:
+            if self._firing is not None:
+                return  # what fires comes before the end
             # Channels that bring no records go on, maybe for long. This is not kept as what the
             # task has reached: in another shape records may come here.
             if not self._said_exhausted:

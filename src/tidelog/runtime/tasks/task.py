@@ -52,7 +52,8 @@ class Task(ABC):
         self.watermark = restored.watermark if restored is not None else None
         """The watermark that the task has sent downstream; None: not known yet."""
         self._advancing = restored.advancing if restored is not None else None
-        """A watermark on its way through the timers."""
+        """The newest watermark that timers have not all fired for: what is late is decided by it.
+        None: there is none beyond the one sent."""
         self.idle = False
         """Event time has no input of this task to wait for: all are idle or have ended."""
 
@@ -188,11 +189,21 @@ class Task(ABC):
 
     async def _advance_watermark(self, time: int) -> None:
         """Fire event-time timers and forward the watermark."""
+        await self._fire_all(time)
+
+    async def _fire_all(self, time: int) -> None:
+        """Like `_advance_watermark`, to its end."""
         if self.watermark is None or time > self.watermark:
             self._advancing = time
             await self._emit_in_steps(self.parts.chain.watermark(time))
-            self.watermark, self._advancing = time, None
-            await self.parts.output.announce(Watermark(time))
+            await self._fired(time)
+
+    async def _fired(self, time: int) -> None:
+        """All timers up to this watermark have fired: downstream tasks get it."""
+        self.watermark = time
+        if self._advancing is not None and self._advancing <= time:
+            self._advancing = None
+        await self.parts.output.announce(Watermark(time))
 
     async def _set_idle(self, idle: bool) -> None:
         """Announce whether downstream tasks are to wait for this one's watermark."""
@@ -206,7 +217,7 @@ class Task(ABC):
     async def _end(self, *, drain: bool) -> None:
         """All input was handled; without `drain` another run reads on."""
         if drain:
-            await self._advance_watermark(MAX_WATERMARK)
+            await self._fire_all(MAX_WATERMARK)
             await self._emit_in_steps(self.parts.chain.finish())
             self._finished = True
         self._ended = True

@@ -3,13 +3,15 @@
 Invariants:
 - every timer is a row by time for firing and, where they are listed, one by key, written together;
 - a timer fires when its time is at or below the limit; within a key group in time order;
-- `_due` never exceeds the time of a key group's earliest timer, so a look at it can skip the
-  group but never a timer.
+- neither `_due` nor `_scans` exceeds the time of a key group's earliest timer, so a look at both
+  can skip the group but never a timer.
+
+While the timers of a limit fire, step by step, others may be registered, fired and deleted.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from types import MappingProxyType
 from typing import Final
 
@@ -44,6 +46,8 @@ class Timers:
         self._by_time, self._time_id = self._family(f"${name}-by-time")
         self._by_key = self._family(f"${name}-by-key") if listed else None
         self._due = dict.fromkeys(backend.owned, _EARLIEST)
+        self._scans: dict[int, int] = {}
+        """From where the key groups of which timers are firing just now were read."""
 
     def _family(self, name: str) -> tuple[StateRows, bytes]:
         info = self._backend.registry.register(name, "timers", ("time bigint",))
@@ -90,6 +94,19 @@ class Timers:
         """Times of the current key's timers, ascending."""
         return self._times_of(self._backend.key_prefix, self._backend.key)
 
+    def due(self, limit_ms: int) -> Iterator[int]:
+        """Times of the current key's timers up to a limit that exist now, ascending.
+
+        The caller fires and deletes each, while the key stays the current one.
+        """
+        group, key = self._backend.key_prefix, self._backend.key
+        if self._earliest(int.from_bytes(group, "big")) > limit_ms:
+            return
+        for time in [*takewhile(lambda time: time <= limit_ms, self.list())]:
+            # A handler may have deleted this one.
+            if self._by_time.get(group + self._time_id + encode_time(time) + key) is not None:
+                yield time
+
     def _times_of(self, group: bytes, key: bytes) -> Iterator[int]:
         assert self._by_key is not None, "these timers are not listed"
         rows, state = self._by_key
@@ -110,9 +127,9 @@ class Timers:
 
     def expired_rows(self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD) -> Iterator[Rows]:
         """Like `expired`, the rows of many timers at once."""
-        for group, due in self._due.items():
+        for group in self._due:
             limit = max(limit_ms, ahead.get(group, limit_ms))
-            if due <= limit:
+            if self._earliest(group) <= limit:
                 yield from self._expired_in(group, limit)
 
     def expired_in_turn(
@@ -124,7 +141,7 @@ class Timers:
         """
         for group in self._due:
             limit = max(limit_ms, ahead.get(group, limit_ms))
-            again = self._due[group] <= limit
+            again = self._earliest(group) <= limit
             while again:
                 for time, key in chain.from_iterable(
                     map(self._existing, self._expired_in(group, limit))
@@ -169,13 +186,26 @@ class Timers:
             for row, _ in islice(scan, 1):
                 yield decode_time(row[TIME])
 
+    def _earliest(self, group: int) -> int:
+        """No timer of a key group is earlier."""
+        return min(self._due[group], self._scans.get(group, _LATEST))
+
     def _expired_in(self, group: int, limit_ms: int) -> Iterator[Rows]:
+        earliest, outer = self._earliest(group), self._scans.get(group)
+        # From here on registrations lower `_due` again; what exists is covered by the scan.
+        self._due[group], self._scans[group] = _LATEST, earliest
+        try:
+            yield from self._scanned(group, earliest, limit_ms)
+        finally:
+            del self._scans[group]
+            if outer is not None:
+                self._scans[group] = outer
+
+    def _scanned(self, group: int, earliest: int, limit_ms: int) -> Iterator[Rows]:
         prefix = group.to_bytes(2, "big") + self._time_id
         # Timers that fired have left tombstones in front; there is nothing before the bound.
-        at, end = prefix + encode_time(self._due[group]), prefix_end(prefix)
+        at, end = prefix + encode_time(earliest), prefix_end(prefix)
         bound = prefix_end(prefix + encode_time(limit_ms))
-        # From here on registrations lower the bound again; what exists is covered by the scan.
-        self._due[group] = _LATEST
         while True:
             chunk: Rows = []
             for row, _ in islice(self._by_time.scan(at, end), _CHUNK):
