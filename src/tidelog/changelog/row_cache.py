@@ -9,8 +9,7 @@ Invariants:
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.changelog.row_memory import BufferedRow
@@ -38,9 +37,6 @@ class RowCache:
 
     def __len__(self) -> int:
         return len(self.first) + self._others_count
-
-    def __iter__(self) -> Iterator[BufferedRow]:
-        return chain.from_iterable(map(dict.values, (self.first, *self.others)))
 
     def get(self, key: bytes) -> BufferedRow | None:
         row = self.first.get(key)

@@ -15,7 +15,7 @@ Invariants:
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any, Final, cast
 
 from tidelog.changelog.row_cache import RowCache
@@ -24,6 +24,9 @@ from tidelog.table.port import Table
 
 _FEW: Final = 64
 """Up to this many new keys are sorted in one by one, which beats a merge of the whole order."""
+
+_COPIED_AT_ONCE: Final = 1024
+"""Values that are copied before the first of them is given."""
 
 _IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -249,23 +252,24 @@ class StateRows:
         rows = self._pairs(order[first:end], copied=copied)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
-    def here(self) -> list[BufferedRow]:
-        """The rows for `scan_with`: those that the table may lack, in no order."""
-        return list(self._rows if self._whole else set(self._lacking()))
-
-    def _lacking(self) -> Iterator[BufferedRow]:
-        """The rows that the table lacks, some of them twice."""
-        return chain(self._order, self._changed, self._dirty)
+    def here(self) -> Iterator[list[BufferedRow]]:
+        """The rows for `scan_with`, a list at a time: those that the table may lack, in no order
+        and some of them twice.
+        """
+        if self._whole:
+            return (list(rows.values()) for rows in (self._rows.first, *self._rows.others))
+        return iter(([*self._order, *self._changed], list(self._dirty)))
 
     def scan_with(
-        self, here: list[BufferedRow], lower: bytes, upper: bytes
+        self, here: Iterator[BufferedRow], lower: bytes, upper: bytes
     ) -> Iterator[tuple[bytes, Any]]:
         """As `scan`, for a state that is not scanned; `here` are the rows of the range among those
-        of `here()`, since which no row was put.
+        of `here()`, since which no row was put, each once and by key.
         """
-        rows = self._pairs(sorted(here, key=row_key), copied=True)
+        chunks = iter(lambda: list(islice(here, _COPIED_AT_ONCE)), [])
+        rows = chain.from_iterable(self._pairs(chunk, copied=True) for chunk in chunks)
         if self._whole:
-            return iter([row for row in rows if row[1] is not None])
+            return (row for row in rows if row[1] is not None)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
     def _pairs(self, rows: list[BufferedRow], *, copied: bool) -> list[tuple[bytes, Any]]:

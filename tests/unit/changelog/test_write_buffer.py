@@ -4,6 +4,7 @@ Memory of rows: sizes come near the truth, and whoever passes the limit makes ro
 """
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 from unittest import mock
 
@@ -13,7 +14,7 @@ from hypothesis import given
 
 from tests.property.profiles import looking
 from tidelog.changelog import row_cache
-from tidelog.changelog.row_memory import RowAccount, RowMemory
+from tidelog.changelog.row_memory import RowAccount, RowMemory, row_key
 from tidelog.changelog.state_rows import StateRows
 from tidelog.changelog.write_buffer import WriteBuffer
 from tidelog.table.memory import MemoryTable
@@ -72,7 +73,13 @@ def test_rows_that_are_used_stay_and_the_others_leave_in_the_order_in_which_they
     assert rows.get_many([b"a", b"c"]) == ["97", "99"]
     while len(rows._rows) > 5:
         writes.evict(1)
-    assert sorted(row.key for row in rows._rows) == [b"a", b"c", b"h", b"i", b"j"]
+    assert [key for key in map(bytes, zip(range(97, 107))) if rows._rows.get(key)] == [
+        b"a",
+        b"c",
+        b"h",
+        b"i",
+        b"j",
+    ]
 
 
 key = st.sampled_from([bytes([n]) for n in range(97, 105)])
@@ -145,10 +152,10 @@ def test_rows_that_the_table_lacks_are_read_and_come_to_it_later(
                 logged.update(zip(keys, values, strict=True))
             case "evict":
                 writes.evict(*arguments)
-    here = rows.here()
+    here = sorted(set(chain.from_iterable(rows.here())), key=row_key)
     while evicts and writes.evict(1 << 20):
         pass
-    assert list(rows.scan_with(here, b"a", b"z")) == sorted(model.items())
+    assert list(rows.scan_with(iter(here), b"a", b"z")) == sorted(model.items())
     keys, values = writes.drain(dirty=True)
     logged.update(zip(keys, values, strict=True))
     writes._table.write(*writes.take_dirty())

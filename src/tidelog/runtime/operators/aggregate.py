@@ -3,12 +3,12 @@
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
-from itertools import islice
+from heapq import merge
 from operator import add
 from typing import Any, Final, cast
 
 from tidelog.changelog.change import prefix_end
-from tidelog.changelog.row_memory import BufferedRow
+from tidelog.changelog.row_memory import BufferedRow, row_key
 from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
@@ -21,8 +21,13 @@ from tidelog.state.objects.values import UntypedValues
 from tidelog.state.registry import Definition
 
 _GROUPED_AT_ONCE: Final = 65_536
+_SORTED_AT_ONCE: Final = 8192
 _TRIED: Final = 2
 """The part of a buffer of final values that is taken before its bytes are looked at."""
+
+
+_Runs = dict[bytes, list[list[BufferedRow]]]
+"""Rows by their key group, in lists each of which is sorted by key."""
 
 
 class Aggregate(Operator):
@@ -78,7 +83,7 @@ class Aggregate(Operator):
         for _ in self._backend.flush_in_steps():
             yield PAUSE
         done = _Emitted(self._backend)
-        here = yield from self._by_group()
+        here = yield from self._sorted_runs()
         left, first = self._left(done, here), 1
         while chunk := next_values(left, OUTPUT_RECORDS, OUTPUT_BYTES, first=first):
             rows = [row for row, _ in chunk]
@@ -89,26 +94,31 @@ class Aggregate(Operator):
             first = len(chunk) // _TRIED
         done.clear()
 
-    def _by_group(self) -> Generator[Batch, None, dict[bytes, list[BufferedRow]]]:
+    def _sorted_runs(self) -> Generator[Batch, None, _Runs]:
         """Rows in memory by their key group; yields only `PAUSE`."""
-        groups: dict[bytes, list[BufferedRow]] = defaultdict(list)
-        rows = iter(self._rows.here())
-        while some := list(islice(rows, _GROUPED_AT_ONCE)):
-            for row in some:
-                groups[row.key[:2]].append(row)
-            yield PAUSE
-        return groups
+        groups: dict[bytes, dict[bytes, BufferedRow]] = defaultdict(dict)
+        for rows in self._rows.here():
+            for chunk in _chunks(rows, _GROUPED_AT_ONCE):
+                for row in chunk:
+                    groups[row.key[:2]][row.key] = row
+                yield PAUSE
+        runs: _Runs = {}
+        for group, of_group in groups.items():
+            runs[group] = list(_chunks(list(of_group.values()), _SORTED_AT_ONCE))
+            for run in runs[group]:
+                run.sort(key=row_key)
+                yield PAUSE
+        return runs
 
-    def _left(
-        self, done: "_Emitted", here: dict[bytes, list[BufferedRow]]
-    ) -> Iterator[tuple[bytes, Any]]:
+    def _left(self, done: "_Emitted", here: _Runs) -> Iterator[tuple[bytes, Any]]:
         """Rows that are still to be emitted, key group by key group."""
         for group in self._backend.owned.encoded():
             prefix = group + self._state
             after, end = done.after(prefix), prefix_end(prefix)
-            rows = here.pop(prefix[:2], [])
-            if after != prefix:
-                rows = [row for row in rows if row.key >= after]
+            runs = here.pop(prefix[:2], [])
+            for run in runs if after != prefix else ():
+                del run[: bisect_left(run, after, key=row_key)]
+            rows = iter(runs[0]) if len(runs) == 1 else merge(*runs, key=row_key)
             yield from self._rows.scan_with(rows, after, end)
 
 
@@ -139,6 +149,10 @@ class _Emitted:
             row = group + self._state
             if self._rows.get(row) is not None:
                 self._rows.delete(row)
+
+
+def _chunks(rows: list[BufferedRow], size: int) -> Iterator[list[BufferedRow]]:
+    return (rows[start : start + size] for start in range(0, len(rows), size))
 
 
 def _keys_of(rows: Iterable[bytes]) -> list[Any]:
