@@ -87,9 +87,10 @@ class RowCache:
     def may_leave(self, rows: Iterable[BufferedRow]) -> None:
         """The table has these rows, too."""
         for row in rows:
-            row.used = row.queued
-            if not row.queued:
-                row.queued = True
+            if row.turns:
+                row.turns = 2
+            else:
+                row.turns = 1
                 self._queue.append(row)
 
     def evict(self, limit: int) -> int:
@@ -97,11 +98,11 @@ class RowCache:
         before = len(self)
         for _ in range(min(limit, len(self._queue))):
             row = self._queue.popleft()
-            if row.used and not (row.changed or row.dirty):
-                row.used = False
+            if row.changed or row.dirty:
+                row.turns = 0  # it comes again when the table has its newest value
+            elif row.turns > 1:
+                row.turns = 1
                 self._queue.append(row)
-                continue
-            row.queued = False  # it comes again when the table has its newest value
-            if not (row.changed or row.dirty) and self.get(row.key) is row:
+            elif self.get(row.key) is row:
                 self.remove((row.key,))
         return before - len(self)

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-ROW_SLOT_BYTES: Final = 156
+ROW_SLOT_BYTES: Final = 148
 """A row's object and key without their content, its places in the dict of rows and in a list."""
 _CACHED_SHARE: Final = 3 / 4
 """Share of the limit up to which every state keeps its rows."""
@@ -41,10 +41,8 @@ class BufferedRow(msgspec.Struct, gc=False, eq=False):
     """The log does not have this value yet."""
     dirty: bool = False
     """The log has a newer value than the table."""
-    queued: bool = False
-    """It waits for its turn to leave memory."""
-    used: bool = False
-    """It was used since the last turn."""
+    turns: int = 0
+    """Turns until it may leave memory: 1, or 2 if it was used meanwhile; 0: it does not wait."""
 
 
 row_key: Final = attrgetter("key")

@@ -140,7 +140,8 @@ class StateRows:
         """The row's newest value, or None."""
         row = self._first.get(key) or self._rows.get(key)
         if row is not None:
-            row.used = True
+            if row.turns:
+                row.turns = 2
             return row.value
         if self._whole:
             return None
@@ -169,8 +170,8 @@ class StateRows:
         """Newest values in the order of `keys`; one table access for all that are not here."""
         rows = self._rows.get_many(keys)
         for row in rows:
-            if row is not None:
-                row.used = True
+            if row is not None and row.turns:
+                row.turns = 2
         if all(rows):
             return [row.value for row in cast("list[BufferedRow]", rows)]
         values = [None if row is None else row.value for row in rows]
