@@ -13,7 +13,6 @@ import signal
 import socket
 import struct
 import sys
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +22,7 @@ from multiprocessing import current_process
 from threading import Lock
 from typing import Final, NoReturn
 
-from tidelog.effects import Effects, Offload
+from tidelog.effects import Effects, Offload, hold_thread
 from tidelog.errors import NoMoreWorkersError
 from tidelog.runtime.workers.link import SocketLink
 from tidelog.runtime.workers.parent import WorkerEnd, WorkerProcess
@@ -40,8 +39,9 @@ Ends = Mapping[int, socket.socket]
 
 _STATUS: Final = struct.Struct("i")
 _RUNNING: Final = -1
-_END_S: Final = 2.0
-"""How long a process may take to be gone after it has closed its sockets."""
+_LOOKS: Final = 200
+_LOOK_S: Final = 0.01
+"""So often, and so far apart, the end of a process is looked for that has closed its sockets."""
 
 
 class ForkedWorkers:
@@ -165,13 +165,14 @@ class _Child:
 
     def end(self) -> int:
         """Its wait status once it has ended; `_RUNNING` if it does not."""
-        until = time.monotonic() + _END_S
-        while self._status == _RUNNING and time.monotonic() < until:
+        for _ in range(_LOOKS):
+            if self._status != _RUNNING:
+                break
             ended, status = os.waitpid(self._pid, os.WNOHANG)
             if ended:
                 self._status = status
             else:
-                time.sleep(0.01)
+                hold_thread(_LOOK_S)
         return self._status
 
     def kill(self) -> None:

@@ -17,6 +17,10 @@ from tests.unit.verify.stores import assert_sound, verdicts, verified, with_verd
 Objects = dict[str, bytes]
 
 NEWEST = 7
+OF_THE_QUERY = {
+    "state/0/_metadata/metadata": b'v1\n{"operatorInfo":{"operatorId":0}}',
+    "state/0/0/_metadata/schema": b"\0\2v2\0\0\0\1\0\2{}",
+}
 
 
 @pytest.fixture
@@ -26,8 +30,7 @@ def query(tmp_path: Path) -> SparkStore:
     store.batches(3).snapshot().batches(3).snapshot().batches(2)
     store.objects.update(
         {
-            "state/0/_metadata/metadata": b'v1\n{"operatorInfo":{"operatorId":0}}',
-            "state/0/0/_metadata/schema": b"\0\2v2\0\0\0\1\0\2{}",
+            **OF_THE_QUERY,
             **{f"sources/0/{batch}": b'v1\n{"path":"a"}' for batch in (3, 4, 5, 6, 7)},
             "sources/0/2.compact": b'v1\n{"path":"a"}',
         }
@@ -176,17 +179,18 @@ def test_a_copy_with_commits_older_than_its_offsets_is_not_taken_for_a_running_q
 
 @pytest.mark.parametrize("checksums", [False, True])
 def test_damage_to_any_object_is_found_or_the_object_is_named_as_not_covered(
-    checksums: bool, query: SparkStore
+    checksums: bool, tmp_path: Path
 ) -> None:
-    objects = (query.with_checksums() if checksums else query).objects
+    store = SparkStore(tmp_path / "rocksdb", ("0/0",)).batches(2).snapshot().batches(1)
+    store.objects.update(OF_THE_QUERY)
+    objects = (store.with_checksums() if checksums else store).objects
     whole = verified(objects)
     assert whole.passed
     not_covered = dict(whole.unseen)
-    for name in objects:
+    for name in (each for each in objects if not each.endswith(".crc")):
         found = verified(damaged(objects, name, flipped))
-        assert not found.passed or name in not_covered, name
-        gone = verified(damaged(objects, name, missing))
-        covered = name.endswith(".crc") or name.startswith("_tidelog/index/")
-        assert not gone.passed or name in not_covered or covered, name
-        if checksums and not name.endswith(".crc"):
-            assert name not in not_covered, name
+        assert not found.passed or (name in not_covered and not checksums), name
+        # Without the oldest offsets it is a checkpoint of which Spark has purged a batch.
+        if name != "offsets/0" and not checksums:
+            gone = verified(damaged(objects, name, missing))
+            assert not gone.passed or name in not_covered, name
