@@ -142,6 +142,10 @@ class WorkerLostError(TidelogError):
     """A worker process of a job is gone or hangs."""
 
 
+class NoMoreWorkersError(WorkerLostError):
+    """The process is gone that starts the workers of a job: this run of it can start none."""
+
+
 class FencedError(TidelogError):
     """A newer incarnation of the job took over; this one stops and commits nothing."""
 

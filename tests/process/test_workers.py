@@ -204,3 +204,39 @@ def test_a_signal_between_two_starts_ends_the_job_as_any_other(tmp_path: Path) -
         stopped = run.end(process)
     assert stopped.returncode == 130, stopped.stderr
     assert "run the same command to resume" in stopped.stderr
+
+
+@pytest.mark.parametrize(
+    ("ending", "said"),
+    [("os._exit(3)", "exit status 3"), ("os.kill(os.getpid(), signal.SIGSEGV)", "signal SIGSEGV")],
+)
+def test_a_worker_that_ends_by_itself_is_said_to_have_done_so_and_how(
+    ending: str, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.py").write_text(
+        "import os, signal\n"
+        "from tidelog import Job, Replayable, Stdout\n"
+        "def job(arguments):\n"
+        "    job = Job('ending')\n"
+        f"    job.source(Replayable([0])).map(lambda n: {ending}).sink(Stdout())\n"
+        "    return job\n"
+    )
+    run = Run(tmp_path, f"{tmp_path / 'jobs.py'}:job", ("--workers", "2", "--restarts", "0"))
+    with killed_at_last(run.start()) as process:
+        ended = run.end(process)
+    assert ended.returncode == 1 and said in ended.stderr
+    assert "out of memory" not in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes in /proc")
+def test_without_the_process_that_starts_workers_the_job_does_not_try_to_start_any(
+    tmp_path: Path,
+) -> None:
+    run = Run(tmp_path, "tests.process.jobs:wordcount", ("--workers", "2"))
+    write_words(run, 200)
+    with killed_at_last(run.start()) as process:
+        wait_until(more_slots(run, 2), process)
+        signalled(descendants(process.pid)[:1], signal.SIGKILL)
+        ended = run.end(process)
+    assert ended.returncode == 1 and "which starts the workers" in ended.stderr
+    assert "starts again" not in ended.stderr

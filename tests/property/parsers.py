@@ -38,7 +38,7 @@ from tidelog.runtime.control.protocol import (
 )
 from tidelog.runtime.in_flight.codec import decode
 from tidelog.runtime.tasks.sink_output import token_of, transactions_of
-from tidelog.spark.checkpoint.commits import read_commit, read_offsets
+from tidelog.spark.checkpoint.commits import read_commit, read_offsets, read_query_id
 from tidelog.spark.format.changelog import read_changelog
 from tidelog.spark.format.index import read_index
 from tidelog.spark.format.segment import read_footer as read_spark_footer
@@ -50,7 +50,6 @@ from tidelog.storage.document import checksum, open_document, seal_document
 from tidelog.storage.encryption.sealed import HEADER, key_id_of, open_whole
 from tidelog.storage.log_store import Partner
 from tidelog.table.frame import decode_rows, encode_rows
-from tidelog.ui.query import query_id
 from tidelog.verify.query.files import check_hadoop, check_spark
 from tidelog.verify.query.table import unzipped
 
@@ -141,6 +140,13 @@ def read_offsets_of_spark(data: bytes) -> object:
         return read_offsets(data)
     except ValueError as error:  # what its callers take for damage
         raise CorruptObjectError("offsets", action="none") from error
+
+
+def read_metadata_of_spark(data: bytes) -> object:
+    try:
+        return read_query_id(data)
+    except ValueError as error:  # what its callers take for damage
+        raise CorruptObjectError("metadata", action="none") from error
 
 
 KINDS = [
@@ -235,7 +241,7 @@ PARSERS: dict[str, Parser] = {
             b'v2\n{"batchWatermarkMs":0,"conf":{"a":"b"}}\n0:{"0":1}\norders:-',
         ),
     ),
-    "spark metadata": Parser(query_id, (b'{"id":"4f0c"}',), tolerant=True),
+    "spark metadata": Parser(read_metadata_of_spark, (b'{"id":"4f0c"}',), tolerant=True),
     "spark snapshot": Parser(
         read_zip,
         (

@@ -19,7 +19,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.workers.link import Connect, Link, Lost, Received, decode, encode
-from tidelog.runtime.workers.parent import Workers
+from tidelog.runtime.workers.parent import WorkerEnd, WorkerProcess, Workers
 from tidelog.runtime.workers.worker import Work, Worker
 from tidelog.storage.port import ObjectStore
 
@@ -100,6 +100,11 @@ class _End:
         self._wire.cut()
 
 
+async def _ended() -> WorkerEnd:
+    """An actor has no process."""
+    return WorkerEnd()
+
+
 class Actors:
     """Starts the workers of a job as tasks of the running loop."""
 
@@ -113,7 +118,7 @@ class Actors:
         self.workers: list[Worker] = []
         self._wires: list[list[Wire]] = []
 
-    async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
+    async def start(self, offload: Offload) -> Sequence[WorkerProcess]:
         """New workers; those before are killed."""
         await self.kill(offload)
         numbers = range(self._work.config.workers)
@@ -132,7 +137,9 @@ class Actors:
             self.workers.append(worker)
             self._wires.append([controls[number], *(w for p, w in peers.items() if number in p)])
             self.running.append(asyncio.ensure_future(worker.run(controls[number].end(1), ends)))
-        return [(f"worker {number}", controls[number].end(0)) for number in numbers]
+        return [
+            WorkerProcess(f"worker {number}", controls[number].end(0), _ended) for number in numbers
+        ]
 
     async def kill_one(self, number: int) -> None:
         for wire in self._wires[number]:

@@ -7,6 +7,7 @@ disk I/O runs in the off-load; only errors of `tidelog.errors` leave.
 import errno
 import platform
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from itertools import islice
 from os import getpid
 from pathlib import Path
@@ -30,6 +31,18 @@ def local_directory(url: str) -> Path | None:
     """Where a store of this URL has its objects, if that is on this machine."""
     parts = urlsplit(url)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def remove_empty_directories(url: str, *names: str) -> None:
+    """Remove what a store that nothing uses any more has left in a local directory: directories of
+    these names, and that of unfinished writes. A directory with something in it stays.
+    """
+    directory = local_directory(url)
+    if directory is None:
+        return
+    for name in (*names, local_files.TEMP_DIRECTORY):
+        with suppress(OSError):
+            (directory / name).rmdir()
 
 
 class LocalStore(PlainStore):

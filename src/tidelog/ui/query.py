@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Final
 
-import msgspec
-
 from tidelog.checkpoint.finding import Finding
 from tidelog.effects import Clock
 from tidelog.errors import ObjectNotFoundError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import (
+    METADATA,
     QueryCheckpoint,
     StoreSnapshot,
     find_layout,
     read_checkpoint,
     require_checkpoint,
 )
+from tidelog.spark.checkpoint.commits import read_query_id
 from tidelog.spark.checkpoint.inspection import (
     check_located,
     stored_bytes,
@@ -39,9 +39,7 @@ from tidelog.ui.watch import ON_DEMAND_S, Watcher, reads_of
 READ_S: Final = 60.0
 """The shortest time between two reads: each asks for every retained commit."""
 _IDLE_S: Final = 3600.0
-_METADATA: Final = "metadata"
-"""Where Spark keeps the id of the query."""
-_DAMAGE: Final = ("damage", "lost", "offsets")
+_DAMAGE: Final = ("damage", "lost", "offsets", "restart")
 """Checks whose failure means that batches cannot be read; the others concern settings."""
 
 
@@ -70,19 +68,11 @@ async def read_query(store: ObjectStore, clock: Clock) -> QueryView:
 
 
 async def _stored_id(store: ObjectStore) -> str | None:
+    """Spark's id of the query; None where its metadata is damaged or gone."""
     try:
-        return query_id(await store.get(_METADATA))
-    except ObjectNotFoundError:
+        return read_query_id(await store.get(METADATA))
+    except (ObjectNotFoundError, ValueError):
         return None
-
-
-def query_id(metadata: bytes) -> str | None:
-    """Spark's id of a query; None where its metadata is damaged."""
-    try:
-        found = msgspec.json.decode(metadata)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
-    return str(found["id"]) if isinstance(found, dict) and "id" in found else None
 
 
 def _state_stores(

@@ -43,6 +43,8 @@ class CheckName(StrEnum):
     """Every row belongs to a known state, to the partition's key groups, to its key's group."""
     REDUNDANCY = "redundancy"
     """An older materialization (snapshot) and the log above it make the same state."""
+    RESTART = "restart"
+    """Spark can start the query again: metadata, newest offsets and the commit before them."""
     COMMIT = "commit"
     """Every batch between the oldest and the newest has its offsets and its commit."""
     INDEX = "index"
@@ -102,6 +104,8 @@ class UnitResult:
     restored: tuple[RestoredPartition, ...] = ()
     findings: tuple[Finding, ...] = ()
     paths: tuple[PathResult, ...] = ()
+    seen: Mapping[str, bool] = field(default_factory=dict)
+    """The objects that were read, and whether a checksum covers all of their bytes."""
 
 
 Settled = tuple[Sequence[UnitResult], Collection[int]]
@@ -121,6 +125,8 @@ class WorkUnits:
     units: Sequence[Unit[UnitResult]]
     """What is to be read, largest first."""
     settle: Callable[[Sequence[UnitResult]], Awaitable[Settled]]
+    objects: Sequence[str] = ()
+    """All objects of a query's checkpoint, each of which is looked at or named."""
     expired: frozenset[int] = frozenset()
     """Checkpoints that have lost state to Spark's own clean-up."""
 

@@ -41,7 +41,8 @@ class SegmentUnit:
             return UnitResult()  # The partitions that need it say so.
         except UNREADABLE as error:
             found = [finding_of(error, [self.segment])]
-        return UnitResult(findings=tuple(found))
+        whole = not self.segment.startswith(IN_COMMIT)
+        return UnitResult(findings=tuple(found), seen={self.segment: True} if whole else {})
 
 
 def check_job_segment(uses: tuple[RangeUse, ...], name: str, data: bytes) -> list[Finding]:

@@ -10,7 +10,7 @@ was verified.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from tidelog.checkpoint.finding import Finding, Findings, without_changes
 from tidelog.concurrency import Progress, no_progress
@@ -64,6 +64,8 @@ class VerifyReport:
     problems: tuple[Finding, ...]
     unchecked: tuple[tuple[str, str, tuple[int, ...]], ...]
     """(partition, why it was not restored a second way, checkpoints)."""
+    unseen: tuple[tuple[str, str], ...] = ()
+    """(object, why damage to it may not be found): of a query's checkpoint."""
     all_seen: bool = True
     """Whether every checkpoint was looked at, not only a chosen one."""
 
@@ -108,6 +110,7 @@ async def verify(
         checkpoints=_checkpoint_reports(work.checkpoints, results, problems, present, work.expired),
         problems=problems,
         unchecked=_not_checked(results, present),
+        unseen=tuple(_unseen(work.objects, results)),
         all_seen=chosen == "all",
     )
 
@@ -181,6 +184,21 @@ def _total(parts: Iterable[RestoredPartition]) -> Fingerprint | None:
     found = [part.fingerprint for part in parts]
     known = [each for each in found if each is not None]
     return combined(known) if len(known) == len(found) else None
+
+
+NOT_NEEDED: Final = "none of these batches needs it"
+NO_CHECKSUM: Final = "it was read, but no checksum says whether its bytes are those written"
+
+
+def _unseen(objects: Iterable[str], results: Iterable[UnitResult]) -> Iterator[tuple[str, str]]:
+    """The objects in which damage may not be found."""
+    seen: dict[str, bool] = {}
+    for result in results:
+        for name, checked in result.seen.items():
+            seen[name] = checked or seen.get(name, False)
+    for name in objects:
+        if not seen.get(name):
+            yield name, NO_CHECKSUM if name in seen else NOT_NEEDED
 
 
 def _not_checked(

@@ -289,3 +289,20 @@ def test_what_a_sink_must_not_give_is_named(writer: Any, error: str, tmp_path: P
     job.source(Replayable([1, 2])).map(lambda n: n).sink(MistakenSink(writer))
     with pytest.raises(TidelogError, match=error):
         run(job, tmp_path)
+
+
+class _Nowhere(SplitReader):
+    def read(self) -> list[Any]:
+        return [1]
+
+
+class Placeless(Told):
+    """Its readers never say where they are."""
+
+    def open(self, split: str, position: Any) -> SplitReader:
+        return _Nowhere()
+
+
+def test_a_reader_without_a_position_is_named_with_its_split(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"reader of split 'a'; expected a `position`"):
+        run(reading(Placeless("a"), []), tmp_path, lambda: False)

@@ -15,7 +15,7 @@ from tests.support.depth import more_in_depth
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside, config, effects, run, word_count, words
 from tests.support.workers import Actors, with_workers
-from tidelog import Job, JobConfig, JobRunner, Replayable, status_of
+from tidelog import Job, JobConfig, JobRunner, Replayable, Row, status_of
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError, WorkerLostError
 from tidelog.runtime.runner import JobResult
@@ -112,8 +112,10 @@ def local(_: int) -> Any:
         (local, r"Local, sent to another worker.*top of a module"),
         (lambda n: Twice(n, n), "__reduce__"),
         (lambda n: n if n < 90 else local(n), "Local"),
+        (lambda n: (n, local(n)), r"type tuple, sent to another worker.*top of a module"),
+        (lambda n: Row(n=n, made=local(n)), r"type Row\w*, sent to another worker"),
     ],
-    ids=["sent", "received", "sent when there is room"],
+    ids=["sent", "received", "sent when there is room", "in a tuple", "in a row"],
 )
 def test_what_a_message_to_another_worker_raises_ends_the_job_and_names_the_record(
     made: Callable[[int], Any], reason: str

@@ -20,9 +20,13 @@ from tidelog.spark.format.index import IndexDocument, IndexEntry
 from tidelog.spark.format.names import IN_COMMIT, ChangelogName, roll_up_name, segment_name
 
 RUN = "0a1b2c3d"
+METADATA = b'{"id":"3f43980e-0a67-46ab-88dc-4b831f39a269"}'
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
+
+Lineage = list[tuple[int, str]]
+"""Versions and their ids."""
 
 put, merge, delete_range = (
     partial(Record, kind) for kind in (RecordKind.PUT, RecordKind.MERGE, RecordKind.DELETE_RANGE)
@@ -44,9 +48,9 @@ def _text(text: bytes) -> bytes:
     return struct.pack(">H", len(text)) + text
 
 
-def content_of(name: ChangelogName) -> bytes:
-    """Bytes that no other changelog has."""
-    return f"changelog {name.path} ".encode() * (3 + name.version % 5)
+def content_of(name: ChangelogName, lineage: Lineage) -> bytes:
+    """A changelog like no other."""
+    return changelog([put(name.path.encode(), b"row" * (3 + name.version % 5))], lineage)
 
 
 @dataclass
@@ -58,14 +62,25 @@ class Synthetic:
     stores: tuple[str, ...] = ("default",)
     executors: int = 2
     piece_bytes: int | None = None
-    content: Callable[[ChangelogName], bytes] = content_of
-    """The bytes of a changelog."""
-    objects: dict[str, bytes] = field(default_factory=dict)
+    content: Callable[[ChangelogName, Lineage], bytes] = content_of
+    """The bytes of a changelog, given the versions before it."""
+    objects: dict[str, bytes] = field(default_factory=lambda: {"metadata": METADATA})
     model: dict[ChangelogName, bytes] = field(default_factory=dict)
     documents: dict[int, IndexDocument] = field(default_factory=dict)
     lengths: dict[str, int] = field(default_factory=dict)
     """Bytes of each segment."""
     counter: int = 0
+    committed: dict[str, dict[int, str]] = field(default_factory=dict)
+    """The ids of every state store's versions."""
+    _contents: dict[ChangelogName, bytes] = field(default_factory=dict)
+
+    def content_of(self, name: ChangelogName) -> bytes:
+        """The bytes of a changelog, the same ones each time."""
+        before = self.committed.get(name.directory, {}).items()
+        if name not in self._contents:
+            lineage = [(version, id_) for version, id_ in before if version < name.version]
+            self._contents[name] = self.content(name, lineage)
+        return self._contents[name]
 
     def names(self, batch: int, attempt: str = "a") -> Iterator[ChangelogName]:
         for operator in range(self.operators):
@@ -91,8 +106,8 @@ class Synthetic:
             batch = self.next_batch()
             names = list(self.names(batch))
             for name in names:
-                self.model[name] = self.content(name)
-                self.objects[f"state/{name.path}"] = self.content(name)
+                self.model[name] = self.content_of(name)
+                self.objects[f"state/{name.path}"] = self.content_of(name)
             self.commit(batch, names, None)
         return self
 
@@ -103,10 +118,10 @@ class Synthetic:
             names, segment = list(self.names(batch)), f"{IN_COMMIT}{batch}"
             data, places = pack_pieces(self.author(0), segment, pieces_of(self, names))
             entries = {
-                name: IndexEntry(name, len(self.content(name)), (place,))
+                name: IndexEntry(name, len(self.content_of(name)), (place,))
                 for name, place in zip(names, places, strict=True)
             }
-            self.model |= {name: self.content(name) for name in names}
+            self.model |= {name: self.content_of(name) for name in names}
             self.lengths[segment] = len(data)
             self.commit(batch, names, entries)
             self.objects[f"commits/{batch}"] += b"\n" + b64encode(data)
@@ -145,10 +160,10 @@ class Synthetic:
             self.lengths[segment] = len(data)
             remaining = iter(places)
             for name in mine:
-                pieces = tuple(next(remaining) for _ in self.cut(self.content(name)))
-                entries[name] = IndexEntry(name, len(self.content(name)), pieces)
+                pieces = tuple(next(remaining) for _ in self.cut(self.content_of(name)))
+                entries[name] = IndexEntry(name, len(self.content_of(name)), pieces)
                 if model:
-                    self.model[name] = self.content(name)
+                    self.model[name] = self.content_of(name)
         return entries
 
     def author(self, executor: int) -> SegmentAuthor:
@@ -164,6 +179,8 @@ class Synthetic:
         names: list[ChangelogName],
         entries: dict[ChangelogName, IndexEntry] | None,
     ) -> None:
+        for name in names:
+            self.committed.setdefault(name.directory, {})[name.version] = name.id
         self.objects[f"offsets/{batch}"] = offsets(batch)
         data = commit_lines(names)
         if entries is not None:
@@ -219,7 +236,7 @@ def without_line(commit: bytes) -> bytes:
 def pieces_of(synthetic: Synthetic, names: list[ChangelogName]) -> Iterator[NewPiece]:
     """What a writer hands over for these changelogs."""
     for name in names:
-        parts = synthetic.cut(synthetic.content(name))
+        parts = synthetic.cut(synthetic.content_of(name))
         for number, part in enumerate(parts):
             last = number == len(parts) - 1
             yield NewPiece(name, number, len(parts) if last else 0, part)

@@ -117,6 +117,12 @@ def test_with_remove_log_what_is_left_is_a_checkpoint_of_spark_alone(tmp_path: P
     directory = lay_out(tmp_path, synthetic.objects | sidecars)
     report = run(directory, "--remove-log")
     assert files(directory) == Synthetic().stock(13).objects
+    assert {path.name for path in directory.iterdir()} == {
+        "metadata",
+        "commits",
+        "offsets",
+        "state",
+    }
     assert (report["stripped"], report["removed"]) == (13, 13 * 2 + 2 + 1)
     again = run(directory, "--remove-log")
     assert (again["written"], again["stripped"], again["removed"]) == (0, 0, 0)

@@ -12,13 +12,10 @@ from tests.unit.spark.synthetic import Synthetic
 from tidelog.ui.document import Document, QueryPart
 from tidelog.ui.query import QueryWatcher
 
-METADATA = b'{"id":"3f43980e-0a67-46ab-88dc-4b831f39a269"}'
-
 
 def checkpoint() -> Synthetic:
     """Thirteen batches of two state stores, with snapshots of versions 5 and 10."""
     made = Synthetic(executors=1).virtual(13).snapshots(5).snapshots(10)
-    made.objects["metadata"] = METADATA
     return made
 
 

@@ -13,7 +13,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from tidelog.cli.run.reports import Ending, Outcome, ReadSpeed, Reporter
-from tidelog.errors import ConfigError, FencedError, StorageError, TidelogError
+from tidelog.errors import (
+    ConfigError,
+    FencedError,
+    NoMoreWorkersError,
+    StorageError,
+    TidelogError,
+)
 from tidelog.events import Event
 from tidelog.runtime.control.server import control_until
 from tidelog.runtime.runner import JobResult, JobRunner
@@ -70,7 +76,7 @@ async def run_with_restarts(
             return ending
         completed = ending.status.checkpoints.completed > 0
         failed, goes_on = 1 if completed else failed + 1, goes_on or completed
-        if failed > runner.config.restarts:
+        if failed > runner.config.restarts or isinstance(ending.error, NoMoreWorkersError):
             return ending
         pause = min(_LONGEST_PAUSE_S, 2.0 ** (failed - 1))
         assert ending.error is not None

@@ -81,6 +81,7 @@ def _show(output: Output, report: VerifyReport) -> None:
             {"partition": partition, "reason": reason, "checkpoints": checkpoints}
             for partition, reason, checkpoints in report.unchecked
         ],
+        "not_looked_at": [{"object": name, "reason": reason} for name, reason in report.unseen],
     }
     kind = _KINDS[report.layout]
     checkpoints = Rows(
@@ -137,6 +138,11 @@ def _reasons(report: VerifyReport) -> Iterator[str]:
         partitions[reason].append(partition)
     for reason, found in partitions.items():
         yield from ("", f"not checked in two ways: {reason}: {some(found)}")
+    objects: dict[str, list[str]] = defaultdict(list)
+    for name, reason in report.unseen:
+        objects[reason].append(name)
+    for reason, names in objects.items():
+        yield from ("", f"damage may not be found: {reason}: {some(names)}")
 
 
 def _summary(report: VerifyReport) -> str:

@@ -277,6 +277,8 @@ class SplitReading:
             if not isinstance(found, list):
                 _check_read(found)
             records, ended = found or [], found is None or reader.at_end
+            name, has_one = f"the reader of split {self.split!r}", hasattr(reader, "position")
+            require(name, "none", has_one, "a `position` of it, which checkpoints store")
             # A reader may go on in the same object, such as a dict of offsets.
             position, size = deepcopy(reader.position), reader.read_bytes
         if size is None:

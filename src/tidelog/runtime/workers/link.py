@@ -16,6 +16,7 @@ import pickle
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import filterfalse
 from typing import Any, Final, Protocol
 
 from tidelog.errors import InvariantError, UserFunctionError
@@ -114,15 +115,37 @@ def encode(message: Any) -> bytes:
     except Exception as error:
         if batch is None:
             raise
-        if pickler.fast:  # something that holds itself
-            return pickle.dumps((message[0], batch), pickle.HIGHEST_PROTOCOL)
-        raise UserFunctionError(
-            f"records of type {type(batch.records[0]).__qualname__}, sent to another worker",
-            expected="values that Python can pickle",
-            found=f"{type(error).__name__}: {error}",
-            action="define their class at the top of a module, or run with --workers 1",
-        ) from error
+        if not pickler.fast:
+            raise _without_pickle(batch, error) from error
+        return _remembering(message[0], batch)
     return stream.getvalue()
+
+
+def _remembering(place: "Place", batch: Batch) -> bytes:
+    """A buffer with something that holds itself, or that has no pickle."""
+    try:
+        return pickle.dumps((place, batch), pickle.HIGHEST_PROTOCOL)
+    except Exception as error:
+        raise _without_pickle(batch, error) from error
+
+
+def _without_pickle(batch: Batch, error: Exception) -> UserFunctionError:
+    record = next(filterfalse(_has_pickle, batch.records), batch.records[0])
+    return UserFunctionError(
+        f"a record of type {type(record).__qualname__}, sent to another worker",
+        expected="values that Python can pickle",
+        found=f"{type(error).__name__}: {error}",
+        action="define the classes of what it holds at the top of a module, or run with "
+        "--workers 1",
+    )
+
+
+def _has_pickle(record: Any) -> bool:
+    try:
+        pickle.dumps(record, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return False
+    return True
 
 
 def decode(data: bytes | memoryview) -> Any:

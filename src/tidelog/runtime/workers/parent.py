@@ -7,8 +7,8 @@ them; what a worker reports of a checkpoint reaches the coordinator in the order
 import asyncio
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -31,11 +31,28 @@ _END_S: Final = 10.0
 """Seconds that workers have to close what they have open."""
 
 
+class WorkerProcess(NamedTuple):
+    """A worker that was started."""
+
+    name: str
+    """As errors have it."""
+    connect: Connect
+    end: Callable[[], Awaitable["WorkerEnd"]]
+    """How it ended, once it is gone; raises NoMoreWorkersError where none can be started."""
+
+
+class WorkerEnd(NamedTuple):
+    """How a worker ended."""
+
+    found: str = "its end"
+    action: str = "see the messages before this one"
+
+
 class Processes(Protocol):
     """The port for what starts the workers of a job."""
 
-    async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
-        """Start the workers: the name of each, as errors have it, and how it is reached."""
+    async def start(self, offload: Offload) -> Sequence[WorkerProcess]:
+        """Start the workers."""
 
     async def kill(self, offload: Offload) -> None:
         """Kill the workers that still run."""
@@ -44,8 +61,8 @@ class Processes(Protocol):
 class RemoteWorker:
     """One worker, as the parent sees it."""
 
-    def __init__(self, name: str, effects: Effects) -> None:
-        self.name = name
+    def __init__(self, process: WorkerProcess, effects: Effects) -> None:
+        self.process = process
         self.link: Link
         self.inbox: asyncio.Queue[Any] = asyncio.Queue()
         self.gone = asyncio.Event()
@@ -90,28 +107,30 @@ class RemoteWorker:
 
     def lost(self, error: Exception | None) -> None:
         self.gone.set()
-        self.inbox.put_nowait(m.WorkerFailed(self._ended(error)))
+        self.inbox.put_nowait(_Gone(error))
 
-    def check(self, silence_s: float) -> None:
+    async def check(self, silence_s: float) -> None:
         """Raises WorkerLostError when the worker is gone, or has said nothing for so many
         seconds.
         """
         if self.gone.is_set():  # also after all of its tasks: others may take their records yet
-            raise self._ended()
+            raise await self.end()
         silent = self._clock.monotonic() - self._last_at
         if silent > silence_s and not self.done:
             raise self._error(f"nothing from it for {silent:.0f} s: it hangs, or is stopped")
 
-    def _ended(self, error: Exception | None = None) -> WorkerLostError:
-        return self._error("its end" if error is None else f"its end by {error!r}")
+    async def end(self, error: Exception | None = None) -> WorkerLostError:
+        """The error of a worker that is gone; raises NoMoreWorkersError where none can follow."""
+        if error is not None and not isinstance(error, OSError):
+            return self._error(f"its end by {error!r}")
+        return self._error(*await self.process.end())
 
-    def _error(self, found: str) -> WorkerLostError:
+    def _error(self, found: str, action: str = WorkerEnd().action) -> WorkerLostError:
         return WorkerLostError(
-            self.name,
+            self.process.name,
             expected="to work until the job ends",
             found=found,
-            action="see the messages before this one, and the system's log where it may have run "
-            "out of memory; another start resumes from the last checkpoint",
+            action=f"{action}; another start resumes from the last checkpoint",
         )
 
     async def ask(self, request: Callable[[int], Any]) -> Any:
@@ -126,8 +145,16 @@ class RemoteWorker:
         message = await self.inbox.get()
         if isinstance(message, m.WorkerFailed):
             raise message.error
+        if isinstance(message, _Gone):
+            raise await self.end(message.error)
         assert isinstance(message, kind), message
         return message
+
+
+class _Gone(NamedTuple):
+    """The link to a worker is lost."""
+
+    error: Exception | None
 
 
 class RemoteTask:
@@ -174,9 +201,9 @@ class Workers:
         return RemoteSubtasks(start, self)
 
     async def begin(self) -> Sequence[RemoteWorker]:
-        for name, connect in await self._processes.start(self._effects.offload):
-            worker = RemoteWorker(name, self._effects)
-            worker.link = await connect(worker.received, worker.lost)
+        for process in await self._processes.start(self._effects.offload):
+            worker = RemoteWorker(process, self._effects)
+            worker.link = await process.connect(worker.received, worker.lost)
             self.running.append(worker)
         return self.running
 
@@ -289,7 +316,7 @@ class RemoteSubtasks:
             if clock.monotonic() > before + 2 * _WATCH_S:
                 continue  # this process stood still: what workers have said was not read yet
             for worker in self._workers:
-                worker.check(self._start.config.worker_timeout)
+                await worker.check(self._start.config.worker_timeout)
 
     async def _follow(self, worker: RemoteWorker) -> None:
         while True:
@@ -311,6 +338,8 @@ class RemoteSubtasks:
                     return
                 case m.WorkerFailed(error):
                     raise error
+                case _Gone(error):
+                    raise await worker.end(error)
 
     def _pass_on(self, said: RemoteWorker, least: Mapping[str, float]) -> None:
         """Say to each worker how far event time is in the splits of the others, when all have

@@ -19,19 +19,29 @@ from contextlib import suppress
 from functools import partial
 from io import TextIOWrapper
 from multiprocessing import current_process
+from threading import Lock
 from typing import Final, NoReturn
 
-from tidelog.effects import Effects, Offload
-from tidelog.errors import WorkerLostError
-from tidelog.runtime.workers.link import Connect, SocketLink
+from tidelog.effects import Effects, Offload, hold_thread
+from tidelog.errors import NoMoreWorkersError
+from tidelog.runtime.workers.link import SocketLink
+from tidelog.runtime.workers.parent import WorkerEnd, WorkerProcess
 from tidelog.runtime.workers.worker import Work, Worker
 
 _START: Final = b"s"
 _KILL: Final = b"k"
+_END: Final = b"e"
 _PR_SET_PDEATHSIG: Final = 1
 
 Ends = Mapping[int, socket.socket]
 """The sockets of a worker to the others, by their numbers."""
+
+
+_STATUS: Final = struct.Struct("i")
+_RUNNING: Final = -1
+_LOOKS: Final = 200
+_LOOK_S: Final = 0.01
+"""So often, and so far apart, the end of a process is looked for that has closed its sockets."""
 
 
 class ForkedWorkers:
@@ -40,6 +50,7 @@ class ForkedWorkers:
     def __init__(self, work: Work) -> None:
         self._workers = work.config.workers
         self._connection, theirs = socket.socketpair()
+        self._asking = Lock()
         for each in (sys.stdout, sys.stderr):
             each.flush()  # or every process would write what is in the buffer
         self._forker = os.fork()
@@ -48,29 +59,47 @@ class ForkedWorkers:
             _end_after(partial(_serve, theirs, work))
         theirs.close()
 
-    async def start(self, offload: Offload) -> Sequence[tuple[str, Connect]]:
+    async def start(self, offload: Offload) -> Sequence[WorkerProcess]:
         """Start the workers; those of an earlier start are killed."""
-        pids, ends = await offload.run_to_end(self._start)
+        pids, sockets = await offload.run_to_end(self._start)
         return [
-            (f"worker {number} (process {pid})", partial(SocketLink.open, end))
-            for number, (pid, end) in enumerate(zip(pids, ends, strict=True))
+            WorkerProcess(
+                f"worker {number} (process {pid})",
+                partial(SocketLink.open, end),
+                partial(offload.run, self._end_of, number),
+            )
+            for number, (pid, end) in enumerate(zip(pids, sockets, strict=True))
         ]
 
     def _start(self) -> tuple[Sequence[int], Sequence[socket.socket]]:
         form = f"{self._workers}i"
         try:
-            self._connection.sendall(_START)
-            data, ends, _, _ = socket.recv_fds(
-                self._connection, struct.calcsize(form), self._workers
-            )
+            with self._asking:
+                self._connection.sendall(_START)
+                data, ends, _, _ = socket.recv_fds(
+                    self._connection, struct.calcsize(form), self._workers
+                )
             return struct.unpack(form, data), [socket.socket(fileno=end) for end in ends]
         except (OSError, struct.error) as error:
-            raise WorkerLostError(
-                f"process {self._forker}, which starts the workers",
-                expected="to be there until the job ends",
-                found=f"its end ({error})",
-                action="start the job again: it resumes from its last checkpoint",
-            ) from error
+            raise self._without_forker(error) from error
+
+    def _end_of(self, number: int) -> WorkerEnd:
+        """How a worker ended; raises NoMoreWorkersError."""
+        try:
+            with self._asking:
+                self._connection.sendall(_END + bytes([number]))
+                (status,) = _STATUS.unpack(self._connection.recv(_STATUS.size))
+        except (OSError, struct.error) as error:
+            raise self._without_forker(error) from error
+        return end_by(status)
+
+    def _without_forker(self, error: Exception) -> NoMoreWorkersError:
+        return NoMoreWorkersError(
+            f"process {self._forker}, which starts the workers",
+            expected="to be there until the job ends",
+            found=f"its end, and with it that of all workers ({error})",
+            action="start the job again: it resumes from its last checkpoint",
+        )
 
     async def kill(self, offload: Offload) -> None:
         """Kill the workers that still run, and wait until they are gone."""
@@ -78,7 +107,7 @@ class ForkedWorkers:
 
     def _kill(self) -> None:
         # The workers end with the process that forked them: without it there is none to kill.
-        with suppress(OSError):
+        with suppress(OSError), self._asking:
             self._connection.sendall(_KILL)
             self._connection.recv(1)
 
@@ -110,20 +139,67 @@ def _serve(parent: socket.socket, work: Work) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     _die_with(os.getppid())
-    children: list[int] = []
+    children: list[_Child] = []
     while True:
         asked = parent.recv(1)
+        if asked == _END:
+            parent.sendall(_STATUS.pack(children[parent.recv(1)[0]].end()))
+            continue
         for child in children:
-            os.kill(child, signal.SIGKILL)
-        for child in children:
-            os.waitpid(child, 0)
+            child.kill()
         children = []
         if asked == _START:
-            children = _fork_all(parent, work)
+            children = list(map(_Child, _fork_all(parent, work)))
         elif asked == _KILL:
             parent.sendall(_KILL)
         else:
             return
+
+
+class _Child:
+    """A worker, as the process that has forked it sees it: it is waited for once."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._status = _RUNNING
+
+    def end(self) -> int:
+        """Its wait status once it has ended; `_RUNNING` if it does not."""
+        for _ in range(_LOOKS):
+            if self._status != _RUNNING:
+                break
+            ended, status = os.waitpid(self._pid, os.WNOHANG)
+            if ended:
+                self._status = status
+            else:
+                hold_thread(_LOOK_S)
+        return self._status
+
+    def kill(self) -> None:
+        if self._status == _RUNNING:
+            os.kill(self._pid, signal.SIGKILL)
+            _, self._status = os.waitpid(self._pid, 0)
+
+
+def end_by(status: int) -> WorkerEnd:
+    """What a wait status says of the end of a worker."""
+    if status == _RUNNING:
+        return WorkerEnd()
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        action = "see what it has printed: a function, or a library that it uses, has ended it"
+        return WorkerEnd(f"its end with exit status {code}", action)
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = str(-code)
+    if name == "SIGKILL":
+        action = "see who has killed it, and the system's log where it may have run out of memory"
+    elif name in {"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"}:
+        action = "see which library crashes: run with PYTHONFAULTHANDLER=1 to have it printed"
+    else:
+        action = "see who has sent the signal"
+    return WorkerEnd(f"its end by signal {name}", action)
 
 
 def _fork_all(parent: socket.socket, work: Work) -> list[int]:

@@ -26,6 +26,9 @@ from tidelog.storage.port import ObjectStore
 COMMITS: Final = IN_COMMIT
 OFFSETS: Final = "offsets/"
 STATE: Final = "state/"
+SOURCES: Final = "sources/"
+METADATA: Final = "metadata"
+"""Where Spark keeps the id of the query."""
 LOG: Final = "_tidelog/"
 SEGMENTS: Final = LOG + "segments/"
 INDEX: Final = LOG + "index/"
@@ -36,6 +39,12 @@ UNREADABLE: Final = (CorruptObjectError, FormatVersionError)
 Entries = Mapping[ChangelogName, IndexEntry]
 Read = Commit | IndexDocument | TidelogError | None
 """What a commit or a roll-up holds, or what is wrong with it; None when it has disappeared."""
+
+VersionKey = tuple[int, int, int, str]
+"""Operator, partition, version and id."""
+
+Homes = Mapping[VersionKey, str]
+"""Directories of state stores, such as `0/3`, by the versions they have."""
 
 Layout = Literal["job", "query"]
 """tidelog's own store of a job, or the checkpoint of a Spark query."""
@@ -147,6 +156,16 @@ class QueryCheckpoint:
         return [StoreSnapshot(match[1], int(match[2]), match[3]) for match in files if match]
 
     @cached_property
+    def committed(self) -> set[int]:
+        """Batches that have a commit, readable or not."""
+        return {*self.commits, *self.damaged_commits}
+
+    @cached_property
+    def is_stateful(self) -> bool:
+        """Whether a batch has left state."""
+        return bool(self.state_files) or any(commit.ids for commit in self.commits.values())
+
+    @cached_property
     def newest(self) -> int | None:
         """The newest committed batch."""
         return max(self.commits, default=None)
@@ -162,7 +181,7 @@ class QueryCheckpoint:
     @cached_property
     def is_empty(self) -> bool:
         """Whether no batch was ever planned here."""
-        return not (self.commits or self.offsets or self.segments or self.damaged)
+        return not (self.committed or self.offsets or self.segments or self.state_files)
 
     def documents(self) -> Iterable[IndexDocument]:
         """All readable index documents; a batch may stand in two of them, which then agree, but
@@ -197,7 +216,7 @@ async def read_checkpoint(store: ObjectStore, progress: Progress = no_progress) 
     read = await gather_bounded(names, partial(_read, store), progress)
     # After the index, whose names are there by now, and before the offsets: state that a running
     # query has cleaned up meanwhile belongs to batches that it has purged since.
-    objects |= await _listed(store, SEGMENTS, STATE, OFFSETS)
+    objects |= await _listed(store, SEGMENTS, STATE, SOURCES, OFFSETS)
     return QueryCheckpoint(store.url, objects, read)
 
 
@@ -244,6 +263,27 @@ def require_checkpoint(checkpoint: QueryCheckpoint) -> None:
             found="neither",
             action="check the URL",
         )
+
+
+def homes_of(checkpoint: QueryCheckpoint, known: Entries) -> Homes:
+    """All versions of which something is stored; `known` are the changelogs in the log."""
+    homes: dict[VersionKey, str] = {}
+    for name in (*known, *checkpoint.changelogs):
+        homes[name.operator, name.partition, name.version, name.id] = name.directory
+    for snapshot in checkpoint.snapshots:
+        operator, partition = map(int, snapshot.directory.split("/")[:2])
+        homes[operator, partition, snapshot.version, snapshot.id or ""] = snapshot.directory
+    return homes
+
+
+def key_of(batch: int, named: NamedId) -> VersionKey:
+    """Where the commit of a batch says that a version is."""
+    return named.operator, named.partition, batch + 1, named.id
+
+
+async def listed_batches(store: ObjectStore, folder: str) -> list[int]:
+    """The batches that have a file in `commits/` or `offsets/` now, in order."""
+    return _numbers(await _listed(store, folder), folder)
 
 
 def is_sidecar(name: str) -> bool:

@@ -8,14 +8,18 @@ Spark's part usable.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tidelog.errors import CorruptObjectError, TidelogError
+from tidelog.errors import CorruptObjectError, FormatVersionError, TidelogError
 from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import IndexDocument, read_index
 from tidelog.spark.format.segment import segment_in_commit
+
+_OFFSETS_VERSIONS: Final = (b"v1", b"v2")
+_NEWEST_COMMIT: Final = 3
+"""2 has checkpoint ids; 3 has the query's sinks as well, once they have names."""
 
 
 class NamedId(NamedTuple):
@@ -34,7 +38,7 @@ class Commit:
     spark: bytes
     """Spark's own lines."""
     format: int
-    """1: without checkpoint ids, 2: with them."""
+    """1: without checkpoint ids, 2: with them, 3: with the query's sinks as well."""
     ids: tuple[NamedId, ...]
     index: IndexDocument | None
     """The index of the batch; None when there is no index line, or a damaged one."""
@@ -56,21 +60,49 @@ class Commit:
         return frozenset((named.operator, named.partition) for named in self.ids)
 
 
-def read_offsets(data: bytes) -> Mapping[str, Any]:
-    """The metadata in `offsets/N`: such as `batchTimestampMs`, and, as `conf`, the settings that a
-    restarted query keeps. The file is a version and JSON documents, one per line, of which version
-    2 has the name of its source before each offset; raises ValueError.
+class Offsets(NamedTuple):
+    """What `offsets/N` says of a batch."""
+
+    metadata: Mapping[str, Any]
+    """Such as `batchTimestampMs`, and, as `conf`, the settings that a restarted query keeps."""
+    file_logs: Mapping[int, int]
+    """Of each source that reads files the newest entry of its log, `sources/<source>/`."""
+
+
+def read_offsets(data: bytes) -> Offsets:
+    """The file is a version and JSON documents, one per line, of which version 2 has the name of
+    its source before each offset; raises ValueError.
     """
     version, metadata, *sources = data.split(b"\n")
-    if not version.startswith(b"v"):
+    if version.strip() not in _OFFSETS_VERSIONS:
         raise ValueError(repr(version[:20]))
-    if version.strip() == b"v2":
-        sources = [line.partition(b":")[2] or line for line in sources]
+    named = version.strip() == b"v2"
     try:
-        for offset in sources:
-            if offset.strip() not in {b"", b"-"}:
-                msgspec.json.decode(offset)
-        return msgspec.json.decode(metadata, type=dict[str, Any])
+        offsets = [_offset(line.partition(b":")[2] or line if named else line) for line in sources]
+        logs = () if named else ((n, _file_log(offset)) for n, offset in enumerate(offsets))
+        return Offsets(
+            msgspec.json.decode(metadata, type=dict[str, Any]),
+            {number: entry for number, entry in logs if entry is not None},
+        )
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
+        raise ValueError(str(cause)) from cause
+
+
+def _offset(line: bytes) -> Any:
+    return None if line.strip() in {b"", b"-"} else msgspec.json.decode(line)
+
+
+def _file_log(offset: Any) -> int | None:
+    entry = offset.get("logOffset") if isinstance(offset, dict) else None
+    return entry if isinstance(entry, int) else None
+
+
+def read_query_id(metadata: bytes) -> str:
+    """Spark's id of a query in its `metadata`; raises ValueError."""
+    try:
+        return str(msgspec.json.decode(metadata, type=dict[str, Any])["id"])
+    except KeyError as cause:
+        raise ValueError("no id") from cause
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise ValueError(str(cause)) from cause
 
@@ -84,12 +116,14 @@ def read_commit(batch: int, data: bytes, where: str) -> Commit:
     line = rest.partition(b"\n")[0].strip()
     spark = first + b"\n" + second if second else first
     index, damage = _index(line, batch, where)
-    ids = _ids(second, where)
+    version, metadata = _version(first.strip(), where), _metadata(second, where)
+    _refuse_other_version(version, metadata, where)
+    ids = _ids(metadata, where)
     _refuse_other_ids(ids, index, where)
     return Commit(
         batch=batch,
         spark=spark,
-        format=_format(first.strip(), where),
+        format=version,
         ids=ids,
         index=index,
         damage=damage,
@@ -118,18 +152,46 @@ def _segment_bytes(data: bytes, where: str) -> int | None:
         return None  # what needs it names it
 
 
-def _format(line: bytes, where: str) -> int:
+def _version(line: bytes, where: str) -> int:
     text = line.decode(errors="replace")
-    if text.startswith("v") and text[1:].isdecimal():
-        return int(text[1:])
-    raise damaged(f"object {where}", "a version such as v2 on line 1", repr(text[:80]))
+    if not text.startswith("v") or not text[1:].isdecimal() or not int(text[1:]):
+        raise damaged(f"object {where}", "a version such as v2 on line 1", repr(text[:80]))
+    if int(text[1:]) > _NEWEST_COMMIT:
+        raise FormatVersionError(
+            f"object {where}",
+            expected=f"a commit of version <= {_NEWEST_COMMIT}",
+            found=f"version {text[1:]}",
+            action="use a tidelog release that supports the Spark that wrote it",
+        )
+    return int(text[1:])
 
 
-def _ids(line: bytes, where: str) -> tuple[NamedId, ...]:
+def _metadata(line: bytes, where: str) -> Mapping[str, Any]:
     if not line.strip():
-        return ()
+        return {}
     try:
-        metadata = msgspec.json.decode(line, type=dict[str, Any])
+        return msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
+        raise damaged(f"object {where}", "Spark's JSON on line 2", repr(line[:80])) from cause
+
+
+def _refuse_other_version(version: int, metadata: Mapping[str, Any], where: str) -> None:
+    """Raise CorruptObjectError for a version that does not have what the second line has: a digit
+    that flipped, which Spark refuses or takes for a commit without ids.
+    """
+    has_ids, sinks = metadata.get("stateUniqueIds"), metadata.get("sinkMetadataMap")
+    wanted = 3 if sinks else 2 if has_ids else version if version < _NEWEST_COMMIT else 2
+    if version != wanted:
+        raise damaged(
+            f"object {where}",
+            f"version v{wanted} on line 1, as line 2 has "
+            + ("the sinks" if sinks else "checkpoint ids" if has_ids else "no sinks"),
+            f"v{version}",
+        )
+
+
+def _ids(metadata: Mapping[str, Any], where: str) -> tuple[NamedId, ...]:
+    try:
         operators = (metadata.get("stateUniqueIds") or {}).items()
         return tuple(
             NamedId(int(operator), partition, store_id)
@@ -138,8 +200,9 @@ def _ids(line: bytes, where: str) -> tuple[NamedId, ...]:
             for store_id in stores or ()
             if isinstance(store_id, str)
         )
-    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError, RecursionError) as cause:
-        raise damaged(f"object {where}", "Spark's JSON on line 2", repr(line[:80])) from cause
+    except (ValueError, TypeError, AttributeError) as cause:
+        found = repr(metadata.get("stateUniqueIds"))[:80]
+        raise damaged(f"object {where}", "checkpoint ids on line 2", found) from cause
 
 
 def _refuse_other_ids(ids: tuple[NamedId, ...], index: IndexDocument | None, where: str) -> None:

@@ -19,7 +19,9 @@ from tidelog.spark.checkpoint.checkpoint import (
     sidecar,
 )
 from tidelog.spark.checkpoint.locate import ChangelogReader, Located
+from tidelog.spark.checkpoint.restart import read_restart
 from tidelog.spark.format.index import IndexEntry
+from tidelog.storage.local import remove_empty_directories
 from tidelog.storage.port import ObjectStore, create_once
 
 
@@ -52,12 +54,15 @@ async def export(
     """Write every live changelog as the file Spark expects; `located` is with all footers.
 
     With `remove_log` the log is taken away afterwards. With `dry_run` all changelogs are read and
-    checked, and nothing is written. Raises RestoreError when something that a retained batch needs
-    is nowhere, CorruptObjectError for damage to a commit, a changelog, or, with `remove_log`, any
-    segment, ObjectExistsError when a file of that name holds something else. Files written before
-    an error stay: they are right.
+    checked, and nothing is written. Raises RestoreError when something that a retained batch or a
+    restart needs is nowhere, CorruptObjectError for damage to a commit, a changelog, or, with
+    `remove_log`, any segment, ObjectExistsError when a file of that name holds something else.
+    Files written before an error stay: they are right.
     """
     _refuse_damage(checkpoint, located, remove_log=remove_log)
+    restart = await read_restart(store, checkpoint, located)
+    for obstacle in restart.obstacles:
+        raise obstacle.error()
     reader = ChangelogReader(store)
     write = partial(_write, store, checkpoint, reader, dry_run)
     try:
@@ -147,6 +152,7 @@ async def _remove_log(
             await store.put(name, commit.spark)
         for name in names:
             await store.delete(name)
+        remove_empty_directories(store.url, LOG.rstrip("/"))
     return len(commits), len(names)
 
 

@@ -23,6 +23,7 @@ from tidelog.spark.checkpoint.checkpoint import (
 from tidelog.spark.checkpoint.commits import read_offsets
 from tidelog.spark.checkpoint.liveness import Assessment
 from tidelog.spark.checkpoint.locate import ChangelogReader, Located, locate
+from tidelog.spark.checkpoint.restart import Restart, read_restart
 from tidelog.spark.format.damage import BRING_BACK, INDEX_LOST
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.plugin.doctor import CheckResult, fail, ok, warn
@@ -119,9 +120,10 @@ def stored_bytes(entry: IndexEntry) -> int:
 
 async def _started_ms(store: ObjectStore, batch: int) -> int | None:
     try:
-        started = read_offsets(await store.get(f"{OFFSETS}{batch}")).get("batchTimestampMs")
+        offsets = read_offsets(await store.get(f"{OFFSETS}{batch}"))
     except (ObjectNotFoundError, ValueError):
         return None
+    started = offsets.metadata.get("batchTimestampMs")
     return started if isinstance(started, int) else None
 
 
@@ -146,8 +148,10 @@ async def check_located(
     store: ObjectStore, checkpoint: QueryCheckpoint, located: Located
 ) -> list[CheckResult]:
     """Check a checkpoint that was read, without the contents of its changelogs."""
+    restart = await read_restart(store, checkpoint, located)
     return [
         _origin(checkpoint, located.assessment),
+        *_restart(restart),
         *await _recorded_settings(store, checkpoint),
         *_commit_format(checkpoint),
         *_damage(checkpoint, located),
@@ -165,13 +169,23 @@ def _origin(checkpoint: QueryCheckpoint, assessment: Assessment) -> CheckResult:
     return ok("checkpoint", found)
 
 
+def _restart(restart: Restart) -> Iterator[CheckResult]:
+    for obstacle in restart.obstacles[:_SHOWN]:
+        yield fail("restart", str(obstacle), obstacle.action)
+    if len(restart.obstacles) > _SHOWN:
+        yield fail("restart", f"{len(restart.obstacles) - _SHOWN} more", BRING_BACK)
+    if not restart.obstacles:
+        state = "without state" if restart.commit is None else f"after batch {restart.commit}"
+        yield ok("restart", f"nothing keeps Spark from going on {state}")
+
+
 async def _recorded_settings(store: ObjectStore, checkpoint: QueryCheckpoint) -> list[CheckResult]:
     """A restarted query keeps the provider its checkpoint was started with."""
     if not checkpoint.offsets:
         return []
     name = f"{OFFSETS}{checkpoint.offsets[-1]}"
     try:
-        conf = read_offsets(await store.get(name)).get("conf") or {}
+        conf = read_offsets(await store.get(name)).metadata.get("conf") or {}
     except ObjectNotFoundError:
         return []  # purged since the listing
     except ValueError as cause:

@@ -85,7 +85,8 @@ def _damaged_table(
     """The same error about what is stored: local files mean nothing to anyone."""
     text = f"{error.what} {error.found}"
     named = next((stored for name, stored in files.items() if f"/{name}" in text), None)
-    descriptor = state.materialization.descriptor if state.materialization else "no materialization"
+    tables = [ref.descriptor for ref in state.materializations]  # the inherited ones included
+    descriptor = ", ".join(tables) or "of the log alone"
     found = (error.found or "another").replace(_folder(text), "")
     return CorruptObjectError(
         f"object {named or descriptor}",

@@ -5,6 +5,7 @@ Invariant: every id that the commit of a retained batch names belongs to a state
 checked, or a finding says that it is nowhere, or it lies below what Spark keeps.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,22 +19,31 @@ from tidelog.engines import Unit, Workspace
 from tidelog.errors import ObjectNotFoundError, RestoreError
 from tidelog.spark.checkpoint.checkpoint import (
     COMMITS,
+    INDEX,
+    METADATA,
     OFFSETS,
+    SOURCES,
     STATE,
+    Homes,
     QueryCheckpoint,
+    homes_of,
+    is_sidecar,
+    key_of,
     read_checkpoint,
     segment_object,
     sidecar,
 )
 from tidelog.spark.checkpoint.commits import Commit, read_offsets
 from tidelog.spark.checkpoint.liveness import KEPT_LONGER
+from tidelog.spark.checkpoint.loading import Version
 from tidelog.spark.checkpoint.locate import Located, locate
+from tidelog.spark.checkpoint.restart import Restart, read_restart
 from tidelog.spark.format.index import IndexEntry
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.query.files import CheckedFiles, Version
+from tidelog.verify.query.files import CheckedFiles
 from tidelog.verify.query.state_store import StateStoreUnit
-from tidelog.verify.query.structure import Homes, Listed, first_sight, homes_of, key_of
+from tidelog.verify.query.structure import Listed, first_sight, obstacles
 from tidelog.verify.results import (
     NO_OBJECT,
     Choice,
@@ -51,7 +61,8 @@ async def read_query(
 ) -> WorkUnits:
     """The work on the chosen batches; raises as `verification.verify`."""
     checkpoint = await read_checkpoint(store, progress)
-    retained = _retained(checkpoint)
+    restart = await read_restart(store, checkpoint, None)
+    retained = _retained(checkpoint, restart)
     # A commit that is missing takes a part of the index with it.
     gaps = _has_gaps(checkpoint, retained)
     located = await locate(store, checkpoint, all_footers=gaps, progress=progress)
@@ -67,15 +78,17 @@ async def read_query(
         SegmentUnit(segment_object(name), checkpoint.segment_bytes[name], check_query_segment)
         for name in sorted(located.assessment.live_segments())
     )
-    if commits:
-        units.append(_files_unit(listed, commits))
-    segments = map(segment_object, checkpoint.segments)
+    units.append(_files_unit(listed, batches))
     # Spark may clean up between the two listings, too.
-    objects = frozenset({*listed.sizes, *checkpoint.state_files, *segments})
+    objects = frozenset({*listed.sizes, *checkpoint.objects})
     return WorkUnits(
         checkpoints=dict.fromkeys(batches),
         listed=batches,
-        findings=tuple(first_sight(checkpoint, located, listed, homes, batches)),
+        findings=(
+            *first_sight(checkpoint, located, listed, homes, batches),
+            *obstacles(restart, batches),
+        ),
+        objects=tuple(sorted(listed.sizes)),
         units=tuple(sorted(units, key=lambda unit: unit.weight, reverse=True)),
         settle=partial(_settle, store, batches, objects),
         expired=expired,
@@ -105,16 +118,18 @@ async def _settle(
     return settled, present
 
 
-def _retained(checkpoint: QueryCheckpoint) -> range:
+def _retained(checkpoint: QueryCheckpoint, restart: Restart) -> range:
     """The batches whose commits count; raises RestoreError when there is none.
 
     Those between the oldest and the newest are all expected.
     """
-    committed = checkpoint.commits.keys() | checkpoint.damaged_commits.keys()
+    committed = checkpoint.committed
     oldest = min(checkpoint.offsets or committed, default=0)
     retained = range(oldest, max(committed, default=oldest - 1) + 1)
     if retained:
         return retained
+    for obstacle in restart.obstacles:
+        raise obstacle.error()
     raise RestoreError(
         f"Spark checkpoint at {checkpoint.url}",
         expected="a committed batch",
@@ -141,11 +156,7 @@ def _has_gaps(checkpoint: QueryCheckpoint, retained: range) -> bool:
 async def _listed(
     store: ObjectStore, checkpoint: QueryCheckpoint, batches: Iterable[int], retained: range
 ) -> Listed:
-    sizes = {
-        info.name: info.size
-        for prefix in (STATE, COMMITS, OFFSETS)
-        async for info in store.list(prefix)
-    }
+    sizes = {info.name: info.size async for info in store.list("")}
     planned = [batch for batch in batches if batch in checkpoint.offsets]
     offsets = await gather_bounded(planned, partial(_offsets, store))
     settings = [found for found in offsets.values() if not isinstance(found, str)]
@@ -158,7 +169,7 @@ async def _listed(
 async def _offsets(store: ObjectStore, batch: int) -> Mapping[str, Any] | str:
     """The settings in the offsets of a batch; what is wrong with them when they are unreadable."""
     try:
-        return read_offsets(await store.get(f"{OFFSETS}{batch}")).get("conf") or {}
+        return read_offsets(await store.get(f"{OFFSETS}{batch}")).metadata.get("conf") or {}
     except ObjectNotFoundError:
         return {}  # purged since the listing
     except ValueError as error:
@@ -232,12 +243,16 @@ def _by_directory(
     return found
 
 
+_OF_A_QUERY: Final = re.compile(rf"^{STATE}.*/(_metadata|_stateSchema)/")
+"""Schemas of states, and what Spark keeps of an operator."""
+
+
 @dataclass(frozen=True, slots=True)
 class FilesUnit:
-    """Commits and offsets of retained batches."""
+    """Small files: commits and offsets of retained batches, and what Spark keeps of the query."""
 
-    files: tuple[tuple[str, int], ...]
-    """Names, and the batch that each belongs to."""
+    files: tuple[tuple[str, tuple[int, ...]], ...]
+    """Names, and the batches that need each."""
     checksums: frozenset[str]
 
     @property
@@ -248,17 +263,26 @@ class FilesUnit:
     async def run(self, workspace: Workspace) -> UnitResult:
         reader = CheckedFiles(workspace.store, self.checksums)
         findings = []
-        for name, batch in self.files:
+        for name, batches in self.files:
             try:
                 await reader.read(name)
             except UNREADABLE as error:
-                findings.append(finding_of(error, [name], unusable=(batch,)))
-        return UnitResult(findings=tuple(findings))
+                findings.append(finding_of(error, [name], unusable=batches))
+        return UnitResult(findings=tuple(findings), seen=reader.seen)
 
 
-def _files_unit(listed: Listed, commits: Iterable[int]) -> FilesUnit:
-    """The commits and offsets of these batches, as far as there are some."""
-    names = ((f"{folder}{batch}", batch) for batch in commits for folder in (COMMITS, OFFSETS))
-    there = [(name, batch) for name, batch in names if name in listed.sizes]
-    checksums = {sidecar(name) for name, _ in there}
-    return FilesUnit(tuple(there), frozenset(checksums & listed.sizes.keys()))
+def _files_unit(listed: Listed, batches: Sequence[int]) -> FilesUnit:
+    """The files of these batches, and those of the query that all of them need."""
+    of_batches = {f"{folder}{n}": (n,) for n in batches for folder in (COMMITS, OFFSETS)}
+    files = []
+    for name in sorted(listed.sizes):
+        if name.startswith(INDEX):
+            needed_by: tuple[int, ...] | None = ()  # the footers of segments say the same
+        elif name == METADATA or name.startswith(SOURCES) or _OF_A_QUERY.search(name):
+            needed_by = tuple(batches)
+        else:
+            needed_by = of_batches.get(name)
+        if needed_by is not None and not is_sidecar(name):
+            files.append((name, needed_by))
+    checksums = {sidecar(name) for name, _ in files}
+    return FilesUnit(tuple(files), frozenset(checksums & listed.sizes.keys()))

@@ -14,19 +14,18 @@ from typing import Final
 import google_crc32c
 import msgspec
 
+from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.effects import Offload
-from tidelog.errors import ObjectNotFoundError, RestoreError
+from tidelog.errors import ObjectNotFoundError, RestoreError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import STATE, segment_object, sidecar
+from tidelog.spark.checkpoint.loading import Version, lineage_of
 from tidelog.spark.checkpoint.locate import content_of
-from tidelog.spark.format.changelog import Changelog, read_changelog
+from tidelog.spark.format.changelog import Changelog, UnreadableCodecError, read_changelog
 from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import ChangelogPiece, IndexEntry
 from tidelog.spark.format.names import IN_COMMIT
 from tidelog.spark.format.segment import read_segment
 from tidelog.storage.port import ObjectStore
-
-Version = tuple[int, str]
-"""A version of a state store, and the checkpoint id of the attempt that counts."""
 
 _HADOOP_MAGIC: Final = b"crc\x00"
 _HADOOP_HEAD: Final = struct.Struct(">4sI")
@@ -46,6 +45,8 @@ class CheckedFiles:
 
     store: ObjectStore
     listed: Collection[str]
+    seen: dict[str, bool] = field(default_factory=dict)
+    """The objects that were read, and whether a checksum covers all of their bytes."""
 
     async def read(self, name: str) -> bytes:
         """A file's bytes; raises RestoreError when it is missing, CorruptObjectError when it is
@@ -54,12 +55,15 @@ class CheckedFiles:
         data = await self._get(name)
         if sidecar(name) in self.listed:
             check_hadoop(data, await self._get(sidecar(name)), name)
+            self.seen.update({name: True, sidecar(name): True})
         own = f"{name}.crc"
         if own in self.listed:
             check_spark(data, await self.read(own), name)
+            self.seen.update({name: True, own: True})
         return data
 
     async def _get(self, name: str) -> bytes:
+        self.seen.setdefault(name, False)
         try:
             return await self.store.get(name)
         except ObjectNotFoundError as cause:
@@ -76,6 +80,10 @@ class Changelogs:
     known: Mapping[Version, IndexEntry | None]
     in_commits: dict[str, bytes] = field(default_factory=dict)
     """Segments within commits that were read."""
+    lineages: dict[Version, tuple[Version, ...]] = field(default_factory=dict)
+    """What the changelogs that were read name."""
+    errors: dict[Version, TidelogError] = field(default_factory=dict)
+    """Why changelogs cannot be read."""
 
     def where(self, version: Version) -> str:
         """The name of a changelog as Spark sees it."""
@@ -86,7 +94,23 @@ class Changelogs:
 
         Raises RestoreError when it is nowhere, and as `read_changelog`.
         """
-        name = self.where(version)
+        try:
+            changelog = await self._read(version, self.where(version))
+        except (*UNREADABLE, UnreadableCodecError) as error:
+            self.errors[version] = error
+            raise
+        self.lineages[version] = lineage_of(changelog)
+        return changelog
+
+    async def lineage(self, version: Version) -> tuple[Version, ...]:
+        """The versions that a changelog names; raises as `read`."""
+        if version in self.errors:
+            raise self.errors[version]
+        if version not in self.lineages:
+            await self.read(version)
+        return self.lineages[version]
+
+    async def _read(self, version: Version, name: str) -> Changelog:
         if version not in self.known:
             raise missing(name)
         entry = self.known[version]

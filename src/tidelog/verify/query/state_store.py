@@ -16,11 +16,12 @@ from tidelog.checkpoint.invariants import Invariant
 from tidelog.engines import Workspace
 from tidelog.errors import RestoreError, TidelogError
 from tidelog.spark.checkpoint.checkpoint import STATE
+from tidelog.spark.checkpoint.loading import Loading, Version
 from tidelog.spark.format.changelog import Changelog, UnreadableCodecError
 from tidelog.spark.format.damage import damaged
 from tidelog.spark.format.index import IndexEntry
 from tidelog.verify.fingerprint import Fingerprint
-from tidelog.verify.query.files import Changelogs, CheckedFiles, Version
+from tidelog.verify.query.files import Changelogs, CheckedFiles
 from tidelog.verify.query.table import ChangingTable, FollowedTable
 from tidelog.verify.query.version_chain import (
     INTERRUPTED,
@@ -86,11 +87,31 @@ class StoreFindings:
         for found in (*self._passed_over, *self._doubts):
             found.doubtful.append(batch)
 
+    def refused(self, batch: int, error: TidelogError) -> None:
+        """Spark does not load a batch, whether its rows could be made here or not."""
+        if any(batch in found.unusable for found in self._all):
+            return
+        doubts = [
+            found
+            for found in self._all
+            if batch in found.doubtful and found.finding.action == FALL_BACK
+        ]
+        for found in doubts:
+            found.doubtful.remove(batch)
+            found.unusable.append(batch)
+        if not doubts:
+            known = (each for each in self._all if each.finding.where in error.what)
+            found = next(known, None) or self._open([], error, check=CheckName.LINEAGE)
+            found.unusable.append(batch)
+
     def findings(self) -> Iterator[Finding]:
         """All findings, once every version was reached."""
         for found in self._all:
             doubtful = tuple(sorted({*found.doubtful}))
-            yield replace(found.finding, unusable=tuple(found.unusable), doubtful=doubtful)
+            unusable = tuple(sorted({*found.unusable}))
+            finding = replace(found.finding, unusable=unusable, doubtful=doubtful)
+            helps = doubtful or finding.action != FALL_BACK
+            yield finding if helps else replace(finding, action=None)
 
     def _open(
         self,
@@ -136,9 +157,34 @@ class StateStoreUnit:
         changelogs = Changelogs(files, offload, self.directory, dict(self.changelogs))
         objects = {v: f"{STATE}{self.directory}/{v[0]}_{v[1]}.zip" for v in self.snapshots}
         followed = FollowedTable(workspace, files, objects, self.unfollowable)
-        replay = Replay(frozenset(self.wanted), changelogs, followed, StoreFindings(self.directory))
-        finder = VersionChainFinder(dict(self.wanted), frozenset(self.snapshots), changelogs)
-        return await replay.run(finder)
+        findings, snapshots = StoreFindings(self.directory), frozenset(self.snapshots)
+        replay = Replay(frozenset(self.wanted), changelogs, followed, findings)
+        restored = await replay.run(VersionChainFinder(dict(self.wanted), snapshots, changelogs))
+        loading = Loading(self.directory, snapshots, changelogs.lineage)
+        for version in self.wanted:
+            error = await why_not_loaded(version, loading, changelogs, followed)
+            if error is not None:
+                findings.refused(version[0] - 1, error)
+        return UnitResult(restored, tuple(findings.findings()), seen=files.seen)
+
+
+async def why_not_loaded(
+    version: Version, loading: Loading, changelogs: Changelogs, followed: FollowedTable
+) -> TidelogError | None:
+    """What keeps Spark from a version, found by going its way, past what it can do without."""
+    try:
+        while True:
+            bad = frozenset(each for each, error in followed.opened.items() if error is not None)
+            path = await loading.path(version, bad)
+            for each in path.changelogs:
+                await changelogs.lineage(each)
+            if path.base is None or path.base in followed.opened:
+                return None
+            await followed.try_out(path.base)
+    except UnreadableCodecError:
+        return None  # Spark reads it.
+    except UNREADABLE as error:
+        return error
 
 
 COMPRESSED: Final = "a changelog is compressed in a way that is not read here"
@@ -165,7 +211,7 @@ class Replay:
     """Up to this version, that of a damaged base, changelogs may be missing."""
     _restored: list[RestoredPartition] = field(default_factory=list)
 
-    async def run(self, finder: VersionChainFinder) -> UnitResult:
+    async def run(self, finder: VersionChainFinder) -> tuple[RestoredPartition, ...]:
         """Make all versions of the chain; raises errors that are no finding."""
         try:
             chain = await self._start(finder)
@@ -180,7 +226,7 @@ class Replay:
                 before = version
         finally:
             await self.followed.close()
-        return UnitResult(tuple(self._restored), tuple(self.findings.findings()))
+        return tuple(self._restored)
 
     async def _start(self, finder: VersionChainFinder) -> VersionChain:
         """Find the chain and make its base."""

@@ -17,20 +17,15 @@ from tidelog.spark.checkpoint.checkpoint import (
     INDEX,
     OFFSETS,
     STATE,
-    Entries,
+    Homes,
     QueryCheckpoint,
+    key_of,
 )
-from tidelog.spark.checkpoint.commits import NamedId
 from tidelog.spark.checkpoint.locate import Located
+from tidelog.spark.checkpoint.restart import Restart
 from tidelog.spark.format.damage import BRING_BACK, INDEX_LOST
 from tidelog.spark.format.names import BATCHES_PER_ROLL_UP, roll_up_name
-from tidelog.verify.results import CheckName, finding_of
-
-VersionKey = tuple[int, int, int, str]
-"""Operator, partition, version and id."""
-
-Homes = Mapping[VersionKey, str]
-"""Directories of state stores, such as `0/3`, by the versions they have."""
+from tidelog.verify.results import NO_OBJECT, CheckName, finding_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,29 +33,13 @@ class Listed:
     """What was listed and read besides what the Spark commands read."""
 
     sizes: Mapping[str, int]
-    """Bytes of every object below `state`, `commits` and `offsets`."""
+    """Bytes of every object."""
     conf: Mapping[str, Any]
     """The settings that the newest readable offsets carry."""
     bad_offsets: Mapping[int, str]
     """Batches whose offsets cannot be read, and what they hold."""
     expirable: frozenset[int]
     """The oldest batches: Spark keeps their commits a little longer than their state."""
-
-
-def homes_of(checkpoint: QueryCheckpoint, known: Entries) -> Homes:
-    """All versions of which something is stored; `known` are the changelogs in the log."""
-    homes: dict[VersionKey, str] = {}
-    for name in (*known, *checkpoint.changelogs):
-        homes[name.operator, name.partition, name.version, name.id] = name.directory
-    for snapshot in checkpoint.snapshots:
-        operator, partition = map(int, snapshot.directory.split("/")[:2])
-        homes[operator, partition, snapshot.version, snapshot.id or ""] = snapshot.directory
-    return homes
-
-
-def key_of(batch: int, named: NamedId) -> VersionKey:
-    """Where the commit of a batch says that a version is."""
-    return named.operator, named.partition, batch + 1, named.id
 
 
 def first_sight(
@@ -75,6 +54,21 @@ def first_sight(
     yield from _missing(checkpoint, listed, chosen)
     yield from _index(checkpoint, located)
     yield from _nowhere(checkpoint, homes, chosen)
+
+
+def obstacles(restart: Restart, chosen: Collection[int]) -> Iterator[Finding]:
+    """What would keep Spark from a restart, as far as it concerns the chosen batches."""
+    for obstacle in restart.obstacles:
+        costs = [*chosen] if obstacle.batch is None else [*({obstacle.batch} & {*chosen})]
+        if costs:
+            yield Finding(
+                CheckName.RESTART,
+                obstacle.where,
+                obstacle.expected,
+                obstacle.found,
+                unusable=tuple(costs),
+                action=obstacle.action,
+            )
 
 
 def _damaged(checkpoint: QueryCheckpoint, chosen: Collection[int]) -> Iterator[Finding]:
@@ -108,7 +102,8 @@ def _missing(
                 action="read its state with Spark; it cannot be verified here",
             )
         if batch not in checkpoint.offsets:
-            yield _absent(f"{OFFSETS}{batch}", batch)
+            # A start reads the offsets of the batch before as well.
+            yield _absent(f"{OFFSETS}{batch}", *sorted({batch, batch + 1} & {*chosen}))
         elif batch in listed.bad_offsets:
             yield Finding(
                 Invariant.READABLE,
@@ -119,8 +114,8 @@ def _missing(
             )
 
 
-def _absent(name: str, batch: int) -> Finding:
-    return Finding(CheckName.COMMIT, name, "a file", "no such object", unusable=(batch,))
+def _absent(name: str, *batches: int) -> Finding:
+    return Finding(CheckName.COMMIT, name, "a file", NO_OBJECT, unusable=batches)
 
 
 def _index(checkpoint: QueryCheckpoint, located: Located) -> Iterator[Finding]:

@@ -11,15 +11,18 @@ import io
 import shutil
 import zipfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 import msgspec
 
+from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.effects import Offload
 from tidelog.engines import Workspace
-from tidelog.errors import CorruptObjectError, InvariantError
+from tidelog.errors import CorruptObjectError, InvariantError, TidelogError
+from tidelog.spark.checkpoint.loading import Version
 from tidelog.spark.format.changelog import Changelog, Record, RecordKind
 from tidelog.spark.format.damage import damaged
 from tidelog.table.failures import translate
@@ -27,7 +30,7 @@ from tidelog.table.port import Table
 from tidelog.table.rocksdb import RocksTable, RocksTableFactory, pack
 from tidelog.table.rocksdb_options import RocksOptions
 from tidelog.verify.fingerprint import Fingerprint, fingerprint, of_columns, present
-from tidelog.verify.query.files import CheckedFiles, Version, missing
+from tidelog.verify.query.files import CheckedFiles, missing
 
 _MIB: Final = 1 << 20
 _OPTIONS: Final = RocksOptions(block_cache_bytes=16 * _MIB, write_buffers_bytes=64 * _MIB)
@@ -69,7 +72,10 @@ async def open_snapshot(
         stored[local] = f"{name.rpartition('/')[0]}/SSTs/{sst.dfs_sst_file_name}"
         content = await _sst(files, stored[local], sst.size_bytes)
         await offload.run(_write, target / local, content)
-    return await offload.run(_read, target, name, stored)
+    table = await offload.run(_read, target, name, stored)
+    # RocksDB has checked every block, as all rows were read.
+    files.seen.update(dict.fromkeys(stored.values(), True))
+    return table
 
 
 async def _sst(files: CheckedFiles, stored: str, size: int) -> bytes:
@@ -204,6 +210,8 @@ class FollowedTable:
     objects: Mapping[Version, str]
     unfollowable: str | None
     """Why only Spark can say what the changelogs make."""
+    opened: dict[Version, TidelogError | None] = field(default_factory=dict)
+    """The snapshots that were opened, and what is wrong with them."""
     table: ChangingTable | None = None
     """The rows; None while they are not known."""
     _directories: int = 0
@@ -223,11 +231,20 @@ class FollowedTable:
         if version is None:
             empty = await offload.run(rocks_factory().create, directory)
             return ChangingTable(empty, directory, Fingerprint())
-        name = self.objects[version]
-        table, rows = await open_snapshot(self.files, offload, name, directory)
+        try:
+            table, rows = await open_snapshot(self.files, offload, self.objects[version], directory)
+        except UNREADABLE as error:
+            self.opened[version] = error
+            raise
+        self.opened[version] = None
         if rows is None:
             await self.stop_following(MERGES)
         return ChangingTable(table, directory, rows or Fingerprint())
+
+    async def try_out(self, version: Version) -> None:
+        """Open the snapshot of a version, or note what is wrong with it."""
+        with suppress(*UNREADABLE):
+            await self.discard(await self.open(version))
 
     async def follow(self, table: ChangingTable) -> None:
         """Go on with this table instead."""

@@ -11,8 +11,10 @@ from typing import Final
 
 from tidelog.checkpoint.finding import UNREADABLE
 from tidelog.errors import TidelogError
+from tidelog.spark.checkpoint.loading import Version
 from tidelog.spark.format.changelog import UnreadableCodecError
-from tidelog.verify.query.files import Changelogs, Version
+from tidelog.spark.format.damage import damaged
+from tidelog.verify.query.files import Changelogs
 
 ONLY_ONE: Final = "only one snapshot"
 INTERRUPTED: Final = "what lies between the snapshot before and this one is not all there"
@@ -66,8 +68,7 @@ class VersionChainFinder:
         if not older and not from_the_start:
             return ONLY_ONE
         chain = await self._back_from(base[0], base[0] - 1, unusable)
-        interrupted = chain.broken is not None or (chain.start is None and chain.base)
-        return INTERRUPTED if interrupted else chain
+        return chain if chain.broken is None else INTERRUPTED
 
     async def _back_from(
         self, newest: int, oldest: int, unusable: frozenset[Version]
@@ -82,16 +83,23 @@ class VersionChainFinder:
             later.append(here)
             try:
                 if not await self._know_one_before(here):
-                    break
+                    raise self._ends_at(here)
             except (*UNREADABLE, UnreadableCodecError) as error:
                 return VersionChain(version - 1, None, tuple(reversed(later)), error)
             version -= 1
-        return VersionChain(later[-1][0] - 1, None, tuple(reversed(later)))
+        return VersionChain(0, None, tuple(reversed(later)))
+
+    def _ends_at(self, here: Version) -> TidelogError:
+        return damaged(
+            f"object {self.changelogs.where(here)}",
+            f"a lineage that reaches a snapshot, with the id of version {here[0] - 1}",
+            "one that ends before it",
+        )
 
     async def _know_one_before(self, here: Version) -> bool:
-        """Whether there is a version before this one; its id is known then."""
+        """Whether the id of the version before this one is known, or none is needed."""
         before = here[0] - 1
         if before > 0 and before not in self._ids:
-            for item in (await self.changelogs.read(here)).lineage:
-                self._ids.setdefault(item.version, item.checkpoint_unique_id)
-        return before in self._ids
+            for version, id_ in await self.changelogs.lineage(here):
+                self._ids.setdefault(version, id_)
+        return before == 0 or before in self._ids

@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from tests.unit.spark.synthetic import Synthetic, changelog, delete, delete_range, merge, put
+from tests.unit.spark.synthetic import (
+    Lineage,
+    Synthetic,
+    changelog,
+    delete,
+    delete_range,
+    merge,
+    put,
+)
 from tidelog.spark.format.changelog import Record
 from tidelog.spark.format.names import ChangelogName
 
@@ -20,8 +28,8 @@ def records_of(name: ChangelogName) -> list[Record]:
     ]
 
 
-def content_of(name: ChangelogName) -> bytes:
-    return changelog(records_of(name))
+def content_of(name: ChangelogName, lineage: Lineage) -> bytes:
+    return changelog(records_of(name), lineage)
 
 
 def expected(made: Synthetic) -> list[Row]:

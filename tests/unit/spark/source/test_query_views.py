@@ -71,7 +71,7 @@ def test_changes_are_the_records_of_all_committed_changelogs_of_retained_batches
 @pytest.mark.parametrize("golden", CHANGELOGS)
 def test_what_spark_itself_wrote_is_read(golden: str, tmp_path: Path) -> None:
     data = (GOLDEN / golden).read_bytes()
-    checkpoint = Checkpoints(partitions=1, executors=1, content=lambda name: data).virtual(1)
+    checkpoint = Checkpoints(partitions=1, executors=1, content=lambda *_: data).virtual(1)
     found = read(lay_out(tmp_path, checkpoint.objects), view="changes")
     records = read_changelog(data, golden).records
     assert [(row["op"], row["key"], row["value"]) for row in found] == [

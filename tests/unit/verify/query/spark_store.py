@@ -38,7 +38,7 @@ class SparkStore:
     made: Synthetic = field(init=False)
 
     def __post_init__(self) -> None:
-        self.made = Synthetic(executors=1, content=self.changelogs.__getitem__)
+        self.made = Synthetic(executors=1, content=lambda name, _: self.changelogs[name])
 
     @property
     def objects(self) -> dict[str, bytes]:
@@ -121,8 +121,8 @@ class SparkStore:
             if name.endswith(".zip"):
                 self.objects[f"{name}.crc"] = spark_checksum(data)
         for name, data in list(self.objects.items()):
-            folder, _, leaf = name.rpartition("/")
-            self.objects[f"{folder}/.{leaf}.crc"] = hadoop_checksum(data)
+            folder, slash, leaf = name.rpartition("/")
+            self.objects[f"{folder}{slash}.{leaf}.crc"] = hadoop_checksum(data)
         return self
 
 

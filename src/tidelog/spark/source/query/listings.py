@@ -26,6 +26,8 @@ from tidelog.spark.checkpoint.checkpoint import (
     segment_object,
 )
 from tidelog.spark.checkpoint.inspection import BatchSummary, summarize_batches
+from tidelog.spark.checkpoint.locate import locate
+from tidelog.spark.checkpoint.restart import Restart, read_restart
 from tidelog.spark.format.segment import FooterEntry, read_footer_at
 from tidelog.spark.source.parts import Listing, ReadPart, ReadRequest, Row
 from tidelog.storage.port import ObjectInfo, ObjectStore
@@ -39,7 +41,9 @@ async def plan_checkpoints(store: ObjectStore, request: ReadRequest) -> Sequence
 async def _batch_rows(store: ObjectStore) -> list[Row]:
     """A row per committed batch, oldest first, and per commit that cannot be read."""
     checkpoint = await read_checkpoint(store)
-    batches = [_batch_row(checkpoint, each) for each in await summarize_batches(store, checkpoint)]
+    restart = await read_restart(store, checkpoint, await locate(store, checkpoint))
+    summaries = await summarize_batches(store, checkpoint)
+    batches = [_batch_row(checkpoint, restart, each) for each in summaries]
     unreadable = [
         {"slot": batch, "kind": "unreadable", "error": str(error)}
         for batch, error in checkpoint.damaged_commits.items()
@@ -47,8 +51,10 @@ async def _batch_rows(store: ObjectStore) -> list[Row]:
     return [*batches, *unreadable]
 
 
-def _batch_row(checkpoint: QueryCheckpoint, summary: BatchSummary) -> Row:
-    error = checkpoint.damaged.get(f"{COMMITS}{summary.batch}")
+def _batch_row(checkpoint: QueryCheckpoint, restart: Restart, summary: BatchSummary) -> Row:
+    error: object = checkpoint.damaged.get(f"{COMMITS}{summary.batch}")
+    if error is None and summary.batch == restart.commit:
+        error = next(iter(restart.obstacles), None)
     return {
         "slot": summary.batch,
         "kind": "checkpoint",

@@ -208,6 +208,7 @@ final class Collector(stored: IndexFiles, names: SegmentNames, figures: HouseKee
       }
       val bytes = builder.result()
       stored.writeSegment(segment, bytes)
+      figures.packed(bytes.length.toLong)
       inCommits.map(_.name.batch).distinct.foreach(stored.forgetCommit)
       index = index.stored(segment, bytes.length.toLong, newest = 0).moved(moved)
     }

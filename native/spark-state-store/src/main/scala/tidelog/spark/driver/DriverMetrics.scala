@@ -27,6 +27,8 @@ final class DriverMetrics(
   val partsRefused = registry.counter("parts.refused")
   val barrierFailures = registry.counter("barrier.failures")
   val rollUps = registry.counter("rollUps")
+  val rollUpSegments = registry.counter("rollUps.segments")
+  val rollUpBytes = registry.counter("rollUps.upload.bytes")
   val segmentsDeleted = registry.counter("segments.deleted")
   val houseKeepingFailures = registry.counter("houseKeeping.failures")
   val swept = registry.counter("segments.swept")

@@ -25,6 +25,12 @@ final class HouseKeeping(metrics: DriverMetrics) {
     update(now => now.copy(rollUps = now.rollUps + 1))
   }
 
+  /** A roll-up has moved what lay in commits into a segment of its own. */
+  def packed(bytes: Long): Unit = {
+    metrics.rollUpSegments.inc()
+    metrics.rollUpBytes.inc(bytes)
+  }
+
   def deletedSegment(): Unit = {
     metrics.segmentsDeleted.inc()
     update(now => now.copy(deleted = now.deleted + 1))

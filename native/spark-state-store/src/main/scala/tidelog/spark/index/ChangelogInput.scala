@@ -21,6 +21,7 @@ import tidelog.spark.storage.AtomicFiles
   *
   * @param length bytes of a segment, where they are known
   * @param again reads the index anew: what lay in a commit has moved when the commit is gone
+  * @param counted whether a store reads it, which the cache counts
   */
 final class ChangelogInput(
     root: CheckpointRoot,
@@ -28,7 +29,8 @@ final class ChangelogInput(
     files: AtomicFiles,
     length: String => Option[Long],
     cache: SegmentCache,
-    again: ChangelogName => Option[IndexEntry] = _ => None)
+    again: ChangelogName => Option[IndexEntry] = _ => None,
+    counted: Boolean = true)
     extends InputStream
     with Seekable
     with PositionedReadable {
@@ -133,7 +135,8 @@ final class ChangelogInput(
 
   private def read(place: Piece): Array[Byte] =
     cache.read(
-      files, root.segment(place.segment), length(place.segment), place.offset, place.length)
+      files, root.segment(place.segment), length(place.segment), place.offset, place.length,
+      counted)
 
   private def lost(segment: Path, found: String) = new CorruptObjectException(
     s"segment $segment",

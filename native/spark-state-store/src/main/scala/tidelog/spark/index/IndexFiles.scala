@@ -82,9 +82,10 @@ class IndexFiles(root: CheckpointRoot, files: AtomicFiles) {
     files.write(root.segment(segment), bytes, overwrite = true)
   }
 
-  /** The bytes of a changelog. */
+  /** The bytes of a changelog, for house-keeping. */
   def content(entry: IndexEntry): Array[Byte] =
-    new ChangelogInput(root, entry, files, _ => None, SegmentCache.shared).readAllBytes()
+    new ChangelogInput(root, entry, files, _ => None, SegmentCache.shared, counted = false)
+      .readAllBytes()
 
   def deleteSegment(segment: String): Unit = files.manager.delete(root.segment(segment))
 

@@ -27,22 +27,30 @@ final class SegmentCache(limit: Long) {
   private val answered = new LongAdder
   private val fetched = new LongAdder
 
-  /** Readings that found their segment here or on its way. */
+  /** Readings of stores that found their segment here or on its way. */
   def hits: Long = answered.sum
 
-  /** Readings that had to ask the store themselves. */
+  /** Those that had to ask the store themselves. */
   def misses: Long = fetched.sum
 
   /** Bytes of the segments that are here. */
   def bytes: Long = synchronized(size)
 
-  /** Bytes [offset, offset + length) of a segment whose object has `total` bytes, if known. */
-  def read(files: AtomicFiles, path: Path, total: Option[Long], offset: Long, length: Int)
-      : Array[Byte] =
+  /** Bytes [offset, offset + length) of a segment whose object has `total` bytes, if known.
+    *
+    * @param counted whether it is a store's reading, and not one of house-keeping
+    */
+  def read(
+      files: AtomicFiles,
+      path: Path,
+      total: Option[Long],
+      offset: Long,
+      length: Int,
+      counted: Boolean = true): Array[Byte] =
     total.filter(fits).orElse(Option.when(inCommit(path))(0L)) match {
-      case Some(bytes) => slice(whole(files, path, bytes.toInt), offset, length)
+      case Some(bytes) => slice(whole(files, path, bytes.toInt, counted), offset, length)
       case None =>
-        fetched.increment()
+        if (counted) fetched.increment()
         files.read(path, offset, length)
     }
 
@@ -84,11 +92,15 @@ final class SegmentCache(limit: Long) {
     java.util.Arrays.copyOfRange(segment, from, (from.toLong + length).min(segment.length).toInt)
   }
 
-  private def whole(files: AtomicFiles, path: Path, bytes: Int): Array[Byte] = {
+  private def whole(
+      files: AtomicFiles,
+      path: Path,
+      bytes: Int,
+      counted: Boolean): Array[Byte] = {
     val fresh = new CompletableFuture[Array[Byte]]
     val known = synchronized(Option(segments.putIfAbsent(path, fresh)))
     known.foreach(_ => synchronized(segments.get(path)))
-    (if (known.isEmpty) fetched else answered).increment()
+    if (counted) (if (known.isEmpty) fetched else answered).increment()
     if (known.isEmpty) fill(fresh, files, path, bytes)
     try known.getOrElse(fresh).get()
     catch {

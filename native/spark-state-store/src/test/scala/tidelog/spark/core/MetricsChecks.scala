@@ -37,6 +37,13 @@ final class MetricsChecks(checks: Checks) {
       new ExecutorMetrics(other)
       equal(one.getNames.asScala.toSet.intersect(other.getNames.asScala.toSet), Set.empty[String])
     }
+    checks.check("the segments of roll-ups are counted with their bytes") {
+      val registry = new MetricRegistry
+      val keeping = new HouseKeeping(new DriverMetrics(registry))
+      Seq(30L, 12L).foreach(keeping.packed)
+      val counted = Seq("rollUps.segments", "rollUps.upload.bytes").map(registry.counter(_).getCount)
+      equal(counted, Seq(2L, 42L))
+    }
     checks.check("totals keep what executors had counted that are gone, levels do not") {
       val sums = new ExecutorSums
       sums.report("1", Map("changelogs" -> 5L, "cache.bytes" -> 7L))

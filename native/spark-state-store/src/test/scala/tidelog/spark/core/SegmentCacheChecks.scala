@@ -29,6 +29,12 @@ final class SegmentCacheChecks(checks: Checks) {
         Map(path(1) -> 1, path(2) -> 1, path(3) -> 1))
       equal((cache.hits, cache.misses), (5L, 1L))
     }
+    checks.check("a reading of house-keeping is none of a store's") {
+      val cache = new SegmentCache(400)
+      (1 to 3).foreach(_ =>
+        cache.read(new CountedFiles, path(1), Some(20L), 0, 20, counted = false))
+      equal((cache.hits, cache.misses), (0L, 0L))
+    }
     checks.check("what is read ahead takes at most a quarter of the room") {
       val files = new CountedFiles
       val cache = new SegmentCache(400)
