@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.arrow_values import Column, column, values
+from tidelog.connectors.files.int96 import check_microseconds, int96_columns
 from tidelog.connectors.files.source import InputFiles, check_position, failures
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
@@ -128,6 +129,7 @@ class ParquetReader(SplitReader):
         self._file = file
         self._columns = columns
         self._names = tuple(columns)
+        self._int96 = int96_columns(file, self._names)
         self._end = groups.stop
         self._batch_rows = batch_rows
         rows = file.metadata.num_rows
@@ -173,6 +175,11 @@ class ParquetReader(SplitReader):
         self._file.close()
 
     def _batches_of(self, group: int, skipped: int) -> Iterator[Any]:
+        for path in self._int96:
+            try:
+                check_microseconds(self._path, group, path, self._batch_rows)
+            except ValueError as error:
+                raise self._unfit(path, "times", error) from error
         batches = self._file.iter_batches(
             self._batch_rows, row_groups=[group], columns=list(self._names), use_threads=False
         )
@@ -189,15 +196,20 @@ class ParquetReader(SplitReader):
             try:
                 found.append(values(batch.column(batch.schema.get_field_index(name)), kind))
             except (ValueError, OverflowError) as error:
-                raise CorruptObjectError(
-                    f"Parquet file {self._path}, column {name!r}",
-                    expected=f"values that fit {kind.kind} in Python, times to the microsecond",
-                    found=str(error),
-                    action="leave the column out with columns=, or write it otherwise",
+                raise self._unfit(
+                    name, f"values that fit {kind.kind} in Python, times", error
                 ) from error
         if not found:
             return [Row.of((), ())] * batch.num_rows
         return list(map(row_maker(names), zip(*found, strict=True)))
+
+    def _unfit(self, column: str, expected: str, error: Exception) -> CorruptObjectError:
+        return CorruptObjectError(
+            f"Parquet file {self._path}, column {column!r}",
+            expected=f"{expected} to the microsecond",
+            found=str(error),
+            action="leave the column out with columns=, or write it otherwise",
+        )
 
 
 class _Columns:

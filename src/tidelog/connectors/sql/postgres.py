@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
-from tidelog.connectors.records import RowShape
+from tidelog.connectors.records import RowShape, TypedRows
 from tidelog.connectors.sql.postgres_connection import (
     PostgresConnection,
     check_conninfo,
     columns_of,
 )
+from tidelog.connectors.sql.postgres_types import column_type
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
     StagingTables,
@@ -64,10 +65,11 @@ class Postgres(Sink):
             self._conninfo,
             "a PostgreSQL sink",
             "grant the user CREATE on the schema, TEMP on the database and access to the table",
+            ["SET TimeZone = 'UTC'"],
         )
         try:
-            self._names.prepare(server)
-            return SqlStagingWriter(_PostgresTables(server, self._names, context), context)
+            types = self._names.prepare(server)
+            return SqlStagingWriter(_PostgresTables(server, self._names, types, context), context)
         except BaseException:
             server.close()
             raise
@@ -92,8 +94,11 @@ class TableNames:
         self.committed = prefix + quoted("_tidelog_committed")
         self.writers = prefix + quoted("_tidelog_writers")
 
-    def prepare(self, server: PostgresConnection) -> None:
-        """Create what is absent; raises ConfigError when there are other columns."""
+    def prepare(self, server: PostgresConnection) -> dict[str, str]:
+        """Create what is absent; returns the types of the columns as PostgreSQL names them.
+
+        Raises ConfigError when there are other columns.
+        """
         with server.transaction() as connection:
             connection.execute("SET LOCAL client_min_messages = warning")
             connection.execute("SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,))
@@ -119,6 +124,7 @@ class TableNames:
                 action="stop the job with the columns as before by a savepoint, drop this table, "
                 "and start it with the new ones",
             )
+        return wanted
 
     def _check_new(self) -> None:
         # The whole text is a name: "sales.counts" would be made beside the one that is meant.
@@ -155,7 +161,13 @@ class _PostgresTables(StagingTables):
     committed_columns = TransactionId._fields
     pending_columns = tuple(f"_tidelog_{name}" for name in TransactionId._fields)
 
-    def __init__(self, server: PostgresConnection, names: TableNames, context: SinkContext) -> None:
+    def __init__(
+        self,
+        server: PostgresConnection,
+        names: TableNames,
+        types: Mapping[str, str],
+        context: SinkContext,
+    ) -> None:
         columns = names.quoted_columns
         super().__init__(
             context,
@@ -168,7 +180,9 @@ class _PostgresTables(StagingTables):
         )
         self._server = server
         self._writers = names.writers
-        self._shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
+        shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
+        kinds = {name: column_type(kind) for name, kind in types.items()}
+        self._rows = TypedRows(shape, kinds)
         self._generation = context.generation
         self._count = (
             f"SELECT count(*) FROM {names.pending} WHERE {self.where(self.pending_columns)}"
@@ -200,7 +214,7 @@ class _PostgresTables(StagingTables):
         self._server.close()
 
     def row(self, record: Any) -> tuple[Any, ...]:
-        return self._shape.values(record)
+        return self._rows.values(record)
 
     def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None:
         with connection.cursor().copy(self._copy) as copy:

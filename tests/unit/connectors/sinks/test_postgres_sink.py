@@ -139,9 +139,8 @@ def test_a_value_that_its_column_does_not_take_is_the_users_error_before_anythin
     value: Any, sink: Postgres, conninfo: str
 ) -> None:
     writer = sink.open(context())
-    writer.write([("a", 1), ("b", value)])
     with pytest.raises(UserFunctionError, match="change the record before the sink"):
-        writer.pre_commit(CheckpointId(1))
+        pre_committed(writer, 1, ("a", 1), ("b", value))
     assert staged(conninfo) == 0
 
 
