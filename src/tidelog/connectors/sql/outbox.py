@@ -2,8 +2,9 @@
 
 Invariants: a row has the id of the transaction that added it, and only rows of transactions older
 than all that still run are read; whatever commits later therefore stands after the position, which
-is the transaction and the row that were read last; rows are deleted only when a completed
-checkpoint covers them.
+is the transaction and the row that were read last; rows of one transaction with the same number are
+read together, so that none stands beside the position unread; rows are deleted only when a
+completed checkpoint covers them.
 """
 
 import logging
@@ -36,7 +37,8 @@ class PostgresOutbox(Source):
     """Rows of a table as `Row`s; any server from version 13 on will do.
 
     `xid` names a column of type xid8 that defaults to `pg_current_xact_id()`, `id` one of whole
-    numbers that grow within a transaction; an index on both, in this order, keeps reads cheap.
+    numbers that grow within a transaction, both declared NOT NULL; an index on both, in this order,
+    keeps reads cheap.
     `columns` names those that are read, all without it. The table is looked at every `poll`
     seconds, and at once after a NOTIFY on `channel`. With `delete` rows that a completed checkpoint
     covers are removed. Raises ConfigError.
@@ -186,7 +188,7 @@ class OutboxReader(SplitReader):
             f"SELECT {names}{xid}::text, {number}::bigint FROM {self._source.target} o "
             f"WHERE ({xid}, {number}) > ($1::text::xid8, $2::bigint) "
             f"AND {xid} < pg_snapshot_xmin(pg_current_snapshot()) "
-            f"ORDER BY {xid}, {number} LIMIT $3"
+            f"ORDER BY {xid}, {number} FETCH FIRST $3 ROWS WITH TIES"
         )
 
     def _checked(self) -> tuple[str, ...]:
@@ -199,6 +201,7 @@ class OutboxReader(SplitReader):
                 expected = f"PostgreSQL {_OLDEST_VERSION} or newer"
                 raise _refused(self._server.where, expected, version, "upgrade the server")
             found = columns_of(connection, source.target)
+            nullable = _nullable(connection, source)
             (next_xid,) = connection.execute(
                 "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
             ).fetchone()
@@ -213,6 +216,12 @@ class OutboxReader(SplitReader):
             expected = f"a column {source.id!r} of type bigint, integer or smallint"
             action = "name the one that orders rows within a transaction in id="
             raise _refused(where, expected, found, action)
+        if nullable:
+            changes = ", ".join(f"ALTER COLUMN {quoted(name)} SET NOT NULL" for name in nullable)
+            expected = f"columns {source.xid!r} and {source.id!r} that are NOT NULL: rows without "
+            expected += "them have no place in the order, and would never be read"
+            action = f"ALTER TABLE {source.target} {changes}"
+            raise _refused(where, expected, f"{nullable} without it", action)
         missing = [name for name in source.columns or () if name not in found]
         if missing:
             expected = f"the columns {source.columns}"
@@ -226,6 +235,16 @@ class OutboxReader(SplitReader):
                 "start without this checkpoint then, with a table of what is not handled yet",
             )
         return source.columns or tuple(name for name in found if name != source.xid)
+
+
+def _nullable(connection: Any, source: PostgresOutbox) -> list[str]:
+    """Which of its two columns a row may lack; a view cannot say so."""
+    rows = connection.execute(
+        "SELECT attname FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid WHERE attrelid "
+        "= to_regclass($1) AND attname = ANY($2) AND NOT attnotnull AND relkind IN ('r', 'p')",
+        (source.target, [source.xid, source.id]),
+    )
+    return sorted(name for (name,) in rows.fetchall())
 
 
 def _refused(where: str, expected: str, found: object, action: str) -> ConfigError:
