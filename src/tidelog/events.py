@@ -54,6 +54,13 @@ class Event(Enum):
     STORE_ENCRYPTED = (INFO, "%(store)s is a new encrypted store; its key is %(source)s")
     KEYS_ROTATED = (INFO, "the keys of %(store)s, now %(keys)d, are wrapped with another key")
 
+    # Libraries.
+    LIBRARY_NOT_TESTED = (
+        WARNING,
+        "%(library)s %(version)s is newer than the versions that tidelog was tested with, up to "
+        "%(tested)s",
+    )
+
     # Kafka.
     KAFKA_CLIENT_WARNED = (WARNING, "librdkafka: %(message)s")
     KAFKA_CLIENT_SAID = (DEBUG, "librdkafka: %(message)s")

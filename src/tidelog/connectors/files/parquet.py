@@ -19,6 +19,7 @@ from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.arrow_values import Column, column, values
 from tidelog.connectors.files.int96 import check_microseconds, int96_columns
 from tidelog.connectors.files.source import InputFiles, check_position, failures
+from tidelog.connectors.tested import note_version
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
@@ -63,6 +64,7 @@ class ParquetFiles(InputFiles):
         some = columns is None or (bool(columns) and not isinstance(columns, str))
         require("columns", repr(columns), some, "a list of names of columns")
         _parquet()
+        note_version("pyarrow")
         self._batch_rows = batch_rows
         self._columns = _Columns(None if columns is None else tuple(columns))
         self._complete: dict[str, list[str]] = {}

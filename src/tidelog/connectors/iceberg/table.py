@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
+from tidelog.connectors.tested import note_version
 from tidelog.connectors.transactions import FORK, TransactionId, WriterStart, check_begins
 from tidelog.errors import (
     AccessDeniedError,
@@ -322,6 +323,8 @@ def _catalog(catalog: Catalog) -> Any:
     with optional_library("an Iceberg sink", "the library pyiceberg", "iceberg"):
         load_catalog = import_module("pyiceberg.catalog").load_catalog
         import_module("pyarrow")
+    for library in ("pyiceberg", "pyarrow"):
+        note_version(library)
     if isinstance(catalog, str):
         return load_catalog(catalog)
     # A catalogue in a database has the tables of several, by their names.

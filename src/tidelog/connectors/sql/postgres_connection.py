@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, Final
 
+from tidelog.connectors.tested import note_version
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -46,6 +47,7 @@ class PostgresConnection:
     ) -> None:
         with optional_library(what, "the library psycopg", "postgres"):
             self._driver: Any = import_module("psycopg")
+        note_version("psycopg")
         self._conninfo = conninfo
         self._first = first
         self._actions = {_NO_RIGHT: grants, _NO_VALUE: values}
