@@ -7,7 +7,7 @@ or in the table.
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from tidelog.connectors import transactions
 from tidelog.connectors.arguments import typed
@@ -19,18 +19,28 @@ from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 
+ANSWER_S: Final = 300.0
+
 
 class Iceberg(Sink):
     """Appends records to an Iceberg table.
 
     `catalog` is the name of a catalogue that pyiceberg is configured for, or its properties, `name`
     among them; `table` is `namespace.name` and must exist. Rows with field names and dicts are
-    taken by name, tuples by position. Rows are held in memory between checkpoints. Raises
-    ConfigError.
+    taken by name, tuples by position. Rows are held in memory between checkpoints. A commit, or
+    the files of a checkpoint, may take `answer_s`. Raises ConfigError.
     """
 
     @typed
-    def __init__(self, catalog: str | Mapping[str, str], table: str) -> None:
+    def __init__(
+        self,
+        catalog: str | Mapping[str, str],
+        table: str,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        require("answer_s", answer_s, answer_s > 0, "more than 0 seconds")
+        self._answer_s = answer_s
         require("catalog", catalog, bool(catalog), "the name of a catalogue, or its properties")
         expected = "a namespace and a name, as in 'lake.counts'"
         require("table", repr(table), "." in (table or ""), expected)
@@ -41,7 +51,8 @@ class Iceberg(Sink):
     def open(self, context: SinkContext) -> "IcebergWriter":
         """Raises ConfigError without the table, FencedError after a newer start, StorageErrors."""
         sink = f"{context.job}/{context.name}"
-        table = LakeTable(self._catalog, self._table, sink, context.generation)
+        generation, answer_s = context.generation, self._answer_s
+        table = LakeTable(self._catalog, self._table, sink, generation, answer_s)
         return IcebergWriter(table, context, self._commits)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
+from tidelog.connectors.outside import ANSWER_S
 from tidelog.connectors.sql.postgres_connection import (
     PostgresConnection,
     check_conninfo,
@@ -41,7 +42,8 @@ class PostgresOutbox(Source):
     keeps reads cheap.
     `columns` names those that are read, all without it. The table is looked at every `poll`
     seconds, and at once after a NOTIFY on `channel`. With `delete` rows that a completed checkpoint
-    covers are removed. Raises ConfigError.
+    covers are removed. The server may take `answer_s` for an answer; one that does not is asked
+    again. Raises ConfigError.
     """
 
     blocking = True
@@ -60,8 +62,9 @@ class PostgresOutbox(Source):
         channel: str | None = None,
         poll: float = POLL_S,
         batch_rows: int = BATCH_ROWS,
+        answer_s: float = ANSWER_S,
     ) -> None:
-        for option, value in (("poll", poll), ("batch_rows", batch_rows)):
+        for option, value in (("poll", poll), ("batch_rows", batch_rows), ("answer_s", answer_s)):
             require(option, value, value > 0, "more than 0")
         some = columns is None or (bool(columns) and not isinstance(columns, str))
         require("columns", repr(columns), some, "a list of names of columns")
@@ -76,6 +79,7 @@ class PostgresOutbox(Source):
         self.channel = channel
         self.poll = poll
         self.batch_rows = batch_rows
+        self.answer_s = answer_s
         self.completed: tuple[int, int] | None = None
         """The newest position that a completed checkpoint of this run holds."""
 
@@ -109,14 +113,14 @@ class OutboxReader(SplitReader):
     position: tuple[int, int]
 
     def __init__(self, source: PostgresOutbox, position: Any) -> None:
-        listen = [] if source.channel is None else [f"LISTEN {quoted(source.channel)}"]
         self._source = source
         self._server = PostgresConnection(
             source.conninfo,
             "a PostgreSQL outbox",
             "grant the user SELECT on the table, and DELETE where rows are deleted",
-            ["SET TimeZone = 'UTC'", *listen],
             "leave the column out with columns=, or change the value in the table",
+            answer_s=source.answer_s,
+            channel=source.channel,
         )
         self._away = False
         self.position = _START if position is None else tuple(position)
@@ -135,7 +139,7 @@ class OutboxReader(SplitReader):
         try:
             self._delete()
             rows = self._rows()
-            if not rows and self._source.channel is not None and self._notified():
+            if not rows and self._server.listens and self._server.notified(self._source.poll):
                 rows = self._rows()
         except StoreUnreachableError as error:
             if not self._away:
@@ -146,8 +150,8 @@ class OutboxReader(SplitReader):
         if self._away:
             Event.SOURCE_BACK.log(logger, source=self._server.where)
         self._away = False
-        # With a channel, `_notified` has waited already.
-        self.delay_s = self._source.poll if self._source.channel is None else 0.001
+        # With a channel, `notified` has waited already.
+        self.delay_s = 0.001 if self._server.listens else self._source.poll
         if rows:
             *_, xid, number = rows[-1]
             self.position = (int(xid), number)
@@ -162,10 +166,6 @@ class OutboxReader(SplitReader):
         with self._server.transaction() as connection:
             rows: list[Any] = connection.execute(self._select, parameters).fetchall()
         return rows
-
-    def _notified(self) -> bool:
-        with self._server.connection() as connection:
-            return any(True for _ in connection.notifies(timeout=self._source.poll, stop_after=1))
 
     def _delete(self) -> None:
         upto, source = self._source.completed, self._source

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
+from tidelog.connectors.outside import ANSWER_S
 from tidelog.connectors.records import RowShape, TypedRows
 from tidelog.connectors.sql.postgres_connection import (
     PostgresConnection,
@@ -27,7 +28,7 @@ from tidelog.connectors.sql.staging import (
     quoted,
 )
 from tidelog.connectors.transactions import TransactionId
-from tidelog.errors import ConfigError, FencedError
+from tidelog.errors import ConfigError, FencedError, require
 from tidelog.ids import digest
 from tidelog.runtime.sink import Sink, SinkContext
 
@@ -36,6 +37,7 @@ _TYPE: Final = re.compile(
     r"(\(\w+(, ?-?\d+)?\))?( with(out)? time zone)?(\[\])?",
     re.IGNORECASE,
 )
+_ROWS_OF_AN_ANSWER: Final = 1000
 _CREATE_LOCK: Final = 0x7469_6465_6C6F_6701
 """One creator of tables at a time: PostgreSQL lets two that race fail."""
 
@@ -46,14 +48,23 @@ class Postgres(Sink):
     `conninfo` is a libpq connection string or URL; leave the password to PGPASSWORD or a password
     file. `columns` maps names to declared types; the table is created when absent, and must have
     just these columns otherwise. Rows with field names and dicts are taken by name, tuples by
-    position. Rows are held in memory between checkpoints. Raises ConfigError.
+    position. Rows are held in memory between checkpoints. The server may take `answer_s` for a
+    statement. Raises ConfigError.
     """
 
     @typed
     def __init__(
-        self, conninfo: str, table: str, columns: Mapping[str, str], *, schema: str | None = None
+        self,
+        conninfo: str,
+        table: str,
+        columns: Mapping[str, str],
+        *,
+        schema: str | None = None,
+        answer_s: float = ANSWER_S,
     ) -> None:
         check_conninfo(conninfo, "a PostgreSQL sink")
+        require("answer_s", answer_s, answer_s > 0, "more than 0 seconds")
+        self._answer_s = answer_s
         self._conninfo = conninfo
         self._names = TableNames(table, columns, schema)
 
@@ -65,7 +76,7 @@ class Postgres(Sink):
             self._conninfo,
             "a PostgreSQL sink",
             "grant the user CREATE on the schema, TEMP on the database and access to the table",
-            ["SET TimeZone = 'UTC'"],
+            answer_s=self._answer_s,
         )
         try:
             types = self._names.prepare(server)
@@ -220,11 +231,16 @@ class _PostgresTables(StagingTables):
         with connection.cursor().copy(self._copy) as copy:
             for seq, row in enumerate(rows):
                 copy.write_row((*tx, seq, *row))
+                if seq % _ROWS_OF_AN_ANSWER == 0:
+                    self._server.goes_on()
+        self._server.goes_on()
 
     def move(self, connection: Any, tx: TransactionId) -> int:
         # Those that leave staging: a trigger of the target may take fewer, or put them elsewhere.
         (rows,) = connection.execute(self._count, tx).fetchone()
+        self._server.goes_on()
         connection.execute(self.into, tx)
+        self._server.goes_on()
         return int(rows)
 
     def _fenced(self) -> FencedError:
