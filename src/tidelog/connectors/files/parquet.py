@@ -1,9 +1,10 @@
 """Parquet files: every row is a record.
 
 Invariants: a split is a complete file, or a range of the row groups of a large one, named after
-its path; a position is [row group, row in it, rows of the file], so that a restart reads the row
-group again from its start and leaves out what it has; memory is bounded by a batch of rows and the
-pages that hold it, for each file under way.
+its path; a position is [row group, row in it, rows of the file, mark], so that a restart reads the
+row group again from its start and leaves out what it has; the mark is the file's size, and
+`mark_of` it; memory is bounded by a batch of rows and the pages that hold it, for each file under
+way.
 """
 
 import logging
@@ -18,7 +19,7 @@ from typing import Any, Final
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.arrow_values import Column, column, values
 from tidelog.connectors.files.int96 import check_microseconds, int96_columns
-from tidelog.connectors.files.source import InputFiles, check_position, failures
+from tidelog.connectors.files.source import InputFile, InputFiles, check_position, failures
 from tidelog.connectors.tested import note_version
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
@@ -116,7 +117,7 @@ class ParquetFiles(InputFiles):
 class ParquetReader(SplitReader):
     """The rows of a range of row groups, a batch at a time."""
 
-    position: list[int]
+    position: list[Any]
 
     def __init__(
         self,
@@ -135,8 +136,13 @@ class ParquetReader(SplitReader):
         self._end = groups.stop
         self._batch_rows = batch_rows
         rows = file.metadata.num_rows
-        self.position = list(position or (groups.start, 0, rows))
-        check_position(path, position, fits=list(map(type, self.position)) == [int, int, int])
+        whole = InputFile(path)
+        size = whole.identity.st_size
+        self._mark = [size, *whole.mark(size)]
+        whole.close()
+        self.position = list(position or (groups.start, 0, rows, self._mark))
+        fits = list(map(type, self.position[:3])) == [int, int, int]
+        check_position(path, position, fits=fits)
         if self.position[2] != rows:
             raise StorageError(
                 f"Parquet file {path}",
@@ -146,6 +152,8 @@ class ParquetReader(SplitReader):
                 "reads them",
                 retry_safe=False,
             )
+        if len(self.position) > 3 and list(self.position[3]) != self._mark:
+            raise whole.written_anew()
         self._batches: Iterator[Any] | None = None
 
     @property
@@ -156,16 +164,16 @@ class ParquetReader(SplitReader):
         """The rows of the next batch; raises CorruptObjectError and StorageError."""
         if self.at_end:
             return None
-        group, row, rows = self.position
+        group, row, rows = self.position[:3]
         with _readable(self._path):
             if self._batches is None:
                 self._batches = self._batches_of(group, row)
             batch = next(self._batches, None)
             if batch is None:
                 self._batches = None
-                self.position = [group + 1, 0, rows]
+                self.position = [group + 1, 0, rows, self._mark]
             else:
-                self.position = [group, row + batch.num_rows, rows]
+                self.position = [group, row + batch.num_rows, rows, self._mark]
             records = [] if batch is None else self._rows(batch)
         self.read_bytes = 0 if batch is None else batch.nbytes
         if self.at_end:
