@@ -158,7 +158,7 @@ class ParquetReader(SplitReader):
 
     @property
     def at_end(self) -> bool:  # type: ignore[override]  # computed here
-        return self.position[0] >= self._end
+        return int(self.position[0]) >= self._end
 
     def read(self) -> list[Any] | None:
         """The rows of the next batch; raises CorruptObjectError and StorageError."""

@@ -74,6 +74,9 @@ class IcebergWriter(SinkWriter):
             staged = table.directory.decode(transaction)
             table.check_files(staged)
             self._commits.commit(table, staged)
+        settled = {tx for tx in ids(self._context.settled) if tx.sink == table.sink}
+        if mine := {tx for tx in settled if self._context.answers_for(tx.subtask)}:
+            table.check_complete(mine)
         if self._context.retained is not None:
             table.remove_left_over(ids((*self._context.retained, *transactions)), may_abort)
 

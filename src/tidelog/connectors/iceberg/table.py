@@ -19,7 +19,13 @@ from typing import Any, Final, TypeVar
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
 from tidelog.connectors.outside import bounded
 from tidelog.connectors.tested import note_version
-from tidelog.connectors.transactions import FORK, TransactionId, WriterStart, check_begins
+from tidelog.connectors.transactions import (
+    FORK,
+    TransactionId,
+    WriterStart,
+    check_begins,
+    check_there,
+)
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -149,6 +155,15 @@ class LakeTable:
         if forgotten:
             # Also if a newer start has begun meanwhile: it asks for no start that we do not know.
             self._until_made(lambda table: self._made(table.transaction(), removed=forgotten))
+
+    def check_complete(self, settled: set[TransactionId]) -> None:
+        """Raises ObjectNotFoundError where the table lacks some of these, which it had: what is
+        announced still belongs to a checkpoint that the job went on without.
+        """
+        table, announced = self._load(), set(self._answer(self.directory.announced))
+        check_there(
+            tx for tx in settled if tx not in announced and not self.is_committed(table, tx)
+        )
 
     def check_begins(self, context: SinkContext) -> None:
         """Raises ConfigError where a job begins and the table has files of an earlier one."""
