@@ -94,7 +94,7 @@ class SystemClock:
 
 
 class Interruption:
-    """How a function in a thread hears that its caller was cancelled: one that waits for an answer
+    """How a function in a thread learns that its caller was cancelled: one that waits for an answer
     from outside says with `interruptible` what ends its wait.
     """
 

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog.effects import Clock, SystemClock, daemon_thread, interruptible
 from tidelog.errors import StoreUnreachableError
@@ -66,7 +66,7 @@ class _Watch:
         self._waits: set[Wait] = set()
         self._any = threading.Event()
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
+        self._thread: Any = None
 
     def add(self, wait: Wait) -> None:
         with self._lock:

@@ -82,7 +82,7 @@ class PostgresConnection:
         self._connection: Any = None
         self._wait: Wait | None = None
         self.listens = False
-        """Whether the connection hears of notifications."""
+        """Whether the connection gets notifications."""
 
     def notified(self, seconds: float) -> bool:
         """Wait for a notification outside of transactions; raises as `transaction`."""
@@ -162,7 +162,7 @@ class PostgresConnection:
             Event.NOT_LISTENING.log(logger, channel=channel, database=self.where)
 
     def _cut(self) -> None:
-        """By another thread: whoever waits for the server hears that it is gone."""
+        """By another thread: a call that waits for the server fails."""
         connection = self._connection
         with suppress(OSError, self._driver.Error):
             if connection is not None and not connection.closed:
