@@ -45,8 +45,8 @@ class Event(Enum):
     )
     NOT_LISTENING = (
         WARNING,
-        "notifications on channel %(channel)s are not received, since %(database)s is reached through "
-        "a pooler: the table is looked at every `poll` seconds alone",
+        "notifications on channel %(channel)s are not received, since %(database)s is reached "
+        "through a pooler: the table is looked at every `poll` seconds alone",
     )
     SOURCE_BACK = (INFO, "%(source)s answers again")
 
