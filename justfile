@@ -32,7 +32,11 @@ test *args:
 simulate *args:
     {{ python }} -m tests.simulator {{ args }}
 
-# What takes longer than CI may: seeds, all tests in depth, older Sparks, kills, s3a; goes on where it stopped; `--again`, or parts.
+# The README's first command and all tests without Spark, with the newest versions that `pyproject.toml` allows, in .tools/newest.
+newest *args:
+    {{ python }} -m tests.newest {{ args }}
+
+# What takes longer than CI may: seeds, all tests in depth, older Sparks, kills, s3a, newest libraries; goes on where it stopped; `--again`, or parts.
 deep *parts:
     {{ python }} tests/deep.py --seeds {{ seeds }} {{ parts }}
 

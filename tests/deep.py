@@ -3,7 +3,7 @@
 `just deep` runs every step that has not passed yet on these very sources, so a run that was
 interrupted goes on where it stopped; `just deep --again` forgets what has passed. `just deep kills
 s3a` runs these parts only, `just seeds=20 deep simulation` fewer seeds. The parts `versions` and
-`maven` need what `just other-sparks` and a Maven install.
+`maven` need what `just other-sparks` and a Maven install, `newest` a registry of libraries.
 """
 
 import argparse
@@ -39,7 +39,7 @@ APART: Final = {"unit": "tests/unit", "property": "tests/property", "process": "
 SCHEDULE: Final = ("--dist", "worksteal", "--durations", "10")
 """A test of a quarter of an hour keeps no others waiting; the longest are named."""
 
-PARTS: Final = ("simulation", *APART, "tests", "spark", *OF_SPARK)
+PARTS: Final = ("simulation", *APART, "tests", "spark", *OF_SPARK, "newest")
 SLICE: Final = 10_000
 """Seeds of a step, a quarter of an hour on two cores: no more is lost when it is interrupted."""
 
@@ -152,6 +152,8 @@ def all_steps(seeds: int, first_seed: int) -> list[Step]:
     tests("spark", *two, SPARK, *(f"--ignore={path}" for path in others))
     for part, paths in OF_SPARK.items():
         tests(part, *two, *paths)
+    # What one run of CI proves, but with the versions that users get.
+    steps.append(Step("newest", "newest", ["-m", "tests.newest", "--timeout", "3600"]))
     return steps
 
 

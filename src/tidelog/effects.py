@@ -10,9 +10,9 @@ import random
 import selectors
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -93,6 +93,63 @@ class SystemClock:
         time.sleep(seconds)
 
 
+class Interruption:
+    """How a function in a thread learns that its caller was cancelled: one that waits for an answer
+    from outside says with `interruptible` what ends its wait.
+    """
+
+    _current: ClassVar = threading.local()
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stops: list[Callable[[], None]] = []
+        self._cancelled = False
+
+    def within(self, call: Callable[[], T]) -> Callable[[], T]:
+        """The function, with this as its interruption."""
+
+        def run() -> T:
+            self._current.interruption = self
+            try:
+                return call()
+            finally:
+                self._current.interruption = None
+
+        return run
+
+    def cancel(self) -> None:
+        """In the event loop: end what waits."""
+        with self._lock:
+            self._cancelled = True
+            for stop in self._stops:
+                stop()
+
+    def follow(self, call: "asyncio.Future[Any]") -> None:
+        """A caller that waits no more has cancelled its future."""
+        if call.cancelled():
+            self.cancel()
+
+    @contextmanager
+    def calling(self, stop: Callable[[], None]) -> Iterator[None]:
+        with self._lock:
+            self._stops.append(stop)
+            if self._cancelled:
+                stop()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._stops.remove(stop)
+
+
+def interruptible(stop: Callable[[], None]) -> AbstractContextManager[None]:
+    """In a function that an `Offload` runs: `stop`, which is short, is called by another thread
+    when the function's caller is cancelled meanwhile.
+    """
+    interruption = getattr(Interruption._current, "interruption", None)
+    return nullcontext() if interruption is None else interruption.calling(stop)
+
+
 class ThreadOffload:
     """A small thread pool; the functions given to it release the GIL or block on I/O.
 
@@ -107,10 +164,15 @@ class ThreadOffload:
         self._closed = False
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._begun(partial(function, *args, **kwargs))
+        interruption = Interruption()
+        begun = self._begun(interruption.within(partial(function, *args, **kwargs)))
+        begun.add_done_callback(interruption.follow)
+        return await begun
 
     async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await to_end(self._begun(partial(function, *args, **kwargs)))
+        interruption = Interruption()
+        begun = self._begun(interruption.within(partial(function, *args, **kwargs)))
+        return await to_end(begun, interruption.cancel)
 
     def _begun(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """No task, for the end of a loop cancels all of these."""
@@ -138,7 +200,11 @@ class ThreadOffload:
         self.working -= 1
 
     async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._apart(_without_stop_iteration(partial(function, *args, **kwargs)))
+        interruption = Interruption()
+        call = _without_stop_iteration(partial(function, *args, **kwargs))
+        begun = self._apart(interruption.within(call))
+        begun.add_done_callback(interruption.follow)
+        return await begun
 
     def _apart(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Begin it in a thread that nothing else waits for."""
@@ -257,15 +323,20 @@ class InlineOffload:
         """Nothing to release."""
 
 
-async def to_end(work: Awaitable[T]) -> T:
-    """Await it, and wait for its end even when cancelled meanwhile, however often."""
+async def to_end(work: Awaitable[T], interrupt: Callable[[], None] = lambda: None) -> T:
+    """Await it, and wait for its end even when cancelled meanwhile, however often; `interrupt` is
+    called then.
+    """
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        interrupt()
         while not running.done():
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
+        if not running.cancelled():
+            running.exception()  # of a call that was interrupted: nobody asks for it any more
         raise
 
 

@@ -43,6 +43,11 @@ class Event(Enum):
         WARNING,
         "%(source)s does not answer, and is asked again until it does: %(error)s",
     )
+    NOT_LISTENING = (
+        WARNING,
+        "notifications on channel %(channel)s are not received, since %(database)s is reached "
+        "through a pooler: the table is looked at every `poll` seconds alone",
+    )
     SOURCE_BACK = (INFO, "%(source)s answers again")
 
     # Encryption.
@@ -53,6 +58,17 @@ class Event(Enum):
     )
     STORE_ENCRYPTED = (INFO, "%(store)s is a new encrypted store; its key is %(source)s")
     KEYS_ROTATED = (INFO, "the keys of %(store)s, now %(keys)d, are wrapped with another key")
+
+    # Systems outside.
+    OUTSIDE_CALL_WAITS = (
+        WARNING,
+        "%(call)s has no answer after %(seconds).0f s, it is given up after %(limit_s).0f s",
+    )
+    LIBRARY_NOT_TESTED = (
+        WARNING,
+        "%(library)s %(version)s is newer than the versions that tidelog was tested with, up to "
+        "%(tested)s",
+    )
 
     # Kafka.
     KAFKA_CLIENT_WARNED = (WARNING, "librdkafka: %(message)s")

@@ -101,6 +101,23 @@ def test_what_comes_after_a_start_at_the_end_is_read_though_no_record_was_before
     assert sorted(values(read(again, tmp_path))) == ["in a new partition", "while it was down"]
 
 
+def test_a_partition_that_is_added_while_the_job_waits_for_messages_is_read(
+    topics: Topics, tmp_path: Path
+) -> None:
+    topic, added = topics.new(), list[str]()
+    topics.write(topic, ["in the first"])
+
+    def grown(found: list[KafkaRecord]) -> bool:
+        if found and not added:
+            topics.grow(topic, 2)
+            topics.write(topic, ["in the second"], partition=1)
+            added.append(topic)
+        return len(found) == 2
+
+    waiting = source(topics, topic, rediscover_s=0.1)
+    assert values(read(waiting, tmp_path, grown)) == ["in the first", "in the second"]
+
+
 def slots(store: Path) -> int:
     names = [path.stem for path in (store / "checkpoints").glob("*.json")]
     return max(map(int, names), default=0)

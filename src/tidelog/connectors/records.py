@@ -3,12 +3,14 @@
 Invariant: as a line, a record becomes exactly what its format makes of it plus one newline.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain, starmap
 from typing import Any, Final, Literal
 
 import msgspec
 
+from tidelog.connectors import exact
+from tidelog.connectors.exact import ColumnType
 from tidelog.errors import UserFunctionError, require
 from tidelog.state.schema.row import Row
 
@@ -151,3 +153,31 @@ class RowShape:
             found=found,
             action="change the record before the sink",
         )
+
+
+class TypedRows:
+    """Rows whose values their columns take exactly."""
+
+    def __init__(self, shape: RowShape, columns: Mapping[str, ColumnType]) -> None:
+        self._shape = shape
+        self._names = tuple(columns)
+        self._kinds = tuple(columns.values())
+
+    def values(self, record: Any) -> tuple[Any, ...]:
+        """One value per column; raises UserFunctionError for a record that does not fit."""
+        values = self._shape.values(record)
+        try:
+            return tuple(
+                [kind.taken(value) for kind, value in zip(self._kinds, values, strict=True)]
+            )
+        except (TypeError, ValueError):
+            for name, kind, value in zip(self._names, self._kinds, values, strict=True):
+                self._check(name, kind, value)
+            raise
+
+    def _check(self, name: str, kind: ColumnType, value: Any) -> None:
+        try:
+            kind.taken(value)
+        except (TypeError, ValueError) as error:
+            expected = f"{kind.expected}, or None"
+            raise exact.refused(self._shape.table, name, expected, value, error) from error

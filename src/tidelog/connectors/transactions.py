@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tidelog.errors import ConfigError, RestoreError
+from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.runtime.sink import SinkContext
 
 T = TypeVar("T")
@@ -86,6 +86,21 @@ def moved(transaction: str, expected: str, found: str) -> RestoreError:
         action="start the job with the sink as before (its name, table, columns, prefix) and stop "
         "it with a savepoint, which commits this; then change it",
     )
+
+
+def check_there(missing: Iterable[TransactionId]) -> None:
+    """Raises ObjectNotFoundError when there are transactions that an output lacks."""
+    if lost := sorted(missing, key=lambda tx: (tx.generation, tx.checkpoint)):
+        first, last = lost[0].checkpoint, lost[-1].checkpoint
+        raise ObjectNotFoundError(
+            f"output of sink {lost[0].sink!r}",
+            expected="all that the job has committed, as far as retained checkpoints name it",
+            found=f"nothing of {len(lost)} transactions, of the checkpoints {first} to {last}: an "
+            "older copy of it",
+            action="bring back the newest one; or write their records again, from a savepoint or "
+            f"checkpoint before {first}: `tidelog fork URL@N NEWURL`, and start the job there",
+            retry_safe=False,
+        )
 
 
 def check_begins(context: SinkContext, sink: str, committed: Iterable[object], forget: str) -> None:

@@ -30,6 +30,10 @@ class SinkContext:
     """The transactions of all sinks that a retained checkpoint names, so that a restore may ask
     for them; None when a checkpoint could not be read.
     """
+    settled: tuple[bytes, ...] = ()
+    """Those that checkpoints older than the restored one name, and this one does not any more: all
+    of them were committed before it was completed.
+    """
     begins: bool = False
     """The job begins with this start, which restores nothing."""
 

@@ -133,8 +133,11 @@ def _dict(kind: Any) -> Column | None:
     key, item = inner
     cast = import_module("pyarrow").map_(key.cast or kind.key_type, item.cast or kind.item_type)
 
-    def mapped(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-        return {name: _applied(item.value, found) for name, found in pairs}
+    def mapped(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
+        made = {name: _applied(item.value, inner) for name, inner in pairs}
+        if len(made) < len(pairs):
+            raise ValueError("a map that has a key twice")
+        return made
 
     return Column("dict[{}, {}]", _needed(cast, inner), mapped, (key, item))
 

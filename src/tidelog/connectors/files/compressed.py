@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import zstandard
 
-from tidelog.connectors.files.source import BEGIN_BYTES, InputFile, mark_of
+from tidelog.connectors.files.source import MARKED_BYTES, InputFile, is_marked, mark_of
 from tidelog.errors import CorruptObjectError, RestoreError
 
 _PIECE: Final = 64 << 10
@@ -55,10 +55,10 @@ class CompressedText:
     """The text of a compressed file, read from front to back.
 
     A file is complete when it appears: its end is an end also where files are followed. A position
-    is [offset, None, size, end, mark], with the size of the file once the offset is the end of its
-    text, and zeros before; the mark is `mark_of` the text's beginning, as far as it was read. Older
-    releases stored the first four, and before that a byte of the file and its offset in the text as
-    size and end.
+    is [offset, None, size, end, mark, file mark], with the size of the file once the offset is the
+    end of its text, and zeros before; the marks are `mark_of` the text as far as it was read, and
+    of the file's own bytes once all are. Older releases stored the first five, or four, and before
+    that a byte of the file and its offset in the text as size and end.
     """
 
     def __init__(self, file: InputFile, position: Any, new_member: Callable[[], Member]) -> None:
@@ -70,17 +70,21 @@ class CompressedText:
                 found="one in the bytes of the file, which an older version read as text",
                 action="start without this checkpoint, or read the file under another name",
             )
-        self.begins_at, _, least, end, *begin = position
+        self.begins_at, _, least, end, *marks = position
         size = file.identity.st_size
         if size < least:
             raise file.changed(f"at least {least} bytes", f"{size} bytes")
+        if len(marks) > 1 and least and file.mark(least) != list(marks[1]):
+            raise file.written_anew()
         ended = 0 < least == size and end == self.begins_at
         self.ends_at: int | None = end if ended else None
         """The end of the text, once it is known."""
         self._file = file
-        self._mark: list[int] = begin[0] if begin else mark_of(b"")
+        self._mark: list[int] = marks[0] if marks else mark_of(b"")
         """The mark in the position at which reading goes on."""
         self._beginning = b""
+        self._before = b""
+        """The last of the text that was left out or handed out."""
         self._new_member = new_member
         self._member: Member | None = None
         self._data = memoryview(b"")
@@ -94,6 +98,7 @@ class CompressedText:
         """Text from the offset on, which only grows from call to call; fewer only at the end."""
         while True:
             dropped = min(offset - self._at, len(self._text))
+            self._before = self._text_before(self._at + dropped)
             del self._text[:dropped]
             self._at += dropped
             if self._at == offset and len(self._text) >= size:
@@ -102,15 +107,27 @@ class CompressedText:
                 break
         if self._at < offset:
             raise self._file.changed(f"at least {offset} bytes of text", f"{self._at} bytes")
-        if mark_of(self._beginning[: self._mark[0]]) != self._mark:
+        if offset == self.begins_at and not is_marked(self._beginning, self._before, self._mark):
             raise self._file.written_anew()
         return bytes(self._text[:size])
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
-        end = (self._file.identity.st_size, offset) if offset == self.ends_at else (0, 0)
-        mark = mark_of(self._beginning[:offset]) if self._beginning else self._mark
-        return [offset, None, *end, mark]
+        mark = self._mark
+        if self._beginning:
+            mark = mark_of(self._beginning[:offset], self._text_before(offset))
+        if offset != self.ends_at:
+            return [offset, None, 0, 0, mark, mark_of(b"")]
+        size = self._file.identity.st_size
+        return [offset, None, size, offset, mark, self._file.mark(size)]
+
+    def _text_before(self, offset: int) -> bytes:
+        text = self._text[: offset - self._at]
+        return (
+            (self._before + text)[-MARKED_BYTES:]
+            if len(text) < MARKED_BYTES
+            else bytes(text[-MARKED_BYTES:])
+        )
 
     def _decompress(self) -> bool:
         """Add a piece; False at the end."""
@@ -144,8 +161,8 @@ class CompressedText:
         if self._member.decompressor.eof:
             self._member = None
         self._text += text
-        if len(self._beginning) < BEGIN_BYTES:
-            self._beginning = (self._beginning + text)[:BEGIN_BYTES]
+        if len(self._beginning) < MARKED_BYTES:
+            self._beginning = (self._beginning + text)[:MARKED_BYTES]
         return True
 
     def _skip_padding(self) -> None:

@@ -13,10 +13,11 @@ from typing import Any, Final
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.compressed import MEMBERS, CompressedText
 from tidelog.connectors.files.source import (
-    BEGIN_BYTES,
+    MARKED_BYTES,
     InputFile,
     InputFiles,
     check_position,
+    is_marked,
     mark_of,
 )
 from tidelog.errors import ConfigError, require
@@ -62,8 +63,7 @@ class PlainText:
 
     A position is [offset, limit, mark]: the limit is the size when this start opened the file, and
     None for one that is followed; a later start has its own, as a line that ended the job may have
-    been corrected. The mark is `mark_of` the file's beginning, as far as it was read. Older
-    releases stored the first two.
+    been corrected. The mark is `mark_of` what was read. Older releases stored the first two.
     """
 
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
@@ -77,7 +77,11 @@ class PlainText:
             raise file.changed(f"at least {offset} bytes", f"{now} bytes")
         stored = begin[0] if begin else mark_of(b"")
         self._begin = file.read(0, stored[0]) if stored[0] else b""
-        if mark_of(self._begin) != stored:
+        start = max(0, offset - MARKED_BYTES)
+        self._before = file.read(start, offset - start)
+        """What was read last, up to the position or further, from `_before_at` on."""
+        self._before_at = start
+        if not is_marked(self._begin, self._before, stored):
             raise self._file.written_anew()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -93,13 +97,16 @@ class PlainText:
         known = self._begin[:offset]
         if data and known and self._file.read(0, len(known)) != known:
             raise self._file.written_anew()
-        if offset <= len(known) < BEGIN_BYTES:
-            self._begin = (known + data)[:BEGIN_BYTES]
+        if offset <= len(known) < MARKED_BYTES:
+            self._begin = (known + data)[:MARKED_BYTES]
+        before = self._before[: offset - self._before_at][-MARKED_BYTES:]
+        self._before, self._before_at = before + data, offset - len(before)
         return data
 
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
-        return [offset, self.ends_at, mark_of(self._begin[:offset])]
+        before = self._before[: offset - self._before_at]
+        return [offset, self.ends_at, mark_of(self._begin[:offset], before)]
 
 
 class LineReader(SplitReader):

@@ -1,9 +1,10 @@
 """Parquet files: every row is a record.
 
 Invariants: a split is a complete file, or a range of the row groups of a large one, named after
-its path; a position is [row group, row in it, rows of the file], so that a restart reads the row
-group again from its start and leaves out what it has; memory is bounded by a batch of rows and the
-pages that hold it, for each file under way.
+its path; a position is [row group, row in it, rows of the file, mark], so that a restart reads the
+row group again from its start and leaves out what it has; the mark is the file's size, and
+`mark_of` it; memory is bounded by a batch of rows and the pages that hold it, for each file under
+way.
 """
 
 import logging
@@ -17,7 +18,9 @@ from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.files.arrow_values import Column, column, values
-from tidelog.connectors.files.source import InputFiles, check_position, failures
+from tidelog.connectors.files.int96 import check_microseconds, int96_columns
+from tidelog.connectors.files.source import InputFile, InputFiles, check_position, failures
+from tidelog.connectors.tested import note_version
 from tidelog.errors import ConfigError, CorruptObjectError, StorageError, optional_library, require
 from tidelog.events import Event
 from tidelog.runtime.source import SplitReader
@@ -62,6 +65,7 @@ class ParquetFiles(InputFiles):
         some = columns is None or (bool(columns) and not isinstance(columns, str))
         require("columns", repr(columns), some, "a list of names of columns")
         _parquet()
+        note_version("pyarrow")
         self._batch_rows = batch_rows
         self._columns = _Columns(None if columns is None else tuple(columns))
         self._complete: dict[str, list[str]] = {}
@@ -113,7 +117,7 @@ class ParquetFiles(InputFiles):
 class ParquetReader(SplitReader):
     """The rows of a range of row groups, a batch at a time."""
 
-    position: list[int]
+    position: list[Any]
 
     def __init__(
         self,
@@ -128,11 +132,17 @@ class ParquetReader(SplitReader):
         self._file = file
         self._columns = columns
         self._names = tuple(columns)
+        self._int96 = int96_columns(file, self._names)
         self._end = groups.stop
         self._batch_rows = batch_rows
         rows = file.metadata.num_rows
-        self.position = list(position or (groups.start, 0, rows))
-        check_position(path, position, fits=list(map(type, self.position)) == [int, int, int])
+        whole = InputFile(path)
+        size = whole.identity.st_size
+        self._mark = [size, *whole.mark(size)]
+        whole.close()
+        self.position = list(position or (groups.start, 0, rows, self._mark))
+        fits = list(map(type, self.position[:3])) == [int, int, int]
+        check_position(path, position, fits=fits)
         if self.position[2] != rows:
             raise StorageError(
                 f"Parquet file {path}",
@@ -142,26 +152,28 @@ class ParquetReader(SplitReader):
                 "reads them",
                 retry_safe=False,
             )
+        if len(self.position) > 3 and list(self.position[3]) != self._mark:
+            raise whole.written_anew()
         self._batches: Iterator[Any] | None = None
 
     @property
     def at_end(self) -> bool:  # type: ignore[override]  # computed here
-        return self.position[0] >= self._end
+        return int(self.position[0]) >= self._end
 
     def read(self) -> list[Any] | None:
         """The rows of the next batch; raises CorruptObjectError and StorageError."""
         if self.at_end:
             return None
-        group, row, rows = self.position
+        group, row, rows = self.position[:3]
         with _readable(self._path):
             if self._batches is None:
                 self._batches = self._batches_of(group, row)
             batch = next(self._batches, None)
             if batch is None:
                 self._batches = None
-                self.position = [group + 1, 0, rows]
+                self.position = [group + 1, 0, rows, self._mark]
             else:
-                self.position = [group, row + batch.num_rows, rows]
+                self.position = [group, row + batch.num_rows, rows, self._mark]
             records = [] if batch is None else self._rows(batch)
         self.read_bytes = 0 if batch is None else batch.nbytes
         if self.at_end:
@@ -173,6 +185,11 @@ class ParquetReader(SplitReader):
         self._file.close()
 
     def _batches_of(self, group: int, skipped: int) -> Iterator[Any]:
+        for path in self._int96:
+            try:
+                check_microseconds(self._path, group, path, self._batch_rows)
+            except ValueError as error:
+                raise self._unfit(path, "times", error) from error
         batches = self._file.iter_batches(
             self._batch_rows, row_groups=[group], columns=list(self._names), use_threads=False
         )
@@ -189,15 +206,20 @@ class ParquetReader(SplitReader):
             try:
                 found.append(values(batch.column(batch.schema.get_field_index(name)), kind))
             except (ValueError, OverflowError) as error:
-                raise CorruptObjectError(
-                    f"Parquet file {self._path}, column {name!r}",
-                    expected=f"values that fit {kind.kind} in Python, times to the microsecond",
-                    found=str(error),
-                    action="leave the column out with columns=, or write it otherwise",
+                raise self._unfit(
+                    name, f"values that fit {kind.kind} in Python, times", error
                 ) from error
         if not found:
             return [Row.of((), ())] * batch.num_rows
         return list(map(row_maker(names), zip(*found, strict=True)))
+
+    def _unfit(self, column: str, expected: str, error: Exception) -> CorruptObjectError:
+        return CorruptObjectError(
+            f"Parquet file {self._path}, column {column!r}",
+            expected=f"{expected} to the microsecond",
+            found=str(error),
+            action="leave the column out with columns=, or write it otherwise",
+        )
 
 
 class _Columns:

@@ -9,7 +9,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import translate
 from pathlib import Path, PurePosixPath
@@ -22,8 +22,9 @@ from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, Stora
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
-BEGIN_BYTES: Final = 1024
-"""Bytes at the start of a text that are compared with those that were read before."""
+MARKED_BYTES: Final = 1024
+"""Bytes at the start of a text, and before a position in it, that are compared with those that were
+read before."""
 _REDISCOVER_S: Final = 1.0
 
 
@@ -148,11 +149,22 @@ def check_position(path: Path, position: object, *, fits: bool) -> None:
         )
 
 
-def mark_of(beginning: bytes) -> list[int]:
-    """Length and CRC32C of the first bytes of a text. A position has them, so that a restart tells
-    a text that was written anew from one that has grown.
+def mark_of(beginning: bytes, before: bytes = b"") -> list[int]:
+    """Length and CRC32C of the first bytes of a text, and of those before a position in it. The
+    position has them, so that a restart tells a text that was written anew from one that has grown.
+    Older releases stored the first two.
     """
-    return [len(beginning), int(google_crc32c.value(beginning))]
+    pieces = (beginning[:MARKED_BYTES], before[-MARKED_BYTES:])
+    return [part for text in pieces for part in (len(text), int(google_crc32c.value(text)))]
+
+
+def is_marked(beginning: bytes, before: bytes, mark: Sequence[int]) -> bool:
+    """Whether a text that begins so, and has these bytes before a position, is the one that was
+    marked.
+    """
+    length = mark[2] if len(mark) > 2 else 0
+    made = mark_of(beginning[: mark[0]], before[len(before) - length :])
+    return made[: len(mark)] == list(mark)
 
 
 class InputFile:
@@ -178,6 +190,11 @@ class InputFile:
         self.check_same(now)
         return now.st_size
 
+    def mark(self, upto: int) -> list[int]:
+        """The mark of the file's own bytes, at an offset in them."""
+        start = max(0, upto - MARKED_BYTES)
+        return mark_of(self.read(0, min(upto, MARKED_BYTES)), self.read(start, upto - start))
+
     def check_same(self, now: os.stat_result) -> None:
         """Raises StorageError when another file has the name."""
         if not os.path.samestat(now, self.identity):
@@ -193,7 +210,7 @@ class InputFile:
         )
 
     def written_anew(self) -> StorageError:
-        return self.changed("the beginning that was read", "another one: it was written anew")
+        return self.changed("the text that was read", "another one: it was written anew")
 
     def close(self) -> None:
         """Close it; the next `read` opens it again."""

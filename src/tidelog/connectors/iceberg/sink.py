@@ -4,23 +4,22 @@ Invariants: as `table` says; a record is in the batches of the open transaction,
 or in the table.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from threading import Lock
-from typing import Any
+from typing import Any, Final
 
 from tidelog.connectors import transactions
 from tidelog.connectors.arguments import typed
+from tidelog.connectors.iceberg.columns import TableColumns
 from tidelog.connectors.iceberg.staged import Staged, ids
 from tidelog.connectors.iceberg.table import LakeTable
-from tidelog.connectors.records import RowShape
 from tidelog.connectors.transactions import TransactionId
-from tidelog.errors import UserFunctionError, require
+from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.state.schema.row import Row
 
-_Change = Callable[[Any], Any]
+ANSWER_S: Final = 300.0
 
 
 class Iceberg(Sink):
@@ -28,12 +27,20 @@ class Iceberg(Sink):
 
     `catalog` is the name of a catalogue that pyiceberg is configured for, or its properties, `name`
     among them; `table` is `namespace.name` and must exist. Rows with field names and dicts are
-    taken by name, tuples by position. Rows are held in memory between checkpoints. Raises
-    ConfigError.
+    taken by name, tuples by position. Rows are held in memory between checkpoints. A commit, or
+    the files of a checkpoint, may take `answer_s`. Raises ConfigError.
     """
 
     @typed
-    def __init__(self, catalog: str | Mapping[str, str], table: str) -> None:
+    def __init__(
+        self,
+        catalog: str | Mapping[str, str],
+        table: str,
+        *,
+        answer_s: float = ANSWER_S,
+    ) -> None:
+        require("answer_s", answer_s, answer_s > 0, "more than 0 seconds")
+        self._answer_s = answer_s
         require("catalog", catalog, bool(catalog), "the name of a catalogue, or its properties")
         expected = "a namespace and a name, as in 'lake.counts'"
         require("table", repr(table), "." in (table or ""), expected)
@@ -44,7 +51,8 @@ class Iceberg(Sink):
     def open(self, context: SinkContext) -> "IcebergWriter":
         """Raises ConfigError without the table, FencedError after a newer start, StorageErrors."""
         sink = f"{context.job}/{context.name}"
-        table = LakeTable(self._catalog, self._table, sink, context.generation)
+        generation, answer_s = context.generation, self._answer_s
+        table = LakeTable(self._catalog, self._table, sink, generation, answer_s)
         return IcebergWriter(table, context, self._commits)
 
 
@@ -66,6 +74,9 @@ class IcebergWriter(SinkWriter):
             staged = table.directory.decode(transaction)
             table.check_files(staged)
             self._commits.commit(table, staged)
+        settled = {tx for tx in ids(self._context.settled) if tx.sink == table.sink}
+        if mine := {tx for tx in settled if self._context.answers_for(tx.subtask)}:
+            table.check_complete(mine)
         if self._context.retained is not None:
             table.remove_left_over(ids((*self._context.retained, *transactions)), may_abort)
 
@@ -113,93 +124,3 @@ class _GroupCommit:
             finally:
                 for each in done:
                     self._waiting.remove(each)
-
-
-class TableColumns:
-    """The columns of a table, by its Arrow schema.
-
-    What was accepted can be written: every value fits the type of its column, and no column that
-    must have a value lacks one.
-    """
-
-    def __init__(self, table: str, schema: Any) -> None:
-        self._schema = schema
-        optional = [field.name for field in schema if field.nullable]
-        self._shape = RowShape(table, schema.names, "a value", optional)
-        self._changes = [_change(field.type) for field in schema]
-
-    def batch(self, records: Sequence[Any]) -> Any:
-        """The records as a batch of Arrow; raises UserFunctionError for one that does not fit."""
-        rows = [self._shape.values(record) for record in records]
-        arrays = [
-            self._array(field, change, [row[at] for row in rows])
-            for at, (field, change) in enumerate(zip(self._schema, self._changes, strict=True))
-        ]
-        return import_module("pyarrow").RecordBatch.from_arrays(arrays, schema=self._schema)
-
-    def _array(self, field: Any, change: _Change | None, values: list[Any]) -> Any:
-        pa = import_module("pyarrow")
-        refusals = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
-        if not field.nullable and None in values:
-            raise self._refused(field, None)
-        try:
-            return pa.array(_changed(change, values), type=field.type)
-        except refusals:
-            for value in values:
-                try:
-                    pa.array(_changed(change, [value]), type=field.type)
-                except refusals as error:
-                    raise self._refused(field, value) from error
-            raise
-
-    def _refused(self, field: Any, value: Any) -> UserFunctionError:
-        return UserFunctionError(
-            f"a record for table {self._shape.table!r}, column {field.name!r}",
-            expected=f"a value of type {field.type}" + ("" if field.nullable else ", required"),
-            found=f"{value!r:.100}",
-            action="change the record before the sink, or the type of the column",
-        )
-
-
-def _changed(change: _Change | None, values: list[Any]) -> list[Any]:
-    return values if change is None else [None if v is None else change(v) for v in values]
-
-
-def _change(kind: Any) -> _Change | None:
-    """What makes of a value one that Arrow takes for a type; None: nothing need be done."""
-    types = import_module("pyarrow").types
-    if types.is_struct(kind):
-        fields = [kind.field(at) for at in range(kind.num_fields)]
-        inner = {field.name: _nested(field) for field in fields}
-        return lambda value: _struct(inner, value)
-    if types.is_map(kind):
-        of_key, of_item = _nested(kind.key_field), _nested(kind.item_field)
-        return lambda value: list(
-            zip(of_key(list(value)), of_item(list(dict(value).values())), strict=True)
-        )
-    if types.is_list(kind) or types.is_large_list(kind):
-        if kind.value_field.nullable and _change(kind.value_type) is None:
-            return None
-        of = _nested(kind.value_field)
-        return lambda value: of(list(value))
-    return None
-
-
-def _nested(field: Any) -> Callable[[list[Any]], list[Any]]:
-    """What makes of values within others those that Arrow takes, which it would let lack some."""
-    change, nullable = _change(field.type), field.nullable
-
-    def changed(values: list[Any]) -> list[Any]:
-        if not nullable and None in values:
-            raise TypeError(f"{field.name!r} is required")
-        return _changed(change, values)
-
-    return changed
-
-
-def _struct(fields: dict[str, Callable[[list[Any]], list[Any]]], value: Any) -> dict[str, Any]:
-    if isinstance(value, Row):
-        value = value.asDict()
-    if not isinstance(value, dict) or not value.keys() <= fields.keys():
-        raise TypeError(f"expected the fields {tuple(fields)}")
-    return {name: of([value.get(name)])[0] for name, of in fields.items()}

@@ -12,11 +12,20 @@ a function it keeps to itself, `_dataframe_to_data_files`.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
-from tidelog.connectors.transactions import FORK, TransactionId, WriterStart, check_begins
+from tidelog.connectors.outside import bounded
+from tidelog.connectors.tested import note_version
+from tidelog.connectors.transactions import (
+    FORK,
+    TransactionId,
+    WriterStart,
+    check_begins,
+    check_there,
+)
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -33,23 +42,26 @@ from tidelog.storage import errors
 _ATTEMPTS: Final = 100
 """How often a commit is made that finds that another one was faster: somebody always gets on."""
 
+T = TypeVar("T")
 Catalog = str | Mapping[str, str]
 
 
 class LakeTable:
     """One table; raises ConfigError, FencedError and StorageErrors."""
 
-    def __init__(self, catalog: Catalog, name: str, sink: str, generation: int) -> None:
+    def __init__(
+        self, catalog: Catalog, name: str, sink: str, generation: int, answer_s: float
+    ) -> None:
+        self._answer_s = answer_s
         self.sink = sink
         self.generation = generation
         self.name = name
         self._properties = f"tidelog.{sink}."
         self._where = f"Iceberg table {name!r}"
-        with self._failures():
-            self._catalog = _catalog(catalog)
+        self._catalog = self._answer(partial(_catalog, catalog))
         try:
+            table = self._answer(partial(self._catalog.load_table, name))
             with self._failures():
-                table = self._catalog.load_table(name)
                 self.schema = table.schema()
                 self._uuid = table.metadata.table_uuid
                 self.directory = SinkDirectory(sink, table)
@@ -61,23 +73,22 @@ class LakeTable:
 
     def write(self, tx: TransactionId, data: Any) -> Staged:
         """Write data files that no snapshot has; `data` is a table of Arrow."""
+        return self._answer(partial(self._written, self._load(), tx, data))
+
+    def _written(self, table: Any, tx: TransactionId, data: Any) -> Staged:
         library = import_module("pyiceberg.io.pyarrow")
-        with self._failures():
-            table = self._load()
-            properties = {
-                **table.metadata.properties,
-                "write.data.path": self.directory.data(tx),
-                "write.object-storage.enabled": "false",
-                "write.format.default": "parquet",
-            }
-            properties.pop("write.py-location-provider.impl", None)
-            metadata = table.metadata.model_copy(update={"properties": properties})
-            self.directory.announce(tx)
-            files = list(library._dataframe_to_data_files(metadata, data, table.io))
-            spec, schema = table.spec(), table.schema()
-            return Staged(
-                tx, self.name, spec.spec_id, tuple(described(f, spec, schema) for f in files)
-            )
+        properties = {
+            **table.metadata.properties,
+            "write.data.path": self.directory.data(tx),
+            "write.object-storage.enabled": "false",
+            "write.format.default": "parquet",
+        }
+        properties.pop("write.py-location-provider.impl", None)
+        metadata = table.metadata.model_copy(update={"properties": properties})
+        self.directory.announce(tx)
+        files = list(library._dataframe_to_data_files(metadata, data, table.io))
+        spec, schema = table.spec(), table.schema()
+        return Staged(tx, self.name, spec.spec_id, tuple(described(f, spec, schema) for f in files))
 
     def commit(self, group: Sequence[Staged]) -> None:
         """Add the files of these transactions in one snapshot, but for those that have been."""
@@ -87,9 +98,8 @@ class LakeTable:
             return not left or self._added(table, left)
 
         self._until_made(add)
-        with self._failures():
-            for staged in group:
-                self.directory.settled(staged.tx)
+        for staged in group:
+            self._answer(partial(self.directory.settled, staged.tx))
 
     def check_files(self, staged: Staged) -> None:
         """Raises StorageError when a file is not what was written, RestoreError when the table
@@ -99,8 +109,7 @@ class LakeTable:
         if self.is_committed(table, staged.tx):
             return
         for file in staged.files:
-            with self._failures():
-                size = self.directory.size(file)
+            size = self._answer(partial(self.directory.size, file))
             if size != file.size:
                 raise StorageError(
                     f"data file {file.path} of {staged.tx}",
@@ -109,8 +118,9 @@ class LakeTable:
                     action="bring it back; its records are in no other file",
                     retry_safe=False,
                 )
+        read = partial(self.directory.schema, staged.files[0], table.format_version)
+        found = _columns(self._answer(read))
         with self._failures():
-            found = _columns(self.directory.schema(staged.files[0], table.format_version))
             known = {column for schema in table.schemas().values() for column in _columns(schema)}
         if not known.issuperset(found):
             raise RestoreError(
@@ -129,14 +139,13 @@ class LakeTable:
         that may be aborted.
         """
         table = self._load()
-        with self._failures():
-            for tx in self.directory.announced():
-                if not may_abort(tx.generation, tx.subtask):
-                    continue
-                if self.is_committed(table, tx):
-                    self.directory.settled(tx)
-                elif tx not in named:
-                    self.directory.remove(tx)
+        for tx in self._answer(self.directory.announced):
+            if not may_abort(tx.generation, tx.subtask):
+                continue
+            if self.is_committed(table, tx):
+                self._answer(partial(self.directory.settled, tx))
+            elif tx not in named:
+                self._answer(partial(self.directory.remove, tx))
         starts = {tx.start for tx in named}
         forgotten = [
             self._committed_by(start)
@@ -146,6 +155,15 @@ class LakeTable:
         if forgotten:
             # Also if a newer start has begun meanwhile: it asks for no start that we do not know.
             self._until_made(lambda table: self._made(table.transaction(), removed=forgotten))
+
+    def check_complete(self, settled: set[TransactionId]) -> None:
+        """Raises ObjectNotFoundError where the table lacks some of these, which it had: what is
+        announced still belongs to a checkpoint that the job went on without.
+        """
+        table, announced = self._load(), set(self._answer(self.directory.announced))
+        check_there(
+            tx for tx in settled if tx not in announced and not self.is_committed(table, tx)
+        )
 
     def check_begins(self, context: SinkContext) -> None:
         """Raises ConfigError where a job begins and the table has files of an earlier one."""
@@ -234,20 +252,23 @@ class LakeTable:
     def _append(
         self, table: Any, files: Sequence[Any], summary: dict[str, str], properties: dict[str, str]
     ) -> bool:
-        with self._failures():
+        def appended() -> Any:
             transaction = table.transaction()
             snapshot = transaction.update_snapshot({"tidelog.sink": self.sink, **summary})
             merges = table.properties.get("commit.manifest-merge.enabled", "false") == "true"
             with snapshot.merge_append() if merges else snapshot.fast_append() as producer:
                 for file in files:
                     producer.append_data_file(file)
-        return self._made(transaction, added=properties)
+            return transaction
+
+        return self._made(self._answer(appended), added=properties)
 
     def _made(
         self, transaction: Any, *, added: Mapping[str, str] = {}, removed: Sequence[str] = ()
     ) -> bool:
         """Commit, with changes of properties; False when the table is not as it was loaded."""
-        with self._failures():
+
+        def committed() -> bool:
             if added:
                 transaction.set_properties(dict(added))
             if removed:
@@ -256,11 +277,13 @@ class LakeTable:
                 transaction.commit_transaction()
             except import_module("pyiceberg.exceptions").CommitFailedException:
                 return False
-        return True
+            return True
+
+        return self._answer(committed)
 
     def _load(self) -> Any:
+        table = self._answer(partial(self._catalog.load_table, self.name))
         with self._failures():
-            table = self._catalog.load_table(self.name)
             if table.metadata.table_uuid != self._uuid:
                 raise ConfigError(
                     self._where,
@@ -300,6 +323,11 @@ class LakeTable:
         of_start = f"{start.subtask}.{start.generation}.{start.attempt}"
         return f"tidelog.{start.sink}.committed.{of_start}"
 
+    def _answer(self, call: Callable[[], T]) -> T:
+        """What a call of the library gives, which knows no deadlines itself."""
+        with self._failures():
+            return bounded(self._where, self._answer_s, call)
+
     @contextmanager
     def _failures(self) -> Iterator[None]:
         try:
@@ -322,6 +350,8 @@ def _catalog(catalog: Catalog) -> Any:
     with optional_library("an Iceberg sink", "the library pyiceberg", "iceberg"):
         load_catalog = import_module("pyiceberg.catalog").load_catalog
         import_module("pyarrow")
+    for library in ("pyiceberg", "pyarrow"):
+        note_version(library)
     if isinstance(catalog, str):
         return load_catalog(catalog)
     # A catalogue in a database has the tables of several, by their names.

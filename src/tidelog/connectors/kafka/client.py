@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final, Literal
 
+from tidelog.connectors.tested import note_version
 from tidelog.credentials import hide
 from tidelog.errors import (
     AccessDeniedError,
@@ -98,6 +99,7 @@ class Cluster:
         return self._client(library().admin.AdminClient, {})
 
     def _client(self, kind: Any, settings: Mapping[str, Any]) -> Any:
+        note_version("confluent-kafka")
         try:
             return kind(
                 {"bootstrap.servers": self.bootstrap, **settings, **self._settings},

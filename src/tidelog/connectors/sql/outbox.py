@@ -2,8 +2,9 @@
 
 Invariants: a row has the id of the transaction that added it, and only rows of transactions older
 than all that still run are read; whatever commits later therefore stands after the position, which
-is the transaction and the row that were read last; rows are deleted only when a completed
-checkpoint covers them.
+is the transaction and the row that were read last; rows of one transaction with the same number are
+read together, so that none stands beside the position unread; rows are deleted only when a
+completed checkpoint covers them.
 """
 
 import logging
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
+from tidelog.connectors.outside import ANSWER_S
 from tidelog.connectors.sql.postgres_connection import (
     PostgresConnection,
     check_conninfo,
@@ -36,10 +38,12 @@ class PostgresOutbox(Source):
     """Rows of a table as `Row`s; any server from version 13 on will do.
 
     `xid` names a column of type xid8 that defaults to `pg_current_xact_id()`, `id` one of whole
-    numbers that grow within a transaction; an index on both, in this order, keeps reads cheap.
+    numbers that grow within a transaction, both declared NOT NULL; an index on both, in this order,
+    keeps reads cheap.
     `columns` names those that are read, all without it. The table is looked at every `poll`
     seconds, and at once after a NOTIFY on `channel`. With `delete` rows that a completed checkpoint
-    covers are removed. Raises ConfigError.
+    covers are removed. The server may take `answer_s` for an answer; one that does not is asked
+    again. Raises ConfigError.
     """
 
     blocking = True
@@ -58,8 +62,9 @@ class PostgresOutbox(Source):
         channel: str | None = None,
         poll: float = POLL_S,
         batch_rows: int = BATCH_ROWS,
+        answer_s: float = ANSWER_S,
     ) -> None:
-        for option, value in (("poll", poll), ("batch_rows", batch_rows)):
+        for option, value in (("poll", poll), ("batch_rows", batch_rows), ("answer_s", answer_s)):
             require(option, value, value > 0, "more than 0")
         some = columns is None or (bool(columns) and not isinstance(columns, str))
         require("columns", repr(columns), some, "a list of names of columns")
@@ -74,6 +79,7 @@ class PostgresOutbox(Source):
         self.channel = channel
         self.poll = poll
         self.batch_rows = batch_rows
+        self.answer_s = answer_s
         self.completed: tuple[int, int] | None = None
         """The newest position that a completed checkpoint of this run holds."""
 
@@ -107,14 +113,14 @@ class OutboxReader(SplitReader):
     position: tuple[int, int]
 
     def __init__(self, source: PostgresOutbox, position: Any) -> None:
-        listen = [] if source.channel is None else [f"LISTEN {quoted(source.channel)}"]
         self._source = source
         self._server = PostgresConnection(
             source.conninfo,
             "a PostgreSQL outbox",
             "grant the user SELECT on the table, and DELETE where rows are deleted",
-            ["SET TimeZone = 'UTC'", *listen],
             "leave the column out with columns=, or change the value in the table",
+            answer_s=source.answer_s,
+            channel=source.channel,
         )
         self._away = False
         self.position = _START if position is None else tuple(position)
@@ -133,7 +139,7 @@ class OutboxReader(SplitReader):
         try:
             self._delete()
             rows = self._rows()
-            if not rows and self._source.channel is not None and self._notified():
+            if not rows and self._server.listens and self._server.notified(self._source.poll):
                 rows = self._rows()
         except StoreUnreachableError as error:
             if not self._away:
@@ -144,8 +150,8 @@ class OutboxReader(SplitReader):
         if self._away:
             Event.SOURCE_BACK.log(logger, source=self._server.where)
         self._away = False
-        # With a channel, `_notified` has waited already.
-        self.delay_s = self._source.poll if self._source.channel is None else 0.001
+        # With a channel, `notified` has waited already.
+        self.delay_s = 0.001 if self._server.listens else self._source.poll
         if rows:
             *_, xid, number = rows[-1]
             self.position = (int(xid), number)
@@ -160,10 +166,6 @@ class OutboxReader(SplitReader):
         with self._server.transaction() as connection:
             rows: list[Any] = connection.execute(self._select, parameters).fetchall()
         return rows
-
-    def _notified(self) -> bool:
-        with self._server.connection() as connection:
-            return any(True for _ in connection.notifies(timeout=self._source.poll, stop_after=1))
 
     def _delete(self) -> None:
         upto, source = self._source.completed, self._source
@@ -186,7 +188,7 @@ class OutboxReader(SplitReader):
             f"SELECT {names}{xid}::text, {number}::bigint FROM {self._source.target} o "
             f"WHERE ({xid}, {number}) > ($1::text::xid8, $2::bigint) "
             f"AND {xid} < pg_snapshot_xmin(pg_current_snapshot()) "
-            f"ORDER BY {xid}, {number} LIMIT $3"
+            f"ORDER BY {xid}, {number} FETCH FIRST $3 ROWS WITH TIES"
         )
 
     def _checked(self) -> tuple[str, ...]:
@@ -199,6 +201,7 @@ class OutboxReader(SplitReader):
                 expected = f"PostgreSQL {_OLDEST_VERSION} or newer"
                 raise _refused(self._server.where, expected, version, "upgrade the server")
             found = columns_of(connection, source.target)
+            nullable = _nullable(connection, source)
             (next_xid,) = connection.execute(
                 "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
             ).fetchone()
@@ -213,6 +216,12 @@ class OutboxReader(SplitReader):
             expected = f"a column {source.id!r} of type bigint, integer or smallint"
             action = "name the one that orders rows within a transaction in id="
             raise _refused(where, expected, found, action)
+        if nullable:
+            changes = ", ".join(f"ALTER COLUMN {quoted(name)} SET NOT NULL" for name in nullable)
+            expected = f"columns {source.xid!r} and {source.id!r} that are NOT NULL: rows without "
+            expected += "them have no place in the order, and would never be read"
+            action = f"ALTER TABLE {source.target} {changes}"
+            raise _refused(where, expected, f"{nullable} without it", action)
         missing = [name for name in source.columns or () if name not in found]
         if missing:
             expected = f"the columns {source.columns}"
@@ -226,6 +235,16 @@ class OutboxReader(SplitReader):
                 "start without this checkpoint then, with a table of what is not handled yet",
             )
         return source.columns or tuple(name for name in found if name != source.xid)
+
+
+def _nullable(connection: Any, source: PostgresOutbox) -> list[str]:
+    """Which of its two columns a row may lack; a view cannot say so."""
+    rows = connection.execute(
+        "SELECT attname FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid WHERE attrelid "
+        "= to_regclass($1) AND attname = ANY($2) AND NOT attnotnull AND relkind IN ('r', 'p')",
+        (source.target, [source.xid, source.id]),
+    )
+    return sorted(name for (name,) in rows.fetchall())
 
 
 def _refused(where: str, expected: str, found: object, action: str) -> ConfigError:

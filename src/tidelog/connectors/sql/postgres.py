@@ -12,12 +12,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
-from tidelog.connectors.records import RowShape
+from tidelog.connectors.outside import ANSWER_S
+from tidelog.connectors.records import RowShape, TypedRows
 from tidelog.connectors.sql.postgres_connection import (
     PostgresConnection,
     check_conninfo,
     columns_of,
 )
+from tidelog.connectors.sql.postgres_types import column_type
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
     StagingTables,
@@ -26,7 +28,7 @@ from tidelog.connectors.sql.staging import (
     quoted,
 )
 from tidelog.connectors.transactions import TransactionId
-from tidelog.errors import ConfigError, FencedError
+from tidelog.errors import ConfigError, FencedError, require
 from tidelog.ids import digest
 from tidelog.runtime.sink import Sink, SinkContext
 
@@ -35,6 +37,7 @@ _TYPE: Final = re.compile(
     r"(\(\w+(, ?-?\d+)?\))?( with(out)? time zone)?(\[\])?",
     re.IGNORECASE,
 )
+_ROWS_OF_AN_ANSWER: Final = 1000
 _CREATE_LOCK: Final = 0x7469_6465_6C6F_6701
 """One creator of tables at a time: PostgreSQL lets two that race fail."""
 
@@ -45,14 +48,23 @@ class Postgres(Sink):
     `conninfo` is a libpq connection string or URL; leave the password to PGPASSWORD or a password
     file. `columns` maps names to declared types; the table is created when absent, and must have
     just these columns otherwise. Rows with field names and dicts are taken by name, tuples by
-    position. Rows are held in memory between checkpoints. Raises ConfigError.
+    position. Rows are held in memory between checkpoints. The server may take `answer_s` for a
+    statement. Raises ConfigError.
     """
 
     @typed
     def __init__(
-        self, conninfo: str, table: str, columns: Mapping[str, str], *, schema: str | None = None
+        self,
+        conninfo: str,
+        table: str,
+        columns: Mapping[str, str],
+        *,
+        schema: str | None = None,
+        answer_s: float = ANSWER_S,
     ) -> None:
         check_conninfo(conninfo, "a PostgreSQL sink")
+        require("answer_s", answer_s, answer_s > 0, "more than 0 seconds")
+        self._answer_s = answer_s
         self._conninfo = conninfo
         self._names = TableNames(table, columns, schema)
 
@@ -64,10 +76,11 @@ class Postgres(Sink):
             self._conninfo,
             "a PostgreSQL sink",
             "grant the user CREATE on the schema, TEMP on the database and access to the table",
+            answer_s=self._answer_s,
         )
         try:
-            self._names.prepare(server)
-            return SqlStagingWriter(_PostgresTables(server, self._names, context), context)
+            types = self._names.prepare(server)
+            return SqlStagingWriter(_PostgresTables(server, self._names, types, context), context)
         except BaseException:
             server.close()
             raise
@@ -92,8 +105,11 @@ class TableNames:
         self.committed = prefix + quoted("_tidelog_committed")
         self.writers = prefix + quoted("_tidelog_writers")
 
-    def prepare(self, server: PostgresConnection) -> None:
-        """Create what is absent; raises ConfigError when there are other columns."""
+    def prepare(self, server: PostgresConnection) -> dict[str, str]:
+        """Create what is absent; returns the types of the columns as PostgreSQL names them.
+
+        Raises ConfigError when there are other columns.
+        """
         with server.transaction() as connection:
             connection.execute("SET LOCAL client_min_messages = warning")
             connection.execute("SELECT pg_advisory_xact_lock($1)", (_CREATE_LOCK,))
@@ -119,6 +135,7 @@ class TableNames:
                 action="stop the job with the columns as before by a savepoint, drop this table, "
                 "and start it with the new ones",
             )
+        return wanted
 
     def _check_new(self) -> None:
         # The whole text is a name: "sales.counts" would be made beside the one that is meant.
@@ -155,7 +172,13 @@ class _PostgresTables(StagingTables):
     committed_columns = TransactionId._fields
     pending_columns = tuple(f"_tidelog_{name}" for name in TransactionId._fields)
 
-    def __init__(self, server: PostgresConnection, names: TableNames, context: SinkContext) -> None:
+    def __init__(
+        self,
+        server: PostgresConnection,
+        names: TableNames,
+        types: Mapping[str, str],
+        context: SinkContext,
+    ) -> None:
         columns = names.quoted_columns
         super().__init__(
             context,
@@ -168,7 +191,9 @@ class _PostgresTables(StagingTables):
         )
         self._server = server
         self._writers = names.writers
-        self._shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
+        shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
+        kinds = {name: column_type(kind) for name, kind in types.items()}
+        self._rows = TypedRows(shape, kinds)
         self._generation = context.generation
         self._count = (
             f"SELECT count(*) FROM {names.pending} WHERE {self.where(self.pending_columns)}"
@@ -200,17 +225,22 @@ class _PostgresTables(StagingTables):
         self._server.close()
 
     def row(self, record: Any) -> tuple[Any, ...]:
-        return self._shape.values(record)
+        return self._rows.values(record)
 
     def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None:
         with connection.cursor().copy(self._copy) as copy:
             for seq, row in enumerate(rows):
                 copy.write_row((*tx, seq, *row))
+                if seq % _ROWS_OF_AN_ANSWER == 0:
+                    self._server.goes_on()
+        self._server.goes_on()
 
     def move(self, connection: Any, tx: TransactionId) -> int:
         # Those that leave staging: a trigger of the target may take fewer, or put them elsewhere.
         (rows,) = connection.execute(self._count, tx).fetchone()
+        self._server.goes_on()
         connection.execute(self.into, tx)
+        self._server.goes_on()
         return int(rows)
 
     def _fenced(self) -> FencedError:

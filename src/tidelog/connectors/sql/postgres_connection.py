@@ -1,16 +1,24 @@
 """A connection to a PostgreSQL server.
 
 Invariants: changes happen in transactions; one that returned survives a crash of the server,
-whatever its default is; a connection that broke is replaced before the next transaction; only
+whatever its default is; nothing outlives them in the session, so that a pooler may stand between;
+a connection that broke is replaced before the next transaction; no call waits without end; only
 errors of `tidelog.errors` leave, and none of them shows a password.
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import os
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
+from tidelog.connectors.outside import Wait, answered, bounded
+from tidelog.connectors.sql.staging import quoted
+from tidelog.connectors.tested import note_version
+from tidelog.effects import interruptible
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
@@ -26,14 +34,31 @@ from tidelog.events import Event
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S: Final = 10
+_DEFAULTS: Final = {
+    "connect_timeout": _CONNECT_TIMEOUT_S,
+    "application_name": "tidelog",
+    # What a firewall or a fail-over has forgotten is noticed by the system, within half a minute.
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 30_000,
+}
+"""What the connection string does not say."""
+_BEGIN: Final = (
+    # For the transaction alone: a pooler may give each one another session. A pre-committed
+    # transaction must be durable before the manifest that names it.
+    "BEGIN; SET LOCAL TimeZone = 'UTC'; SELECT set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') = 'off'"
+)
 
 
 class PostgresConnection:
     """Used by one thread at a time; connects when it is used first.
 
     `what` is connected, as messages say; `grants` is what to do when a right is missing, `values`
-    when a value is none of PostgreSQL or of Python. Each new connection begins with the statements
-    `first`. Raises ConfigError when the driver is missing.
+    when a value is none of PostgreSQL or of Python. An answer may take `answer_s`. A connection to
+    the server itself listens to `channel`. Raises ConfigError when the driver is missing.
     """
 
     def __init__(
@@ -41,23 +66,29 @@ class PostgresConnection:
         conninfo: str,
         what: str,
         grants: str,
-        first: Sequence[str] = (),
         values: str = "change the record before the sink, or the type of its column",
+        *,
+        answer_s: float,
+        channel: str | None = None,
     ) -> None:
         with optional_library(what, "the library psycopg", "postgres"):
             self._driver: Any = import_module("psycopg")
-        self._conninfo = conninfo
-        self._first = first
+        note_version("psycopg")
+        self._channel = channel
+        self._answer_s = answer_s
         self._actions = {_NO_RIGHT: grants, _NO_VALUE: values}
-        self.where = _described(self._driver, conninfo, what)
+        self.where, self._parameters = _described(self._driver, conninfo, what)
         """The database as messages name it."""
         self._connection: Any = None
+        self._wait: Wait | None = None
+        self.listens = False
+        """Whether the connection gets notifications."""
 
-    @contextmanager
-    def connection(self) -> Iterator[Any]:
-        """The connection outside of transactions; raises as `transaction`."""
-        with self._failures():
-            yield self._connected()
+    def notified(self, seconds: float) -> bool:
+        """Wait for a notification outside of transactions; raises as `transaction`."""
+        with self._failures(), interruptible(self._cut):
+            notices = self._connected().notifies(timeout=seconds, stop_after=1)
+            return any(True for _ in notices)
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
@@ -66,10 +97,10 @@ class PostgresConnection:
         Raises StoreUnreachableError, StoreFullError, AccessDeniedError, ConfigError, StorageError,
         and UserFunctionError for a value that its column does not take.
         """
-        with self._failures():
-            connection = self._connected()
+        what = f"a transaction in {self.where}"
+        with self._failures(), answered(what, self._answer_s, self._cut) as self._wait:
+            connection = self._begun()
             try:
-                connection.execute("BEGIN")
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
@@ -81,30 +112,62 @@ class PostgresConnection:
                     connection.close()
                 raise
 
+    def goes_on(self) -> None:
+        """Within a transaction: the server has taken something, and may take its time again."""
+        if self._wait is not None:
+            self._wait.goes_on()
+
     def close(self) -> None:
         """Close the connection; the server rolls back what is open."""
         if self._connection is not None:
             self._connection.close()
 
+    def _begun(self) -> Any:
+        """A connection in a transaction. One that broke while nobody used it, as where the server
+        ends those that are idle, is replaced.
+        """
+        known, connection = self._connection, self._connected()
+        try:
+            connection.execute(_BEGIN)
+        except self._driver.OperationalError:
+            if connection is not known or not connection.closed:
+                connection.close()
+                raise
+            connection = self._connected()
+            connection.execute(_BEGIN)
+        return connection
+
     def _connected(self) -> Any:
         if self._connection is None or self._connection.closed:
-            connection = self._driver.connect(
-                self._conninfo,
+            connect = partial(
+                self._driver.connect,
+                **self._parameters,
                 autocommit=True,
-                connect_timeout=_CONNECT_TIMEOUT_S,
-                application_name="tidelog",
+                # A pooler may run each transaction in a session without what others have prepared.
+                prepare_threshold=None,
                 # Statements hold names that may contain a percent sign: "$1" leaves them alone.
                 cursor_factory=self._driver.RawCursor,
             )
+            connection = bounded(f"a connection to {self.where}", self._answer_s, connect)
             self._connection = connection
-            # A pre-committed transaction must be durable before the manifest that names it.
-            connection.execute(
-                "SELECT set_config('synchronous_commit', 'on', false) "
-                "WHERE current_setting('synchronous_commit') = 'off'"
-            )
-            for statement in self._first:
-                connection.execute(statement)
+            if self._channel is not None:
+                self._listen(connection, self._channel)
         return self._connection
+
+    def _listen(self, connection: Any, channel: str) -> None:
+        self.listens = _is_direct(connection)
+        if self.listens:
+            connection.execute(f"LISTEN {quoted(channel)}")
+        else:
+            Event.NOT_LISTENING.log(logger, channel=channel, database=self.where)
+
+    def _cut(self) -> None:
+        """By another thread: a call that waits for the server fails."""
+        connection = self._connection
+        with suppress(OSError, self._driver.Error):
+            if connection is not None and not connection.closed:
+                with socket.socket(fileno=os.dup(connection.fileno())) as line:
+                    line.shutdown(socket.SHUT_RDWR)
 
     @contextmanager
     def _failures(self) -> Iterator[None]:
@@ -112,6 +175,12 @@ class PostgresConnection:
             yield
         except self._driver.Error as error:
             raise _translated(error, self.where, self._actions, self._driver) from error
+
+
+def _is_direct(connection: Any) -> bool:
+    """Whether this is a session of the server's, no pooler's, which has numbers of its own."""
+    (number,) = connection.execute("SELECT pg_backend_pid()").fetchone()
+    return bool(number == connection.info.backend_pid)
 
 
 def columns_of(connection: Any, table: str) -> dict[str, str]:
@@ -130,15 +199,15 @@ def check_conninfo(conninfo: str, what: str) -> None:
         raise _no_conninfo(what)
 
 
-def _described(driver: Any, conninfo: str, what: str) -> str:
-    """The database as messages name it; raises ConfigError."""
+def _described(driver: Any, conninfo: str, what: str) -> tuple[str, dict[str, Any]]:
+    """The database as messages name it, and how to connect to it; raises ConfigError."""
     try:
         parts = driver.conninfo.conninfo_to_dict(conninfo)
     except driver.Error:
         raise _no_conninfo(what) from None
     host = parts.get("host") or parts.get("hostaddr") or "the default host"
     port = f":{parts['port']}" if parts.get("port") else ""
-    return f"database {parts.get('dbname') or '(default)'} at {host}{port}"
+    return f"database {parts.get('dbname') or '(default)'} at {host}{port}", _DEFAULTS | parts
 
 
 def _no_conninfo(what: str) -> ConfigError:

@@ -19,7 +19,8 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.arguments import local_path, typed
-from tidelog.connectors.records import RowShape
+from tidelog.connectors.records import RowShape, TypedRows
+from tidelog.connectors.sql.sqlite_types import column_type
 from tidelog.connectors.sql.staging import (
     SqlStagingWriter,
     StagedTransaction,
@@ -47,8 +48,6 @@ _BUSY_TIMEOUT_S: Final = 60.0
 _SWITCH_ATTEMPTS: Final = 100
 _DURABLE: Final = "PRAGMA synchronous = FULL"
 _TYPE: Final = re.compile(r"\w+(\(\d+(, ?\d+)?\))?")
-_KINDS: Final = frozenset({int, float, str, bytes, bool, type(None)})
-_INTEGERS: Final = range(-(1 << 63), 1 << 63)
 _STAGING: Final = (
     """CREATE TABLE IF NOT EXISTS _tidelog_pending (
         sink TEXT, subtask INTEGER, tx TEXT, seq INTEGER, row BLOB NOT NULL,
@@ -90,8 +89,9 @@ class Sqlite(Sink):
         except BaseException:
             database.close()
             raise
-        shape = RowShape(self._table, tuple(self._columns), "None, int, float, str or bytes")
-        return SqlStagingWriter(_SqliteTables(database, shape, context), context)
+        return SqlStagingWriter(
+            _SqliteTables(database, self._table, self._columns, context), context
+        )
 
 
 _TX: Final = r"^[0-9]{1,19}-.*-[0-9]{1,19}$"
@@ -115,17 +115,25 @@ class _SqliteTables(StagingTables):
     marks = "?????"
     committed_columns = pending_columns = ("sink", "subtask", "tx")
 
-    def __init__(self, database: "SqliteDatabase", shape: RowShape, context: SinkContext) -> None:
-        names = ", ".join(map(quoted, shape.names))
-        marks = ", ".join("?" * len(shape.names))
+    def __init__(
+        self,
+        database: "SqliteDatabase",
+        table: str,
+        columns: Mapping[str, str],
+        context: SinkContext,
+    ) -> None:
+        names = ", ".join(map(quoted, columns))
+        marks = ", ".join("?" * len(columns))
         super().__init__(
             context,
-            shape.table,
-            f"INSERT INTO {quoted(shape.table)} ({names}) VALUES ({marks})",
+            table,
+            f"INSERT INTO {quoted(table)} ({names}) VALUES ({marks})",
             pending="_tidelog_pending",
             committed="_tidelog_committed",
         )
-        self._shape = shape
+        shape = RowShape(table, tuple(columns), "None, int, float, str or bytes")
+        kinds = {name: column_type(kind) for name, kind in columns.items()}
+        self._rows = TypedRows(shape, kinds)
         self._database = database
 
     def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
@@ -135,16 +143,7 @@ class _SqliteTables(StagingTables):
         self._database.close()
 
     def row(self, record: Any) -> bytes:
-        values = self._shape.values(record)
-        for value in values:
-            if value.__class__ not in _KINDS:
-                raise self._shape.refused(f"a value of type {type(value).__name__}")
-            if value.__class__ is int and value not in _INTEGERS:
-                raise self._shape.refused(f"{value}, which has more than 64 bits")
-        try:
-            return _encode_row(values)
-        except UnicodeEncodeError as error:
-            raise self._shape.refused(str(error)) from error
+        return _encode_row(self._rows.values(record))
 
     def stage(self, connection: Any, tx: TransactionId, rows: Sequence[Any]) -> None:
         connection.executemany(

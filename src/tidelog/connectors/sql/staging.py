@@ -171,7 +171,8 @@ class SqlStagingWriter(SinkWriter):
     def recover(self, transactions: Sequence[bytes]) -> None:
         """Commit these; remove the other rows in staging that this subtask may abort.
 
-        Raises ConfigError where a job begins and the table has rows of an earlier one.
+        Raises ConfigError where a job begins and the table has rows of an earlier one, and
+        ObjectNotFoundError where the database lacks what it had.
         """
         context, tables = self._context, self._tables
         if context.begins:
@@ -183,6 +184,7 @@ class SqlStagingWriter(SinkWriter):
         if context.retained is not None:
             named = tables.ids((*context.retained, *transactions))
             with tables.transaction() as connection:
+                self._check_complete(connection, tables.ids(context.settled))
                 self._remove_left_over(connection, named)
 
     def write(self, records: Sequence[Any]) -> None:
@@ -234,6 +236,22 @@ class SqlStagingWriter(SinkWriter):
     def close(self) -> None:
         self._rows = []
         self._tables.close()
+
+    def _check_complete(self, connection: Any, settled: set[TransactionId]) -> None:
+        """Whether the database has what was committed: a copy of an earlier day lacks some of it.
+        What is in staging still belongs to a checkpoint that the job went on without.
+        """
+        tables = self._tables
+        upto = {tx.start: tx.checkpoint for tx in tables.committed(connection, tables.sink)}
+        known = set(tables.staged(connection))
+        transactions.check_there(
+            tx
+            for tx in settled
+            if tx.sink == tables.sink
+            and self._context.answers_for(tx.subtask)
+            and tx not in known
+            and tx.checkpoint > upto.get(tx.start, -1)
+        )
 
     def _remove_left_over(self, connection: Any, named: set[TransactionId]) -> None:
         """Remove staged rows and records of commits that no checkpoint names any more."""

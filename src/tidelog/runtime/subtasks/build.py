@@ -1,11 +1,13 @@
 """Vertices become tasks: operators opened, sinks recovered, channels wired, data in flight back."""
 
 import logging
+from collections.abc import Iterable
 from functools import partial
 from inspect import iscoroutinefunction
 
 import msgspec
 
+from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.errors import require
 from tidelog.events import Event
 from tidelog.ids import SubtaskId
@@ -23,6 +25,7 @@ from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.progress import Standstills
 from tidelog.runtime.operators.turn import WorkTime
+from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Vertex
@@ -54,6 +57,7 @@ class TaskBuilder:
         self._record_types = types_of(start.job.record_types)
         history, vertices = start.history, start.plan.vertices
         self._retained = None if history.damaged else transactions_of(history.checkpoints)
+        self._settled = _settled(history.checkpoints, start.plan)
         keys = {name: registry.keys for name, registry in start.registries.items()}
         buffers = _buffers(start.config, vertices)
         self._wiring = Wiring(
@@ -150,6 +154,7 @@ class TaskBuilder:
             self._start.author.generation,
             self._start.author.attempt,
             self._retained,
+            self._settled,
             begins=self._start.plan.checkpoint is None,
         )
         opened = partial(self._opened, subtask, node.id, node.sink, context, work)
@@ -195,6 +200,16 @@ class TaskBuilder:
             gate = wiring.gates[vertex][subtask]
             gate.channels[channel].recover(messages)
             gate.recovered()
+
+
+def _settled(checkpoints: Iterable[Checkpoint], plan: RestorePlan) -> tuple[bytes, ...]:
+    """The transactions that were committed before the restored checkpoint of this store."""
+    restored = plan.checkpoint
+    if restored is None or plan.resumption.origin is not None:
+        return ()
+    older = [checkpoint for checkpoint in checkpoints if checkpoint.slot < restored.slot]
+    open_then = set(transactions_of([restored]))
+    return tuple(each for each in transactions_of(older) if each not in open_then)
 
 
 def _buffers(config: JobConfig, vertices: list[Vertex]) -> Buffers:

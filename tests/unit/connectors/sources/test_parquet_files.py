@@ -231,3 +231,30 @@ def test_a_file_that_was_replaced_or_is_gone_is_an_error(tmp_path: Path) -> None
     path.unlink()
     with pytest.raises(ObjectNotFoundError, match=str(path)):
         source.open("x.parquet", stored(reader.position))
+
+
+def test_nanoseconds_of_int96_columns_are_refused_and_all_other_times_are_read(
+    tmp_path: Path,
+) -> None:
+    """Whatever the year: a number of nanoseconds only reaches from 1677 to 2262."""
+    times = [datetime(1, 1, 1), None, MOMENT, datetime(9999, 12, 31, 23, 59, 59, 999999)]
+    old = {"use_deprecated_int96_timestamps": True, "row_group_size": 2}
+    nested = pa.array([[moment] for moment in times], pa.list_(pa.timestamp("us")))
+    columns = {"at": pa.array(times, pa.timestamp("us")), "all": nested}
+    written(tmp_path / "good.parquet", columns, **old)
+    source = ParquetFiles(tmp_path / "good.parquet", batch_rows=1)
+    assert read_all(source) == [Row(at=moment, all=[moment]) for moment in times]
+    exact = pa.array([0, 1_000, 1_001], pa.timestamp("ns"))
+    for column in ({"at": exact}, {"at": pa.array([[each] for each in exact])}):
+        path = written(tmp_path / "bad.parquet", {**column, "n": [1, 2, 3]}, **old)
+        with pytest.raises(
+            CorruptObjectError, match=r"column 'at.*times to the micro.*found .*1 n"
+        ):
+            read_all(ParquetFiles(path))
+        assert read_all(ParquetFiles(path, columns=["n"])) == [Row(n=n) for n in (1, 2, 3)]
+
+
+def test_a_map_that_has_a_key_twice_is_refused(tmp_path: Path) -> None:
+    pairs = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
+    with pytest.raises(CorruptObjectError, match=r"column 'm'; .*found a map that has a key twice"):
+        read_all(ParquetFiles(written(tmp_path / "m.parquet", {"m": pairs})))

@@ -115,8 +115,8 @@ def test_every_committed_row_comes_once_whatever_overlaps(
 def test_rows_have_the_columns_of_the_table_and_values_of_python(conninfo: str) -> None:
     query(
         conninfo,
-        'CREATE TABLE "odd %s" (tx xid8 DEFAULT pg_current_xact_id(), "Sub id" int, j jsonb, '
-        "at timestamptz, price numeric(9,2), key uuid, raw bytea, tags text[])",
+        'CREATE TABLE "odd %s" (tx xid8 NOT NULL DEFAULT pg_current_xact_id(), "Sub id" int '
+        "NOT NULL, j jsonb, at timestamptz, price numeric(9,2), key uuid, raw bytea, tags text[])",
     )
     query(
         conninfo,
@@ -140,7 +140,8 @@ def test_rows_have_the_columns_of_the_table_and_values_of_python(conninfo: str) 
 
 
 def test_a_value_that_python_has_none_for_is_an_error_with_a_way_out(conninfo: str) -> None:
-    query(conninfo, "CREATE TABLE odd (id int, xid xid8 DEFAULT pg_current_xact_id(), at date)")
+    xid = "xid xid8 NOT NULL DEFAULT pg_current_xact_id()"
+    query(conninfo, f"CREATE TABLE odd (id int NOT NULL, {xid}, at date)")
     query(conninfo, "INSERT INTO odd VALUES (1, DEFAULT, 'infinity')")
     reader = PostgresOutbox(conninfo, "odd").open("odd", None)
     with pytest.raises(UserFunctionError, match=r"date too large.*leave the column out with col"):
@@ -168,6 +169,37 @@ def test_rows_behind_a_completed_checkpoint_are_deleted_and_no_others(outbox: st
     reader = source(outbox, delete=True).open("outbox", last)
     assert (events(reader), left()) == ([], [])
     reader.close()
+
+
+def test_rows_of_a_transaction_with_one_number_are_all_read_before_they_are_deleted(
+    conninfo: str,
+) -> None:
+    xid = "xid xid8 NOT NULL DEFAULT pg_current_xact_id()"
+    query(conninfo, f"CREATE TABLE outbox (id int NOT NULL, {xid}, event int)")
+    query(conninfo, "INSERT INTO outbox (id, event) SELECT 0, n FROM generate_series(1, 2500) n")
+    deleting = source(conninfo, delete=True, batch_rows=1000)
+    reader, seen = deleting.open("outbox", None), list[int]()
+    while batch := reader.read():
+        seen += [row.event for row in batch]
+        deleting.checkpointed({"outbox": stored(reader.position)})
+    reader.read()
+    reader.close()
+    assert sorted(seen) == list(range(1, 2501))
+    assert query(conninfo, "SELECT count(*) FROM outbox") == [(0,)]
+
+
+def test_a_table_whose_rows_may_lack_their_transaction_is_refused(conninfo: str) -> None:
+    query(
+        conninfo, "CREATE TABLE outbox (id int, xid xid8 DEFAULT pg_current_xact_id(), event int)"
+    )
+    query(conninfo, "INSERT INTO outbox VALUES (1, NULL, 1)")
+    with pytest.raises(
+        ConfigError, match=r"never be read; .*'xid'\] .*Next: ALTER TABLE (.*) \(a r"
+    ) as no:
+        source(conninfo).open("outbox", None)
+    query(conninfo, "DELETE FROM outbox")
+    query(conninfo, no.value.action)
+    source(conninfo).open("outbox", None).close()
 
 
 def test_a_server_that_is_away_is_asked_again_and_the_log_says_so(

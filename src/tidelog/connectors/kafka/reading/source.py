@@ -7,7 +7,7 @@ its beginning.
 
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from tidelog.connectors.arguments import typed
@@ -121,7 +121,11 @@ class KafkaSource(Source):
         self._looking = threading.Lock()
         """Held while brokers are asked: the client must not be closed meanwhile."""
         self._closing = False
+        self._discovering: Any = None
+        """The client that asks which partitions there are, and where they begin and end. It has no
+        partitions: one that is polled by a thread lets others wait until it has messages."""
         self._client: Any = None
+        """The client that reads."""
         self._consumer: SharedConsumer | None = None
         self._partitions: list[TopicPartition] = []
         self._starts: dict[TopicPartition, int | str] = {}
@@ -143,15 +147,10 @@ class KafkaSource(Source):
 
     def _discovered(self) -> list[TopicPartition]:
         first = not self._partitions
-        if self._client is None:
-            own = {
-                "group.id": self._group or _NO_GROUP,
-                "error_cb": self._noticed,
-                "on_commit": self._committed,
-            }
-            self._client = self._cluster.consumer({**_DEFAULTS, **BY_HAND, **own})
+        if self._discovering is None:
+            self._discovering = self._new_client(self._noticed)
         try:
-            partitions = self._known_partitions(self._connect_s if first else _ANSWER_S, poll=first)
+            partitions = self._known_partitions(self._connect_s if first else _ANSWER_S)
             if first:
                 self._find_bounds(partitions)
         except StoreUnreachableError:
@@ -160,6 +159,11 @@ class KafkaSource(Source):
             return self._partitions  # the consumer waits for the brokers, too
         self._partitions = partitions
         return partitions
+
+    def _new_client(self, on_error: Callable[[Any], None]) -> Any:
+        group = {"group.id": self._group or _NO_GROUP}
+        calls = {"error_cb": on_error, "on_commit": self._committed}
+        return self._cluster.consumer({**_DEFAULTS, **BY_HAND, **group, **calls})
 
     def open(self, split: str, position: Any) -> PartitionReader:
         """Raises ObjectNotFoundError for a partition that is gone, or not of these topics."""
@@ -170,6 +174,7 @@ class KafkaSource(Source):
         if end is not None and isinstance(position, int) and position > end:
             raise gone(partition, position, f"an end at offset {end}: {MADE_AGAIN}", self._cluster)
         if self._consumer is None:
+            self._client = self._new_client(self._lost)
             self._consumer = SharedConsumer(
                 self._client,
                 self._cluster,
@@ -196,16 +201,20 @@ class KafkaSource(Source):
         self._closing = True
         with self._looking:
             ended = self._consumer is None or self._consumer.close()
+            if self._discovering is not None:
+                self._discovering.close()
             if self._client is not None and ended:  # a client in use cannot be closed
                 self._client.close()
             self._begin_anew()
 
     def _noticed(self, error: Any) -> None:
         """In a poll: a connection failed."""
-        kinds = library().KafkaError
-        if error.code() != kinds._ALL_BROKERS_DOWN:
+        if error.code() != library().KafkaError._ALL_BROKERS_DOWN:
             self._trouble = error
-        elif self._consumer is not None:
+
+    def _lost(self, error: Any) -> None:
+        """In a poll of the client that reads: a connection failed."""
+        if error.code() == library().KafkaError._ALL_BROKERS_DOWN and self._consumer is not None:
             self._consumer.away()
 
     def _committed(self, error: Any, offsets: Any) -> None:
@@ -213,14 +222,14 @@ class KafkaSource(Source):
         if error is not None and self._consumer is not None:
             self._consumer.not_committed(error)
 
-    def _known_partitions(self, patience_s: float, *, poll: bool) -> list[TopicPartition]:
+    def _known_partitions(self, patience_s: float) -> list[TopicPartition]:
         """All partitions of the topics; waits for brokers, and for topics a little."""
         begun = self._clock.monotonic()
         while True:
             if self._closing:
                 return self._partitions
             try:
-                found, missing = self._look(poll=poll)
+                found, missing = self._look()
             except library().KafkaException as error:
                 if self._clock.monotonic() - begun < patience_s:
                     continue
@@ -257,7 +266,7 @@ class KafkaSource(Source):
     def _find_bounds(self, partitions: list[TopicPartition]) -> None:
         """Where partitions begin and end; brokers that have just started may not know at once."""
         give_up = self._clock.monotonic() + self._connect_s
-        ask = Offsets(self._client, self._cluster, _ANSWER_S)
+        ask = Offsets(self._discovering, self._cluster, _ANSWER_S)
         while True:
             try:
                 self._starts = ask.first(self._start, partitions)
@@ -268,15 +277,14 @@ class KafkaSource(Source):
                     raise
                 hold_thread(0.2)
 
-    def _look(self, *, poll: bool) -> tuple[list[TopicPartition], Any]:
+    def _look(self) -> tuple[list[TopicPartition], Any]:
         """The partitions that there are, and a topic that is not, with the error."""
         found: list[TopicPartition] = []
         for topic in self._topics:
             try:
-                answer = self._client.list_topics(topic, timeout=_SLICE_S).topics[topic]
+                answer = self._discovering.list_topics(topic, timeout=_SLICE_S).topics[topic]
             finally:
-                if poll:
-                    self._client.poll(0)
+                self._discovering.poll(0)  # which calls `_noticed`
             if answer.error is not None:
                 return found, (topic, answer.error)
             found += [TopicPartition(topic, number) for number in sorted(answer.partitions)]

@@ -7,11 +7,13 @@ that lasts, and then nothing more is delivered.
 
 from collections import deque
 from collections.abc import Callable
+from threading import Event
 from typing import Any, Final, TypeVar
 
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import BY_HAND, Cluster
 from tidelog.connectors.kafka.writing.messages import Message
+from tidelog.connectors.outside import answered, bounded
 from tidelog.effects import SystemClock, hold_thread
 from tidelog.errors import StoreUnreachableError, TidelogError
 
@@ -35,14 +37,17 @@ _PASSING: Final = (
 )
 """What a cluster answers while a broker comes back."""
 _PAUSE_S: Final = 0.1
+_LATE_S: Final = 5.0
+"""How much longer the client may take than it was told."""
 
 
 def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
     """The answer of a call, asked again while a broker comes back; raises TidelogErrors."""
     give_up = now() + PATIENCE_S
+    named = f"{what or 'a question'} in {cluster}"
     while True:
         try:
-            return ask()
+            return bounded(named, PATIENCE_S + _LATE_S, ask)
         except client.library().KafkaException as error:
             if error.args[0].name() not in _PASSING or now() > give_up:
                 raise client.translated(error.args[0], what, cluster) from error
@@ -161,8 +166,15 @@ class Outbox:
         self.next_offset = offset + 1
 
     def _wait(self, done: Callable[[], bool]) -> None:
+        what, stopped = f"messages to {self._cluster}", Event()
+        with answered(what, self._patience_s + _LATE_S, stopped.set):
+            self._wait_until(done, stopped)
+
+    def _wait_until(self, done: Callable[[], bool], stopped: Event) -> None:
         deadline = now() + self._patience_s
         while True:
+            if stopped.is_set():
+                raise TimeoutError
             self._producer.poll(0)
             while self._overflow and self._failed is None:
                 try:

@@ -7,12 +7,13 @@ that they would refuse is refused before a checkpoint names it.
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import Cluster, failures
 from tidelog.connectors.kafka.writing.messages import Message, refused
 from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, patiently
+from tidelog.connectors.outside import bounded
 from tidelog.effects import hold_thread
 from tidelog.errors import ConfigError, ObjectNotFoundError
 
@@ -46,7 +47,8 @@ class TopicAdmin:
         kafka = client.library()
         resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
         with suppress(kafka.KafkaException):
-            found = self.client.describe_configs([resource])[resource].result(timeout=PATIENCE_S)
+            described = self.client.describe_configs([resource])[resource]
+            found = self._result(described, f"settings of topic {topic!r}")
             return {name: entry.value for name, entry in found.items()}
         return {}
 
@@ -67,7 +69,7 @@ class TopicAdmin:
                 new = kafka.admin.NewTopic(topic, partitions, -1, config=dict(config))
                 futures = self.client.create_topics([new])
             try:
-                futures[topic].result(timeout=PATIENCE_S)
+                self._result(futures[topic], f"topic {topic!r}")
             except kafka.KafkaException as error:
                 if error.args[0].code() not in lost_race:  # to another subtask
                     what = f"topic {topic!r}"
@@ -94,8 +96,12 @@ class TopicAdmin:
         )
         kind = admin.ConfigResource.Type.TOPIC
         change = admin.ConfigResource(kind, topic, incremental_configs=[size])
-        with failures(f"{LARGEST} of topic {topic!r}", self._cluster):
-            self.client.incremental_alter_configs([change])[change].result(timeout=PATIENCE_S)
+        what = f"{LARGEST} of topic {topic!r}"
+        with failures(what, self._cluster):
+            self._result(self.client.incremental_alter_configs([change])[change], what)
+
+    def _result(self, answer: Any, what: str) -> Any:
+        return bounded(f"{what} in {self._cluster}", PATIENCE_S, answer.result)
 
 
 @dataclass(frozen=True, slots=True)
