@@ -30,7 +30,8 @@ from tidelog_bench.session import environment
 
 STEPS = 300_000
 FEW = 1000
-MANY = 100_000
+MANY = 50_000
+BATCH = 100
 DURABLE = 1000
 
 
@@ -41,6 +42,8 @@ class Store(NamedTuple):
     set: Callable[[str, int], Any]
     step: Callable[[str, int], Any]
     """Set a key, and note the position that this has done."""
+    batch: Callable[[list[tuple[str, int]], int], Any]
+    """Set several keys, and note the position that this has done."""
     commit: Callable[[], Any]
     """Make durable what was done."""
     commits_itself: bool = False
@@ -56,7 +59,11 @@ def plain_dict(_: Path) -> Iterator[Store]:
         kept[name] = at
         positions["orders"] = at
 
-    yield Store(kept.get, kept.__setitem__, step, int)
+    def batch(values: list[tuple[str, int]], at: int) -> None:
+        kept.update(values)
+        positions["orders"] = at
+
+    yield Store(kept.get, kept.__setitem__, step, batch, int)
 
 
 @contextmanager
@@ -71,7 +78,10 @@ def database(directory: Path) -> Iterator[Store]:
             db.key(name).n.set(at)
             db.advance("orders", at)
 
-        yield Store(lambda name: db.key(name).n.get(), put, step, db.checkpoint, True)
+        def batch(values: list[tuple[str, int]], at: int) -> None:
+            db.apply("n", values, partition="orders", position=at)
+
+        yield Store(lambda name: db.key(name).n.get(), put, step, batch, db.checkpoint, True)
 
 
 @contextmanager
@@ -95,12 +105,17 @@ def sqlite(directory: Path) -> Iterator[Store]:
         connection.execute("insert or replace into n values (?, ?)", (name, at))
         done = at
 
+    def batch(values: list[tuple[str, int]], at: int) -> None:
+        nonlocal done
+        connection.executemany("insert or replace into n values (?, ?)", values)
+        done = at
+
     def commit() -> None:
         put("position of orders", done)
         connection.execute("commit")
         connection.execute("begin")
 
-    yield Store(get, put, step, commit)
+    yield Store(get, put, step, batch, commit)
     connection.close()
 
 
@@ -115,7 +130,14 @@ def rocksdb(directory: Path) -> Iterator[Store]:
         batch.put("position of orders", at)
         kept.write(batch)
 
-    yield Store(kept.get, kept.__setitem__, step, lambda: kept.flush_wal(sync=True))
+    def all_in_one(values: list[tuple[str, int]], at: int) -> None:
+        batch = WriteBatch()
+        for name, value in values:
+            batch.put(name, value)
+        batch.put("position of orders", at)
+        kept.write(batch)
+
+    yield Store(kept.get, kept.__setitem__, step, all_in_one, lambda: kept.flush_wal(sync=True))
     kept.close()
 
 
@@ -134,6 +156,18 @@ def stepped(store: Store, keys: Sequence[str]) -> None:
     for at, key in enumerate(keys):
         step(key, at)
         if at % 256 == 0 and time.perf_counter() >= due:
+            due += 1.0
+            if not store.commits_itself:
+                store.commit()
+    store.commit()
+
+
+def batches(store: Store, keys: Sequence[str]) -> None:
+    """Steps in batches, durable in the end."""
+    batch, due = store.batch, time.perf_counter() + 1.0
+    for at in range(0, len(keys), BATCH):
+        batch([(key, at + n) for n, key in enumerate(keys[at : at + BATCH])], at)
+        if time.perf_counter() >= due:
             due += 1.0
             if not store.commits_itself:
                 store.commit()
@@ -168,6 +202,7 @@ def works() -> dict[str, tuple[Work, list[str]]]:
     few = keys_of(FEW, STEPS)
     return {
         f"step, {MANY} keys": (stepped, keys_of(MANY, STEPS)),
+        f"step, {MANY} keys, {BATCH} at once": (batches, keys_of(MANY, STEPS)),
         f"step, {FEW} keys": (stepped, few),
         "set": (sets, few[: STEPS // 10]),
         "get": (gets, few[: STEPS // 10]),
@@ -228,7 +263,7 @@ def main() -> None:
             continue
         wall, takes = result["wall_us"], result["tidelog_takes"]
         print(
-            f"{result['work']:32} {result['store']:10} {result['per_second']:>10,}/s"
+            f"{result['work']:34} {result['store']:10} {result['per_second']:>10,}/s"
             f"  {wall['min']:.2f} / {wall['median']:.2f} / {wall['max']:.2f} us"
             f"  tidelog takes {takes['min']:.2f} / {takes['median']:.2f} / {takes['max']:.2f} of it"
         )

@@ -98,21 +98,24 @@ class Event(Enum):
     )
 
     # Programs with a loop of their own.
-    OPERATION_INTERRUPTED = (
+    LOOP_HELD_UP = (
         WARNING,
-        "a signal handler, or a destructor, works on a database amid an operation of its own "
-        "thread %(thread)s, and waits for that for ever; end the process, and let it raise an "
-        "exception, or set a flag that the loop looks at",
+        "thread %(thread)s holds up the event loop of tidelog, and all that works on its states, "
+        "since %(seconds)d s, at %(place)s; if that does not end, end the process",
+    )
+    OPERATION_AWAITED = (
+        WARNING,
+        "an operation in thread %(thread)s waits for some seconds: for %(reason)s",
     )
     STEP_AWAITED = (
         WARNING,
-        "a checkpoint waits for a step to end, since %(seconds)d s, of thread %(threads)s, and no "
-        "other thread can begin one; advance(), step() and checkpoint() end a step",
+        "a checkpoint waits for a step to end, since %(seconds)d s, of %(callers)s, and nobody "
+        "else can begin one; advance(), the end of a step()'s block and checkpoint() end it",
     )
     STEP_OPEN = (
         WARNING,
-        "checkpoint %(checkpoint)d was given up because a step did not end, of thread %(threads)s; "
-        "advance(), step() and checkpoint() end a step",
+        "checkpoint %(checkpoint)d was given up because a step did not end, of %(callers)s; "
+        "advance(), the end of a step()'s block and checkpoint() end it",
     )
 
     PARTITION_GIVEN_UP = (

@@ -158,7 +158,7 @@ class RowsRead:
 
     def __init__(self) -> None:
         self._bytes = 0.0
-        self.look: Callable[[], None] | None = None
+        self.look: Callable[[], object] | None = None
         """Called after much was read; None for a task that asks `flush_due` after its reads."""
 
     def add(self, size: float) -> None:

@@ -13,17 +13,15 @@ Invariants:
   unless the same row is put again.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any, Final, cast
 
 from tidelog.changelog.row_cache import RowCache
 from tidelog.changelog.row_memory import BufferedRow, DirtyRows, RowSize, RowsRead, row_key
+from tidelog.changelog.sorted_runs import SortedRuns, union
 from tidelog.table.port import Table
-
-_FEW: Final = 64
-"""Up to this many new keys are sorted in one by one, which beats a merge of the whole order."""
 
 _COPIED_AT_ONCE: Final = 1024
 """Values that are copied before the first of them is given."""
@@ -46,7 +44,7 @@ Decode = Callable[[bytes], Any]
 class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
-    `_rows` has changed, dirty and cached rows alike, by key. `_changed` and `_order` together list
+    `_rows` has changed, dirty and cached rows alike, by key. `_changed` and `_runs` together list
     the changed ones, each once.
     """
 
@@ -58,9 +56,9 @@ class StateRows:
         "_encode",
         "_encode_many",
         "_first",
-        "_order",
         "_read",
         "_rows",
+        "_runs",
         "_scanned",
         "_table",
         "_whole",
@@ -91,7 +89,7 @@ class StateRows:
         self._first = self._rows.first
         self._changed: list[BufferedRow] = []
         # Only states that are scanned have their changed rows in order, and only when one asks.
-        self._order: list[BufferedRow] = []
+        self._runs = SortedRuns()
         self._dirty = DirtyRows()
         self.size = RowSize()
         self._scanned = scanned
@@ -100,7 +98,7 @@ class StateRows:
 
     def __len__(self) -> int:
         """Rows changed since the last flush."""
-        return len(self._changed) + len(self._order)
+        return len(self._changed) + len(self._runs)
 
     @property
     def dirty(self) -> int:
@@ -133,7 +131,7 @@ class StateRows:
         """Forget everything, rows `limit` at a time: nothing is read or flushed any more. Whether
         there is more.
         """
-        self._changed, self._order, self._dirty = [], [], DirtyRows()
+        self._changed, self._runs, self._dirty = [], SortedRuns(), DirtyRows()
         return self._rows.release(limit)
 
     def get(self, key: bytes) -> Any | None:
@@ -161,10 +159,26 @@ class StateRows:
         row = self._rows.get(key)
         return row.value if row is not None and row.changed else None
 
-    def newest(self, key: bytes, stored: bytes) -> Any | None:
+    def newest(self, key: bytes, stored: bytes | None) -> Any | None:
         """The row's newest value, where the table has `stored`; None if it is deleted since."""
         row = self._rows.get(key)
-        return self._decode(stored) if row is None else row.value
+        if row is not None:
+            return row.value
+        return None if stored is None else self._decode(stored)
+
+    def unsettled_keys(self) -> list[bytes]:
+        """The keys of rows that the table lacks, in no order, some of them twice."""
+        return [row.key for row in chain(self._runs, self._changed, self._dirty)]
+
+    def look_through(
+        self, lower: bytes, upper: bytes, unsettled: list[bytes]
+    ) -> Iterator[tuple[bytes, Any]]:
+        """Rows of a range in their order, None for one that was deleted, of a state that is not
+        scanned: those of the table, and of these sorted keys which it lacked before.
+        """
+        keys = unsettled[bisect_left(unsettled, lower) : bisect_left(unsettled, upper)]
+        for key, stored in union(self._table.scan(lower, upper), keys):
+            yield key, self.newest(key, stored)
 
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
@@ -211,18 +225,6 @@ class StateRows:
         return cast("list[BufferedRow]", here)
 
     def put(self, key: bytes, value: Any) -> None:
-        self._set(key, value)
-        if self.updates % SAMPLE_EVERY == 0:
-            self.size.sample(key, value)
-        self.updates += 1
-
-    def put_many(self, values: Mapping[bytes, Any]) -> None:
-        for key, value in values.items():
-            self._set(key, value)
-        if values:
-            self._count(len(values), *next(iter(values.items())))
-
-    def _set(self, key: bytes, value: Any) -> None:
         row = self._first.get(key) or self._rows.get(key)
         if row is None:
             row = BufferedRow(key, value)
@@ -232,6 +234,25 @@ class StateRows:
         if not row.changed:
             row.changed = True
             self._changed.append(row)
+        if self.updates % SAMPLE_EVERY == 0:
+            self.size.sample(key, value)
+        self.updates += 1
+
+    def put_many(self, values: Mapping[bytes, Any]) -> None:
+        # As `put`, written out: a call for each row would take as long as the rest.
+        first, get, changed = self._first, self._rows.get, self._changed
+        for key, value in values.items():
+            row = first.get(key) or get(key)
+            if row is None:
+                row = BufferedRow(key, value)
+                self._rows.add({key: row})
+            else:
+                row.value = value
+            if not row.changed:
+                row.changed = True
+                changed.append(row)
+        if values:
+            self._count(len(values), *next(iter(values.items())))
 
     def delete(self, key: bytes) -> None:
         """Remove a row; removing an absent one is no error."""
@@ -248,9 +269,9 @@ class StateRows:
         With `copied` the values are no objects of the buffer: the caller may change them.
         """
         assert self._scanned, "the state was not declared as scanned"
-        order = self._ordered()
-        first, end = bisect_left(order, lower, key=row_key), bisect_left(order, upper, key=row_key)
-        rows = self._pairs(order[first:end], copied=copied)
+        self._runs.add(self._changed)
+        self._changed = []
+        rows = self._pairs(self._runs.between(lower, upper), copied=copied)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
     def here(self) -> Iterator[list[BufferedRow]]:
@@ -259,7 +280,7 @@ class StateRows:
         """
         if self._whole:
             return (list(rows.values()) for rows in (self._rows.first, *self._rows.others))
-        return iter(([*self._order, *self._changed], list(self._dirty)))
+        return iter(([*self._runs, *self._changed], list(self._dirty)))
 
     def scan_with(
         self, here: Iterator[BufferedRow], lower: bytes, upper: bytes
@@ -326,29 +347,17 @@ class StateRows:
 
     def _take(self, most: int) -> list[BufferedRow]:
         """Changed rows by their keys, which count as unchanged from now on."""
-        rows = self._order[:most]
+        rows = self._runs.take(most)
         fresh = most - len(rows)
         rows += self._changed[:fresh]
         rows.sort(key=row_key)
         count = _sharing([row.value for row in rows], most) if self._scanned else len(rows)
         del self._changed[:fresh]
-        self._order[:most] = rows[count:]
+        self._runs.put_back(rows[count:])
         del rows[count:]
         for row in rows:
             row.changed = False
         return rows
-
-    def _ordered(self) -> list[BufferedRow]:
-        order, fresh = self._order, self._changed
-        if len(fresh) <= _FEW:
-            for row in fresh:
-                insort(order, row, key=row_key)
-        else:
-            # Two ascending runs: the second sort is a merge.
-            order += sorted(fresh, key=row_key)
-            order.sort(key=row_key)
-        self._changed = []
-        return order
 
     def _count(self, updates: int, key: bytes, value: Any) -> None:
         """Account for rows that were put, of which this is one."""

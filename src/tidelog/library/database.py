@@ -5,8 +5,7 @@ opened leaves nothing open.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, overload
 
 from tidelog.catalog.locate import parse_place
@@ -15,10 +14,11 @@ from tidelog.effects import Effects
 from tidelog.errors import ConfigError, require
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.handles import KeyStates
-from tidelog.library.scan import scanned
+from tidelog.library.scan import BEGINNING, Scan
 from tidelog.library.state_job import StateJob
-from tidelog.library.state_lock import StateLock
 from tidelog.library.states import State, check_states
+from tidelog.library.step import Step
+from tidelog.library.steps import Steps
 from tidelog.library.view import View, ViewOpening
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.sink import Sink
@@ -95,7 +95,7 @@ def open(
             return event_loop.ask(
                 ViewOpening(store, event_loop.effects, config, operator, state).run(place)
             )
-        job = StateJob(store, state, name, config, event_loop, StateLock, sinks=sinks)
+        job = StateJob(store, state, name, config, event_loop, Steps, sinks=sinks)
         event_loop.ask(job.start())
         started = True
         return Database(job, event_loop.close)
@@ -123,28 +123,17 @@ def store_at(
     )
 
 
-class Database:
-    """Durable state by key; operations may come from any thread.
+class KeyedDatabase:
+    """What threads and tasks do with a database alike, by ordinary calls."""
 
-    All operations raise the error that ended the database, if one has.
-    """
-
-    def __init__(self, job: StateJob[StateLock], on_closed: Callable[[], None]) -> None:
-        self._job, self._program, self._ask = job, job.program, job.event_loop.ask
-        self._on_closed = on_closed
-        self._closing = threading.RLock()
-        """Held by the thread that takes the last checkpoint; a signal handler may do so as well."""
-
-    @property
-    def ended(self) -> bool:
-        """Whether the database is closed or was ended by an error, which operations then raise."""
-        return self._job.ended
+    def __init__(self, job: StateJob) -> None:
+        self._job, self._program = job, job.program
 
     @property
     def position(self) -> dict[Any, Any] | None:
         """The position of each partition in the last durable checkpoint; None when it has none.
 
-        After `open` it says where to go on; later it is what may be reported to others as done.
+        After the start it says where to go on; later it is what may be reported to others as done.
         """
         return self._program.position
 
@@ -155,26 +144,8 @@ class Database:
         """
         return self._program.key(key)
 
-    def scan(
-        self, name: str, *, prefix: Any = None, after: Any = None
-    ) -> Iterator[tuple[Any, ...]]:
-        """The keys of a state with their values: (key, value), (key, elements) of a List, and for a
-        Map (key, key of the entry, value) of every entry.
-
-        In the order in which keys are stored: numbers from 0 up, after them the negative ones;
-        texts and bytes by length, those of one length by their bytes; tuples by length, then part
-        by part. `prefix` takes only keys that begin with this text, bytes or tuple, `after` only
-        those that come after this key, which cannot be None: that is the beginning. What was set
-        before the scan is in it; what is set or deleted meanwhile may be. No key comes twice.
-        Memory is bounded, and others go on all the time.
-        """
-        self._job.check()
-        found = scanned([self._program.part(name)], prefix, after)
-        self._ask(self._job.flush())
-        return found
-
     def write(self, sink: str, record: Any) -> None:
-        """Write a record to one of the `sinks`, as a part of the calling thread's step.
+        """Write a record to one of the `sinks`, as a part of the step.
 
         Do not change the record any more. It is visible, and visible once, when a checkpoint with
         the step is durable; waits while the sink has no room. What a sink says of a record that it
@@ -185,32 +156,75 @@ class Database:
     def advance(self, partition: Any, position: Any) -> None:
         """The program has done all that belongs to a position of a partition.
 
-        This ends a step: a checkpoint holds all changes that the calling thread has made since the
-        step before, and this position, or none of them.
+        Outside of blocks this ends a step: a checkpoint holds all changes that the calling thread
+        has made since the step before, and this position, or none of them. Raises ConfigError there
+        in any thread but the first to make a change outside of blocks, and in tasks.
         """
         self._program.advance(partition, position)
 
-    @contextmanager
-    def step(self) -> Iterator[None]:
-        """The changes in the block are in one checkpoint, all of them; for programs without
-        positions.
+    def apply(
+        self,
+        name: str,
+        values: Iterable[tuple[Any, Any]],
+        *,
+        partition: Any = None,
+        position: Any = None,
+    ) -> None:
+        """Set the values of many keys of a `Value`: `(key, value)` each; all of them, or none.
 
-        A block within another one of the same thread is a part of that step, and so are positions:
-        `advance` does not end it. A block that breaks off after it has changed something ends the
-        database, for nobody can take back its changes: open it again, and it goes on from its last
-        checkpoint.
+        It costs less than one by one. With a `position` it is followed by `advance`.
+        """
+        self._program.apply(name, values, partition, position)
+
+    def step(self) -> Step:
+        """The changes in the block are in one checkpoint, all of them, with its positions.
+
+        `async with` for tasks, where it begins when no checkpoint is about to capture what is
+        there, and when memory and sinks have room. A block within another one of the same thread or
+        task is a part of that step; `advance` ends none. It is left by who has entered it. Wait for
+        nothing long in it: a checkpoint waits for its end. A block that breaks off after it has
+        changed something, also by being cancelled, ends the database, for nobody can take back its
+        changes: open it again, and it goes on from its last checkpoint.
+        """
+        return Step(self._job)
+
+
+class Database(KeyedDatabase):
+    """Durable state by key; operations may come from any thread.
+
+    All operations raise the error that ended the database, if one has.
+    """
+
+    def __init__(self, job: StateJob, on_closed: Callable[[], None]) -> None:
+        super().__init__(job)
+        self._ask, self._on_closed = job.event_loop.ask, on_closed
+        self._closing = threading.RLock()
+        """Held by the thread that takes the last checkpoint; a signal handler may do so as well."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the database is closed or was ended by an error, which operations then raise."""
+        return self._job.ended
+
+    def scan(
+        self, name: str, *, prefix: Any = None, after: Any = BEGINNING
+    ) -> Iterator[tuple[Any, ...]]:
+        """The keys of a state with their values: (key, value), (key, elements) of a List, and for a
+        Map (key, key of the entry, value) of every entry.
+
+        In the order in which keys are stored: numbers from 0 up, after them the negative ones;
+        texts and bytes by length, those of one length by their bytes; tuples by length, then part
+        by part. `prefix` takes only keys that begin with this text, bytes or tuple, `after` only
+        those that come after this key, `...` for the key None. What was set before the scan is in
+        it; what is set or deleted meanwhile may be. No key comes twice. Memory is bounded, and
+        others go on all the time. Raises ConfigError for `after=None`, which is the beginning as
+        well, where there is a key None.
         """
         self._job.check()
-        lock = self._program.lock
-        lock.enter_block()
-        try:
-            yield
-        except BaseException as error:
-            if lock.in_step and not lock.closed:
-                self._ask(self._job.break_off(error))
-            raise
-        finally:
-            lock.leave_block()
+        scan = Scan([self._program.part(name)], prefix, after)
+        if not scan.ordered:
+            self._ask(self._job.flush())
+        return scan.rows()
 
     def checkpoint(self) -> Checkpoint:
         """Wait until all that was changed is durable, and end the step of the calling thread.
@@ -233,7 +247,7 @@ class Database:
         if self._job.closed:
             return
         self._job.check_between_blocks("close")
-        self._job.program.lock.end_step()  # for which the checkpoint of another thread may wait
+        self._job.program.steps.end_step()  # for which the checkpoint of another thread may wait
         with self._closing:
             if self._job.closed:
                 return

@@ -1,8 +1,8 @@
 """tidelog's event loop next to a program: one thread for all databases that the program has open.
 
-Invariant: the loop has its lock whenever it runs any code, so nothing that was written for one
-thread needs to know of the program's threads. A plain lock would not do: a caller that takes it
-again at once wins against a thread that has to be woken up first, again and again.
+Invariants: the loop has its lock whenever it runs any code, so nothing that was written for one
+thread needs to know of the program's threads; a caller has it within one operation, and nobody who
+has it waits for anything else.
 """
 
 import asyncio
@@ -12,12 +12,14 @@ import os
 import selectors
 import sys
 import threading
+import weakref
 from collections.abc import Coroutine
+from threading import get_ident
 from types import FrameType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from tidelog import effects
-from tidelog.effects import Effects, SystemClock, hold_thread, loop_thread
+from tidelog.effects import Effects, SystemClock, daemon_thread, hold_thread, loop_thread
 from tidelog.errors import ConfigError
 from tidelog.events import Event
 
@@ -25,124 +27,94 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-_OF_OPERATIONS: Final = frozenset(
-    f"tidelog.library.{module}" for module in ("handles", "program", "scan", "state_lock")
-)
-"""Modules whose functions have the lock."""
-_LONG_WAIT_S: Final = 5.0
-"""A caller keeps the lock for milliseconds: each time after so long the loop looks why."""
-_MOMENT_S: Final = 1e-6
-"""The system sleeps for some 60 microseconds at least: enough for the loop to be awake."""
-
-
-class Locked(Protocol):
-    """A state that its callers and the loop work on in turn."""
-
-    busy: bool
-    """A caller that has taken the lock lets the loop go first."""
-
-    def update(self) -> None:
-        """See again whether callers are `busy`."""
-
-
-class _Turn(threading.Condition):
-    """A condition of the lock. A caller that is interrupted, as by Ctrl-C, while it takes the lock
-    again has the lock when that is raised: else it would release that of the loop.
-    """
-
-    def __init__(self, lock: threading.Lock) -> None:
-        super().__init__(lock)
-        # Nothing comes between taking a lock in a `with` and its block.
-        kept = {"__enter__": lock.acquire, "__exit__": lambda *_: None}
-        self._taken = type("Taken", (), kept)
-
-    def take(self) -> None:
-        """Take the lock, and raise what has interrupted that when it is taken."""
-        taken, interruption = False, None
-        while not taken:
-            try:
-                with self._taken():
-                    taken = True
-            except BaseException as error:
-                interruption = error
-        if interruption is not None:
-            raise interruption
-
-    def _acquire_restore(self, _: object) -> None:
-        self.take()
+_LONG_TURN_S: Final = 5.0
+"""A turn of the loop takes milliseconds: each time after so long somebody looks why."""
+_locks: "Final[weakref.WeakSet[LoopLock]]" = weakref.WeakSet()
+"""Those of all databases and views that this process has open."""
 
 
 class LoopLock:
-    """The lock that an event loop holds whenever it runs, for the states of its databases."""
+    """A plain lock, and what it is taken for. Python interrupts nothing between taking one of its
+    own in a `with` and the block: a caller that is interrupted, as by Ctrl-C, never keeps it.
+    """
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.turn = _Turn(self.lock)
+        # Reentrant, so that a signal handler or finalizer amid an operation finds out where it is.
+        self.lock = threading.RLock()
+        self.amid = False
+        """Who has taken the lock is amid an operation, or in a turn of the loop."""
         self.loop_waits = False
-        self.states: list[Locked] = []
-        """Those of all open databases."""
+        """Callers leave the lock to the loop: one that takes it again at once would win against a
+        thread that has to be woken up first, again and again."""
+        self.turns = 0
+        """The loop's turns; negative while it waits for events."""
+        self.loop_thread: int | None = None
+        self.forked = False
+        """In a process that was forked from that of the databases, where nobody works on them."""
+        _locks.add(self)
 
     def __enter__(self) -> None:
-        self.lock.acquire()
+        """For the loop's thread, as long as it lives."""
+        self.loop_thread, self.turns = get_ident(), 1
+        self.take()
 
     def __exit__(self, *_: object) -> None:
-        self.lock.release()
+        self.turns = 0
+        self.release()
 
-    def hand_over(self, seconds: float) -> None:
-        """For the loop: be without the lock for so long that a caller who waits for it is awake."""
-        self.lock.release()
-        try:
-            hold_thread(seconds)
-        finally:
-            self.take_for_loop()
-
-    def give_way(self) -> None:
-        """For a caller that has the lock: be without it for a moment, in which the loop goes on.
-
-        A thread that gives up the interpreter's lock now and then, and takes it again before any
-        other has woken up, keeps it for ever: who waits for it demands it only where it was held
-        for `sys.getswitchinterval()` without a break. Waking the loop up is such a break.
-        """
-        try:
-            self.lock.release()
-            hold_thread(_MOMENT_S)
-        finally:
-            self.turn.take()
-
-    def take_for_loop(self) -> None:
+    def take(self) -> None:
         """The loop takes the lock, before any caller that asks from now on."""
         if not self.lock.acquire(blocking=False):
             self.loop_waits = True
-            for state in self.states:
-                state.busy = True
-            while not self.lock.acquire(timeout=_LONG_WAIT_S):
-                _report_interrupted_operations()
+            self.lock.acquire()
             self.loop_waits = False
-            for state in self.states:
-                state.update()
-            self.turn.notify_all()
+        self.amid = True
+
+    def release(self) -> None:
+        """The loop waits, or has ended."""
+        self.amid = False
+        self.lock.release()
+
+    def refuse_amid(self) -> None:
+        """Raise ConfigError where the caller is amid an operation, or runs in the loop's thread: it
+        would wait for itself.
+        """
+        with self.lock:
+            if self.amid or get_ident() == self.loop_thread:
+                raise amid_another()
 
 
-def interrupts_an_operation(frame: FrameType | None) -> bool:
-    """Whether a call was made amid an operation of its own thread, as by a signal handler."""
-    while frame is not None and not _is_of_operation(frame):
-        frame = frame.f_back
-    return frame is not None
+def amid_another() -> ConfigError:
+    return ConfigError(
+        "an operation on a database",
+        expected="it between two operations",
+        found="a call amid one, as of a signal handler or a finalizer, which would wait for it for "
+        "ever",
+        action="raise an exception in the handler, or set a flag that the loop looks at; let a "
+        "finalizer put what is to be done into a queue",
+    )
 
 
-def _is_of_operation(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") in _OF_OPERATIONS
+def _before_fork() -> None:
+    for each in list(_locks):
+        each.lock.acquire()
 
 
-def _report_interrupted_operations() -> None:
-    """Name the threads that wait for an operation of their own: nothing else would ever say so."""
-    names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for thread, inner in sys._current_frames().items():
-        outer: FrameType | None = inner
-        while outer is not None and _is_of_operation(outer):
-            outer = outer.f_back
-        if outer is not inner and interrupts_an_operation(outer):
-            Event.OPERATION_INTERRUPTED.log(logger, thread=names.get(thread, str(thread)))
+def _after_fork() -> None:
+    for each in list(_locks):
+        each.lock.release()
+
+
+def _after_fork_in_child() -> None:
+    for each in list(_locks):
+        # No loop takes it back: who works on a state looks closer.
+        each.forked = each.loop_waits = True
+        each.lock.release()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork_in_child
+)
 
 
 class _Selector(selectors.DefaultSelector):
@@ -153,11 +125,14 @@ class _Selector(selectors.DefaultSelector):
         self._lock = lock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        self._lock.lock.release()
+        lock = self._lock
+        lock.turns = -lock.turns
+        lock.release()
         try:
             return super().select(timeout)
         finally:
-            self._lock.take_for_loop()
+            lock.turns = 1 - lock.turns
+            lock.take()
 
 
 class _Clock(SystemClock):
@@ -167,7 +142,12 @@ class _Clock(SystemClock):
         self._lock = lock
 
     def hand_over(self, seconds: float) -> None:
-        self._lock.hand_over(seconds)
+        self._lock.release()
+        try:
+            hold_thread(seconds)
+        finally:
+            self._lock.turns += 1
+            self._lock.take()
 
 
 class EventLoop:
@@ -177,24 +157,29 @@ class EventLoop:
         self.lock = LoopLock()
         self.effects = Effects(clock=_Clock(self.lock))
         self._loop, self._thread = loop_thread(_Selector(self.lock), self.lock)
-        self._process = os.getpid()
+        self._closed = threading.Event()
+        daemon_thread(self._watch, "tidelog-watch")
 
     @property
     def forked(self) -> bool:
         """Whether the caller is in a process that was forked from that of the loop."""
-        return os.getpid() != self._process
+        return self.lock.forked
 
     def start(self, work: Coroutine[Any, Any, T]) -> "concurrent.futures.Future[T]":
-        """Run in the loop; may be called in the loop as well."""
+        """Run in the loop, without waiting for it; may be called anywhere."""
         try:
-            self.check()
+            self._check_runs()
         except ConfigError:
             work.close()
             raise
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def check(self) -> None:
-        """Raise ConfigError where the loop never runs: who asks it would wait for ever."""
+        """Raise ConfigError where the loop never answers: who asks it would wait for ever."""
+        self._check_runs()
+        self.lock.refuse_amid()
+
+    def _check_runs(self) -> None:
         if self.forked:
             raise in_another_process("a database")
         if sys.is_finalizing():
@@ -208,12 +193,32 @@ class EventLoop:
 
     def ask(self, work: Coroutine[Any, Any, T]) -> T:
         """Run in the loop, and wait for the end; an interrupted caller cancels it."""
-        asked = self.start(work)
         try:
-            return asked.result()
-        except BaseException:
-            asked.cancel()
+            self.check()
+        except ConfigError:
+            work.close()
             raise
+        # No future: a caller that is interrupted while it waits may keep the lock of one.
+        ended = threading.Lock()
+        ended.acquire()
+        running: list[asyncio.Task[T]] = []
+
+        def begin() -> None:
+            running.append(asyncio.ensure_future(work))
+            running[0].add_done_callback(lambda _: ended.release())
+
+        def cancel() -> None:
+            running[0].cancel() if running else work.close()
+
+        try:
+            self._loop.call_soon_threadsafe(begin)
+            while not ended.acquire(timeout=_LONG_TURN_S):
+                if not self._thread.is_alive():
+                    raise concurrent.futures.CancelledError("another thread has closed it")
+        except BaseException:
+            self._loop.call_soon_threadsafe(cancel)
+            raise
+        return running[0].result()
 
     async def ask_async(self, work: Coroutine[Any, Any, T], *, to_end: bool = False) -> T:
         """As `ask`, awaited in another loop; `to_end`: a cancelled caller waits for the end."""
@@ -224,11 +229,43 @@ class EventLoop:
         """End the thread; what an interrupted caller has left in it releases everything first."""
         if sys.is_finalizing():  # no thread ends any more
             return
+        self._closed.set()
         self._loop.call_soon_threadsafe(self._loop.stop)
         try:
             self._thread.join()
         finally:
             self.effects.offload.close()
+
+    def _watch(self) -> None:
+        """Say what holds up the loop, and with it all operations: nothing else ever would."""
+        turn = 0
+        while not self._closed.wait(_LONG_TURN_S):
+            if self.lock.turns == turn and turn > 0:
+                for thread, place in self._at_work():
+                    Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=place)
+            turn = self.lock.turns
+
+    def _at_work(self) -> list[tuple[str, str]]:
+        """Who works on a state, and where: the loop's thread, or those amid an operation."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        caller_works = self.lock.loop_waits
+        return [
+            (names.get(thread, str(thread)), f"{frame.f_code.co_filename}:{frame.f_lineno}")
+            for thread, frame in sys._current_frames().items()
+            if (_is_amid(frame) if caller_works else thread == self.lock.loop_thread)
+        ]
+
+
+def _is_amid(inner: FrameType) -> bool:
+    """Whether the innermost call of a thread is one that an operation makes."""
+    outer: FrameType | None = inner
+    while outer is not None and outer.f_globals.get("__name__") != _OPERATIONS:
+        outer = outer.f_back
+    return outer is not None and outer is not inner
+
+
+_OPERATIONS: Final = "tidelog.library.steps"
+"""The module whose functions call operations with the lock."""
 
 
 def in_another_process(what: str) -> ConfigError:
@@ -237,6 +274,6 @@ def in_another_process(what: str) -> ConfigError:
         what,
         expected="the process that has opened it",
         found="one that was forked from that process",
-        action="open it after the fork, in one process; several share an application with "
-        "tidelog.open_partitions",
+        action="open it in the children alone, or have them spawned; several processes share an "
+        "application with tidelog.open_partitions",
     )

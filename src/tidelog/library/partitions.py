@@ -24,8 +24,8 @@ from tidelog.events import Event
 from tidelog.library.database import Database
 from tidelog.library.event_loop import EventLoop
 from tidelog.library.state_job import StateJob
-from tidelog.library.state_lock import StateLock
 from tidelog.library.states import State, check_states
+from tidelog.library.steps import Steps
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.state.key_groups import checked_key, key_group
@@ -99,7 +99,7 @@ def open_partitions(
         raise
     resources = Resources.of(chosen, event_loop.effects.clock, subtasks=_EXPECTED, tables=_EXPECTED)
 
-    def job_of(partition: int) -> StateJob[StateLock]:
+    def job_of(partition: int) -> StateJob:
         path, key = partition_path(partition), chosen.encryption_key
         return StateJob(
             opened(place, log_url=log_place, encryption_key=key, path=path),
@@ -107,7 +107,7 @@ def open_partitions(
             name,
             share,
             event_loop,
-            StateLock,
+            Steps,
             partition=f"partition {partition} of {above.url}",
             resources=resources,
         )
@@ -116,7 +116,7 @@ def open_partitions(
 
 
 class _Open(NamedTuple):
-    job: StateJob[StateLock]
+    job: StateJob
     database: Database
 
 
@@ -133,7 +133,7 @@ class Partitions:
         application: Application,
         event_loop: EventLoop,
         connections: Connections,
-        job_of: Callable[[int], StateJob[StateLock]],
+        job_of: Callable[[int], StateJob],
     ) -> None:
         self.url = url
         self._application = application
@@ -274,7 +274,8 @@ class Partitions:
             if not taken:  # also when all is closed
                 return {}
             closing = {
-                job.label: _close(job, timeout_s, in_step=job.program.lock.in_step) for job in taken
+                job.label: _close(job, timeout_s, in_step=job.program.steps.in_step)
+                for job in taken
             }
             return self._event_loop.ask(_outcomes(closing))
 
@@ -290,13 +291,13 @@ class Partitions:
                 self._event_loop.close()
         self._raise_first(errors)
 
-    def _end_steps(self) -> list[StateJob[StateLock]]:
+    def _end_steps(self) -> list[StateJob]:
         """End the steps of the calling thread; raises ConfigError within a block of one."""
         jobs = [each.job for each in list(self._open.values())]
         for job in jobs:
             job.check_between_blocks("a checkpoint")
         for job in jobs:
-            job.program.lock.end_step()
+            job.program.steps.end_step()
         return jobs
 
     def _raise_first(self, errors: Mapping[str, Exception]) -> None:
@@ -316,7 +317,7 @@ class Partitions:
             )
 
 
-async def _started(jobs: Iterable[StateJob[StateLock]]) -> None:
+async def _started(jobs: Iterable[StateJob]) -> None:
     """Start all of them, or none."""
     starting = list(jobs)
     try:
@@ -326,7 +327,7 @@ async def _started(jobs: Iterable[StateJob[StateLock]]) -> None:
         raise
 
 
-async def _close(job: StateJob[StateLock], timeout_s: float | None, *, in_step: bool) -> None:
+async def _close(job: StateJob, timeout_s: float | None, *, in_step: bool) -> None:
     """Close a partition, with a last checkpoint unless there is no time for one."""
     try:
         if timeout_s is not None:
@@ -335,7 +336,7 @@ async def _close(job: StateJob[StateLock], timeout_s: float | None, *, in_step: 
         await job.end()
 
 
-async def _last_checkpoint(job: StateJob[StateLock], timeout_s: float, *, in_step: bool) -> None:
+async def _last_checkpoint(job: StateJob, timeout_s: float, *, in_step: bool) -> None:
     if in_step:
         raise _no_checkpoint(job, "a step of the thread that closes it is open")
     taking = asyncio.ensure_future(job.checkpoint_changes())
@@ -348,7 +349,7 @@ async def _last_checkpoint(job: StateJob[StateLock], timeout_s: float, *, in_ste
         taking.cancel()
 
 
-def _no_checkpoint(job: StateJob[StateLock], reason: str) -> CheckpointFailedError:
+def _no_checkpoint(job: StateJob, reason: str) -> CheckpointFailedError:
     return CheckpointFailedError(
         job.label,
         expected="a last checkpoint",

@@ -6,44 +6,36 @@ the step that it ends; a checkpoint captures no step that has not ended.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from copy import deepcopy
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
-from tidelog.errors import ConfigError
+from tidelog.changelog.state_rows import StateRows
+from tidelog.effects import Clock, wait_for
+from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.ids import CheckpointId
 from tidelog.library.event_loop import LoopLock
 from tidelog.library.handles import KeyStates, states_of_keys
 from tidelog.library.scan import ScanPart
-from tidelog.library.state_lock import StateLock
-from tidelog.library.states import (
-    NO_KEY,
-    POSITION_SCHEMAS,
-    NamedState,
-    State,
-    declared_state,
-    decoded_positions,
-    named_state,
-    position_values,
-    stored_positions,
-)
+from tidelog.library.states import State, declared_state
+from tidelog.library.steps import Steps
 from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.state.handles.keyed import MapState
-from tidelog.state.key_groups import AS_THEY_ARE, checked_key, key_group
-from tidelog.state.registry import POSITIONS
-
-L = TypeVar("L", bound=StateLock)
+from tidelog.state.key_groups import checked_key, encode_key, key_group
+from tidelog.state.positions import Positions
+from tidelog.state.stored_states import NamedState, named_state
 
 logger = logging.getLogger(__name__)
 
-_LEAST: Final = -(1 << 63)
-_MOST: Final = (1 << 63) - 1
 _LONG_STEP_S: Final = 5.0
 """After this time a warning names the threads whose step a checkpoint waits for."""
+_LOOKS_EVERY_S: Final = 0.05
+"""So often what open steps have changed is flushed, if that is due, while a checkpoint waits."""
+_CROWDED_S: Final = 0.01
+"""A caller that has written much waits so long where memory is full: the loop sees to it then."""
 _PORTION: Final = 1024
 """Records that a sink gets at a time."""
 
@@ -61,10 +53,10 @@ class StatesOperator(Operator):
             name: declared_state(context.backend, name, each)
             for name, each in self._declared.items()
         }
-        self.position = MapState(context.backend, POSITIONS, *POSITION_SCHEMAS)
+        self.positions = Positions(context.backend)
 
 
-class Program(Generic[L]):
+class Program:
     """A program's threads or tasks on one side; on the other it is the job's `Caller`."""
 
     def __init__(
@@ -72,49 +64,42 @@ class Program(Generic[L]):
         declared: Mapping[str, State],
         sinks: Iterable[str],
         loop_lock: LoopLock,
-        lock: type[L],
+        steps: type[Steps],
+        clock: Clock,
         ending: Callable[[], Exception],
         abandoned: Callable[[str], None],
         *,
         skip_unchanged_checkpoints: bool,
     ) -> None:
-        """`ending` and `abandoned` are those of the lock."""
-        self.lock = lock(loop_lock, self._look, ending, abandoned)
+        """`ending` and `abandoned` are those of the steps."""
+        self._clock = clock
+        self.steps = steps(loop_lock, self._look, ending, abandoned)
         self.skip_unchanged_checkpoints = skip_unchanged_checkpoints
         self.began: Future[None] = Future()
         """Done when the states are restored."""
-        self.durable: dict[Any, Any] = {}
-        """The position of each partition in the last durable checkpoint."""
-        self._positions: dict[Any, Any] = {}
-        """The positions that are state ..."""
-        self._names: dict[Any, Any] = {}
-        """Each of their partitions by itself: 1 and 1.0 are one, and stored as it came first."""
-        self._moved: dict[Any, Any] = {}
-        """... newer ones that will be with the next checkpoint ..."""
-        self._captured: dict[CheckpointId, dict[Any, Any]] = {}
-        """... and those in checkpoints that are not durable yet."""
         self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
         """Records for each sink that are not on their way to it yet."""
-        self._position_values = position_values()
         self._declared = declared
         self._operator = StatesOperator(declared)
-        self._wake: Callable[[], None] = lambda: None
+        self._wake = asyncio.Event()
 
     # What the program's threads or tasks do.
 
     @property
     def position(self) -> dict[Any, Any] | None:
         """A copy of what is durable, which the program may change; None when that is nothing."""
-        return deepcopy(self.durable) or None
+        return deepcopy(self._positions.durable) or None
 
     def key(self, key: Any) -> KeyStates:
-        encoded = checked_key("key", key)
-        prefix = key_group(encoded, self.backend.key_groups).to_bytes(2, "big")
-        return self._key_states(prefix, encoded)
+        # Written out for the most common keys: a call costs as much as the encoding.
+        is_plain = key.__class__ is str and key.isascii()
+        encoded = encode_key(key) if is_plain else checked_key("key", key)
+        prefixes = self._prefixes
+        return self._key_states(prefixes[key_group(encoded, len(prefixes))], encoded)
 
     def part(self, name: str) -> ScanPart:
         """A state of the program, to be scanned; raises ConfigError for one it has not."""
-        return ScanPart(self.lock, self.backend, named_state(self._operator.states, name))
+        return ScanPart(self.steps, self.backend, named_state(self._operator.states, name))
 
     def write(self, sink: str, record: Any) -> None:
         """Write a record to a sink: a change of the caller's step."""
@@ -126,32 +111,40 @@ class Program(Generic[L]):
                 found="none of that name",
                 action="name it in sinks= when the database is opened",
             )
-        lock = self.lock
-        with lock.held:
-            if lock.busy:
-                lock.yield_to_loop()
-            lock.changing()
-            records.append(record)
+        self.steps.change(records.append, record)
 
     def advance(self, partition: Any, position: Any) -> None:
         """Note a position, and end the step of the caller unless it is in a block."""
-        # Most positions are offsets; the program may change others, such as a dict of them.
-        if position.__class__ is not int or not _LEAST <= position <= _MOST:
-            values = self._position_values
-            position = values.decode(values.encode(position))
-        if partition.__class__ not in AS_THEY_ARE or not (
-            partition in self._positions or partition in self._moved
-        ):
-            checked_key("partition", partition)
-        lock = self.lock
-        with lock.held:
-            if lock.busy:
-                lock.yield_to_loop()
-            lock.advancing()
-            self._moved[partition] = position
+        positions = self._positions
+        self.steps.advance(positions.moved, partition, positions.checked(partition, position))
 
-    def _look(self) -> None:
-        self._wake()
+    def apply(
+        self, name: str, values: Iterable[tuple[Any, Any]], partition: Any, position: Any
+    ) -> None:
+        """Set the value of each key; a `position` that is not None ends the step."""
+        keyed = named_state(self._operator.states, name).state.keyed
+        kind = type(self._declared[name]).__name__
+        require(f"apply to state {name!r}", kind, kind == "Value", "a Value")
+        hold, state, prefixes = keyed.codec.hold, keyed.row_of(b"", b""), self._prefixes
+        rows: dict[bytes, Any] = {}
+        for key, value in values:
+            is_plain = key.__class__ is str and key.isascii()
+            encoded = encode_key(key) if is_plain else checked_key("key", key)
+            group = key_group(encoded, len(prefixes))
+            rows[prefixes[group] + state + encoded] = hold((value,))
+        if position is not None:
+            position = self._positions.checked(partition, position)
+        self.steps.change(self._put_many, keyed.rows, rows)
+        if position is not None:
+            self.steps.advance(self._positions.moved, partition, position)
+
+    def _put_many(self, rows: StateRows, values: Mapping[bytes, Any]) -> None:
+        rows.put_many(values)
+        self.steps.changes += len(values)
+
+    def _look(self) -> float:
+        self._runs_in.call_soon_threadsafe(self._wake.set)
+        return _CROWDED_S if self.backend.crowded else 0.0
 
     # What the task of its state does: the methods of `Caller`.
 
@@ -162,46 +155,43 @@ class Program(Generic[L]):
 
     def begin(self, wake: asyncio.Event) -> None:
         operator = self._operator
-        self._wake = _setter(wake)
+        self._wake, self._runs_in = wake, asyncio.get_running_loop()
+        self.in_vain: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Answered, with whose step was open, when a checkpoint is given up for that."""
         self.backend = operator.backend
+        self._prefixes = [n.to_bytes(2, "big") for n in range(self.backend.key_groups)]
         self.backend.buffer.read.look = self._look
-        self._key_states = states_of_keys(self.lock, self.backend, operator.states)
-        self.durable = decoded_positions(stored_positions(self.backend, operator.position))
-        self._positions = dict(self.durable)
-        self._names = {name: name for name in self.durable}
-        self.lock.begin()
+        self._key_states = states_of_keys(self.steps, self.backend, operator.states)
+        self._positions = operator.positions
+        self._positions.begin()
+        self.steps.begin()
         self.began.set_result(None)
 
     @asynccontextmanager
-    async def held(self, given_up: asyncio.Event) -> AsyncIterator[bool]:
-        lock, none_open = self.lock, asyncio.Event()
-        warned_after_s: float | None = _LONG_STEP_S
-        lock.block_steps(_setter(none_open))
-        giving_up = asyncio.ensure_future(given_up.wait())
+    async def held(
+        self, given_up: asyncio.Event, meanwhile: Callable[[], Awaitable[None]]
+    ) -> AsyncIterator[bool]:
+        steps, since, warned = self.steps, self._clock.monotonic(), False
+        steps.block_steps(self._look)
         try:
             # A thread in a step of another database may have begun one here in the meantime.
-            while lock.open_steps and not giving_up.done():
-                none_open.clear()
-                waiting = asyncio.ensure_future(none_open.wait())
-                await asyncio.wait(
-                    [waiting, giving_up],
-                    timeout=warned_after_s,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                if not waiting.done() and not giving_up.done():
-                    Event.STEP_AWAITED.log(logger, seconds=warned_after_s, threads=self.in_step)
-                    warned_after_s = None
-                waiting.cancel()
-            held = not lock.open_steps
-            if held:
-                lock.pause(True)
+            while steps.open_steps and not given_up.is_set():
+                await wait_for(self._wake, self._clock, _LOOKS_EVERY_S)
+                self._wake.clear()
+                await meanwhile()
+                if not warned and self._clock.monotonic() - since >= _LONG_STEP_S:
+                    warned = True
+                    Event.STEP_AWAITED.log(logger, seconds=_LONG_STEP_S, callers=self.in_step)
+            if is_whole := not steps.open_steps:
+                steps.pause(True)
             else:
-                lock.allow_steps()
-            yield held
+                self.in_vain.set_result(self.in_step)
+                self.in_vain = asyncio.get_running_loop().create_future()
+                steps.block_steps(None)
+            yield is_whole
         finally:
-            giving_up.cancel()
-            lock.pause(False)
-            lock.allow_steps()
+            steps.pause(False)
+            steps.block_steps(None)
 
     def emitted(self) -> list[SideBatch]:
         batches = []
@@ -212,47 +202,29 @@ class Program(Generic[L]):
         return batches
 
     def capture(self, checkpoint: CheckpointId) -> None:
-        # Positions become state here, not with every step.
-        self.backend.use_encoded_key(NO_KEY)
-        for partition, position in self._moved.items():
-            name = checked_key("partition", self._names.setdefault(partition, partition))
-            value = self._position_values.encode(position)
-            self._operator.position.updateValue((name,), (value,))
-        self._positions = self._captured[checkpoint] = self._positions | self._moved
-        self._moved.clear()
+        self._positions.capture(checkpoint)
 
     def completed(self, checkpoint: CheckpointId) -> None:
-        for each in [each for each in self._captured if each <= checkpoint]:
-            self.durable = self._captured.pop(each)
+        self._positions.completed(checkpoint)
 
     def end(self) -> None:
-        self.lock.end()
+        self.steps.end()
 
     def rest(self) -> None:
-        self.lock.look_at_next()
+        self.steps.look_at_next()
 
     @property
     def moved(self) -> bool:
-        return bool(self._moved) or any(self._emitted.values())
+        return self.began.done() and bool(self._positions.moved or any(self._emitted.values()))
 
     @property
     def in_step(self) -> str:
-        return ", ".join(self.lock.open_steps)
+        return ", ".join(self.steps.open_steps)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        self.lock.pause(True)
+        self.steps.pause(True)
         try:
             yield
         finally:
-            self.lock.pause(False)
-
-
-def _setter(event: asyncio.Event) -> Callable[[], None]:
-    """What sets an event of the running loop, called in any thread."""
-    loop = asyncio.get_running_loop()
-
-    def set_event() -> None:
-        loop.call_soon_threadsafe(event.set)
-
-    return set_event
+            self.steps.pause(False)

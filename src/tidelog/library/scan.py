@@ -1,12 +1,13 @@
 """Scans: the keys of one state with their values, in the order in which keys are stored.
 
 Rows are stored by key group, so the order of keys is a merge of all groups, each of which is read
-a piece at a time. Invariants: memory is a piece for each key group, whatever the size of the state;
-the lock is held for one piece at a time; a key that is there all the time comes once, with the
-value that it has when its piece is read.
+a piece at a time. Invariants: memory is a piece for each key group, and the keys that the table
+lacked when the scan began, whatever the size of the state; the lock is held for one piece at a
+time; a piece is what table and write buffer hold at one moment; a key that is there all the time
+comes once, with the value that it has when its piece is read.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -15,11 +16,13 @@ from typing import Any, Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.errors import ConfigError
-from tidelog.library.state_lock import StateLock
-from tidelog.library.states import NamedState
+from tidelog.library.steps import Steps
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows, ListState, MapState
-from tidelog.state.key_groups import checked_key, decode_key, encode_key, first_value
+from tidelog.state.key_groups import checked_key, decode_key, first_value
+from tidelog.state.key_prefixes import KeyPrefix
+from tidelog.state.positions import NO_KEY
+from tidelog.state.stored_states import NamedState
 
 _POSITION_BYTES: Final = 8
 """The number of a list's row, after the key."""
@@ -31,72 +34,11 @@ Row = tuple[bytes, Any]
 """The key of a row without key group and state id, and what the state keeps there."""
 
 
-_FIXED: Final[Mapping[type, int]] = {str: 31, bytes: -1, tuple: 15}
-"""How msgpack begins what keys may begin with: with its length, up to these within the first byte,
-in front of values of other types; longer ones come after all of those."""
-
-_FILLERS: Final[Mapping[type, Any]] = {str: "x", bytes: b"x", tuple: (None,)}
-"""What is one byte long in each."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPrefix:
-    """Keys that begin alike: those of one length are neighbours."""
-
-    kind: type
-    least: int
-    """The length of the prefix."""
-    body: bytes
-    """What follows the header of each such key."""
-
-    @classmethod
-    def of(cls, prefix: Any) -> "KeyPrefix":
-        """Raises ConfigError for what nothing begins with."""
-        kind = next((each for each in _FIXED if isinstance(prefix, each)), None)
-        if kind is None:
-            raise ConfigError(
-                f"prefix {prefix!r} of a scan",
-                expected="a text, bytes or a tuple: the beginning of the keys",
-                found=type(prefix).__name__,
-                action="leave it out, and take what you want of the scan",
-            )
-        least = _length(prefix)
-        return cls(kind, least, checked_key("prefix", prefix)[len(_header(kind, least)) :])
-
-    def lower(self, length: int) -> bytes:
-        """The first key of that length that may begin so."""
-        return _header(self.kind, length) + self.body
-
-    def longer(self, length: int) -> bytes:
-        """What comes before all keys of the type that are longer."""
-        return _header(self.kind, length + 1)
-
-    def next_length(self, found: bytes | None, length: int) -> int | None:
-        """The length to look at when `found` is the first row that is `longer`; None: no more."""
-        if found is None:
-            return None
-        key = decode_key(first_value(found)[0])
-        if type(key) is self.kind:
-            return _length(key)
-        fixed = _FIXED[self.kind]
-        return fixed + 1 if length < fixed else None
-
-
-def _length(key: Any) -> int:
-    return len(key.encode() if isinstance(key, str) else key)
-
-
-def _header(kind: type, length: int) -> bytes:
-    """What a key of that length begins with."""
-    encoded: bytes = encode_key(_FILLERS[kind] * length)
-    return encoded[: len(encoded) - length]
-
-
 @dataclass(frozen=True, slots=True)
 class ScanPart:
     """One state in some key groups, and how to get at it."""
 
-    lock: StateLock
+    steps: Steps
     backend: KeyedBackend
     named: NamedState
 
@@ -104,21 +46,62 @@ class ScanPart:
     def keyed(self) -> KeyedRows:
         return self.named.state.keyed
 
+    @property
+    def ordered(self) -> bool:
+        """Whether the write buffer has the rows in order, so that it is read with the table."""
+        return isinstance(self.named.state, ListState | MapState)
 
-def scanned(parts: Sequence[ScanPart], prefix: Any, after: Any) -> Iterator[tuple[Any, ...]]:
-    """(key, value) of all keys, or (key, entry's key, value) of all entries of maps.
+    def unsettled_keys(self) -> list[bytes]:
+        """The keys of the rows that the table lacks now, sorted, where the buffer has no order."""
+        if self.ordered:
+            return []
+        return sorted(set(self.steps.read(self.keyed.rows.unsettled_keys)))
 
-    Of keys that begin with `prefix`, if it is given, and come later than `after`. Raises
-    ConfigError for a prefix that is none; the iterator raises what operations raise.
-    """
-    wanted = None if prefix is None else KeyPrefix.of(prefix)
-    begin = b"" if after is None else checked_key("after=", after)
-    streams = [
-        _Group(part, group.to_bytes(2, "big"), begin).rows(wanted)
-        for part in parts
-        for group in range(part.backend.owned.first, part.backend.owned.last + 1)
-    ]
-    return _shown(parts[0].named, merge(*streams, key=itemgetter(0)))
+
+BEGINNING: Final = object()
+"""Where a scan begins that goes on after no key."""
+
+
+class Scan:
+    """The keys of a state with their values."""
+
+    def __init__(self, parts: Sequence[ScanPart], prefix: Any, after: Any) -> None:
+        """Raises ConfigError for a prefix that is none."""
+        self._parts, self.ordered = parts, parts[0].ordered
+        self._prefix = None if prefix is None else KeyPrefix.of(prefix)
+        self._ambiguous = after is None and self._prefix is None
+        if after is ...:
+            after = None
+        elif after is None:
+            after = BEGINNING
+        self._begin = b"" if after is BEGINNING else checked_key("after=", after)
+
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """(key, value) of all keys, or (key, entry's key, value) of all entries of maps.
+
+        What is there at this call is in it; the iterator raises what operations raise.
+        """
+        unsettled = [part.unsettled_keys() for part in self._parts]
+        if self._ambiguous:
+            self._refuse_key_none(unsettled)
+        streams = [stream.rows(self._prefix) for stream in self._streams(unsettled, self._begin)]
+        return _shown(self._parts[0].named, merge(*streams, key=itemgetter(0)))
+
+    def _streams(self, unsettled: Sequence[list[bytes]], begin: bytes) -> Iterator["_Group"]:
+        for part, keys in zip(self._parts, unsettled, strict=True):
+            for group in range(part.backend.owned.first, part.backend.owned.last + 1):
+                yield _Group(part, group.to_bytes(2, "big"), begin, keys)
+
+    def _refuse_key_none(self, unsettled: Sequence[list[bytes]]) -> None:
+        """Who passes None may mean the beginning, or the key at which the last page ended."""
+        if any(stream.has(NO_KEY) for stream in self._streams(unsettled, b"")):
+            raise ConfigError(
+                "after=None of a scan",
+                expected="no key None in the state: it might be the end of the last page",
+                found="one",
+                action="leave after= out to begin, and pass after=... (an Ellipsis) to go on after "
+                "the key None",
+            )
 
 
 def _shown(named: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
@@ -153,6 +136,8 @@ class _Group:
     group: bytes
     begin: bytes
     """A key, encoded, before which and of which nothing is read."""
+    unsettled: list[bytes]
+    """Sorted keys of rows besides those of the table."""
 
     def rows(self, wanted: KeyPrefix | None) -> Iterator[Row]:
         """All rows, or those whose keys begin as wanted, in the order of keys."""
@@ -164,42 +149,67 @@ class _Group:
         while length is not None:
             first = start + wanted.lower(length)
             yield from self._between(first, prefix_end(first))
-            found, _ = self._piece(start + wanted.longer(length), prefix_end(start), 1, raw=True)
-            length = wanted.next_length(found[0][0] if found else None, length)
+            longer = self._read(start + wanted.longer(length), prefix_end(start), 1, raw=True)
+            after = longer[0]
+            length = wanted.next_length(after[0][0] if after else None, length)
+
+    def has(self, key: bytes) -> bool:
+        """Whether there is a row of this key."""
+        start = self.part.keyed.row_of(self.group, key)
+        return next(self._between(start, prefix_end(start)), None) is not None
 
     def _between(self, lower: bytes, upper: bytes) -> Iterator[Row]:
         if self.begin:
             lower = max(lower, prefix_end(self.part.keyed.row_of(self.group, self.begin)))
-        most = _FIRST_PIECE
+        limit = _FIRST_PIECE
         while lower < upper:
-            found, last = self._piece(lower, upper, most)
-            yield from found
+            piece, last = self._read(lower, upper, limit)
+            yield from piece
             if last is None:
                 return
-            lower, most = last + b"\x00", min(2 * most, _LARGEST_PIECE)
+            # A list that is replaced meanwhile has rows of later numbers.
+            lower = prefix_end(last[:-_POSITION_BYTES]) if self._is_list else last + b"\x00"
+            limit = min(2 * limit, _LARGEST_PIECE)
+
+    @property
+    def _is_list(self) -> bool:
+        return isinstance(self.part.named.state, ListState)
+
+    def _read(
+        self, lower: bytes, upper: bytes, limit: int, *, raw: bool = False
+    ) -> tuple[list[Row], bytes | None]:
+        return self.part.steps.read(self._piece, lower, upper, limit, raw)
 
     def _piece(
-        self, lower: bytes, upper: bytes, most: int, *, raw: bool = False
+        self, lower: bytes, upper: bytes, limit: int, raw: bool
     ) -> tuple[list[Row], bytes | None]:
         """Rows of the range, and the last one that was read; None when it was the last of all.
 
         All rows of a list are in one piece. With `raw` rows count that were deleted meanwhile.
         """
-        table, newest = self.part.backend.table, self.part.keyed.rows.newest
-        is_list = isinstance(self.part.named.state, ListState)
-        found: list[Row] = []
+        is_list = self._is_list
+        piece: list[Row] = []
         seen, size, last = 0, 0, b""
-        lock = self.part.lock
-        with lock.held:
-            if lock.busy:
-                lock.yield_to_loop()
-            for row, stored in table.scan(lower, upper):
-                full = seen >= most or size >= _PIECE_BYTES
-                if full and not (is_list and row[:-_POSITION_BYTES] == last[:-_POSITION_BYTES]):
-                    return found, last
-                seen, size, last = seen + 1, size + len(stored), row
-                held = newest(row, stored)
-                if raw or held is not None:
-                    own = row[ROW_PREFIX_BYTES:]
-                    found.append((own, list(held) if is_list and held else held))
-            return found, None
+        for row, value in self._newest(lower, upper):
+            full = seen >= limit or size >= _PIECE_BYTES
+            if full and not (is_list and row[:-_POSITION_BYTES] == last[:-_POSITION_BYTES]):
+                return piece, last
+            seen, size, last = seen + 1, size + _size(value), row
+            if raw or value is not None:
+                key = row[ROW_PREFIX_BYTES:]
+                piece.append((key, list(value) if is_list and value else value))
+        return piece, None
+
+    def _newest(self, lower: bytes, upper: bytes) -> Iterator[tuple[bytes, Any]]:
+        """Rows with their newest values, None for one that was deleted."""
+        rows = self.part.keyed.rows
+        if self.part.ordered:
+            return rows.scan(lower, upper)
+        return rows.look_through(lower, upper, self.unsettled)
+
+
+def _size(value: Any) -> int:
+    """About how many bytes a value takes, where that is much."""
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return len(value) if isinstance(value, bytes | str) else 0

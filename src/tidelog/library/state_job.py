@@ -7,10 +7,9 @@ raises the reason; what is durable is what the last checkpoint holds.
 import asyncio
 import concurrent.futures
 import logging
-import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final, Generic, TypeVar
+from typing import Any, Final
 
 from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
@@ -23,10 +22,10 @@ from tidelog.errors import (
     require,
 )
 from tidelog.events import Event
-from tidelog.library.event_loop import EventLoop, in_another_process, interrupts_an_operation
+from tidelog.library.event_loop import EventLoop, in_another_process
 from tidelog.library.program import Program
-from tidelog.library.state_lock import StateLock
 from tidelog.library.states import State, check_states
+from tidelog.library.steps import Steps
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.control.server import control_until
@@ -36,14 +35,12 @@ from tidelog.runtime.sink import Sink
 from tidelog.runtime.subtasks.resources import Resources
 from tidelog.storage.port import ObjectStore
 
-L = TypeVar("L", bound=StateLock)
-
 logger = logging.getLogger(__name__)
 
 _OPERATOR: Final = "state"
 
 
-class StateJob(Generic[L]):
+class StateJob:
     """Runs a program's states; what is a coroutine runs in the event loop."""
 
     def __init__(
@@ -53,7 +50,7 @@ class StateJob(Generic[L]):
         name: str,
         config: JobConfig,
         event_loop: EventLoop,
-        lock: type[L],
+        steps: type[Steps],
         *,
         sinks: Mapping[str, Sink] | None = None,
         partition: str | None = None,
@@ -72,9 +69,10 @@ class StateJob(Generic[L]):
             dict(state),
             sinks,
             event_loop.lock,
-            lock,
+            steps,
+            event_loop.effects.clock,
             self.ending,
-            self._abandoned,
+            self.break_off,
             skip_unchanged_checkpoints=partition is not None,
         )
         job = Job(name)
@@ -99,7 +97,7 @@ class StateJob(Generic[L]):
 
     def check(self) -> None:
         """Raise what has ended the job."""
-        if self.program.lock.closed:
+        if self.program.steps.closed or self.event_loop.forked:
             raise self.ending()
 
     def check_between_blocks(self, what: str) -> None:
@@ -107,14 +105,7 @@ class StateJob(Generic[L]):
         the end of the process.
         """
         self.event_loop.check()
-        if interrupts_an_operation(sys._getframe()):
-            raise ConfigError(
-                f"{what} of {self.label}",
-                expected="it between two operations",
-                found="a call amid one, as of a signal handler: it would wait for it for ever",
-                action="raise an exception in the handler, or set a flag that the loop looks at",
-            )
-        if self.program.lock.in_block:
+        if self.program.steps.this_caller().blocks:
             raise ConfigError(
                 f"{what} of {self.label}",
                 expected="it after the step",
@@ -126,7 +117,7 @@ class StateJob(Generic[L]):
         """End the step of the caller for a checkpoint; raises as the checks."""
         self.check()
         self.check_between_blocks("a checkpoint")
-        self.program.lock.end_step()
+        self.program.steps.end_step()
 
     def ending(self) -> Exception:
         """Why the job has ended, or is about to."""
@@ -135,21 +126,15 @@ class StateJob(Generic[L]):
         running = self._running
         if self._broken is not None:
             return self._broken
+        if running is not None and not running.done():
+            self.event_loop.lock.refuse_amid()
         if running is not None and (error := running.exception()) is not None:
             return self._named(error)
+        end, action = "closed", "open it again"
         if self._is_partition:
-            return ConfigError(
-                self.label,
-                expected="a partition that this process has",
-                found="one that was taken from it, or stopped by `tidelog stop`",
-                action="leave its input to the process that has it now",
-            )
-        return ConfigError(
-            self.label,
-            expected="one that is open",
-            found="one that was closed, or stopped by `tidelog stop`",
-            action="open it again",
-        )
+            end, action = "taken from this process", "leave its input to the one that has it now"
+        found = f"one that was {end}, or stopped by `tidelog stop`"
+        return ConfigError(self.label, expected="one that is open", found=found, action=action)
 
     def _named(self, error: BaseException) -> Exception:
         if self._is_partition and isinstance(error, TidelogError):
@@ -205,13 +190,27 @@ class StateJob(Generic[L]):
         return incarnation.driver
 
     async def checkpoint(self) -> Checkpoint:
-        """Wait for a checkpoint; raises what ends the job where that is why it fails."""
+        """Wait for a checkpoint; raises what ends the job where that is why it fails, and
+        CheckpointFailedError when one is given up for a step that does not end.
+        """
+        taking, in_vain = asyncio.ensure_future(self.driver.checkpoint()), self.program.in_vain
         try:
-            return await self.driver.checkpoint()
+            either: list[asyncio.Future[Any]] = [taking, in_vain]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if taking.done():
+                return taking.result()
         except CheckpointFailedError as error:
             if self._task is not None:
                 await asyncio.wait([self._task])
             raise self.ending() from error
+        finally:
+            taking.cancel()
+        raise CheckpointFailedError(
+            f"a checkpoint of {self.label}",
+            expected="all steps to end within `checkpoint.timeout`",
+            found=f"the open step of {in_vain.result()}",
+            action="end the step, or keep steps short: wait for nothing within one",
+        )
 
     async def checkpoint_changes(self) -> None:
         """A checkpoint, unless it would be the last one again."""
@@ -229,23 +228,18 @@ class StateJob(Generic[L]):
         for _ in self.program.backend.flush_in_steps(settle=True):
             await self.event_loop.effects.clock.sleep(0)
 
-    async def break_off(self, reason: BaseException | str) -> None:
-        """End it where it is, as a step that has changed something broke off."""
-        self._broken = UserFunctionError(
+    def break_off(self, reason: str) -> None:
+        """End it where it is, as a step that has changed something broke off; called anywhere."""
+        if self.event_loop.forked or self.program.steps.closed:
+            return
+        self._broken = self._broken or UserFunctionError(
             f"a step of {self.label}",
             expected="to end",
-            found=reason if isinstance(reason, str) else f"{type(reason).__name__}: {reason}",
+            found=reason,
             action="open the database again: it goes on from its last checkpoint",
         )
-        await self._cancel()
-
-    def _abandoned(self, thread: str) -> None:
-        """A thread has ended with its step open; in a fork all but one have."""
-        if self.event_loop.forked:
-            return
-        self.event_loop.start(
-            self.break_off(f"the end of thread {thread!r}, which has changed something in it")
-        )
+        self.program.steps.end()
+        self.event_loop.start(self._cancel())
 
     async def _cancel(self) -> None:
         if self._task is not None:

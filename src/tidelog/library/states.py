@@ -1,24 +1,16 @@
-"""The states of a program: as it declares them, or as a checkpoint describes them.
-
-Invariant: a program sees plain values; how many columns the tuple has that holds one is stored.
-"""
+"""The states of a program, as it declares them."""
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import itemgetter
 from types import GenericAlias
 from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 
-from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError, require
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import KeyedRows, ListState, MapState, ValueState
-from tidelog.state.key_groups import decode_key, encode_key
-from tidelog.state.objects.values import ObjectEncoding
-from tidelog.state.schema.ddl import UNTYPED, quoted
-from tidelog.state.schema.schema import ValueCodec, parse_schema
+from tidelog.state.handles.keyed import ListState, MapState, ValueState
+from tidelog.state.stored_states import NamedState
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -84,37 +76,6 @@ def _type_name(name: str, kind: Any) -> str:
     )
 
 
-Shown = Callable[[tuple[Any, ...]], Any]
-"""What a program sees of a stored tuple."""
-
-POSITION_SCHEMAS: Final = ("partition binary", "position binary")
-"""Of the map of positions, which belongs to the key None."""
-
-NO_KEY: Final = encode_key(None)
-
-_only: Final = itemgetter(0)
-_AGGREGATE: Final = "aggregate"
-
-
-class AggregateState:
-    """The value per key of a job's `aggregate`, to be read."""
-
-    def __init__(self, backend: KeyedBackend, info: StateInfo) -> None:
-        values = ObjectEncoding(f"values of operator {backend.registry.operator!r}")
-        codec = ValueCodec(_only, lambda held: (held,), values.encode, values.decode)
-        self.keyed = KeyedRows(backend, info, codec)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedState:
-    """A state, and what a program sees of its tuples."""
-
-    state: ValueState | ListState | MapState | AggregateState
-    value: Shown = _only
-    entry: Shown = _only
-    """What it sees of the key of a map's entry."""
-
-
 _LONGEST_S: Final = 1e12
 """The time of expiry is stored in milliseconds, and has 64 bits."""
 
@@ -157,64 +118,3 @@ def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState
         case Map():
             keys = f"key {_type_name(name, state.key_type)}"
             return NamedState(MapState(backend, name, keys, values, ttl_ms))
-
-
-def stored_states(backend: KeyedBackend, infos: Iterable[StateInfo]) -> dict[str, NamedState]:
-    """The states that a checkpoint describes, but for those that only operators can read."""
-    return {info.name: _stored(backend, info) for info in infos if is_readable(info)}
-
-
-def named_state(states: Mapping[str, NamedState], name: str) -> NamedState:
-    """The state of that name; raises ConfigError when there is none."""
-    if name not in states:
-        raise ConfigError(
-            f"state {name!r}",
-            expected=f"one of {', '.join(states) or 'none'}",
-            found="none of that name",
-            action="name a state that was declared, or that the store has",
-        )
-    return states[name]
-
-
-def is_readable(info: StateInfo) -> bool:
-    """Whether a state is of a kind that `stored_states` gives."""
-    return info.kind in ("value", "list", "map", _AGGREGATE) and not info.name.startswith("$")
-
-
-def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
-    name, ttl_ms = info.name, info.ttl_ms
-    schema = [each if each == UNTYPED else quoted(each) for each in info.schema]
-    shown = [_shown(each) for each in schema]
-    match info.kind:
-        case "value":
-            return NamedState(ValueState(backend, name, schema[0], ttl_ms), shown[0])
-        case "list":
-            return NamedState(ListState(backend, name, schema[0], ttl_ms), shown[0])
-        case "map":
-            state = MapState(backend, name, schema[0], schema[1], ttl_ms)
-            return NamedState(state, shown[1], shown[0])
-    return NamedState(AggregateState(backend, info))
-
-
-def _shown(schema: str) -> Shown:
-    """One column is a value by itself, several are a tuple."""
-    if schema == UNTYPED or len(parse_schema(schema).fields) == 1:
-        return _only
-    return tuple
-
-
-def position_values() -> ObjectEncoding:
-    """A new encoding each time: a notebook may define the class of a position again."""
-    return ObjectEncoding("position")
-
-
-def stored_positions(backend: KeyedBackend, position: MapState) -> dict[Any, bytes]:
-    """The position of each partition that is stored, encoded."""
-    backend.use_encoded_key(NO_KEY)
-    return {decode_key(partition): at for (partition,), (at,) in position.iterator()}
-
-
-def decoded_positions(stored: Mapping[Any, bytes]) -> dict[Any, Any]:
-    """Raises StateSchemaError where the program has not imported the class of one."""
-    decode = position_values().decode
-    return {partition: decode(at) for partition, at in stored.items()}

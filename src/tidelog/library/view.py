@@ -14,31 +14,22 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import KeyGroup, SubtaskId
-from tidelog.library.event_loop import LoopLock
+from tidelog.library.event_loop import LoopLock, in_another_process
 from tidelog.library.handles import KeyStates, states_of_keys
-from tidelog.library.scan import ScanPart, scanned
-from tidelog.library.state_lock import StateLock
-from tidelog.library.states import (
-    POSITION_SCHEMAS,
-    NamedState,
-    State,
-    declared_state,
-    decoded_positions,
-    is_readable,
-    named_state,
-    stored_positions,
-    stored_states,
-)
+from tidelog.library.scan import BEGINNING, Scan, ScanPart
+from tidelog.library.states import State, declared_state
+from tidelog.library.steps import Steps
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.resources import open_work_dir, remove_work_dir
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import MapState
 from tidelog.state.key_groups import KeyGroupRange, checked_key, key_group
 from tidelog.state.log import NoLog
+from tidelog.state.positions import Positions, decoded_positions
 from tidelog.state.registry import POSITIONS, StateRegistry
 from tidelog.state.restore.base_table import reading_factory
 from tidelog.state.restore.progress import RestoreProgress
 from tidelog.state.restore.restorer import restore_subtasks
+from tidelog.state.stored_states import NamedState, is_readable, named_state, stored_states
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
 
@@ -46,14 +37,14 @@ _TRIES: Final = 20
 """The newest checkpoint may be dropped while it is read: so many are tried."""
 
 
-class _ReadersLock(StateLock):
-    """The lock of a state that is only read: no step changes it, and no loop works on it."""
+class _Reads(Steps):
+    """The operations on a state that is only read: no step changes it, no loop works on it."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(LoopLock(), _nothing, self._closed_error, _nothing)
+        super().__init__(LoopLock(), float, self._closed_error, lambda _: None)
         self._what = what
 
-    def changing(self) -> None:
+    def _may_change(self) -> bool:
         raise ConfigError(
             self._what,
             expected="reads: it shows what a checkpoint holds",
@@ -62,18 +53,16 @@ class _ReadersLock(StateLock):
         )
 
     def _closed_error(self) -> Exception:
+        if self._shared.forked:
+            return in_another_process(self._what)
         return ConfigError(self._what, expected="one that is open", action="open it again")
-
-
-def _nothing(*_: object) -> None:
-    """Of a program that changes nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Subtask:
     """The states of one subtask of the operator."""
 
-    lock: _ReadersLock
+    steps: _Reads
     backend: KeyedBackend
     states: Mapping[str, NamedState]
     of_key: type[KeyStates]
@@ -126,21 +115,23 @@ class View:
         return subtask.of_key(group.to_bytes(2, "big"), encoded)
 
     def scan(
-        self, name: str, *, prefix: Any = None, after: Any = None
+        self, name: str, *, prefix: Any = None, after: Any = BEGINNING
     ) -> Iterator[tuple[Any, ...]]:
         """The keys of a state with their values, as `Database.scan` gives them."""
         parts = [
-            ScanPart(each.lock, each.backend, named_state(each.states, name))
+            ScanPart(each.steps, each.backend, named_state(each.states, name))
             for each in self._subtasks
         ]
-        return scanned(parts, prefix, after)
+        return Scan(parts, prefix, after).rows()
 
     def close(self) -> None:
         """Release everything, and remove the local copy."""
+        if any(each.steps.forked for each in self._subtasks):
+            return
         for each in self._subtasks:
-            with each.lock.held:
-                if not each.lock.closed:
-                    each.lock.end()
+            with each.steps.lock:
+                if not each.steps.closed:
+                    each.steps.end()
                     each.backend.table.close()
         if self._directory.exists():
             remove_work_dir(self._directory)
@@ -155,8 +146,7 @@ class View:
         found: dict[Any, bytes] = {}
         if POSITIONS in {info.name for info in self._operator.states}:
             for each in self._subtasks:
-                position = MapState(each.backend, POSITIONS, *POSITION_SCHEMAS)
-                found |= stored_positions(each.backend, position)
+                found |= Positions(each.backend).stored()
         return found
 
 
@@ -258,5 +248,5 @@ class ViewOpening:
             states = {
                 name: declared_state(backend, name, each) for name, each in self.declared.items()
             }
-        lock = _ReadersLock(f"view of {self.store.url}")
-        return _Subtask(lock, backend, states, states_of_keys(lock, backend, states))
+        steps = _Reads(f"view of {self.store.url}")
+        return _Subtask(steps, backend, states, states_of_keys(steps, backend, states))

@@ -78,6 +78,13 @@ def checked_key(what: str, key: Hashable) -> bytes:
             found=str(error),
             action="pass one, for example a tuple of the fields that matter, or the text of a date",
         ) from error
+    except RecursionError as error:
+        raise StateSchemaError(
+            f"{what}, a {type(key).__name__}",
+            expected=KEY_TYPES,
+            found="tuples within tuples, nested too deep",
+            action="pass a flat tuple, or a text that stands for it",
+        ) from error
 
 
 def decode_key(data: bytes) -> Hashable:

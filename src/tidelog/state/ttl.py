@@ -10,7 +10,7 @@ Rows that are written again before they expire cost fewer visits: the sweep lear
 how many of the rows that may have expired really had.
 """
 
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -59,8 +59,8 @@ class TtlSweep:
         self._after = b""
         self._counted = 0
         """Rows of the write buffer that are in `_written`, or were deleted here."""
-        self._written: deque[tuple[int, int]] = deque()
-        """Groups of written rows: when the last row of each expires, and the number of rows."""
+        self._written: list[tuple[int, int]] = []
+        """Groups of written rows, as they expire: when the last one does, and their number."""
         self._due = 0.0
         self._new = 0.0
         """The part of `_due` that was added in this round."""
@@ -79,9 +79,11 @@ class TtlSweep:
         if written:
             part = max(1, self._ttl_ms // _PARTS)
             expires = (now_ms + self._ttl_ms) // part * part + part
-            if self._written and self._written[-1][0] == expires:
-                written += self._written.pop()[1]
-            self._written.append((expires, written))
+            # Mostly at the end, but after a clock that was ahead for a moment.
+            place = bisect_left(self._written, (expires, 0))
+            if place < len(self._written) and self._written[place][0] == expires:
+                written += self._written.pop(place)[1]
+            self._written.insert(place, (expires, written))
 
     def flushed(self) -> None:
         """Rows left the write buffer."""
@@ -90,7 +92,7 @@ class TtlSweep:
     def rows_due(self, now_ms: int) -> int:
         self.count(now_ms)
         while self._written and self._written[0][0] <= now_ms:
-            _, rows = self._written.popleft()
+            _, rows = self._written.pop(0)
             self._may_have += rows
             self._add_due(rows * ROWS_PER_EXPIRY * self._yield)
         since = 0 if self._paid_ms is None else now_ms - self._paid_ms

@@ -9,7 +9,7 @@ import platform
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from itertools import islice
-from os import getpid
+from os import W_OK, access, getpid
 from pathlib import Path
 from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -109,7 +109,8 @@ class LocalStore(PlainStore):
         except FileExistsError:  # for all racing callers but one
             raise errors.object_exists(self.url, path.relative_to(self._root).as_posix()) from None
         except OSError as error:
-            if error.errno in _NO_LINKS:
+            # A directory that is immutable refuses links, and everything else, by the same number.
+            if error.errno in _NO_LINKS and access(path.parent, W_OK):
                 found = f"a file system without hard links ({error.strerror})"
                 raise errors.no_conditional_put(self.url, found) from error
             raise

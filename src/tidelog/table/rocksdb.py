@@ -9,6 +9,7 @@ record had never been written.
 """
 
 import logging
+import os
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
@@ -29,6 +30,7 @@ from rocksdict import (
     WriteOptions,
 )
 
+from tidelog.errors import ConfigError
 from tidelog.events import Event
 from tidelog.table.failures import corrupt, failures, translate
 from tidelog.table.frame import Row, encode_rows, read_rows
@@ -47,6 +49,34 @@ _ROWS_BETWEEN_SIZE_CHECKS = 8192
 SNAPSHOT_NAME = "SNAPSHOT"
 _SST_SUFFIX = ".sst"
 _NAME = re.compile(rb"CURRENT|MANIFEST-\d+|\d+\.sst")
+
+
+class _Process:
+    """Whether RocksDB can work in this process."""
+
+    opened = False
+    """A table was opened, for which RocksDB has begun threads that live as long as the process."""
+    has_no_threads = False
+    """It was forked from one where that was so: RocksDB would wait for ever for these threads."""
+
+    @classmethod
+    def forked(cls) -> None:
+        cls.has_no_threads = cls.has_no_threads or cls.opened
+
+    @classmethod
+    def check(cls) -> None:
+        if cls.has_no_threads:
+            raise ConfigError(
+                "a table of kind 'rocksdb'",
+                expected="a process that was not forked from one that has had such a table open",
+                found="one that was, where RocksDB has no threads",
+                action="have the process spawned (multiprocessing.get_context('spawn')), or open "
+                "databases and views in the children alone, or choose tables of kind 'memory'",
+            )
+        cls.opened = True
+
+
+os.register_at_fork(after_in_child=_Process.forked)
 
 
 class RocksTable:
@@ -227,6 +257,7 @@ class RocksTableFactory:
         return self._open(directory, new=False)
 
     def _open(self, directory: Path, *, new: bool) -> RocksTable:
+        _Process.check()
         options = table_options(self._options, self._cache, self._buffers)
         options.database.create_if_missing(new)
         options.database.set_error_if_exists(new)

@@ -73,16 +73,16 @@ async def test_a_change_outside_of_a_step_is_refused(url: str) -> None:
             lambda: db.advance("t", 1),
         ]
         for change in changes:
-            with pytest.raises(ConfigError, match="a change outside of a step"):
+            with pytest.raises(ConfigError, match="a change of state outside of a step"):
                 change()
-            with pytest.raises(ConfigError, match="a change outside of a step"):
+            with pytest.raises(ConfigError, match="a change of state outside of a step"):
                 await asyncio.to_thread(change)
 
         async def other() -> None:
             db.key("a").total.set(1)
 
         async with db.step():
-            with pytest.raises(ConfigError, match="by the task that has begun the step"):
+            with pytest.raises(ConfigError, match="by the task that has entered it"):
                 await asyncio.create_task(other())
             for call in (db.checkpoint, db.savepoint):
                 with pytest.raises(ConfigError, match=r"after the step.*with db"):

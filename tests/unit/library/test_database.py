@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -30,6 +31,7 @@ from tidelog.errors import (
     FencedError,
     RestoreError,
     StateSchemaError,
+    TidelogError,
     UserFunctionError,
 )
 from tidelog.storage.local import LocalStore
@@ -51,12 +53,21 @@ def test_what_was_changed_is_there_again_with_the_position(url: str) -> None:
         assert db.key("b").total.get() is None
 
 
-def test_partitions_that_are_equal_are_one_and_its_position_never_goes_back(url: str) -> None:
-    for position, partition in enumerate([1.0, 1, True, 1.0]):
-        with opened(url) as db:
-            db.advance(partition, position)
-        with tidelog.open(url, at="latest") as view:
-            assert view.position == {1: position}
+def test_a_partition_that_a_dict_of_positions_could_not_tell_from_others_is_refused(
+    url: str,
+) -> None:
+    nan = float("nan")
+    with opened(url) as db:
+        db.advance(1, 1)
+        db.advance(("a", 1), 2)
+    with opened(url) as db:
+        refused = [True, 1.0, ("a", True), ("a", 1.0), nan, ("b", nan)]
+        for partition in refused:
+            with pytest.raises(ConfigError, match=re.escape(f"partition {partition!r}")):
+                db.advance(partition, 9)
+        db.advance(1, 3)
+    with tidelog.open(url, at="latest") as view:
+        assert view.position == {1: 3, ("a", 1): 2}
 
 
 def test_a_time_zone_that_this_machine_does_not_know_is_named(
@@ -415,10 +426,11 @@ def test_a_step_that_never_ends_holds_up_nobody_for_ever(
     with opened(url, short) as db:
 
         def stay() -> None:
-            db.key("slow").total.set(1)
-            begun.set()
-            go_on.wait()
-            db.advance("slow", 1)
+            with db.step():
+                db.key("slow").total.set(1)
+                begun.set()
+                go_on.wait()
+                db.advance("slow", 1)
 
         thread = threading.Thread(target=stay, name="the slow one")
         thread.start()
@@ -430,3 +442,34 @@ def test_a_step_that_never_ends_holds_up_nobody_for_ever(
         thread.join()
         db.checkpoint()
         assert db.position == {"quick": 1, "slow": 1}
+
+
+def test_a_class_that_was_moved_is_named_by_where_it_is_now(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = ModuleType("old_places"), ModuleType("new_places")
+    for module in (old, new):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        source = "from dataclasses import dataclass\n@dataclass\nclass Spot:\n    offset: int\n"
+        exec(source, vars(module))
+    with opened(url) as db:
+        db.advance("t", vars(old)["Spot"](1))
+    vars(old)["Spot"] = vars(new)["Spot"]  # `from new_places import Spot`
+    with pytest.raises(TidelogError, match=r"old_places.Spot \(it is new_places.Spot now\)"):
+        opened(url)
+
+
+def test_many_values_are_set_at_once_or_none_of_them(url: str) -> None:
+    with opened(url) as db:
+        db.key(1).total.set(7)
+        db.apply("total", [(key, key) for key in range(3000)], partition="in", position=1)
+        with pytest.raises(StateSchemaError, match="bigint"):
+            db.apply("total", [(1, -1), (2, "text")], partition="in", position=2)
+        with pytest.raises(ConfigError, match="apply to state 'seen'; expected a Value; found Map"):
+            db.apply("seen", [(1, 1)])
+        with db.step():
+            db.apply("total", iter([("x", 1), ("x", 2)]))
+        db.checkpoint()
+        assert db.position == {"in": 1}
+    with opened(url) as db:
+        assert dict(db.scan("total")) == {**{key: key for key in range(3000)}, "x": 2}

@@ -100,9 +100,10 @@ def test_a_revocation_waits_for_the_steps_of_other_threads_and_not_for_ever(
     began, end = threading.Event(), threading.Event()
 
     def step(app: Partitions) -> None:
-        app[0].key("k").count.set(17)
-        began.set()
-        end.wait()
+        with app[0].step():
+            app[0].key("k").count.set(17)
+            began.set()
+            end.wait()
 
     with opened(url) as app:
         app.assign([0, 1])
@@ -155,12 +156,12 @@ def in_steps_of_both(one: Database, two: Database) -> None:
     begun, go_on = threading.Barrier(3), threading.Event()
 
     def both(first: Database, second: Database) -> None:
-        first.key("k").count.set(1)
-        begun.wait()
-        go_on.wait()
-        second.key("k").count.set(2)
-        first.advance("input", 1)
-        second.advance("input", 2)
+        with first.step():
+            first.key("k").count.set(1)
+            begun.wait()
+            go_on.wait()
+            with second.step():
+                second.key("k").count.set(2)
 
     threads = [threading.Thread(target=both, args=each) for each in ((one, two), (two, one))]
     for thread in threads:
@@ -169,7 +170,7 @@ def in_steps_of_both(one: Database, two: Database) -> None:
     threads += [threading.Thread(target=each.checkpoint) for each in (one, two)]
     for thread in threads[2:]:
         thread.start()
-    while any(each._job.program.lock._steps_ended is None for each in (one, two)):
+    while any(each._job.program.steps._steps_ended is None for each in (one, two)):
         pass
     go_on.set()
     for thread in threads:

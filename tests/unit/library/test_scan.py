@@ -1,15 +1,20 @@
 """A scan finds every key of a state once, in the order of stored keys, whatever lies where."""
 
+import asyncio
 import random
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
+import tidelog
 from tests.support.depth import more_in_depth
 from tests.unit.library.conftest import opened
-from tidelog import FlushConfig, JobConfig, List, Map, Schedule, Value
+from tidelog import ConfigError, Database, FlushConfig, JobConfig, List, Map, Schedule, Value
+from tidelog.library.handles import KeyStates
 from tidelog.state.key_groups import decode_key
 
 STORED_ORDER = msgspec.msgpack.encode
@@ -116,6 +121,114 @@ def test_keys_may_be_deleted_and_set_while_others_are_scanned(url: str) -> None:
         assert sorted(key for key, _ in db.scan("total")) == list(range(-3000, 0))
 
 
+STATES_OF_SCANS: dict[str, Any] = {
+    "hot": Value(int),  # declared first: its rows leave the write buffer before the others
+    "total": Value(int),
+    "names": List(str),
+    "seen": Map(str, int),
+}
+SCANNED: list[tuple[str, Callable[[KeyStates, int], None], Callable[[Any, int], tuple[Any, ...]]]]
+SCANNED = [
+    ("total", lambda key, n: key.total.set(n), lambda key, n: (key, n)),
+    ("names", lambda key, n: key.names.append(str(n)), lambda key, n: (key, [str(n)])),
+    ("seen", lambda key, n: key.seen.set("x", n), lambda key, n: (key, "x", n)),
+]
+
+
+@contextmanager
+def writer_beside(db: Database) -> Iterator[None]:
+    """Another thread sets one new key after the other."""
+    done = threading.Event()
+
+    def write() -> None:
+        number = 0
+        while not done.is_set():
+            with db.step():
+                for _ in range(50):
+                    number += 1
+                    db.key(("hot", number)).hot.set(number)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        done.set()
+        writer.join()
+
+
+@pytest.mark.parametrize(("name", "change", "row"), SCANNED)
+def test_a_scan_has_all_that_was_set_before_it_however_much_another_thread_sets(
+    url: str,
+    name: str,
+    change: Callable[[KeyStates, int], None],
+    row: Callable[[Any, int], tuple[Any, ...]],
+) -> None:
+    with opened(url, **STATES_OF_SCANS) as db, writer_beside(db):
+        for part in range(5):
+            keys = [(part, number) for number in range(5000)]
+            with db.step():
+                for key in keys:
+                    change(db.key(key), key[1])
+            found = list(db.scan(name, prefix=(part,)))
+            expected = [row(key, key[1]) for key in sorted(keys, key=STORED_ORDER)]
+            assert len(found) == len(expected)
+            assert found == expected
+
+
+async def test_a_scan_of_a_task_has_all_that_was_set_before_it_however_much_another_sets(
+    url: str,
+) -> None:
+    async with tidelog.open_async(url, STATES_OF_SCANS) as db:
+
+        async def write() -> None:
+            for number in range(1 << 30):
+                async with db.step():
+                    for each in range(50):
+                        db.key(("hot", number, each)).hot.set(number)
+                await asyncio.sleep(0)
+
+        writer = asyncio.create_task(write())
+        for part in range(3):
+            async with db.step():
+                for number in range(5000):
+                    db.key((part, number)).total.set(number)
+            found = [value async for _, value in db.scan("total", prefix=(part,))]
+            assert sorted(found) == list(range(5000))
+        writer.cancel()
+
+
+def test_a_list_that_is_replaced_while_it_is_scanned_comes_once_and_whole(url: str) -> None:
+    with opened(url) as db:
+        for number in range(300):
+            db.key(number).names.set(["old"])
+        db.checkpoint()
+        keys = []
+        for key, elements in db.scan("names"):
+            keys.append(key)
+            assert elements in (["old"], ["new", "new"])
+            for number in range(300):
+                db.key(number).names.set(["new", "new"])
+        assert keys == list(range(300))
+
+
+def test_pages_end_also_over_the_key_none(url: str) -> None:
+    with opened(url) as db:
+        for key in (1, None, True, "a"):
+            db.key(key).total.set(1)
+        pages: list[Any] = []
+        page = next(iter(db.scan("total")), None)
+        while page is not None:
+            pages.append(page[0])
+            page = next(db.scan("total", after=... if page[0] is None else page[0]), None)
+        assert pages == [1, "a", None, True]
+        with pytest.raises(ConfigError, match=r"after=None.*after=\.\.\. \(an Ellipsis\)"):
+            db.scan("total", after=None)
+        db.key(None).total.delete()
+        assert [key for key, _ in db.scan("total", after=None)] == [1, "a", True]
+        assert [key for key, _ in db.scan("total", after=None, prefix="a")] == ["a"]
+
+
 def test_a_scan_goes_on_while_other_threads_write_and_checkpoints_are_taken(url: str) -> None:
     often = JobConfig(checkpoint=Schedule(interval=0.02), flush=FlushConfig(rows=200))
     done = threading.Event()
@@ -124,9 +237,10 @@ def test_a_scan_goes_on_while_other_threads_write_and_checkpoints_are_taken(url:
         number = 0
         while not done.is_set():
             number += 1
-            for key in range(500):  # all of them in one step: all have one value
-                db.key(key).total.set(number)
-            db.advance("t", number)
+            with db.step():
+                for key in range(500):  # all of them in one step: all have one value
+                    db.key(key).total.set(number)
+                db.advance("t", number)
 
     with opened(url, often) as db:
         for key in range(500):

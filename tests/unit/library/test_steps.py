@@ -1,7 +1,6 @@
 """A step is whole in every checkpoint, whoever else does what: nested, abandoned, refused."""
 
 import asyncio
-import logging
 import signal
 import subprocess
 import sys
@@ -19,10 +18,8 @@ import pytest
 import tidelog
 from tests.unit.library.conftest import NEVER, OFTEN, STATES, in_threads, opened
 from tidelog import AsyncDatabase, ConfigError, Database, StateSchemaError, UserFunctionError, Value
-from tidelog.library import event_loop
-from tidelog.library.event_loop import LoopLock
+from tidelog.changelog.state_rows import StateRows
 from tidelog.library.program import Program
-from tidelog.library.state_lock import StateLock
 from tidelog.runtime.memory import LEAST_MEMORY
 
 
@@ -112,12 +109,15 @@ def test_an_inner_step_that_breaks_off_ends_the_database(url: str) -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_thread_that_ends_in_its_step_ends_the_database_at_once(url: str, raises: bool) -> None:
-    db = opened(url, OFTEN)
+    db, blocks = opened(url, OFTEN), list[object]()
     add(db, "a", 1)
     db.advance("in", 1)
     db.checkpoint()
 
     def work() -> None:
+        step = db.step()
+        step.__enter__()
+        blocks.append(step)
         add(db, "a", 100)
         if raises:
             raise ZeroDivisionError
@@ -150,6 +150,16 @@ def test_threads_that_end_between_their_steps_end_nothing(url: str) -> None:
     assert totals(url) == {**{f"of {n}": n for n in range(50)}, "position": None}
 
 
+def step_of_another(db: Database) -> None:
+    with db.step():
+        add(db, "b", 1)
+        db.advance("in", 1)
+
+
+DEEP: Any = ()
+for _ in range(1200):
+    DEEP = (DEEP,)
+
 REFUSED: list[tuple[Callable[[Database], object], type[Exception], str]] = [
     (lambda db: db.key("a").total.set("text"), StateSchemaError, "bigint"),
     (lambda db: db.key("a").seen.set("x", "no number"), StateSchemaError, "bigint"),
@@ -160,6 +170,7 @@ REFUSED: list[tuple[Callable[[Database], object], type[Exception], str]] = [
     (lambda db: db.key([1]), StateSchemaError, "type list"),
     (lambda db: db.key({"a": 1}), StateSchemaError, "type dict"),
     (lambda db: db.key(("a", object())), StateSchemaError, "type object"),
+    (lambda db: db.key(DEEP), StateSchemaError, "key, a tuple; .*nested too deep"),
     (lambda db: db.key(1 << 64), StateSchemaError, "64 bits"),
     (lambda db: db.key("\ud800"), StateSchemaError, "no Unicode"),
     (lambda db: db.scan("total", after=[1]), StateSchemaError, "type list"),
@@ -183,7 +194,7 @@ def test_a_refused_change_changes_nothing_and_opens_no_step(
         with pytest.raises(error), db.step():
             change(db)
         # Nobody waits for this thread: another one begins its step, and checkpoints are taken.
-        in_threads(lambda: (add(db, "b", 1), db.advance("in", 1)))
+        in_threads(partial(step_of_another, db))
         wait_for_checkpoints(url)
         assert totals(url) == {"b": 1, "position": {"in": 1}}
         assert (db.key("a").names.get(), db.key("a").seen.items()) == (["kept"], [("x", 1)])
@@ -196,7 +207,7 @@ def test_a_program_that_fills_memory_waits_until_there_is_room(
     left, paused = list[int](), Program.paused
 
     @contextmanager
-    def watched(program: Program[StateLock]) -> Iterator[None]:
+    def watched(program: Program) -> Iterator[None]:
         full = program.backend.rows_bytes() > small.memory_parts.rows
         with paused(program):
             yield
@@ -240,72 +251,34 @@ def test_an_interrupted_program_complains_of_nothing_but_that(which: str, tmp_pa
     assert "pending" not in errors and "never awaited" not in errors
 
 
-@pytest.mark.parametrize("waits", [LoopLock.give_way, lambda shared: shared.turn.wait(0.001)])
-def test_an_interrupted_caller_leaves_the_lock_to_the_loop_until_it_has_it(
-    waits: Callable[[LoopLock], object],
+AMID: dict[str, Callable[[Database], object]] = {
+    "get": lambda db: db.key("a").total.get(),
+    "set": lambda db: db.key("a").total.set(2),
+    "entries": lambda db: db.key("a").seen.items(),
+    "advance": lambda db: db.advance("in", 1),
+    "scan": lambda db: list(db.scan("total")),
+    "checkpoint": lambda db: db.checkpoint(),
+    "close": lambda db: db.close(),
+}
+
+
+@pytest.mark.parametrize("call", AMID.values(), ids=AMID)
+def test_a_signal_handler_that_works_on_the_database_amid_an_operation_is_refused(
+    url: str, monkeypatch: pytest.MonkeyPatch, call: Callable[[Database], object]
 ) -> None:
-    shared, kept = LoopLock(), list[bool]()
-    main = threading.main_thread().ident
-    assert main is not None
+    put = StateRows.put
 
-    def loop() -> None:
-        shared.take_for_loop()
-        for _ in range(20):  # the caller waits for the lock meanwhile
-            if shared.lock.locked():
-                signal.pthread_kill(main, signal.SIGINT)
-            time.sleep(0.005)
-        kept.append(shared.lock.locked())
-        if kept[0]:
-            shared.lock.release()
+    def interrupted(rows: StateRows, key: bytes, value: Any) -> None:
+        signal.raise_signal(signal.SIGUSR1)
+        put(rows, key, value)
 
-    thread = threading.Thread(target=loop)
-    with pytest.raises(KeyboardInterrupt), shared.lock:
-        thread.start()
-        while True:
-            waits(shared)
-    thread.join()
-    assert kept == [True] and not shared.lock.locked()
-
-
-def test_a_signal_handler_that_closes_the_database_amid_an_operation_is_refused(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(StateLock, "changing", lambda _: signal.raise_signal(signal.SIGUSR1))
+    monkeypatch.setattr(StateRows, "put", interrupted)
     db = opened(url)
-    before = signal.signal(signal.SIGUSR1, lambda *_: db.close())
+    before = signal.signal(signal.SIGUSR1, lambda *_: call(db))
     try:
         with pytest.raises(ConfigError, match=r"a call amid one.*set a flag"):
             db.key("a").total.set(1)
-        signal.raise_signal(signal.SIGUSR1)  # between two operations it may
-        assert db.ended
     finally:
         signal.signal(signal.SIGUSR1, before)
-
-
-class Interrupting(logging.Handler):
-    """Notes what is logged, and interrupts the main thread."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-
-def test_a_signal_handler_that_works_on_the_database_amid_an_operation_is_named_in_the_log(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_loop, "_LONG_WAIT_S", 0.05)
-    monkeypatch.setattr(StateLock, "changing", lambda _: signal.raise_signal(signal.SIGUSR1))
-    db, log = opened(url), Interrupting()
-    before = signal.signal(signal.SIGUSR1, lambda *_: db.key("a").total.get())
-    event_loop.logger.addHandler(log)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            db.key("a").total.set(1)
-    finally:
-        event_loop.logger.removeHandler(log)
-        signal.signal(signal.SIGUSR1, before)
-    assert "amid an operation of its own thread MainThread" in log.said[0]
+        monkeypatch.undo()
+        db.close()

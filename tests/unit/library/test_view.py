@@ -159,7 +159,8 @@ def test_a_checkpoint_that_is_dropped_while_it_is_read_is_passed_over(
             store: LocalStore, name: str, start: int = 0, length: int | None = None
         ) -> bytes:
             if name.startswith(object_names.SEGMENTS) and total.get() == 1:
-                total.set(2)
+                with db.step():
+                    total.set(2)
                 db.checkpoint()
                 raise object_not_found(store.url, name)
             return await get(store, name, start, length)

@@ -6,7 +6,9 @@ import pytest
 
 from tests.unit.state.conftest import Bench
 from tidelog.errors import StoreFullError
+from tidelog.state.config import FlushConfig
 from tidelog.state.handles.keyed import ListState, MapState, ValueState
+from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
 
 
@@ -213,3 +215,60 @@ def test_rows_that_were_deleted_leave_memory_when_the_table_has_deleted_them(row
             state.clear()
         bench.backend.flush()
         assert (bench.backend.rows_bytes(), bench.stored) == (0, [])
+
+
+def test_what_expires_is_removed_also_after_the_clock_was_ahead_for_a_moment(bench: Bench) -> None:
+    value, number = ValueState(bench.backend, "v", "n int", 1_000), 0
+    bench.now += 10**9
+    bench.update(value, "ahead", 0)
+    bench.backend.flush()
+    bench.now -= 10**9
+    for _ in range(12):
+        bench.now += 1_000
+        for _ in range(4_000):
+            number += 1
+            bench.update(value, number, number)
+        bench.backend.flush()
+        for _ in range(4):
+            bench.sweep()
+            bench.backend.flush()
+    assert len(bench.stored) <= 12_001, "three seconds of writes at most"
+
+
+class Watched(MemoryTable):
+    """A table that notes where scans begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[bytes] = []
+
+    def scan(self, lower: bytes, upper: bytes | None) -> Any:
+        self.begun.append(lower)
+        return super().scan(lower, upper)
+
+
+def test_entries_that_were_deleted_at_the_front_of_a_map_are_not_passed_again() -> None:
+    bench = Bench()
+    bench.table = table = Watched()
+    bench.backend = bench.open(StateRegistry("operator"), FlushConfig())
+    bench.backend.use_key("k")
+    queue = MapState(bench.backend, "m", "k int", "n int")
+    for number in range(300):
+        queue.updateValue((number,), (number,))
+        if number >= 10:
+            queue.removeKey((number - 10,))
+        if number % 50 == 0:
+            bench.backend.flush()
+        expected = [(each,) for each in range(max(0, number - 9), number + 1)]
+        assert list(queue.keys()) == expected
+    bench.backend.flush()
+    first = bench.stored[0][0]
+    list(queue.keys())
+    assert list(queue.keys()) == [(number,) for number in range(290, 300)]
+    assert table.begun[-1] == first
+    queue.updateValue((3,), (3,))
+    assert next(queue.keys()) == (3,)
+    queue.clear()
+    assert not queue.exists()
+    queue.updateValue((250,), (1,))
+    assert list(queue.keys()) == [(250,)]

@@ -23,6 +23,7 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
 )
+from tidelog.storage import local
 from tidelog.storage.local import LocalStore
 from tidelog.storage.local_files import TEMP_DIRECTORY
 
@@ -164,6 +165,19 @@ def test_a_file_system_without_hard_links_is_refused_for_create(
     monkeypatch.setattr(Path, "hardlink_to", unsupported)
     with pytest.raises(ConditionalPutError, match="hard links"):
         run(LocalStore(tmp_path, INLINE).create("a", b"x"))
+
+
+def test_a_directory_that_refuses_links_and_all_else_is_not_blamed_for_its_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    monkeypatch.setattr(local, "access", lambda *_: False)  # as where `chattr +i` was called
+    with pytest.raises(StorageError, match="not permitted") as raised:
+        run(LocalStore(tmp_path, INLINE).create("a", b"x"))
+    assert "hard links" not in str(raised.value)
 
 
 def test_a_store_that_was_removed_or_unmounted_meanwhile_is_named_and_not_begun_anew(

@@ -9,6 +9,7 @@ while memory is full or a sink has no room. A caller that changes nothing costs 
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
@@ -42,8 +43,11 @@ class Caller(Protocol):
         It sets `wake`, in the event loop, when it has written or read much.
         """
 
-    def held(self, given_up: asyncio.Event) -> AbstractAsyncContextManager[bool]:
+    def held(
+        self, given_up: asyncio.Event, meanwhile: Callable[[], Awaitable[None]]
+    ) -> AbstractAsyncContextManager[bool]:
         """Nobody works on the states in the block, which begins between two steps of the caller.
+        While it waits for the end of one it calls `meanwhile` now and then.
 
         False, and everybody may: the wait was given up before the caller's step had ended.
         """
@@ -157,7 +161,7 @@ class CallerTask(Task):
         # Most of it goes while the caller works on; what it writes meanwhile is the rest.
         with self._until_room():
             await self._in_steps(self.parts.backend.flush_in_steps())
-        async with self._caller.held(self._given_up) as held:
+        async with self._caller.held(self._given_up, self._flushed) as held:
             if held:
                 for batch in self._caller.emitted():
                     await self.parts.output.emit(batch)
@@ -166,7 +170,7 @@ class CallerTask(Task):
                 self._captured_marks[barrier.checkpoint] = self._mark()
             else:
                 Event.STEP_OPEN.log(
-                    logger, checkpoint=barrier.checkpoint, threads=self._caller.in_step
+                    logger, checkpoint=barrier.checkpoint, callers=self._caller.in_step
                 )
         self._taking = None
 

@@ -20,6 +20,7 @@ from tidelog.changelog.state_rows import StateRows
 from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.first_rows import FirstRows
 from tidelog.state.schema.schema import (
     Schema,
     TupleCodec,
@@ -29,6 +30,7 @@ from tidelog.state.schema.schema import (
     value_codec,
 )
 from tidelog.state.ttl import Expired, TtlSweep, list_expired, value_expired
+from tidelog.table.port import Table
 
 Row = tuple[Any, ...]
 In = TypeVar("In")
@@ -64,6 +66,10 @@ class KeyedRows:
             backend.sweep(
                 TtlSweep(backend.table, self.rows, self._state, backend.owned, info.ttl_ms, expired)
             )
+
+    @property
+    def table(self) -> Table:
+        return self._backend.table
 
     def row(self) -> bytes:
         """Row key of the current key; for scanned states the prefix of its rows."""
@@ -208,12 +214,16 @@ class MapState:
         key_schema: Schema,
         value_schema: Schema,
         ttl_ms: int | None = None,
+        *,
+        scanned: bool = True,
     ) -> None:
+        """One that is not `scanned` has no entries to go through: `stored_entries` alone."""
         self.user_key = parse_schema(key_schema, name)
         values = parse_schema(value_schema, name)
         info = register(backend, name, "map", (self.user_key, values), ttl_ms)
         codec = value_codec(values, ttl_ms, backend.now_ms)
-        self.keyed = KeyedRows(backend, info, codec, scanned=True)
+        self.keyed = KeyedRows(backend, info, codec, scanned=scanned)
+        self._entries = FirstRows(self.keyed.rows)
 
     def exists(self) -> bool:
         """Whether the map has an entry that has not expired."""
@@ -231,15 +241,27 @@ class MapState:
 
     def updateValue(self, key: Row, value: Row) -> None:
         """Set the value of a user key."""
-        self.keyed.rows.put(self._row(key), self.keyed.codec.hold(value))
+        self.put(self.user_key.store(key), self.keyed.codec.hold(value))
+
+    def put(self, entry: bytes, value: Any) -> None:
+        """Set the entry of an encoded key to a value as rows have it; None removes it."""
+        prefix = self.keyed.row()
+        self._entries.put(prefix, prefix + entry, value)
 
     def iterator(self) -> Iterator[tuple[Row, Row]]:
         """Entries in the byte order of their keys; entries may be changed while it runs."""
         keyed = self.keyed
         prefix = keyed.row()
-        for row, held in keyed.rows.scan(prefix, prefix_end(prefix)):
+        for row, held in self._entries.scan(prefix):
             value = keyed.codec.read(held)
             if value is not None:
+                yield self.user_key.decode(row[len(prefix) :]), value
+
+    def stored_entries(self) -> Iterator[tuple[Row, Row]]:
+        """The entries that the table has, while the buffer has none: before anything is put."""
+        prefix, codec = self.keyed.row(), self.keyed.codec
+        for row, stored in self.keyed.table.scan(prefix, prefix_end(prefix)):
+            if (value := codec.read(codec.decode(stored))) is not None:
                 yield self.user_key.decode(row[len(prefix) :]), value
 
     def keys(self) -> Iterator[Row]:
@@ -256,8 +278,7 @@ class MapState:
 
     def clear(self) -> None:
         """Remove all entries."""
-        prefix = self.keyed.row()
-        for row, _ in list(self.keyed.rows.scan(prefix, prefix_end(prefix))):
+        for row, _ in list(self._entries.scan(self.keyed.row())):
             self.keyed.rows.delete(row)
 
     def _row(self, key: Row) -> bytes:

@@ -51,8 +51,10 @@ class RecordTypes:
         """A type that is there already; raises UnstorableError when there is none."""
         found = self.names(module, name) or _imported(module, name)
         if found is None:
+            moved = _named(module, name)
+            now = f" (it is {module_of(moved)}.{moved.__qualname__} now)" if moved else ""
             raise _unreadable(
-                f"{module}.{name}", "a class of a module that the job imports before it starts"
+                f"{module}.{name}{now}", "a class of a module that the job imports before it starts"
             )
         return found
 
@@ -116,17 +118,26 @@ def _name_of_program() -> str:
 
 
 def _imported(module: str, name: str) -> type | None:
-    """A class of an imported module, by what the module holds and no hook of it."""
-    if module == _PROGRAM or (module not in sys.modules and module == _name_of_program()):
-        module = _program()
-    found: Any = sys.modules.get(module)
+    """A class that an imported module defines."""
+    kind = _named(module, name)
+    if kind is None or (kind.__module__, kind.__qualname__) != (_module_now(module), name):
+        return None
+    return kind
+
+
+def _named(module: str, name: str) -> type | None:
+    """What class an imported module has by a name, by what is there and no hook of it."""
+    found: Any = sys.modules.get(_module_now(module))
     for part in name.split("."):
         if not isinstance(found, ModuleType | type):
             return None
         found = vars(found).get(part)
-    if isinstance(found, type) and (found.__module__, found.__qualname__) == (module, name):
-        return found
-    return None
+    return found if isinstance(found, type) else None
+
+
+def _module_now(module: str) -> str:
+    is_program = module not in sys.modules and module == _name_of_program()
+    return _program() if is_program or module == _PROGRAM else module
 
 
 def zone_of(key: str) -> ZoneInfo:
