@@ -107,9 +107,7 @@ class StateRows:
 
     @property
     def dirty_positions(self) -> tuple[int, int]:
-        """Of the next row for the table among all that the table lacked since the start, and the
-        one after the last.
-        """
+        """Of the first row in the queue of those that the table lacks, and of the queue's end."""
         return self._dirty.first, self._dirty.end
 
     @property
@@ -128,9 +126,7 @@ class StateRows:
         return count
 
     def release(self, limit: int) -> bool:
-        """Forget everything, rows `limit` at a time: nothing is read or flushed any more. Whether
-        there is more.
-        """
+        """Forget all rows for good, `limit` at a time; whether there are more."""
         self._changed, self._runs, self._dirty = [], SortedRuns(), DirtyRows()
         return self._rows.release(limit)
 
@@ -162,9 +158,9 @@ class StateRows:
     def newest(self, key: bytes, stored: bytes | None) -> Any | None:
         """The row's newest value, where the table has `stored`; None if it is deleted since."""
         row = self._rows.get(key)
-        if row is not None:
-            return row.value
-        return None if stored is None else self._decode(stored)
+        if row is None:
+            return None if stored is None else self._decode(stored)
+        return row.value
 
     def unsettled_keys(self) -> list[bytes]:
         """The keys of rows that the table lacks, in no order, some of them twice."""

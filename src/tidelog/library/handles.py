@@ -14,7 +14,7 @@ from tidelog.errors import StateSchemaError
 from tidelog.library.states import is_attribute
 from tidelog.library.steps import Steps
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import ListState, MapState, append
+from tidelog.state.handles.keyed import ListState, MapState, append, put_entry
 from tidelog.state.stored_states import NamedState
 
 K = TypeVar("K")
@@ -156,7 +156,7 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
 
     def _put(self, entry: bytes, value: Any) -> None:
         self._use_key()
-        self._state.put(entry, value)
+        put_entry(self._state, entry, value)
 
 
 class KeyStates(Struct, eq=False):

@@ -121,6 +121,8 @@ class Materializer:
     async def materialize(self) -> None:
         """Freeze the table with all that was flushed, upload what is new, cut the log it covers."""
         async with self.turns.freezing:
+            for _ in self.backend.flush_in_steps():
+                await self.effects.clock.sleep(0)
             # What is flushed from here on belongs to the log after it.
             upto = self.backend.begin_chain()
             for _ in self.backend.settle():

@@ -252,9 +252,11 @@ class KeyedBackend:
         the present `seqno` then. What is flushed in between may be left. Raises as `flush`.
         """
         ends = self.buffer.dirty_ends()
-        while self.buffer.has_dirty_before(ends):
+        is_dirty = self.buffer.has_dirty_before(ends)
+        while is_dirty:
             self._unless_broken(self._write_dirty)
-            yield
+            if is_dirty := self.buffer.has_dirty_before(ends):
+                yield
 
     def write_back(self, keep: int) -> Iterator[None]:
         """Bring rows to the table that it lacks, but for the `keep` that may wait on.

@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import MapState
+from tidelog.state.handles.keyed import MapState, stored_entries
 from tidelog.state.key_groups import AS_THEY_ARE, checked_key, decode_key, encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import POSITIONS
@@ -48,7 +48,7 @@ class Positions:
     def stored(self) -> dict[Any, bytes]:
         """The position of each partition that is stored, encoded."""
         self._backend.use_encoded_key(NO_KEY)
-        return {decode_key(each): at for (each,), (at,) in self._state.stored_entries()}
+        return {decode_key(each): at for (each,), (at,) in stored_entries(self._state)}
 
     def checked(self, partition: Any, position: Any) -> Any:
         """The position as it will be read; raises where one of both cannot be stored."""

@@ -223,7 +223,7 @@ class MapState:
         info = register(backend, name, "map", (self.user_key, values), ttl_ms)
         codec = value_codec(values, ttl_ms, backend.now_ms)
         self.keyed = KeyedRows(backend, info, codec, scanned=scanned)
-        self._entries = FirstRows(self.keyed.rows)
+        self.entries = FirstRows(self.keyed.rows)
 
     def exists(self) -> bool:
         """Whether the map has an entry that has not expired."""
@@ -241,27 +241,15 @@ class MapState:
 
     def updateValue(self, key: Row, value: Row) -> None:
         """Set the value of a user key."""
-        self.put(self.user_key.store(key), self.keyed.codec.hold(value))
-
-    def put(self, entry: bytes, value: Any) -> None:
-        """Set the entry of an encoded key to a value as rows have it; None removes it."""
-        prefix = self.keyed.row()
-        self._entries.put(prefix, prefix + entry, value)
+        put_entry(self, self.user_key.store(key), self.keyed.codec.hold(value))
 
     def iterator(self) -> Iterator[tuple[Row, Row]]:
         """Entries in the byte order of their keys; entries may be changed while it runs."""
         keyed = self.keyed
         prefix = keyed.row()
-        for row, held in self._entries.scan(prefix):
+        for row, held in self.entries.scan(prefix):
             value = keyed.codec.read(held)
             if value is not None:
-                yield self.user_key.decode(row[len(prefix) :]), value
-
-    def stored_entries(self) -> Iterator[tuple[Row, Row]]:
-        """The entries that the table has, while the buffer has none: before anything is put."""
-        prefix, codec = self.keyed.row(), self.keyed.codec
-        for row, stored in self.keyed.table.scan(prefix, prefix_end(prefix)):
-            if (value := codec.read(codec.decode(stored))) is not None:
                 yield self.user_key.decode(row[len(prefix) :]), value
 
     def keys(self) -> Iterator[Row]:
@@ -278,11 +266,25 @@ class MapState:
 
     def clear(self) -> None:
         """Remove all entries."""
-        for row, _ in list(self._entries.scan(self.keyed.row())):
+        for row, _ in list(self.entries.scan(self.keyed.row())):
             self.keyed.rows.delete(row)
 
     def _row(self, key: Row) -> bytes:
         return self.keyed.row() + self.user_key.store(key)
+
+
+def put_entry(state: MapState, entry: bytes, value: Any) -> None:
+    """Set the entry of an encoded key to a value as rows have it; None removes it."""
+    prefix = state.keyed.row()
+    state.entries.put(prefix, prefix + entry, value)
+
+
+def stored_entries(state: MapState) -> Iterator[tuple[Row, Row]]:
+    """The entries that the table has, while the buffer has none: before anything is put."""
+    prefix, codec = state.keyed.row(), state.keyed.codec
+    for row, stored in state.keyed.table.scan(prefix, prefix_end(prefix)):
+        if (value := codec.read(codec.decode(stored))) is not None:
+            yield state.user_key.decode(row[len(prefix) :]), value
 
 
 class SingleValue(Protocol):
