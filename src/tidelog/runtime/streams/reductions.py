@@ -12,6 +12,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from tidelog.errors import require
 from tidelog.runtime.operators.operator import Operator, OperatorFactory
+from tidelog.runtime.operators.order import Greatest, greatest, least
 from tidelog.runtime.operators.stateless import Finished
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import declared
@@ -79,12 +80,12 @@ class Reductions(ABC, Generic[S]):
         return self._reduced("sum", value_of, operator.add, options)
 
     def min(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
-        """The least of the values."""
-        return self._reduced("min", value_of, min, options)
+        """The least of the values; NaN is greater than all others."""
+        return self._reduced("min", value_of, least, options)
 
     def max(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
-        """The greatest of the values."""
-        return self._reduced("max", value_of, max, options)
+        """The greatest of the values; NaN is greater than all others."""
+        return self._reduced("max", value_of, greatest, options)
 
     def mean(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The mean of the values. A list of their sum and their number is kept, and is what
@@ -102,18 +103,13 @@ class Reductions(ABC, Generic[S]):
     def top(self, n: int, *, by: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The list of the `n` records that are greatest `by` a value, the greatest first.
 
-        Of equal ones that which came first goes first, where slices or sessions become one that of
-        the oldest. `value_type` is that of the list.
+        NaN is greater than all other values. Of equal ones that which came first goes first, where
+        slices or sessions become one that of the oldest. `value_type` is that of the list.
         """
         fits = isinstance(n, int) and n >= 1
         require("the number of records in top(n)", repr(n), fits, "an int, 1 or more")
 
-        def merged(left: list[Any], right: list[Any]) -> list[Any]:
-            if len(left) == n and len(right) == 1 and not by(right[0]) > by(left[-1]):
-                return left
-            return sorted([*left, *right], key=by, reverse=True)[:n]
-
-        return self._reduced("top", lambda record: [record], merged, options)
+        return self._reduced("top", lambda record: [record], Greatest(n, by).merged, options)
 
     def _reduced(
         self,
