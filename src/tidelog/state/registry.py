@@ -103,10 +103,14 @@ class StateRegistry:
             )
         return tuple(sorted(gone))
 
-    def value_types(self, info: StateInfo, option: str) -> KnownTypes:
+    def value_types(
+        self, info: StateInfo, option: str, *, numbers_alike: bool = True
+    ) -> KnownTypes:
         """The types of the values of a state without a schema; `option` is what declares them."""
         if info.name not in self._values:
-            self._values[info.name] = known_values(self.operator, info, self._declared, option)
+            known = known_values(self.operator, info, self._declared, option)
+            known.numbers_alike = numbers_alike
+            self._values[info.name] = known
         return self._values[info.name]
 
     def infos(self) -> tuple[StateInfo, ...]:

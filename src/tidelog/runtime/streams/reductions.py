@@ -14,6 +14,7 @@ from tidelog.errors import require
 from tidelog.runtime.operators.operator import Operator, OperatorFactory
 from tidelog.runtime.operators.order import Greatest, greatest, least
 from tidelog.runtime.operators.stateless import Finished
+from tidelog.state.meaning import REDUCTION
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import declared
 
@@ -65,11 +66,11 @@ class Reductions(ABC, Generic[S]):
         **options: Unpack[OperatorOptions],
     ) -> S:
         """Combine a value of every record per key; `combine` is associative."""
-        return self._reduced("aggregate", value_of, combine, options)
+        return self._reduced("aggregate", value_of, combine, options, kind=None)
 
     def reduce(self, function: Callable[[Any, Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """Combine the records of a key: two become one, of the same type."""
-        return self._reduced("reduce", lambda record: record, function, options)
+        return self._reduced("reduce", lambda record: record, function, options, kind=None)
 
     def count(self, **options: Unpack[OperatorOptions]) -> S:
         """How many records there are."""
@@ -108,8 +109,8 @@ class Reductions(ABC, Generic[S]):
         """
         fits = isinstance(n, int) and n >= 1
         require("the number of records in top(n)", repr(n), fits, "an int, 1 or more")
-
-        return self._reduced("top", lambda record: [record], Greatest(n, by).merged, options)
+        merged, kind = Greatest(n, by).merged, f"top {n}"
+        return self._reduced("top", lambda record: [record], merged, options, kind=kind)
 
     def _reduced(
         self,
@@ -118,8 +119,12 @@ class Reductions(ABC, Generic[S]):
         combine: Callable[[Any, Any], Any],
         options: OperatorOptions,
         result: Callable[[Any], Any] | None = None,
+        kind: str | None = "",
     ) -> S:
-        """What a function of this class makes of the records; emitted is the `result` of that."""
+        """What a function of this class makes of the records; emitted is the `result` of that.
+
+        `kind` is what stored values are, by default the function's name; None: the user's own.
+        """
         unknown = ", ".join(options.keys() - OperatorOptions.__annotations__.keys())
         known = "emit_updates, value_type, migrate or name; others are arguments of window(...)"
         require(f"arguments of {function}(...)", unknown, not unknown, known)
@@ -129,7 +134,10 @@ class Reductions(ABC, Generic[S]):
         made, state = self._combining(value_of, combine, updates=updates)
         name = options.get("name", self._default_name or function)
         operator = made if result is None else partial(_with_result, made, result)
-        return self._then(name, operator, keyed=True, value_types=types, state=state)
+        meaning = {} if kind is None else {REDUCTION: kind or function}
+        return self._then(
+            name, operator, keyed=True, value_types=types, state=state, meaning=meaning
+        )
 
 
 def _with_result(made: OperatorFactory, result: Callable[[Any], Any]) -> Operator:
