@@ -252,6 +252,12 @@ class Event(Enum):
         "after the last one that is back-pressured), for a checkpoint, a store or a sink that "
         "answers late, or for a long call or timers: see docs/guides/operations.md.",
     )
+    KEYS_APART = (
+        WARNING,
+        "%(where)s: no record of one stream has met one of the other so far, and none of these "
+        "keys can: %(types)s. Keys of different types are different, also 1, 1.0 and '1'; let both "
+        "key functions give the same type, such as key_by(lambda record: int(record.id)).",
+    )
     JOB_RESTARTS = (
         WARNING,
         "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",

@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import StateSchemaError
+from tidelog.state.schema.sides import KeySides
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
 
 POSITIONS: Final = "$position"
@@ -33,6 +34,7 @@ class StateRegistry:
     ) -> None:
         self.operator = operator
         self.keys = keys or KnownTypes(f"keys of operator {operator!r}")
+        self.key_sides = KeySides()
         self._declared = values
         self._states = {info.name: info for info in restored}
         self._values: dict[str, KnownTypes] = {}

@@ -111,7 +111,11 @@ def _of_process(
     for task in tasks:
         by_vertex[task.id.operator].append(task)
     operators = tuple(
-        _operator(*vertex, materializers, open=running) for vertex in by_vertex.items()
+        replace(
+            _operator(vertex, subtasks, materializers, open=running),
+            keys_apart=start.registries[vertex].key_sides.apart,
+        )
+        for vertex, subtasks in by_vertex.items()
     )
     return replace(
         status,

@@ -149,6 +149,9 @@ class OperatorStatus:
         watch="What the job adds to the age of its output, without the time until a sink commits.",
         default=None,
     )
+    keys_apart: str | None = None
+    """The types of the keys of the two streams of a join where no key of one can be one of the
+    other, so that no record meets another."""
     tasks: tuple[TaskStatus, ...] = parts("subtask", "subtask")
 
 
