@@ -258,6 +258,12 @@ class Event(Enum):
         "keys can: %(types)s. Keys of different types are different, also 1, 1.0 and '1'; let both "
         "key functions give the same type, such as key_by(lambda record: int(record.id)).",
     )
+    TIMERS_NOT_FIRED = (
+        WARNING,
+        "%(operator)s: %(timers)d timers were registered by its timers at the end of the data, "
+        "and do not fire: all that were there have fired, once. What is to be done before the end "
+        "is to be done when getCurrentWatermarkInMs() is 2**63 - 1.",
+    )
     JOB_RESTARTS = (
         WARNING,
         "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",

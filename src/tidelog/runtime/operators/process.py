@@ -4,12 +4,14 @@ Invariants: the timers of a key that are due fire before its rows are handled; i
 see event time go back, and a timer may register any later one, however far event time is by now.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from tidelog.errors import require
+from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
@@ -31,6 +33,8 @@ from tidelog.state.processor import (
     TimeMode,
     TimerValues,
 )
+
+logger = logging.getLogger(__name__)
 
 _OPEN: Final[WeakValueDictionary[int, StatefulProcessor]] = WeakValueDictionary()
 """The processors that are open, by their ids: each has the states of one subtask."""
@@ -131,6 +135,10 @@ class Process(Operator):
     def tick(self, now_ms: int) -> Iterable[Batch]:
         return self._fire(now_ms) if self._time_mode == "processing" else ()
 
+    @property
+    def unfired_timers(self) -> int:  # type: ignore[override]
+        return self._handle.unfired_timers
+
     def close(self) -> None:
         _OPEN.pop(id(self._processor), None)
         self._processor.close()
@@ -139,10 +147,9 @@ class Process(Operator):
         timers = self._handle.timers
         assert timers is not None
         outputs = Outputs(self._context.turn)
-        fired, self._limit = 0, limit_ms
-        at_the_end = limit_ms == MAX_WATERMARK
+        fired, said, self._limit = 0, self.unfired_timers, limit_ms
         in_turn = timers.expired_in_turn if self._time_mode == "event" else timers.expired
-        for time, key in timers.drained() if at_the_end else in_turn(limit_ms, ahead):
+        for time, key in in_turn(limit_ms, ahead):
             self._backend.use_encoded_key(key)
             for batch in self._fire_timer(time, key, outputs):
                 # When this resumes a new turn has begun, so `due` may be false: pause anyway.
@@ -155,6 +162,10 @@ class Process(Operator):
                 fired = 0
         self._fired_to = limit_ms
         yield from outputs.rest()
+        if self.unfired_timers > said:
+            Event.TIMERS_NOT_FIRED.log(
+                logger, operator=self._context.operator, timers=self.unfired_timers - said
+            )
 
     def _fire_timer(self, time: int, key: bytes, outputs: Outputs) -> Iterator[Batch]:
         """Fire a timer of the current key."""

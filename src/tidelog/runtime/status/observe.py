@@ -171,6 +171,7 @@ def _operator(
             seconds for p in parts for seconds in p.output.latencies.recent
         ),
         late_records=sum(p.chain.late_records for p in parts),
+        unfired_timers=sum(p.chain.unfired_timers for p in parts),
         watermark_ms=combined(
             [task for task in subtasks if not task.idle],
             [task for task in subtasks if task.idle],
