@@ -21,7 +21,7 @@ from tidelog.runtime.operators.operator import (
 )
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import has_passed
-from tidelog.runtime.operators.turn import PAUSE
+from tidelog.runtime.operators.turn import PAUSE, Portion
 from tidelog.runtime.user_code import user_code
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
@@ -36,12 +36,16 @@ from tidelog.state.processor import (
 
 logger = logging.getLogger(__name__)
 
+_ROWS_AT_ONCE: Final = 256
+"""The most rows of a key that a handler gets at a time: how long it takes may change at once."""
 _OPEN: Final[WeakValueDictionary[int, StatefulProcessor]] = WeakValueDictionary()
 """The processors that are open, by their ids: each has the states of one subtask."""
 
 
 class Process(Operator):
-    """Groups the rows of a buffer by key; fires timers as the time of its mode moves on."""
+    """Groups the rows of a buffer by key, and gives those of a key to the handler in pieces; fires
+    timers as the time of its mode moves on.
+    """
 
     divisible = False
 
@@ -63,6 +67,7 @@ class Process(Operator):
         self._backend = context.backend
         self._handle = StatefulProcessorHandle(context.backend, self._time_mode)
         self._name = type(self._processor).__name__
+        self._portion = Portion(_ROWS_AT_ONCE)
         own = id(self._processor) not in _OPEN
         expected = "a class, or a function that makes a new object each time"
         require(f"the processor {self._name}", "one object for several subtasks", own, expected)
@@ -95,7 +100,7 @@ class Process(Operator):
     def _handled(
         self, rows_of: dict[bytes, list[Any]], group_of: dict[bytes, bytes]
     ) -> Iterator[Batch]:
-        outputs = Outputs(self._context.turn)
+        outputs, now = Outputs(self._context.turn), self._context.turn.now
         backend, handle = self._backend, self._processor.handleInputRows
         ahead, times = backend.event_time.ahead, self._times()
         firing = self._due_to() > self._fired_to
@@ -106,9 +111,26 @@ class Process(Operator):
                     yield from self._fire_key(key, outputs)
                 if ahead:
                     times = self._times()
-                made = handle(_as_tuple(decode_key(key)), iter(rows), times)
-                yield from outputs.take(() if made is None else made)
+                user_key = _as_tuple(decode_key(key))
+                for piece in self._pieces(rows):
+                    worked, since = 0.0, now()
+                    made = handle(user_key, iter(piece), times)
+                    for output in outputs.take(() if made is None else made):
+                        worked += now() - since
+                        yield output
+                        since = now()
+                    self._portion.took(len(piece), worked + now() - since)
         yield from outputs.rest()
+
+    def _pieces(self, rows: list[Any]) -> Iterator[list[Any]]:
+        """The rows of a key in their order, at a time as many as do not take long: nothing can
+        interrupt a handler.
+        """
+        if len(rows) == 1:
+            yield rows
+            return
+        for piece in self._portion.pieces(Batch(rows), self._context.turn):
+            yield piece.records
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
