@@ -264,6 +264,12 @@ class Event(Enum):
         "and do not fire: all that were there have fired, once. What is to be done before the end "
         "is to be done when getCurrentWatermarkInMs() is 2**63 - 1.",
     )
+    MANY_WINDOWS = (
+        WARNING,
+        "windows of %(size)d ms every %(slide)d ms: a record is in %(windows)d of them, and "
+        "%(what)s for each; a larger slide, or windows that are emitted at their end, cost a "
+        "fraction",
+    )
     JOB_RESTARTS = (
         WARNING,
         "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",
