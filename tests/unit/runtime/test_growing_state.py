@@ -38,7 +38,8 @@ def keyed_stream(job: Job, records: list[Any], name: str = "source") -> KeyedStr
 def emitted(build: Build, records: list[Any]) -> tuple[list[Any], int]:
     job, sink = Job("grows"), Outside()
     build(keyed_stream(job, records)).sink(sink)
-    return sink.records, calls_of(lambda: run(job, MemoryStore(), config(parallelism=1)))
+    cost = calls_of(lambda: run(job, MemoryStore(), config(parallelism=1)))
+    return sink.records, cost
 
 
 def tops(keyed: KeyedStream) -> Stream:
