@@ -252,6 +252,24 @@ class Event(Enum):
         "after the last one that is back-pressured), for a checkpoint, a store or a sink that "
         "answers late, or for a long call or timers: see docs/guides/operations.md.",
     )
+    KEYS_APART = (
+        WARNING,
+        "%(where)s: no record of one stream has met one of the other so far, and none of these "
+        "keys can: %(types)s. Keys of different types are different, also 1, 1.0 and '1'; let both "
+        "key functions give the same type, such as key_by(lambda record: int(record.id)).",
+    )
+    TIMERS_NOT_FIRED = (
+        WARNING,
+        "%(operator)s: %(timers)d timers were registered by its timers at the end of the data, "
+        "and do not fire: all that were there have fired, once. What is to be done before the end "
+        "is to be done when getCurrentWatermarkInMs() is 2**63 - 1.",
+    )
+    MANY_WINDOWS = (
+        WARNING,
+        "windows of %(size)d ms every %(slide)d ms: a record is in %(windows)d of them, and "
+        "%(what)s for each; a larger slide, or windows that are emitted at their end, cost a "
+        "fraction",
+    )
     JOB_RESTARTS = (
         WARNING,
         "the job failed and starts again in %(seconds).0f s from its last checkpoint: %(error)s",

@@ -34,10 +34,10 @@ class Model:
         self.open: dict[str, list[Open]] = {}
 
     def end(self, last: int) -> int:
-        return last + self.gap - 1
+        return last + self.gap
 
     def fired(self, key: str, session: Open) -> Fired:
-        return key, session.start, self.end(session.last) + 1, sorted(session.numbers)
+        return key, session.start, self.end(session.last), sorted(session.numbers)
 
     def add(self, records: list[list[Any]]) -> tuple[list[int], list[Fired]]:
         """The numbers of late records, and the sessions that fire."""

@@ -222,6 +222,8 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The sink that its tasks end in, whose transactions they hold; empty: none, or not known."""
     sink_types: tuple[str, ...] = ()
     """The sink's class and its base classes, in method resolution order."""
+    meaning: tuple[str, ...] = ()
+    """What decides the meaning of its rows and is in none of them, as `name: fact`."""
 
     def with_all(self, **changes: Any) -> "OperatorState":
         """The operator with these fields in the states of all its subtasks."""

@@ -22,6 +22,7 @@ from tidelog.runtime.streams.joins import Joins
 from tidelog.runtime.streams.reductions import Keyed
 from tidelog.runtime.streams.windowing import Windowing
 from tidelog.runtime.user_code import check_plain
+from tidelog.state.meaning import TIME_MODE, of_sides
 from tidelog.state.schema.types import declared
 from tidelog.storage import object_names
 
@@ -293,18 +294,23 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         id_of: Callable[[Any], Any] | None = None,
         *,
         ttl: Length,
+        id_type: Any = None,
         name: str = "deduplicate",
     ) -> Stream:
         """Let the first record of each key and id pass; without `id_of` that of each key.
 
         An id, which is of a type of keys, is forgotten when its first record was handled `ttl` ago:
-        milliseconds, a `timedelta` or a text such as `10m`.
+        milliseconds, a `timedelta` or a text such as `10m`. After a restart an id of a type that
+        the checkpoint does not have is refused; `id_type`, an annotation such as `int | str`,
+        declares all that there may be.
         """
-        from tidelog.runtime.operators.deduplicate import Deduplicate  # noqa: PLC0415
+        from tidelog.runtime.operators.deduplicate import ID_OPTION, Deduplicate  # noqa: PLC0415
 
         ttl_ms = milliseconds("ttl= of deduplicate", ttl)
         require("ttl= of deduplicate", repr(ttl), ttl_ms > 0, "more than 0")
-        return self._then(name, lambda: Deduplicate(id_of, ttl_ms), keyed=True)
+        types = declared(id_type, ID_OPTION, None, keys=True)
+        operator: OperatorFactory = lambda: Deduplicate(id_of, ttl_ms)  # noqa: E731
+        return self._then(name, operator, keyed=True, value_types=types)
 
     def transform_with_state(
         self,
@@ -327,7 +333,11 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         modes = get_args(TimeMode)
         require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
         return self._then(
-            name, lambda: Process(processor(), time_mode, name_of(late)), keyed=True, late=late
+            name,
+            lambda: Process(processor(), time_mode, name_of(late)),
+            keyed=True,
+            late=late,
+            meaning={TIME_MODE: time_mode},
         )
 
     def _combining(
@@ -348,4 +358,13 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         require("the other stream", type(other).__name__, keyed, "a stream after .key_by(...)")
         second = [replace(edge, side=1) for edge in other._edges]
         both = KeyedStream(self._job, [*self._edges, *second])
-        return both._then(operator=lambda: make(name_of(late)), keyed=True, late=late, **fields)
+        meaning = of_sides(*(_origins(stream._edges) for stream in (self, other)))
+        return both._then(
+            operator=lambda: make(name_of(late)), keyed=True, late=late, meaning=meaning, **fields
+        )
+
+
+def _origins(edges: list[Edge]) -> set[str]:
+    """The names of all operators in front of a stream, and of its side output."""
+    tags = {f"{edge.node.id}/{edge.tag}" for edge in edges if edge.tag is not None}
+    return tags.union(*(edge.node.origins for edge in edges))

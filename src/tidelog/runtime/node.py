@@ -10,6 +10,7 @@ from tidelog.errors import require
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
+from tidelog.state.meaning import Facts
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import DeclaredType
 
@@ -50,8 +51,15 @@ class Node(msgspec.Struct, eq=False):
     makes_watermarks: bool = False
     silent: tuple["Edge", ...] = ()
     """Inputs whose records never lead to output at once."""
+    meaning: Facts = {}
+    """What decides the meaning of its rows by key besides, as a checkpoint has it."""
     state: Definition | None = None
     """The only state that it keeps by key, where that is known before it opens."""
+
+    @property
+    def origins(self) -> set[str]:
+        """The names of the operator and of all those in front of it."""
+        return {self.id}.union(*(edge.node.origins for edge in self.inputs))
 
     @property
     def key_types(self) -> DeclaredType | None:

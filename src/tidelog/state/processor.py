@@ -79,6 +79,8 @@ class StatefulProcessorHandle:
         self.timers = Timers(backend) if time_mode != "none" else None
         self.fires_at: int | None = None
         """While a timer fires: event time as its handler sees it. None: it is that of the task."""
+        self.unfired_timers = 0
+        """Timers that were registered at the end of the data."""
 
     def initialized(self) -> None:
         """Called by the runtime after `init`; raises StateSchemaError where that has put rows."""
@@ -148,7 +150,14 @@ class StatefulProcessorHandle:
         return AggregatingState(value, create=create, add=add, result=result)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        """Fire `handleExpiredTimer` for the current key at this time."""
+        """Fire `handleExpiredTimer` for the current key at this time.
+
+        At the end of the data, when the watermark is 2**63 - 1, it is counted and does not fire.
+        """
+        watermark = self.watermark
+        if self._time_mode == "event" and watermark == MAX_WATERMARK and not self._initializing:
+            self.unfired_timers += 1
+            return
         timers = self._timers("registerTimer", expiryTimestampMs)
         if self._initializing:
             raise ConfigError(
@@ -156,9 +165,7 @@ class StatefulProcessorHandle:
                 expected="a call in a handler, for its key",
                 action="register it in handleInputRows",
             )
-        watermark = self.watermark
-        late = self._time_mode == "event" and expiryTimestampMs <= watermark
-        if late and watermark != MAX_WATERMARK:
+        if self._time_mode == "event" and expiryTimestampMs <= watermark:
             raise ConfigError(
                 f"registerTimer({expiryTimestampMs})",
                 expected=f"a time after the watermark {watermark}",
@@ -214,8 +221,7 @@ class StatefulProcessorHandle:
                 f"{call}(...)",
                 expected="milliseconds as int, of 64 bits",
                 found=repr(time),
-                action="pass such a time, and register no further timer at the end of the data, "
-                "when getCurrentWatermarkInMs() is 2**63 - 1",
+                action="pass such a time",
             )
         return self.timers
 

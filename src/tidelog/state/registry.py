@@ -12,6 +12,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import StateSchemaError
+from tidelog.state.schema.sides import KeySides
 from tidelog.state.schema.types import DeclaredType, KnownTypes, parse_type
 
 POSITIONS: Final = "$position"
@@ -33,6 +34,7 @@ class StateRegistry:
     ) -> None:
         self.operator = operator
         self.keys = keys or KnownTypes(f"keys of operator {operator!r}")
+        self.key_sides = KeySides()
         self._declared = values
         self._states = {info.name: info for info in restored}
         self._values: dict[str, KnownTypes] = {}
@@ -103,10 +105,14 @@ class StateRegistry:
             )
         return tuple(sorted(gone))
 
-    def value_types(self, info: StateInfo, option: str) -> KnownTypes:
+    def value_types(
+        self, info: StateInfo, option: str, *, numbers_alike: bool = True
+    ) -> KnownTypes:
         """The types of the values of a state without a schema; `option` is what declares them."""
         if info.name not in self._values:
-            self._values[info.name] = known_values(self.operator, info, self._declared, option)
+            known = known_values(self.operator, info, self._declared, option)
+            known.numbers_alike = numbers_alike
+            self._values[info.name] = known
         return self._values[info.name]
 
     def infos(self) -> tuple[StateInfo, ...]:

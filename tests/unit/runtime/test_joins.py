@@ -14,6 +14,8 @@ from tidelog import Job, Replayable, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
 from tidelog.runtime.operators.window import WindowSpan
+from tidelog.runtime.runner import JobRunner
+from tidelog.runtime.status.observe import status_of
 from tidelog.state.timed_rows import Held, TimedRows
 from tidelog.storage.memory import MemoryStore
 
@@ -175,3 +177,42 @@ def test_a_changed_program_is_refused_or_migrated() -> None:
     changed = {"key": ("all",), "key_type": tuple[str], "record_type": str, "migrate": str}
     run(make(change=str, **changed), store, seed=3)
     assert len(sink.records) == 60 * 60
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "types"),
+    [
+        (int, str, "int on the left, str on the right"),
+        (int, float, "int on the left, float on the right"),
+        (lambda n: (n, "a"), lambda n: (str(n), "a"), "tuple[int, str] on the left, tuple[str,"),
+        (int, lambda n: n if n % 2 else str(n), None),
+        (lambda n: (n, None), lambda n: (n, "a"), None),
+        (int, int, None),
+    ],
+)
+@pytest.mark.parametrize("operator", ["join", "enrich"])
+def test_keys_that_can_never_be_equal_are_told_once(
+    left: Any, right: Any, types: str | None, operator: str, logged: Any
+) -> None:
+    job, sink = Job("apart"), Outside()
+    streams = [
+        job.source(Portions({"a": list(range(20)), "b": list(range(20))}), name=name)
+        .event_time(lambda n: n)
+        .key_by(key)
+        for name, key in (("lefts", left), ("rights", right))
+    ]
+    if operator == "join":
+        streams[0].join(streams[1], (0, 0), name="met").sink(sink)
+    else:
+        streams[0].enrich(streams[1], lambda *pair: pair, name="met").sink(sink)
+
+    async def seen(runner: JobRunner) -> str | None:
+        return next(each.keys_apart for each in status_of(runner).operators if each.id == "met")
+
+    _, apart = acted_on(job, MemoryStore(), seen, at=3.0)
+    told = logged("keys_apart")
+    if types is None:
+        assert (told, apart) == ([], None)
+    else:
+        assert len(told) == 1 and told[0]["where"] == "key_by before operator 'met'"
+        assert told[0]["types"] == apart and types in (apart or "")

@@ -69,6 +69,30 @@ def by_timers(stream: Any, clock: Stopwatch) -> Any:
     return timed.transform_with_state(alarms, time_mode="event")
 
 
+class Numbers(StatefulProcessor):
+    """Takes all rows that it gets at once; numbers them in their order."""
+
+    def __init__(self, clock: Stopwatch) -> None:
+        self._clock = clock
+
+    def init(self, handle: Any) -> None:
+        self._last = handle.getValueState("last", "n int")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Any:
+        return [self._number(row) for row in rows]
+
+    def _number(self, row: int) -> int:
+        self._clock.spend(0.001)
+        number = (self._last.get() or (-1,))[0] + 1
+        self._last.update((number,))
+        assert row == number, "rows of a key stay in order"
+        return number
+
+
+def by_key(stream: Any, clock: Stopwatch) -> Any:
+    return stream.key_by(lambda _: "all").transform_with_state(lambda: Numbers(clock))
+
+
 def by_windows(stream: Any, clock: Stopwatch) -> Any:
     timed = stream.event_time(lambda _: 1).key_by(lambda n: n)
     return timed.window(Tumbling(10)).records(lambda key, _, __: slow(clock, key))
@@ -94,6 +118,7 @@ BUILDS: dict[str, Callable[[Any, Stopwatch], Any]] = {
     "flat_map": lambda stream, clock: stream.filter(lambda n: n == 7).flat_map(
         lambda _: many(clock, COUNT)
     ),
+    "rows of a key": by_key,
     "timers": by_timers,
     "windows": by_windows,
     "slices": by_slices,

@@ -208,6 +208,9 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
         )
     if status.late_records:
         yield "late", f"{status.late_records:,} records dropped or sent to a side output"
+    for operator in status.operators:
+        if operator.keys_apart is not None:
+            yield "no key matches", f"in {operator.id}: {operator.keys_apart}"
     for name, text in (
         ("last failure", checkpoints.last_failure),
         ("last failure of a materialization", tables.last_failure),

@@ -101,10 +101,14 @@ class Idleness:
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """The splits that the records of this channel are read from; used for event time only."""
+    """What has changed in the splits that the records of this channel are read from; used for event
+    time only. The first message of a channel tells of all there are.
+    """
 
-    unfinished: tuple[Hashable, ...]
-    """All splits that records may follow from, those not begun included."""
+    begun: tuple[Hashable, ...]
+    """Splits that records may follow from as of now, those not begun to be read included."""
+    ended: tuple[Hashable, ...]
+    """Splits that no record follows from any more."""
     current: Hashable | None
     """The split of the records that follow; None: they are of no split."""
 

@@ -4,7 +4,7 @@ Invariant: events go to every channel, records to those that the partitioner cho
 order they were emitted, but for barriers that overtake.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -55,8 +55,11 @@ class ChannelOutput:
             for edge in edges
             for channel, name in zip(edge.channels, edge.names, strict=True)
         ]
-        self._splits: Splits | None = None
-        """The last ones that were announced."""
+        self._begun: dict[Hashable, None] = {}
+        self._ended: list[Hashable] = []
+        """Splits that have begun and ended since the last announcement."""
+        self._current: Hashable | None = None
+        self._announced = False
         self.work = work
         self.records = 0
         self.latencies = Latencies(work.clock.monotonic)
@@ -122,11 +125,28 @@ class ChannelOutput:
         """Some downstream task makes watermarks per split."""
         return any(edge.announces_splits for edge in self._edges)
 
-    def announce_splits(self, splits: Splits) -> None:
-        """Send the splits of the next records, if they are others, on the edges that want them."""
-        if splits == self._splits:
+    def splits_changed(
+        self, begun: Iterable[Hashable] = (), ended: Iterable[Hashable] = ()
+    ) -> None:
+        """Note what the next announcement tells: only changes, for splits may be thousands."""
+        if not self.announces_splits:
+            return  # and nothing is ever sent
+        self._begun.update(dict.fromkeys(begun))
+        for split in ended:
+            if split in self._begun:
+                del self._begun[split]
+            else:
+                self._ended.append(split)
+
+    def announce_splits(self, current: Hashable | None) -> None:
+        """Send which splits have changed and that of the next records, if there is anything new, on
+        the edges that want it.
+        """
+        changed = self._begun or self._ended or current != self._current
+        if self._announced and not changed:
             return
-        self._splits = splits
+        splits = Splits(tuple(self._begun), tuple(self._ended), current)
+        self._begun, self._ended, self._current, self._announced = {}, [], current, True
         for edge in self._edges:
             for channel in edge.channels if edge.announces_splits else ():
                 channel.send(splits)

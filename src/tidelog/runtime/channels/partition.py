@@ -4,6 +4,7 @@ Invariant: after `key_by` a record goes to the subtask that owns its key group, 
 (`state.keys`).
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator
 from itertools import chain
@@ -12,6 +13,7 @@ from typing import Any
 import google_crc32c
 
 from tidelog.errors import UserFunctionError
+from tidelog.events import Event
 from tidelog.runtime.channels.copies import copy_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.user_code import map_all, user_code
@@ -24,7 +26,10 @@ from tidelog.state.key_groups import (
     encode_key,
     subtask_of,
 )
+from tidelog.state.schema.sides import KeySides
 from tidelog.state.schema.types import KnownTypes, signature, types_of_keys
+
+logger = logging.getLogger(__name__)
 
 Routed = Iterator[tuple[int, Batch]]
 
@@ -99,9 +104,12 @@ class ByKey(Partitioner):
         name: str = "key_by",
         types: KnownTypes | None = None,
         side: int = 0,
+        sides: KeySides | None = None,
     ) -> None:
+        """`sides` are those of the join that the keys are for, as far as they are known."""
         self._key_of = key_of
         self._side = side
+        self._sides = sides or KeySides()
         self.name = name
         self._types = types or KnownTypes("keys")
         self._known: set[Hashable] = set()
@@ -144,7 +152,10 @@ class ByKey(Partitioner):
         plain = _plain(keys)
         if not plain:
             keys = [self._stored_form(canonical_key, key) for key in keys]
-        self._types.admit(types_of_keys(keys))
+        types = types_of_keys(keys)
+        self._types.admit(types)
+        if self._sides.came(self._side, types):
+            Event.KEYS_APART.log(logger, where=self.name, types=self._sides.apart)
         if plain and kinds is not None:
             self._known.add(kinds)
         return keys

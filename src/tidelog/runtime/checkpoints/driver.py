@@ -45,6 +45,7 @@ from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import Reports, Savepoints
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
+from tidelog.state.meaning import stored_meaning
 from tidelog.state.operator_state import union_in_part
 
 
@@ -334,6 +335,7 @@ class CheckpointDriver:
             source_types=source_types(vertex),
             sink=last.id if last.sink is not None else "",
             sink_types=sink_types(vertex),
+            meaning=stored_meaning(vertex.head.meaning),
         )
 
     def _durable(self, entry: Checkpoint) -> None:

@@ -78,6 +78,11 @@ class OperatorChain:
         """Records that came to the operators when event time had passed them."""
         return sum(operator.late_records for _, operator in self._operators)
 
+    @property
+    def unfired_timers(self) -> int:
+        """Timers that were registered at the end of the data."""
+        return sum(operator.unfired_timers for _, operator in self._operators)
+
     def close(self) -> None:
         """Close all operators that were opened, also when one of them fails."""
         opened, self._opened = self._opened, []

@@ -4,15 +4,18 @@ Invariant: an id is forgotten a time to live after its first record, by processi
 records of it change nothing, so they do not keep it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import compress
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.user_code import map_all
 from tidelog.state.handles.keyed import MapState
-from tidelog.state.key_groups import checked_key
+from tidelog.state.key_groups import canonical_key, checked_key
+from tidelog.state.schema.types import signature, types_of_keys
+
+ID_OPTION: Final = "deduplicate(..., id_type=...)"
 
 
 class Deduplicate(Operator):
@@ -24,6 +27,13 @@ class Deduplicate(Operator):
 
     def open(self, context: OperatorContext) -> None:
         self._seen = MapState(context.backend, "seen", "id binary", "seen boolean", self._ttl_ms)
+        registry = context.backend.registry
+        # A state without rows, which has the types of the ids that the rows of "seen" are of.
+        self._types = registry.value_types(
+            registry.register("$ids", "ids", ()), ID_OPTION, numbers_alike=False
+        )
+        self._admitted: set[Hashable] = set()
+        """Signatures of ids of admitted types."""
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed, entries = cast(KeyedBatch, batch), self._seen
@@ -35,6 +45,7 @@ class Deduplicate(Operator):
             + entries.user_key.store((checked_key("the id", each),))
             for group, key, each in zip(keyed.groups, keyed.keys, ids, strict=True)
         ]
+        self._admit(ids)
         codec = entries.keyed.codec
         known = {
             row
@@ -51,3 +62,11 @@ class Deduplicate(Operator):
         entries.keyed.rows.put_many({row: codec.hold((True,)) for row in new})
         times = None if keyed.times is None else list(compress(keyed.times, first))
         return (Batch(list(compress(keyed.records, first)), times),)
+
+    def _admit(self, ids: list[Any]) -> None:
+        """Raises StateSchemaError for types that are not those of the ids that are stored."""
+        kinds = signature(ids)
+        if kinds is None or kinds not in self._admitted:
+            self._types.admit(types_of_keys(list(map(canonical_key, ids))))
+            if kinds is not None:
+                self._admitted.add(kinds)

@@ -7,8 +7,10 @@ bucket. A record is marked when it is first in a pair, on sides that an outer jo
 record is ever written again.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
+from math import inf
 from operator import add
 from typing import Any, Final, Literal, cast
 
@@ -29,7 +31,8 @@ EMITS_ALONE: Final[dict[str, tuple[int, ...]]] = {
 """The sides whose records are emitted also without a partner."""
 
 _AT_ONCE: Final = 256
-"""Records that are kept at once: one may be in many windows."""
+"""Records that are kept at once, each counted for all of its windows: they take memory that no
+flush can free before."""
 _LOOK_EVERY: Final = 64
 """Records that look for partners before the turn is looked at."""
 _BUCKETS_AT_ONCE: Final = 64
@@ -140,8 +143,9 @@ class Join(Operator):
         ended = self._span.ended(self._backend.event_time.watermark)
         if self._emits_alone and ended > self._expired_to:
             yield from self._expire_places(pairs, ended, dict.fromkeys(_places(batch)))
-        for at in range(0, len(batch.records), _AT_ONCE):
-            yield from self._pair_up(pairs, batch.part(at, at + _AT_ONCE))
+        records = max(1, _AT_ONCE // self._span.buckets_of_record)
+        for at in range(0, len(batch.records), records):
+            yield from self._pair_up(pairs, batch.part(at, at + records))
         if pairs.records:
             yield pairs.cut()
 
@@ -174,15 +178,13 @@ class Join(Operator):
             paired = False
             buckets, least, most = partners(side, time, own)
             for bucket, held in others.find(buckets, place):
-                few = type(held) is list and len(held) <= STEP
-                for some in (held,) if few else _in_steps(held):
-                    found = [each for each in some if least <= each[0] <= most]
+                for found in _between(held, least, most):
                     if found:
                         paired = True
                         self._pair(pairs, side, entry, found)
                         if others_alone:
                             others.mark(bucket, place, found)
-                    if not few and pairs.due:
+                    if (type(held) is not list or len(found) == STEP) and pairs.due:
                         yield pairs.cut()
             if alone:
                 self._settle(pairs, side, entry, number, paired=paired)
@@ -245,7 +247,14 @@ def _places(batch: KeyedBatch) -> list[bytes]:
     return list(map(add, batch.groups, batch.keys))
 
 
-def _in_steps(held: Iterable[Held]) -> Iterator[list[Held]]:
+def _between(held: Iterable[Held], least: float, most: float) -> Iterator[list[Held]]:
+    """The records with times from the least to the most, some at a time."""
+    if type(held) is list:
+        # They are in order: of all records of a hot key only those near in time are looked at.
+        first, end = bisect_left(held, (least,)), bisect_right(held, (most, inf))
+        for at in range(first, end, STEP):
+            yield held[at : min(at + STEP, end)]
+        return
     each = iter(held)
     while some := first_of(each, STEP):
-        yield some
+        yield [timed for timed in some if least <= timed[0] <= most]

@@ -42,6 +42,8 @@ class Operator(ABC):
 
     late_records: int = 0
     """Records since the start that came when event time had passed them."""
+    unfired_timers: int = 0
+    """Timers that a function registered at the end of the data, where none fires any more."""
     divisible: bool = True
     """A buffer may be handled in portions, when records take long."""
     takes_whole_buffers: bool = False

@@ -4,12 +4,14 @@ Invariants: the timers of a key that are due fire before its rows are handled; i
 see event time go back, and a timer may register any later one, however far event time is by now.
 """
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 from tidelog.errors import require
+from tidelog.events import Event
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import (
     TIMERS_PER_STEP,
@@ -19,7 +21,7 @@ from tidelog.runtime.operators.operator import (
 )
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import has_passed
-from tidelog.runtime.operators.turn import PAUSE
+from tidelog.runtime.operators.turn import PAUSE, Portion
 from tidelog.runtime.user_code import user_code
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
@@ -32,12 +34,18 @@ from tidelog.state.processor import (
     TimerValues,
 )
 
+logger = logging.getLogger(__name__)
+
+_ROWS_AT_ONCE: Final = 256
+"""The most rows of a key that a handler gets at a time: how long it takes may change at once."""
 _OPEN: Final[WeakValueDictionary[int, StatefulProcessor]] = WeakValueDictionary()
 """The processors that are open, by their ids: each has the states of one subtask."""
 
 
 class Process(Operator):
-    """Groups the rows of a buffer by key; fires timers as the time of its mode moves on."""
+    """Groups the rows of a buffer by key, and gives those of a key to the handler in pieces; fires
+    timers as the time of its mode moves on.
+    """
 
     divisible = False
 
@@ -59,6 +67,7 @@ class Process(Operator):
         self._backend = context.backend
         self._handle = StatefulProcessorHandle(context.backend, self._time_mode)
         self._name = type(self._processor).__name__
+        self._portion = Portion(_ROWS_AT_ONCE)
         own = id(self._processor) not in _OPEN
         expected = "a class, or a function that makes a new object each time"
         require(f"the processor {self._name}", "one object for several subtasks", own, expected)
@@ -91,7 +100,7 @@ class Process(Operator):
     def _handled(
         self, rows_of: dict[bytes, list[Any]], group_of: dict[bytes, bytes]
     ) -> Iterator[Batch]:
-        outputs = Outputs(self._context.turn)
+        outputs, now = Outputs(self._context.turn), self._context.turn.now
         backend, handle = self._backend, self._processor.handleInputRows
         ahead, times = backend.event_time.ahead, self._times()
         firing = self._due_to() > self._fired_to
@@ -102,9 +111,26 @@ class Process(Operator):
                     yield from self._fire_key(key, outputs)
                 if ahead:
                     times = self._times()
-                made = handle(_as_tuple(decode_key(key)), iter(rows), times)
-                yield from outputs.take(() if made is None else made)
+                user_key = _as_tuple(decode_key(key))
+                for piece in self._pieces(rows):
+                    worked, since = 0.0, now()
+                    made = handle(user_key, iter(piece), times)
+                    for output in outputs.take(() if made is None else made):
+                        worked += now() - since
+                        yield output
+                        since = now()
+                    self._portion.took(len(piece), worked + now() - since)
         yield from outputs.rest()
+
+    def _pieces(self, rows: list[Any]) -> Iterator[list[Any]]:
+        """The rows of a key in their order, at a time as many as do not take long: nothing can
+        interrupt a handler.
+        """
+        if len(rows) == 1:
+            yield rows
+            return
+        for piece in self._portion.pieces(Batch(rows), self._context.turn):
+            yield piece.records
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
@@ -131,6 +157,10 @@ class Process(Operator):
     def tick(self, now_ms: int) -> Iterable[Batch]:
         return self._fire(now_ms) if self._time_mode == "processing" else ()
 
+    @property
+    def unfired_timers(self) -> int:  # type: ignore[override]
+        return self._handle.unfired_timers
+
     def close(self) -> None:
         _OPEN.pop(id(self._processor), None)
         self._processor.close()
@@ -139,10 +169,9 @@ class Process(Operator):
         timers = self._handle.timers
         assert timers is not None
         outputs = Outputs(self._context.turn)
-        fired, self._limit = 0, limit_ms
-        at_the_end = limit_ms == MAX_WATERMARK
+        fired, said, self._limit = 0, self.unfired_timers, limit_ms
         in_turn = timers.expired_in_turn if self._time_mode == "event" else timers.expired
-        for time, key in timers.drained() if at_the_end else in_turn(limit_ms, ahead):
+        for time, key in in_turn(limit_ms, ahead):
             self._backend.use_encoded_key(key)
             for batch in self._fire_timer(time, key, outputs):
                 # When this resumes a new turn has begun, so `due` may be false: pause anyway.
@@ -155,6 +184,10 @@ class Process(Operator):
                 fired = 0
         self._fired_to = limit_ms
         yield from outputs.rest()
+        if self.unfired_timers > said:
+            Event.TIMERS_NOT_FIRED.log(
+                logger, operator=self._context.operator, timers=self.unfired_timers - said
+            )
 
     def _fire_timer(self, time: int, key: bytes, outputs: Outputs) -> Iterator[Batch]:
         """Fire a timer of the current key."""

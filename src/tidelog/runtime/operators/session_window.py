@@ -1,9 +1,10 @@
 """Session windows: the records of a key without a pause longer than the gap.
 
-As in Flink, a session ends a gap after its last record, and a record that comes between two
-sessions makes them one.
+A session ends a gap after its last record; one that is exactly then belongs to it still. A record
+that comes between two sessions makes them one.
 
-Invariants: a session fires when the watermark passes its end, those of a key in the order of time;
+Invariants: a session fires when the watermark is at its end, so that only a record below the
+watermark could have joined it; those of a key fire in the order of time;
 a key has a timer at or before the first time at which one of its sessions is to fire or to go, and
 none is moved when a session grows; sessions of a key that have ended fire before its next records
 are looked at.
@@ -77,7 +78,7 @@ class SessionWindow(Operator):
         fired = self._fire_first(heads)
         # A session with a record that is later has not fired, whichever its key group.
         event_time = self._backend.event_time
-        fired_to = max([event_time.watermark, *event_time.ahead.values()]) - self._gap_ms + 1
+        fired_to = max([event_time.watermark, *event_time.ahead.values()]) - self._gap_ms
         on_time = self._add(rows, times, keyed.records, heads, fired_to)
         self._sessions.by_key.put_many({row: held for row, held in heads.items() if held})
         kept, late = keyed.divided(on_time, self._firing.late)
@@ -133,7 +134,8 @@ class SessionWindow(Operator):
         start = last = time
         if joined:
             start, last = min(time, joined[0].start), max(time, joined[-1].last)
-        if last + gap - 1 + lateness <= passed:
+        end = self._end(last)
+        if end + lateness <= passed:
             for session in joined:  # stored for a lateness that was longer then
                 sessions.insert(row, cast(Held, held), session)
             return False
@@ -145,18 +147,17 @@ class SessionWindow(Operator):
             for part in (*[session.value for session in joined], value):
                 combined = self._combined(combined, part)
         before = sessions.insert(row, held, StoredSession(combined, start, last))
-        end = self._end(last)
         if end <= passed:
             held[FIRED] = passed
             self._register(row, end + lateness)
-        elif not any(at + gap - 1 > passed for at in (*before, *[each.last for each in joined])):
+        elif not any(self._end(at) > passed for at in (*before, *[each.last for each in joined])):
             # Else one of those has a timer that is early enough.
             self._register(row, end)
         return True
 
     def _end(self, last_ms: int) -> int:
-        """The last time of a session whose last record has this time."""
-        return last_ms + self._gap_ms - 1
+        """The last time of a record that joins a session whose last record has this time."""
+        return last_ms + self._gap_ms
 
     def _register(self, row: bytes, time_ms: int) -> None:
         self._unflushed.register(time_ms, row[:2] + row[ROW_PREFIX_BYTES:])
@@ -244,9 +245,9 @@ class SessionWindow(Operator):
         None: there are more, which are to be fired after a pause. Yields only `REST`.
         """
         sessions, passed = self._sessions, self._backend.event_time.of(row[:2])
-        ended, lateness = passed - self._gap_ms + 1, self._firing.lateness_ms
+        ended, lateness = passed - self._gap_ms, self._firing.lateness_ms
         if not self._firing.updates:
-            first = held[FIRED] - self._gap_ms + 2
+            first = held[FIRED] - self._gap_ms + 1
             for count, session in enumerate(sessions.earlier(row, first, ended), 1):
                 yield from self._emit(row, session, outputs, stays=lateness > 0)
                 held[FIRED] = self._end(session.last)

@@ -1,13 +1,20 @@
 """Spans of time in milliseconds: of windows, and of joins, whose records go together. Pure."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
 from tidelog.errors import ConfigError, require
+from tidelog.events import Event
 from tidelog.options.units import milliseconds
 from tidelog.state.timed_rows import Held
+
+logger = logging.getLogger(__name__)
+
+MANY_WINDOWS: Final = 100
+"""Windows of a record from which on it is said what they cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +68,10 @@ class WindowSpan:
         """Whether each window is one slice, which no other window has."""
         return self.slide_ms == self.size_ms
 
+    @property
+    def windows_of_record(self) -> int:
+        return -(-self.size_ms // self.slide_ms)
+
     def slice_of(self, time_ms: int) -> int:
         """Start of the slice that holds a time: no window starts or ends between the two."""
         into_slide, last_end = time_ms % self.slide_ms, self.size_ms % self.slide_ms
@@ -91,6 +102,18 @@ class WindowSpan:
         """Start of the first window with this slice that ends after `passed_ms`."""
         too_early = max(slice_ms, passed_ms + 1) - self.size_ms
         return too_early - too_early % self.slide_ms + self.slide_ms
+
+
+def warn_of_many(span: WindowSpan, what: str) -> None:
+    """Say what each of a record's windows costs where they share nothing, and are many."""
+    if span.windows_of_record > MANY_WINDOWS:
+        Event.MANY_WINDOWS.log(
+            logger,
+            size=span.size_ms,
+            slide=span.slide_ms,
+            windows=span.windows_of_record,
+            what=what,
+        )
 
 
 LEFT, RIGHT = 0, 1
@@ -124,6 +147,8 @@ class Interval:
         self._facing = (upper_ms - lower_ms + self._length - 1) // self._length + 1
         self.text = f"within {lower_ms} to {upper_ms} ms"
         """What stored buckets depend on: state is not read with another span."""
+
+    buckets_of_record = 1
 
     def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
         """The buckets of a record of a side; it is kept in those that have not ended."""
@@ -159,6 +184,7 @@ class SameWindow:
 
     def __init__(self, span: WindowSpan) -> None:
         self._span = span
+        self.buckets_of_record = span.windows_of_record
         self.text = f"window of {span.size_ms} ms every {span.slide_ms} ms"
 
     def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
@@ -196,6 +222,7 @@ def join_span(within: Any, window: Any) -> JoinSpan:
         span = getattr(window, "span", window)  # sessions and counts have none
         fits = isinstance(span, WindowSpan)
         require("join(..., window=...)", window, fits, "a tumbling window, or a sliding one")
+        warn_of_many(span, "a window join keeps the record and pairs it")
         return SameWindow(span)
     two = isinstance(within, tuple | list) and len(within) == 2
     require("join(..., within=...)", within, two, "two bounds, such as ('-5m', '5m')")

@@ -143,8 +143,8 @@ class _OpenWindows:
         self.flushed: set[int] = set()
         """Starts of which windows may have rows."""
         self._size = RowSize()
-        self._none_from = _NEVER
-        """No window that began then or later had a row before it was here."""
+        self._without_rows = range(0)
+        """No window that begins in these had a row before it was here: what was found last."""
         self.updates = 0
         """Values put here and windows fired since the last flush, each time counted."""
 
@@ -166,13 +166,14 @@ class _OpenWindows:
         return windows
 
     def _has_rows(self, start: int) -> bool:
-        if start >= self._none_from:
+        if start in self._without_rows:
             return False
-        end = start + self._size_ms - 1
-        found = set(self._timers.next_times(end))
-        if not found:
-            self._none_from = start
-        return end in found
+        before_end, known = self._size_ms - 1, self._without_rows
+        # Up to the next timer, which may be far: not every window looks for it anew.
+        following = min(self._timers.next_times(start + before_end), default=_NEVER) - before_end
+        until = known.stop if start < known.start <= following else following
+        self._without_rows = range(start, max(following, until))
+        return following == start
 
     def updated(self, updates: int, key: bytes, value: Any) -> None:
         """Account for values that were put, of which this is one."""

@@ -11,7 +11,7 @@ from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
+from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan, warn_of_many
 from tidelog.runtime.operators.stateless import Finished
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
@@ -56,12 +56,18 @@ class _Spans(Windows):
         self.span  # noqa: B018  # checks it
 
     def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
+        self._warn(firing)
         made = partial(aggregate_window, self.span, value_of, combine, firing)
         return made, AggregateWindow.state(self.span)
 
     def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
+        self._warn(firing)
         made = partial(RecordsWindow, self.span, function, firing)
         return made, RecordsWindow.state(self.span)
+
+    def _warn(self, firing: Firing) -> None:
+        if firing.updates:
+            warn_of_many(self.span, "emit='updates' combines and emits the window")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,7 @@ from tidelog.runtime.user_code import user_code
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import range_of
 from tidelog.state.log import NoLog
+from tidelog.state.meaning import check_meaning
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
@@ -62,6 +63,8 @@ def fit_checkpoint(
             operator = (operator or empty(vertex, config.key_groups)).with_all(finished=True)
         if operator is None:
             continue
+        if not fully_finished(operator):
+            check_meaning(operator, vertex.head.meaning, config.allow_dropped_state)
         if vertex.head.state is not None and not fully_finished(operator):
             registry = StateRegistry(operator.id, operator.states)
             registry.register(*vertex.head.state)

@@ -111,7 +111,11 @@ def _of_process(
     for task in tasks:
         by_vertex[task.id.operator].append(task)
     operators = tuple(
-        _operator(*vertex, materializers, open=running) for vertex in by_vertex.items()
+        replace(
+            _operator(vertex, subtasks, materializers, open=running),
+            keys_apart=start.registries[vertex].key_sides.apart,
+        )
+        for vertex, subtasks in by_vertex.items()
     )
     return replace(
         status,
@@ -167,6 +171,7 @@ def _operator(
             seconds for p in parts for seconds in p.output.latencies.recent
         ),
         late_records=sum(p.chain.late_records for p in parts),
+        unfired_timers=sum(p.chain.unfired_timers for p in parts),
         watermark_ms=combined(
             [task for task in subtasks if not task.idle],
             [task for task in subtasks if task.idle],

@@ -98,6 +98,11 @@ class OperatorStatus:
         "Records that event time had passed when they came: dropped, or sent to a side output.",
         watch="A rising rate says that the watermark's delay is too short for the data.",
     )
+    unfired_timers: int = counter(
+        "unfired_timers",
+        "Timers that a function registered at the end of the data, which do not fire.",
+        watch="More than 0: what they were to do has to be done when the watermark is 2**63 - 1.",
+    )
     watermark_ms: int | None = gauge(
         "watermark_ms",
         "Event time that the operator has reached, in milliseconds since 1970 (UTC); the largest "
@@ -149,6 +154,9 @@ class OperatorStatus:
         watch="What the job adds to the age of its output, without the time until a sink commits.",
         default=None,
     )
+    keys_apart: str | None = None
+    """The types of the keys of the two streams of a join where no key of one can be one of the
+    other, so that no record meets another."""
     tasks: tuple[TaskStatus, ...] = parts("subtask", "subtask")
 
 

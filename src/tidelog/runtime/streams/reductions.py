@@ -12,7 +12,9 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 from tidelog.errors import require
 from tidelog.runtime.operators.operator import Operator, OperatorFactory
+from tidelog.runtime.operators.order import Greatest, greatest, least
 from tidelog.runtime.operators.stateless import Finished
+from tidelog.state.meaning import REDUCTION
 from tidelog.state.registry import Definition
 from tidelog.state.schema.types import declared
 
@@ -64,11 +66,11 @@ class Reductions(ABC, Generic[S]):
         **options: Unpack[OperatorOptions],
     ) -> S:
         """Combine a value of every record per key; `combine` is associative."""
-        return self._reduced("aggregate", value_of, combine, options)
+        return self._reduced("aggregate", value_of, combine, options, kind=None)
 
     def reduce(self, function: Callable[[Any, Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """Combine the records of a key: two become one, of the same type."""
-        return self._reduced("reduce", lambda record: record, function, options)
+        return self._reduced("reduce", lambda record: record, function, options, kind=None)
 
     def count(self, **options: Unpack[OperatorOptions]) -> S:
         """How many records there are."""
@@ -79,12 +81,12 @@ class Reductions(ABC, Generic[S]):
         return self._reduced("sum", value_of, operator.add, options)
 
     def min(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
-        """The least of the values."""
-        return self._reduced("min", value_of, min, options)
+        """The least of the values; NaN is greater than all others."""
+        return self._reduced("min", value_of, least, options)
 
     def max(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
-        """The greatest of the values."""
-        return self._reduced("max", value_of, max, options)
+        """The greatest of the values; NaN is greater than all others."""
+        return self._reduced("max", value_of, greatest, options)
 
     def mean(self, value_of: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The mean of the values. A list of their sum and their number is kept, and is what
@@ -102,18 +104,13 @@ class Reductions(ABC, Generic[S]):
     def top(self, n: int, *, by: Callable[[Any], Any], **options: Unpack[OperatorOptions]) -> S:
         """The list of the `n` records that are greatest `by` a value, the greatest first.
 
-        Of equal ones that which came first goes first, where slices or sessions become one that of
-        the oldest. `value_type` is that of the list.
+        NaN is greater than all other values. Of equal ones that which came first goes first, where
+        slices or sessions become one that of the oldest. `value_type` is that of the list.
         """
         fits = isinstance(n, int) and n >= 1
         require("the number of records in top(n)", repr(n), fits, "an int, 1 or more")
-
-        def merged(left: list[Any], right: list[Any]) -> list[Any]:
-            if len(left) == n and len(right) == 1 and not by(right[0]) > by(left[-1]):
-                return left
-            return sorted([*left, *right], key=by, reverse=True)[:n]
-
-        return self._reduced("top", lambda record: [record], merged, options)
+        merged, kind = Greatest(n, by).merged, f"top {n}"
+        return self._reduced("top", lambda record: [record], merged, options, kind=kind)
 
     def _reduced(
         self,
@@ -122,8 +119,12 @@ class Reductions(ABC, Generic[S]):
         combine: Callable[[Any, Any], Any],
         options: OperatorOptions,
         result: Callable[[Any], Any] | None = None,
+        kind: str | None = "",
     ) -> S:
-        """What a function of this class makes of the records; emitted is the `result` of that."""
+        """What a function of this class makes of the records; emitted is the `result` of that.
+
+        `kind` is what stored values are, by default the function's name; None: the user's own.
+        """
         unknown = ", ".join(options.keys() - OperatorOptions.__annotations__.keys())
         known = "emit_updates, value_type, migrate or name; others are arguments of window(...)"
         require(f"arguments of {function}(...)", unknown, not unknown, known)
@@ -133,7 +134,10 @@ class Reductions(ABC, Generic[S]):
         made, state = self._combining(value_of, combine, updates=updates)
         name = options.get("name", self._default_name or function)
         operator = made if result is None else partial(_with_result, made, result)
-        return self._then(name, operator, keyed=True, value_types=types, state=state)
+        meaning = {} if kind is None else {REDUCTION: kind or function}
+        return self._then(
+            name, operator, keyed=True, value_types=types, state=state, meaning=meaning
+        )
 
 
 def _with_result(made: OperatorFactory, result: Callable[[Any], Any]) -> Operator:

@@ -58,10 +58,14 @@ class TaskBuilder:
         history, vertices = start.history, start.plan.vertices
         self._retained = None if history.damaged else transactions_of(history.checkpoints)
         self._settled = _settled(history.checkpoints, start.plan)
-        keys = {name: registry.keys for name, registry in start.registries.items()}
         buffers = _buffers(start.config, vertices)
         self._wiring = Wiring(
-            vertices, start.config.key_groups, buffers, keys, start.share, start.exchange
+            vertices,
+            start.config.key_groups,
+            buffers,
+            start.registries,
+            start.share,
+            start.exchange,
         )
 
     async def build(self) -> list[Task]:

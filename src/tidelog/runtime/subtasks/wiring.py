@@ -19,7 +19,7 @@ from tidelog.runtime.in_flight.capture import ChannelId, InputChannel
 from tidelog.runtime.node import Edge
 from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.subtasks.vertices import ALL, Share, Vertex
-from tidelog.state.schema.types import KnownTypes
+from tidelog.state.registry import StateRegistry
 
 if TYPE_CHECKING:
     from tidelog.runtime.workers.link import Exchange
@@ -58,7 +58,7 @@ class Wiring:
         vertices: list[Vertex],
         key_groups: int,
         buffers: Buffers,
-        key_types: Mapping[str, KnownTypes] | None = None,
+        registries: Mapping[str, StateRegistry] | None = None,
         share: Share = ALL,
         exchange: "Exchange | None" = None,
     ) -> None:
@@ -66,8 +66,8 @@ class Wiring:
         self._wanting_splits = wanting_splits(vertices)
         self._share = share
         self._exchange = exchange
-        self._key_types = key_types or {}
-        """Key types by vertex; a vertex without an entry takes keys of any type."""
+        self._registries = registries or {}
+        """States by vertex; a vertex without an entry takes keys of any type."""
         self._key_groups = key_groups
         self._buffers = buffers
         self.limit = buffers.limit
@@ -100,8 +100,9 @@ class Wiring:
         if edge.routing == "key":
             assert edge.key_of is not None
             name = f"key_by before operator {consumer.id!r}"
-            types = self._key_types.get(consumer.id)
-            return ByKey(edge.key_of, targets, self._key_groups, name, types, edge.side)
+            known = self._registries.get(consumer.id) or StateRegistry(consumer.id)
+            types, sides = known.keys, known.key_sides
+            return ByKey(edge.key_of, targets, self._key_groups, name, types, edge.side, sides)
         if edge.routing == "broadcast":
             return Broadcast(targets)
         if edge.routing == "forward":

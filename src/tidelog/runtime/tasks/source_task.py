@@ -13,7 +13,7 @@ from typing import Final
 
 from tidelog.effects import wait_for
 from tidelog.ids import CheckpointId
-from tidelog.runtime.channels.messages import Barrier, Batch, LatencyMarker, Splits
+from tidelog.runtime.channels.messages import Barrier, Batch, LatencyMarker
 from tidelog.runtime.operators.progress import MARKERS_EVERY_S
 from tidelog.runtime.operators.turn import SHORTER
 from tidelog.runtime.source import Source
@@ -205,6 +205,7 @@ class SourceTask(Task):
         effects, task = self.parts.effects, self.id.operator
         reading = SplitReading(split, self._source, position, task, effects, self._wake.set)
         begins = self._reads.add(reading)
+        self.parts.output.splits_changed(begun=[split])
         if self._event_time is not None:
             if stored.latest is not None:
                 self._event_time.restore(split, stored.latest)
@@ -316,6 +317,7 @@ class SourceTask(Task):
     def _finish_split(self, reading: SplitReading, portion: ReadChunk) -> None:
         split = reading.split
         self._reads.remove(reading)
+        self.parts.output.splits_changed(ended=[split])
         self._holding.drop(split)
         self._positions.put(split, StoredSplit(True, portion.position))
         self._alignment.gone(split)
@@ -340,7 +342,7 @@ class SourceTask(Task):
     def _announce_splits(self, current: str | None) -> None:
         """Announce which splits are read to tasks that make watermarks of their records."""
         if self.parts.output.announces_splits and self._found:
-            self.parts.output.announce_splits(Splits(self._reads.names, current))
+            self.parts.output.announce_splits(current)
 
     def _on_silence(self, reading: SplitReading) -> None:
         reading.on_silence(self._idle_after_ms)

@@ -8,7 +8,7 @@ producer exited has reached every later barrier.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tidelog.ids import CheckpointId
@@ -31,7 +31,13 @@ from tidelog.runtime.tasks.alignment import Aligned, Alignment
 from tidelog.runtime.tasks.firing import FiringPass
 from tidelog.runtime.tasks.task import Task
 from tidelog.runtime.tasks.task_checkpoints import TaskParts
-from tidelog.runtime.tasks.watermarks import InputOrigins, WatermarkValve, combined
+from tidelog.runtime.tasks.watermarks import (
+    InputOrigins,
+    OriginChanges,
+    OriginWatermarks,
+    WatermarkValve,
+    channel_of,
+)
 from tidelog.state.event_time import MAX_WATERMARK
 
 
@@ -64,12 +70,15 @@ class StreamTask(Task):
         self._exited_channels: set[int] = set()
         self._newest: Barrier | None = None
         self._valve = WatermarkValve(count)
-        self._origins = InputOrigins(inputs, self._now())
+        self._origins = InputOrigins(inputs)
+        event_time = parts.chain.event_time
+        self._waits = OriginWatermarks(event_time.watermark_of if event_time else lambda _: None)
         self._said_exhausted = False
         self._firing: FiringPass | None = None
         self._ticks_next = False
         """Processing time passed while timers of a watermark fired, or those of a moment."""
         self._tracks_origins = parts.chain.event_time is not None or parts.output.announces_splits
+        self._follow_origins(OriginChanges([origin for _, origin in self._origins.unannounced]))
         gate.deliver_while(lambda: parts.output.available)
         parts.output.notify(gate.wake)
         gate.watched_by(parts.output.work.standstills)
@@ -163,6 +172,7 @@ class StreamTask(Task):
             else:
                 self._ticks_next = True
             if self.parts.chain.event_time is not None:
+                self._look_for_idle()
                 await self._make_watermark()
             await self._flush_if_due()
 
@@ -186,13 +196,16 @@ class StreamTask(Task):
             case Watermark():
                 self._valve.watermark(channel, message.time)
                 if message.time == MAX_WATERMARK:
-                    self._forget(self._origins.ended(channel))
+                    self._follow_origins(self._origins.ended(channel))
+                    self._announce_splits()
                 await self._follow_inputs()
             case Idleness():
                 self._valve.idleness(channel, idle=message.idle)
+                self._look_for_idle()
                 await self._follow_inputs()
             case Splits():
-                self._forget(self._origins.on_splits_announced(channel, message, self._now()))
+                self._follow_origins(self._origins.on_splits_announced(channel, message))
+                self._announce_splits()
                 await self._follow_inputs()
             case EndOfData():
                 self._ended_channels[channel] = message.drain
@@ -327,40 +340,48 @@ class StreamTask(Task):
             await self._advance_watermark(time)
         await self._set_idle(self._valve.idle)
 
-    def _forget(self, ended: Iterable[Origin]) -> None:
-        if self.parts.chain.event_time is not None:
-            for origin in ended:
-                self.parts.chain.event_time.forget(origin)
-        if self._tracks_origins and not self._origins.exhausted:
-            self._announce_splits(None)
+    def _follow_origins(self, changes: OriginChanges) -> None:
+        """Origins have begun at the inputs, or ended."""
+        event_time, now = self.parts.chain.event_time, self._now()
+        if event_time is not None:
+            for origin in changes.begun:
+                self._waits.on_activity(origin, now)
+            for origin in changes.ended:
+                event_time.forget(origin)
+                self._waits.on_end(origin)
+        self.parts.output.splits_changed(*changes)
 
-    def _announce_splits(self, current: Origin | None) -> None:
-        if self.parts.output.announces_splits and self._origins.complete:
-            unfinished = tuple(origin for _, origin in self._origins.unfinished())
-            self.parts.output.announce_splits(Splits(unfinished, current))
+    def _announce_splits(self, current: Origin | None = None) -> None:
+        wanted = self._tracks_origins and self.parts.output.announces_splits
+        if wanted and self._origins.complete and not self._origins.exhausted:
+            self.parts.output.announce_splits(current)
+
+    def _look_for_idle(self) -> None:
+        """Find origins that event time is not to wait for, or for which it is to wait again."""
+        event_time, now = self.parts.chain.event_time, self._now()
+        if event_time is None:
+            return
+        for channel, origin in self._origins.unannounced:
+            # What is idle for an event time in front is not for this one: it has its own splits.
+            if self._waits.is_unfinished(origin):
+                self._waits.set_idle(origin, now, idle=self._valve.is_idle(channel))
+        idle_after_ms = event_time.options.idle_after_ms
+        if idle_after_ms is not None:
+            for quiet in self._waits.quiet_since(now - idle_after_ms / 1000):
+                if self.gate.channels[channel_of(quiet)].head is None:
+                    self._waits.set_idle(quiet, now, idle=True)
 
     async def _make_watermark(self, read_from: Origin | None = None) -> None:
         """Advance the watermark that is made of the records seen; idle inputs do not count."""
         event_time = self.parts.chain.event_time
         if event_time is None:
             return
-        idle_after, now = event_time.options.idle_after_ms, self._now()
-        if event_time.was_active():
-            self._origins.on_activity(read_from, now)
+        known = read_from is not None and self._waits.is_unfinished(read_from)
+        if event_time.was_active() and known:
+            self._waits.on_activity(read_from, self._now())
         if not self._origins.complete:
             return
-        idle: list[Origin] = []
-        holding: list[Origin] = []
-        for channel, origin in self._origins.unfinished():
-            quiet = (
-                idle_after is not None
-                and self.gate.channels[channel].head is None
-                and self._origins.quiet_s(origin, now) * 1000 >= idle_after
-            )
-            # What is idle for an event time in front is not for this one: it has its own splits.
-            left = not self._inputs[channel].announces and self._valve.is_idle(channel)
-            (idle if quiet or left else holding).append(origin)
-        made = combined(holding, idle, event_time.watermark_of)
+        made = self._waits.mark
         if made is not None:
             await self._advance_watermark(made)
-        await self._set_idle(not holding and not self._origins.exhausted)
+        await self._set_idle(not self._waits.holds and not self._origins.exhausted)

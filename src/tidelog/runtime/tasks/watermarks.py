@@ -4,15 +4,20 @@ Invariants: an input that is idle or ended holds nothing back; an input without 
 back everything; where all are idle, the greatest watermark of any input counts.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import takewhile
+from typing import Final, NamedTuple, TypeVar, cast
 
 from tidelog.runtime.channels.messages import Splits
 from tidelog.runtime.in_flight.capture import InputChannel
 from tidelog.runtime.operators.event_time import Origin
-from tidelog.state.event_time import MAX_WATERMARK
+from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 
 T = TypeVar("T")
+_BEFORE_ALL: Final = UNKNOWN - 1
+_COMPACTED: Final = 4
+"""Entries of a heap for each one that counts, from which on the others are removed."""
 
 
 class WatermarkValve:
@@ -52,43 +57,53 @@ class WatermarkValve:
         return combined(holding, left, self._watermarks.__getitem__)
 
 
+def channel_of(origin: Origin) -> int:
+    """The channel that an origin of a task's inputs is on."""
+    return cast("tuple[int, ...]", origin)[0]
+
+
+class OriginChanges(NamedTuple):
+    """Origins that are new at a task's inputs, and those that have ended there."""
+
+    begun: Sequence[Origin] = ()
+    ended: Sequence[Origin] = ()
+
+
 class InputOrigins:
     """The origins that the channels of a stream task bring: where the producer announces which
     splits it reads these splits, else the channel itself.
     """
 
-    def __init__(self, inputs: Iterable[InputChannel], now: float) -> None:
+    def __init__(self, inputs: Iterable[InputChannel]) -> None:
         carrying = {at: each.announces for at, each in enumerate(inputs) if each.carries}
         self._current: dict[int, Origin | None] = {
             at: None if announces else (at,) for at, announces in carrying.items()
         }
-        self._origins: dict[int, tuple[Origin, ...] | None] = {
-            at: None if announces else ((at,),) for at, announces in carrying.items()
+        self._origins: dict[int, set[Origin] | None] = {
+            at: None if announces else {(at,)} for at, announces in carrying.items()
         }
-        self._active_at: dict[Origin, float] = {(at,): now for at in carrying}
+        self.unannounced = [(at, (at,)) for at, announces in carrying.items() if not announces]
+        """The channels whose producers do not announce what they read, and their origins."""
 
-    def on_splits_announced(self, channel: int, splits: Splits, now: float) -> list[Origin]:
-        """The producer of a channel says what it reads; returns the origins that ended."""
+    def on_splits_announced(self, channel: int, splits: Splits) -> OriginChanges:
+        """The producer of a channel says what has changed in what it reads."""
         if channel not in self._origins:
-            return []
-        before = self._origins[channel] or ()
-        origins = self._origins[channel] = tuple((channel, s) for s in splits.unfinished)
+            return OriginChanges()
+        origins = self._origins[channel] or set()
+        begun = [(channel, split) for split in splits.begun]
+        ended = [(channel, split) for split in splits.ended]
+        origins.update(begun)
+        origins.difference_update(ended)
+        self._origins[channel] = origins
         self._current[channel] = None if splits.current is None else (channel, splits.current)
-        for origin in origins:
-            self._active_at.setdefault(origin, now)
-        return [origin for origin in before if origin not in set(origins)]
+        return OriginChanges(begun, ended)
 
-    def ended(self, channel: int) -> list[Origin]:
-        return list(self._origins.pop(channel, None) or ())
+    def ended(self, channel: int) -> OriginChanges:
+        return OriginChanges(ended=list(self._origins.pop(channel, None) or ()))
 
     def current(self, channel: int) -> Origin | None:
         """The origin of a buffer that has just arrived on a channel; None: not known."""
         return self._current.get(channel)
-
-    def on_activity(self, origin: Origin | None, now: float) -> None:
-        """Records of an origin got their event times."""
-        if origin is not None:
-            self._active_at[origin] = now
 
     @property
     def exhausted(self) -> bool:
@@ -100,62 +115,108 @@ class InputOrigins:
         """Every channel has announced its origins."""
         return all(origins is not None for origins in self._origins.values())
 
-    def unfinished(self) -> Iterator[tuple[int, Origin]]:
-        """All origins that records may follow from, with their channels."""
-        for channel, origins in self._origins.items():
-            for origin in origins or ():
-                yield channel, origin
 
-    def quiet_s(self, origin: Origin, now: float) -> float:
-        """Seconds since the last record of an origin."""
-        return now - self._active_at[origin]
+class OriginWatermarks:
+    """How far event time is in the unfinished origins of a task, of which some are idle.
+
+    Invariant: what a buffer costs does not depend on the number of origins.
+    """
+
+    def __init__(self, watermark_of: Callable[[Origin], int | None]) -> None:
+        self._watermark_of = watermark_of
+        self._holding = LeastWatermark()
+        self._idle: set[Origin] = set()
+        self._active_at: dict[Origin, float] = {}
+        """When those that are not idle were last active, the earliest first."""
+
+    def on_activity(self, origin: Origin, now: float) -> None:
+        """An origin has begun, or its records got event times."""
+        self._idle.discard(origin)
+        self._active_at.pop(origin, None)
+        self._active_at[origin] = now
+        self._holding.put(origin, self._watermark_of(origin))
+
+    def on_end(self, origin: Origin) -> None:
+        self._idle.discard(origin)
+        self._active_at.pop(origin, None)
+        self._holding.drop(origin)
+
+    def is_unfinished(self, origin: Origin) -> bool:
+        return origin in self._idle or origin in self._active_at
+
+    def set_idle(self, origin: Origin, now: float, *, idle: bool) -> None:
+        """An unfinished origin is to hold event time back, or not to."""
+        if idle:
+            self.on_end(origin)
+            self._idle.add(origin)
+        elif origin in self._idle:
+            self.on_activity(origin, now)
+
+    def quiet_since(self, moment: float) -> list[Origin]:
+        """Origins that hold event time back, and have not been active after a moment."""
+        return list(takewhile(lambda origin: self._active_at[origin] <= moment, self._active_at))
+
+    @property
+    def holds(self) -> bool:
+        """Whether event time waits for some origin."""
+        return bool(self._holding)
+
+    @property
+    def mark(self) -> int | None:
+        """The least watermark of those that are not idle; without any, the greatest of all."""
+        if self._holding:
+            return self._holding.mark
+        return combined((), self._idle, self._watermark_of)
 
 
 class LeastWatermark:
-    """The least of the watermarks of many splits, each of which only grows; None: not begun.
-
-    The least one is searched again only when its split moved on or was dropped: thousands of splits
-    that are read in turn are all looked at once per turn, not once per read.
-    """
+    """The least of the watermarks of many origins, each of which only grows; None: not begun."""
 
     def __init__(self) -> None:
-        self._marks: dict[str, int | None] = {}
-        self._holder: str | None = None
+        self._marks: dict[Hashable, int | None] = {}
+        self._heap: list[tuple[int, int, Hashable]] = []
+        """The marks there are, and some that have grown or gone since: none of those is least."""
+        self._count = 0
+        """Of equal marks the later one is less: no two origins are compared."""
 
     def __len__(self) -> int:
         return len(self._marks)
 
-    def __contains__(self, split: str) -> bool:
-        return split in self._marks
+    def __contains__(self, origin: Hashable) -> bool:
+        return origin in self._marks
 
-    def put(self, split: str, mark: int | None) -> None:
-        self._marks[split] = mark
-        if split == self._holder:
-            self._holder = None
-        elif self._holder is not None and _less(mark, self._marks[self._holder]):
-            self._holder = split
+    def put(self, origin: Hashable, mark: int | None) -> None:
+        if origin in self._marks and self._marks[origin] == mark:
+            return
+        self._marks[origin] = mark
+        if len(self._heap) > _COMPACTED * (len(self._marks) + 1):
+            self._heap = [self._entry(origin) for origin in self._marks]
+            heapify(self._heap)
+        else:
+            heappush(self._heap, self._entry(origin))
 
-    def drop(self, split: str) -> None:
-        """Leave a split out from now on."""
-        self._marks.pop(split, None)
-        if split == self._holder:
-            self._holder = None
+    def drop(self, origin: Hashable) -> None:
+        """Leave an origin out from now on."""
+        self._marks.pop(origin, None)
 
     @property
     def mark(self) -> int | None:
-        """The least one; raises ValueError without any split."""
-        if self._holder is None:
-            # Of equal ones the last: it is read after the others, so it stays the least longest.
-            self._holder = min(reversed(self._marks), key=self._order)
-        return self._marks[self._holder]
+        """The least one; raises IndexError without any."""
+        heap, marks = self._heap, self._marks
+        while True:
+            order, _, origin = heap[0]
+            if origin in marks and _order(marks[origin]) == order:
+                return marks[origin]
+            heappop(heap)
 
-    def _order(self, split: str) -> tuple[bool, int]:
-        mark = self._marks[split]
-        return mark is not None, mark or 0
+    def _entry(self, origin: Hashable) -> tuple[int, int, Hashable]:
+        self._count -= 1
+        return _order(self._marks[origin]), self._count, origin
 
 
-def _less(mark: int | None, other: int | None) -> bool:
-    return other is not None and (mark is None or mark < other)
+def _order(mark: int | None) -> int:
+    """What has not begun is before all times."""
+    return _BEFORE_ALL if mark is None else mark
 
 
 def combined(

@@ -18,7 +18,6 @@ from typing import Final
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.row_memory import RowSize
 from tidelog.changelog.state_rows import SAMPLE_EVERY, StateRows
-from tidelog.errors import UserFunctionError
 from tidelog.state.backend import KeyedBackend
 
 _TIME_BYTES: Final = 8
@@ -32,8 +31,6 @@ _EARLIEST: Final = -_BIAS
 _LATEST: Final = _BIAS - 1
 Rows = list[bytes]
 NONE_AHEAD: Final[Mapping[int, int]] = MappingProxyType({})
-_MAX_ROUNDS: Final = 10_000
-"""Rounds of timers that register timers at the end of the data, before it counts as endless."""
 _CHUNK: Final = 1024
 """Timers read ahead; bounds memory when all timers of a job fire at its end."""
 
@@ -92,7 +89,11 @@ class Timers:
 
     def list(self) -> Iterator[int]:
         """Times of the current key's timers, ascending."""
-        return self._times_of(self._backend.key_prefix, self._backend.key)
+        assert self._by_key is not None, "these timers are not listed"
+        rows, state = self._by_key
+        prefix = self._backend.key_prefix + state + self._backend.key
+        for row, _ in rows.scan(prefix, prefix_end(prefix)):
+            yield decode_time(row[len(prefix) :])
 
     def due(self, limit_ms: int) -> Iterator[int]:
         """Times of the current key's timers up to a limit that exist now, ascending.
@@ -106,13 +107,6 @@ class Timers:
             # A handler may have deleted this one.
             if self._by_time.get(group + self._time_id + encode_time(time) + key) is not None:
                 yield time
-
-    def _times_of(self, group: bytes, key: bytes) -> Iterator[int]:
-        assert self._by_key is not None, "these timers are not listed"
-        rows, state = self._by_key
-        prefix = group + state + key
-        for row, _ in rows.scan(prefix, prefix_end(prefix)):
-            yield decode_time(row[len(prefix) :])
 
     def expired(
         self, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD
@@ -151,32 +145,6 @@ class Timers:
                     yield time, key
                 # Where it is the latest time there is, no timer is left.
                 again = self._due[group] <= min(limit, _LATEST - 1)
-
-    def drained(self) -> Iterator[tuple[int, bytes]]:
-        """Every timer there is, then those that handlers registered meanwhile, and so on; those of
-        a key in the order of their times.
-
-        For the end of the data: a handler may put its key off by a later timer, and what it would
-        do then must not get lost. Raises UserFunctionError when that never ends.
-        """
-        for _ in range(_MAX_ROUNDS):
-            last_round = True
-            for rows in self.expired_rows(_LATEST):
-                for time, key in self._existing(rows):
-                    last_round = False
-                    group = rows[0][:2]
-                    added = self._due[int.from_bytes(group, "big")] < time
-                    # Where the key has an earlier one by now, this one waits for the next round.
-                    if not (added and next(self._times_of(group, key)) < time):
-                        yield time, key
-            if last_round:
-                return
-        raise UserFunctionError(
-            "timers at the end of the data",
-            expected="handlers that come to an end",
-            found=f"timers registered anew in {_MAX_ROUNDS} rounds",
-            action="register no further timer when getCurrentWatermarkInMs() is 2**63 - 1",
-        )
 
     def next_times(self, time_ms: int) -> Iterator[int]:
         """The earliest time from `time_ms` on of each key group that has such a timer."""

@@ -1,0 +1,79 @@
+"""What decides the meaning of an operator's rows and is in none of them, stored beside them. Pure.
+
+Invariant: facts are compared by name, and only where checkpoint and job both have one; stores of
+releases that did not have it, and operators whose meaning is the user's own, tie nothing.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from tidelog.checkpoint.manifest import OperatorState
+from tidelog.errors import StateSchemaError
+
+REDUCTION: Final = "reduction"
+TIME_MODE: Final = "time mode"
+SIDES: Final = "left stream", "right stream"
+"""The names of all operators in front of each of the two streams of a join."""
+_UNTIMED: Final = "none"
+"""The time mode in which there are no timers, and which may become any other."""
+_WAIVED: Final = "$meaning"
+"""Allowed to be dropped as if it were a state of the operator: the user knows better."""
+_SEPARATOR: Final = ": "
+_BETWEEN: Final = ", "
+
+Facts = Mapping[str, str]
+
+
+def of_sides(left: Iterable[str], right: Iterable[str]) -> Facts:
+    """The facts of an operator of two streams, by the names of the operators in front of each."""
+    return {
+        side: _BETWEEN.join(sorted(names)) for side, names in zip(SIDES, (left, right), strict=True)
+    }
+
+
+def stored_meaning(facts: Facts) -> tuple[str, ...]:
+    """As a checkpoint has it."""
+    return tuple(f"{name}{_SEPARATOR}{fact}" for name, fact in facts.items())
+
+
+def check_meaning(operator: OperatorState, wanted: Facts, allowed: Collection[str]) -> None:
+    """Raises StateSchemaError where rows that mean one thing would be read as another, unless
+    `allowed`, the state that may be dropped, has `OPERATOR/$meaning`.
+    """
+    if f"{operator.id}/{_WAIVED}" in allowed:
+        return
+    parts = (text.partition(_SEPARATOR) for text in operator.meaning)
+    stored = {name: fact for name, _, fact in parts}
+    for name in sorted(stored.keys() & wanted.keys() - {*SIDES}):
+        before, now = stored[name], wanted[name]
+        if before != now and (name, before) != (TIME_MODE, _UNTIMED):
+            raise _changed(operator.id, f"{name} {before}", f"{name} {now}", "change it back")
+    if stored.keys() & wanted.keys() >= {*SIDES} and _swapped(stored, wanted):
+        left, right = (stored[side] for side in SIDES)
+        raise _changed(
+            operator.id,
+            f"a left stream after {left} and a right one after {right}",
+            "the two streams swapped: records would meet those of their own stream",
+            "swap them back, or give the operators in front of them their names back",
+        )
+
+
+def _swapped(stored: Facts, wanted: Facts) -> bool:
+    """Whether each side is more like the other one was: operators before them may come and go."""
+    (left, right), (new_left, new_right) = (
+        [set(facts[side].split(_BETWEEN)) for side in SIDES] for facts in (stored, wanted)
+    )
+    same = len(left & new_left) + len(right & new_right)
+    return len(left & new_right) + len(right & new_left) > same
+
+
+def _changed(operator: str, before: str, now: str, action: str) -> StateSchemaError:
+    return StateSchemaError(
+        f"state of operator {operator!r}",
+        expected=f"{before}, as the checkpoint has it",
+        found=now,
+        action=f"{action}; or give the operator another name= and drop what it has with "
+        f"--allow-dropped-state {operator} (JobConfig.allow_dropped_state); or, where its rows are "
+        f"right all the same, go on with them by --allow-dropped-state '{operator}/{_WAIVED}'",
+        retry_safe=True,
+    )

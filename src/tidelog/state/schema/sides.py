@@ -1,0 +1,35 @@
+"""The types of the keys of a join's two streams, as one process has seen them. Pure."""
+
+from collections.abc import Collection
+
+from tidelog.state.schema.types import Type, fits, union_text
+
+
+class KeySides:
+    """Whether keys of the left stream, side 0, and of the right one, side 1, can be equal at all:
+    keys of different types never are, also 1 and 1.0.
+    """
+
+    def __init__(self) -> None:
+        self._types: tuple[set[Type], set[Type]] = set(), set()
+        self._said = False
+
+    def came(self, side: int, types: Collection[Type]) -> bool:
+        """Keys of these types came on a side; True the first time that no type is common."""
+        if self._types[side].issuperset(types):
+            return False
+        self._types[side].update(types)
+        said, self._said = self._said, self._said or self.apart is not None
+        return self._said and not said
+
+    @property
+    def apart(self) -> str | None:
+        """The types of the two sides, where both have had keys and none of one is one of the other.
+
+        None may be a part of any key.
+        """
+        left, right = self._types
+        common = any(fits(one, other, numbers_alike=False) for one in left for other in right)
+        if not left or not right or common:
+            return None
+        return f"{union_text(left)} on the left, {union_text(right)} on the right"
