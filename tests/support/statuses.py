@@ -38,7 +38,7 @@ STATUS = JobStatus(
     operators=(
         OperatorStatus("source", True, 2, 1000, 900, 0.5, 0),
         OperatorStatus(
-            *("count", False, 2, 900, 0, 1.5, 4096, 2.5, 7, 1_700_000_000_000, 8, 9, 3, 0.375),
+            *("count", False, 2, 900, 0, 1.5, 4096, 2.5, 7, 70, 1_700_000_000_000, 8, 9, 3, 0.375),
             *(1.75, 17, spread(84)),
             tasks=(TaskStatus(0, 1.125, 2.25, 65, 66, 67.5), TaskStatus(1, 0.375, 0.25, 68, 69)),
         ),
