@@ -64,11 +64,11 @@ def fit_checkpoint(
         if operator is None:
             continue
         if not fully_finished(operator):
+            if vertex.head.state is not None:
+                registry = StateRegistry(operator.id, operator.states)
+                registry.register(*vertex.head.state)
+                registry.check_renamed(config.allow_dropped_state)
             check_meaning(operator, vertex.head.meaning, config.allow_dropped_state)
-        if vertex.head.state is not None and not fully_finished(operator):
-            registry = StateRegistry(operator.id, operator.states)
-            registry.register(*vertex.head.state)
-            registry.check_renamed(config.allow_dropped_state)
         if migrates(vertex.head, operator):
             migrated.add(vertex.id)
         operators[vertex.id] = reshaped(vertex, operator, config, anew=vertex.id in migrated)

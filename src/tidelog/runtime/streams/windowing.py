@@ -11,6 +11,7 @@ from tidelog.runtime.node import OutputTag, name_of
 from tidelog.runtime.operators.operator import OperatorFactory
 from tidelog.runtime.streams.reductions import Keyed, Reductions
 from tidelog.runtime.user_code import check_plain
+from tidelog.state.meaning import REDUCTION
 from tidelog.state.schema.types import declared
 
 if TYPE_CHECKING:
@@ -54,7 +55,15 @@ class WindowedStream(Reductions[S]):
         check_plain(function, self._default_name or "records")
         types = declared(record_type, "records(..., record_type=...)", migrate, keys=False)
         operator, state = self._windows.records(function, self._firing)
-        return self._add(self._default_name, operator, keyed=True, value_types=types, state=state)
+        meaning = {REDUCTION: "records"}
+        return self._add(
+            self._default_name,
+            operator,
+            keyed=True,
+            value_types=types,
+            state=state,
+            meaning=meaning,
+        )
 
     def _combining(
         self, value_of: Callable[[Any], Any], combine: Callable[[Any, Any], Any], *, updates: bool
