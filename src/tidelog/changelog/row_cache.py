@@ -72,17 +72,14 @@ class RowCache:
                 del others[hash(key) % _DICTS][key]
                 self._others_count -= 1
 
-    def release(self, limit: int) -> bool:
-        """Remove any rows, at most `limit`: to free millions at once would hold the process for a
-        second. Whether there is more.
+    def release(self) -> bool:
+        """Remove the rows of one dict: to free millions at once would hold the process for a
+        second. Whether there are more.
         """
-        for _ in range(min(limit, len(self._queue))):
-            self._queue.pop()
-        rows = next(filter(None, (self.first, *self.others)), {})
-        for _ in range(min(limit, len(rows))):
-            rows.popitem()
+        self._queue.clear()
+        next(filter(None, (self.first, *self.others)), {}).clear()
         self._others_count = sum(map(len, self.others))
-        return bool(len(self) or self._queue)
+        return len(self) > 0
 
     def may_leave(self, rows: Iterable[BufferedRow]) -> None:
         """The table has these rows, too."""

@@ -61,9 +61,9 @@ class StateRows:
         "_runs",
         "_scanned",
         "_table",
-        "_whole",
         "size",
         "updates",
+        "whole",
     )
 
     def __init__(
@@ -84,7 +84,7 @@ class StateRows:
         self._encode_many = encode_many or (lambda values: list(map(encode, values)))
         self._decode = decode
         self._cached = cached
-        self._whole = whole and cached
+        self.whole = whole and cached
         self._rows = RowCache()
         self._first = self._rows.first
         self._changed: list[BufferedRow] = []
@@ -122,13 +122,13 @@ class StateRows:
     def evict(self, limit: int) -> int:
         """Forget rows that the table has as well, at most `limit`; the number of these."""
         count = self._rows.evict(limit)
-        self._whole = self._whole and not count
+        self.whole = self.whole and not count
         return count
 
-    def release(self, limit: int) -> bool:
-        """Forget all rows for good, `limit` at a time; whether there are more."""
+    def release(self) -> bool:
+        """Forget rows for good, some at a time; whether there are more."""
         self._changed, self._runs, self._dirty = [], SortedRuns(), DirtyRows()
-        return self._rows.release(limit)
+        return self._rows.release()
 
     def get(self, key: bytes) -> Any | None:
         """The row's newest value, or None."""
@@ -137,7 +137,7 @@ class StateRows:
             if row.turns:
                 row.turns = 2
             return row.value
-        if self._whole:
+        if self.whole:
             return None
         stored = self._table.get(key)
         value = None if stored is None else self._decode(stored)
@@ -274,21 +274,21 @@ class StateRows:
         """The rows for `scan_with`, a list at a time: those that the table may lack, in no order
         and some of them twice.
         """
-        if self._whole:
+        if self.whole:
             return (list(rows.values()) for rows in (self._rows.first, *self._rows.others))
         return iter(([*self._runs, *self._changed], list(self._dirty)))
 
     def scan_with(
         self, here: Iterator[BufferedRow], lower: bytes, upper: bytes
     ) -> Iterator[tuple[bytes, Any]]:
-        """As `scan`, for a state that is not scanned; `here` are the rows of the range among those
-        of `here()`, since which no row was put, each once and by key.
-        """
+        """As `scan`; `here` are the rows of the range that `here()` gave, each once and by key."""
         chunks = iter(lambda: list(islice(here, _COPIED_AT_ONCE)), [])
-        rows = chain.from_iterable(self._pairs(chunk, copied=True) for chunk in chunks)
-        if self._whole:
-            return (row for row in rows if row[1] is not None)
-        return _merge(rows, self._table.scan(lower, upper), self._decode)
+        pairs = (self._pairs(chunk, copied=True) for chunk in chunks)
+        if self.whole:
+            present = ([row for row in chunk if row[1] is not None] for chunk in pairs)
+            return chain.from_iterable(present)
+        stored = self._table.scan(lower, upper)
+        return _merge(chain.from_iterable(pairs), stored, self._decode)
 
     def _pairs(self, rows: list[BufferedRow], *, copied: bool) -> list[tuple[bytes, Any]]:
         """Keys and values of rows; with `copied` the values are no objects of the buffer."""
@@ -311,7 +311,7 @@ class StateRows:
         elif self._dirty:
             self._dirty.discard(rows)
         if not (cache and self._cached):
-            self._whole = False
+            self.whole = False
             self._rows.remove(columns[0])
         elif not dirty:
             self._written(rows, columns)
@@ -362,7 +362,7 @@ class StateRows:
 
     def _stored(self, keys: list[bytes]) -> list[Any | None]:
         """Values of rows that are not in memory."""
-        if self._whole:
+        if self.whole:
             return list(repeat(None, len(keys)))
         stored = self._table.get_many(keys)
         decode = self._decode

@@ -93,6 +93,11 @@ class WriteBuffer:
         return size
 
     @property
+    def whole(self) -> bool:
+        """Whether all rows are in memory: none has to be looked up in the table."""
+        return all(rows.whole for rows in self._states)
+
+    @property
     def dirty(self) -> int:
         """Rows that the log has and the table does not."""
         return sum(rows.dirty for rows in self._states)
@@ -118,7 +123,7 @@ class WriteBuffer:
         """Forget everything, some at a time: nothing is read or flushed any more. Whether there is
         more.
         """
-        return any(rows.release(SLICE_ROWS) for rows in self._states)
+        return any(rows.release() for rows in self._states)
 
     def state(
         self,

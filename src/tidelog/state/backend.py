@@ -153,6 +153,10 @@ class KeyedBackend:
         """About how much memory the rows take that are buffered, dirty or cached."""
         return self.buffer.memory_bytes
 
+    def reads_table(self) -> bool:
+        """Whether a look-up of a row may need the table."""
+        return not self.buffer.whole
+
     def table_bytes(self) -> int:
         """Estimated size of the table's data, with that of the rows which it does not have yet."""
         return self.table.size_bytes() + int(self.buffer.dirty * self._row_bytes)

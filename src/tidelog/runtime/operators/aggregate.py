@@ -96,15 +96,17 @@ class Aggregate(Operator):
 
     def _sorted_runs(self) -> Generator[Batch, None, _Runs]:
         """Rows in memory by their key group; yields only `PAUSE`."""
-        groups: dict[bytes, dict[bytes, BufferedRow]] = defaultdict(dict)
+        groups: dict[bytes, list[BufferedRow]] = defaultdict(list)
+        some_twice = not self._rows.whole
         for rows in self._rows.here():
             for chunk in _chunks(rows, _GROUPED_AT_ONCE):
                 for row in chunk:
-                    groups[row.key[:2]][row.key] = row
+                    groups[row.key[:2]].append(row)
                 yield PAUSE
         runs: _Runs = {}
         for group, of_group in groups.items():
-            runs[group] = list(_chunks(list(of_group.values()), _SORTED_AT_ONCE))
+            rows = list(set(of_group)) if some_twice else of_group
+            runs[group] = list(_chunks(rows, _SORTED_AT_ONCE))
             for run in runs[group]:
                 run.sort(key=row_key)
                 yield PAUSE

@@ -17,11 +17,9 @@ from tidelog.runtime.user_code import close_all, user_code
 
 _PIECES: Final = 4
 """A portion of input may add so many times the bytes of an output buffer to the state."""
-
-
-_RECORDS_PER_CALL: Final = 2048
-"""However fast the last ones were: if the rows of all are suddenly in the table and not in memory,
-each takes some 8 microseconds."""
+_READING_RECORDS: Final = 2048
+"""Records of a portion once rows may be in the table alone, however fast the last ones were: the
+rows of all may be there suddenly, and each takes some 8 microseconds."""
 
 
 class OperatorChain:
@@ -32,16 +30,18 @@ class OperatorChain:
     ) -> None:
         self._operators = operators
         self._limit = limit
-        self._portions = [Portion(_RECORDS_PER_CALL) for _ in operators]
+        self._portions = [Portion() for _ in operators]
         self._work = work
         self.turn = work.turn
         self._assigning = [op for _, op in operators if isinstance(op, AssignEventTime)]
         self._opened: list[tuple[str, Operator]] = []
         self._rows_bytes: Callable[[], int] = int
+        self._reads_table: Callable[[], bool] = bool
 
     def open(self, context: OperatorContext) -> None:
         """Open all operators; call `close` also after a failure, for those that were opened."""
         self._rows_bytes = context.backend.rows_bytes
+        self._reads_table = context.backend.reads_table
         for name, operator in self._operators:
             with user_code(name):
                 operator.open(replace(context, operator=name, turn=self.turn))
@@ -119,6 +119,8 @@ class OperatorChain:
             if isinstance(batch, SideBatch) or not batch.records:
                 yield batch
                 continue
+            if portion.most > _READING_RECORDS and self._reads_table():
+                portion.limit(_READING_RECORDS)
             for piece in portion.pieces(batch, turn) if operator.divisible else (batch,):
                 started, before = turn.now(), rows_bytes()
                 with user_code(name):

@@ -77,6 +77,10 @@ class Portion:
         self.size = _FIRST
         self._costs = _Costs()
 
+    def limit(self, records: int) -> None:
+        """Never handle more than so many at once from now on."""
+        self.most, self.size = records, min(self.size, records)
+
     def pieces(self, batch: Batch, turn: Turn) -> Iterator[Batch]:
         """The buffer cut into portions, each of the size that is current when it is taken."""
         total = len(batch.records)
