@@ -19,6 +19,7 @@ import msgspec
 from tidelog.catalog.locate import CheckpointName, find
 from tidelog.checkpoint.invariants import Need, direct_needs, table_needs
 from tidelog.checkpoint.manifest import (
+    Author,
     Checkpoint,
     Entry,
     Savepoint,
@@ -27,7 +28,8 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
     without_transactions,
 )
-from tidelog.checkpoint.slots import list_slots
+from tidelog.checkpoint.retention import slot_ranges
+from tidelog.checkpoint.slots import after_all, list_slots
 from tidelog.concurrency import Progress, gather_bounded, no_progress
 from tidelog.effects import Effects
 from tidelog.errors import (
@@ -37,7 +39,7 @@ from tidelog.errors import (
     RestoreError,
 )
 from tidelog.events import Event
-from tidelog.ids import Slot
+from tidelog.ids import Generation, Slot
 from tidelog.storage import object_names
 from tidelog.storage.document import content_hash
 from tidelog.storage.local import local_directory
@@ -100,8 +102,9 @@ class Fork:
     sharing: bool = True
     """Where both stores are on one disk; off: everything is copied."""
     keep_transactions: bool = False
-    """The fork goes on with the origin's output; off: output that was not committed is left to
-    the origin, and the fork writes what comes after the checkpoint, somewhere else.
+    """The fork goes on with the origin's output, from which sinks then keep the origin;
+    off: output that was not committed is left to the origin, and the fork writes what comes after
+    the checkpoint, somewhere else.
     """
 
     async def run(self, place: CheckpointName, progress: Progress = no_progress) -> Forked:
@@ -113,11 +116,15 @@ class Fork:
         checkpoint = await find(self.origin, place)
         needs = await self._needs(checkpoint)
         entry = msgspec.structs.replace(_plain(checkpoint), history=())
-        start = Start(
-            Slot(entry.author.generation), entry.author, entry.created_ms, entry.job, history=()
-        )
-        if not self.keep_transactions:
+        author, history = entry.author, slot_ranges(())
+        if self.keep_transactions:
+            # The origin's starts are older for sinks from now on, however often it is started.
+            author = Author(Generation(after_all(entry.slot)), author.attempt)
+            history = slot_ranges([entry.slot])
+        else:
             entry = without_transactions(entry)
+        slot = Slot(author.generation)
+        start = Start(slot, author, entry.created_ms, entry.job, history=history)
         await self._check_target(start, entry)
         async for _ in self.target.list(object_names.SEGMENTS):
             break  # a new store settles with this where its log is

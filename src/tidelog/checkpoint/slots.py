@@ -51,6 +51,17 @@ _NOT_OURS: Final = (FormatVersionError, ConfigError)
 was made after we had opened the store."""
 
 
+_ERA: Final = 1_000_000_000
+"""More slots than a job ever writes."""
+
+
+def after_all(slot: Slot) -> Slot:
+    """A slot above all that the store with this slot will ever have: a start that takes it in
+    another store, to go on with the same output, is newer for every sink than those of this one.
+    """
+    return Slot((slot // _ERA + 1) * _ERA)
+
+
 class TakeOver(msgspec.Struct, frozen=True):
     """The outcome of a start: its generation, and the slots below its own, in ascending order."""
 
@@ -95,14 +106,16 @@ class SlotLog:
         self._last_read = await read_slot(self._store, slot)
         return self._last_read
 
-    async def take_over(self, job: str) -> TakeOver:
-        """Write our `start` after the last slot and thereby fence all older generations."""
+    async def take_over(self, job: str, first: Slot = Slot(0)) -> TakeOver:  # noqa: B008
+        """Write our `start` after the last slot and thereby fence all older generations; its slot
+        is `first` at least.
+        """
         attempt = self._effects.token()
         taken: set[Slot] = set()
         while True:
             # With what a listing that lags behind does not show yet.
             stored = sorted(taken.union(await self.slots()))
-            slot = Slot(stored[-1] + 1 if stored else 0)
+            slot = Slot(max(first, stored[-1] + 1 if stored else 0))
             earlier, newest = await self._counted(stored)
             if newest is not None:
                 # The start that ours supersedes.

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
+from tidelog.errors import ConfigError, FencedError, ObjectNotFoundError, RestoreError
 from tidelog.runtime.sink import SinkContext
 
 T = TypeVar("T")
@@ -29,6 +29,29 @@ class WriterStart(NamedTuple):
     subtask: int
     generation: int
     attempt: str
+
+
+class Writer(NamedTuple):
+    """Who writes to an output: one start of a job in one store, where a generation has one attempt;
+    in another store a start of the same number has another one.
+    """
+
+    generation: int
+    attempt: str | None
+    """None: of an output that an older release wrote to, which did not record it."""
+
+    @classmethod
+    def of(cls, context: SinkContext) -> "Writer":
+        return cls(context.generation, context.attempt)
+
+    def gives_way(self, other: "Writer") -> bool:
+        """Whether another one may write from now on, or is the same."""
+        equal = other.generation == self.generation and self.attempt in (None, other.attempt)
+        return equal or other.generation > self.generation
+
+    def __str__(self) -> str:
+        attempt = ", of an older release" if self.attempt is None else f"-{self.attempt}"
+        return f"{self.generation}{attempt}"
 
 
 class TransactionId(NamedTuple):
@@ -85,6 +108,19 @@ def moved(transaction: str, expected: str, found: str) -> RestoreError:
         found=found,
         action="start the job with the sink as before (its name, table, columns, prefix) and stop "
         "it with a savepoint, which commits this; then change it",
+    )
+
+
+def fenced(sink: str, me: Writer, found: object, where: str, forget: str) -> FencedError:
+    """The error of a start in whose place another one writes; `forget` says how that is undone."""
+    return FencedError(
+        f"start {me} of sink {sink!r}",
+        expected=f"to be the newest one that writes to its output, as {where} says",
+        found=f"start {found}" if found else "none",
+        action="let the newer start of the job go on: one in this store, or in the one to which "
+        "the job was moved; if there is none because the job began again in a new store, "
+        f"{forget} and start it again",
+        retry_safe=False,
     )
 
 

@@ -98,8 +98,8 @@ class StartOptions:
         "--keep-output",
         is_flag=True,
         help="With --from URL@NAME: go on with the output of the other store's job, which must not "
-        "run any more, and commit what it had pre-committed; with PostgreSQL, Iceberg or Kafka use "
-        "`tidelog fork --keep-output`. Otherwise that is left to it; give this job an output of "
+        "run any more and is refused by its sinks from then on, and commit what it had "
+        "pre-committed. Otherwise that is left to it; give this job an output of "
         "its own.",
     )
 

@@ -24,8 +24,8 @@ from tidelog.storage.open import StoreAccess, is_remote
 @click.option(
     "--keep-output",
     is_flag=True,
-    help="The fork goes on with the origin's output, which must not run any more: it commits what "
-    "the checkpoint had pre-committed.",
+    help="The fork goes on with the origin's output, which must not run any more and is "
+    "refused by its sinks from then on: it commits what the checkpoint had pre-committed.",
 )
 @click.option(
     "--origin-key",

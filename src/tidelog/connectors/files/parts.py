@@ -1,8 +1,8 @@
 """The files below the file sink: written hidden, then renamed into view.
 
 Invariants: a file under its final name is complete and synced, and no file there is ever
-replaced; hidden names carry the generation and the subtask that own them; directories are synced
-after the names in them changed.
+replaced; hidden names carry the generation and the subtask that own them, and beside them the
+newest start that writes is recorded; directories are synced after the names in them changed.
 """
 
 import logging
@@ -16,9 +16,10 @@ from typing import Final
 import google_crc32c
 import msgspec
 
-from tidelog.connectors.transactions import FORK
+from tidelog.connectors.transactions import FORK, Writer, fenced
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, TidelogError
 from tidelog.events import Event
+from tidelog.runtime.sink import SinkContext
 from tidelog.storage import errors
 from tidelog.storage.document import FileName
 from tidelog.storage.local_files import make_directory
@@ -27,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 STAGING: Final = ".tidelog"
 SUFFIX: Final = ".inprogress"
+
+_WRITER: Final = "writer"
 
 _BUFFER_BYTES: Final = 1 << 20
 _PENDING: Final = re.compile(r"(?P<generation>\d+)-.*-(?P<subtask>\d+)-\d+\.inprogress")
@@ -39,6 +42,31 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     final: FileName
     size: int
     crc32c: int
+
+
+def take_over(directory: Path, context: SinkContext) -> None:
+    """Record who writes to a directory; raises FencedError as `check_newest`."""
+    path, me = directory / STAGING / _WRITER, Writer.of(context)
+    if check_newest(directory, context) != me:
+        made = path.with_name(f"{_WRITER}-{me}-{context.subtask}")
+        with failures(path):
+            make_directory(path.parent)
+            made.write_bytes(msgspec.json.encode(me))
+            made.replace(path)
+
+
+def check_newest(directory: Path, context: SinkContext) -> Writer | None:
+    """Who writes to a directory, as recorded; raises FencedError when that is a newer start."""
+    path, me = directory / STAGING / _WRITER, Writer.of(context)
+    try:
+        with failures(path), suppress(FileNotFoundError):
+            found = msgspec.json.decode(path.read_bytes(), type=Writer)
+            if not found.gives_way(me):
+                raise fenced(context.name, me, found, str(path), "remove that file")
+            return found
+    except msgspec.DecodeError:
+        pass  # a crash of the machine has cut it short
+    return None
 
 
 class OpenPart:

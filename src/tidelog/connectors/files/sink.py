@@ -14,10 +14,12 @@ from tidelog.connectors.files.parts import (
     STAGING,
     OpenPart,
     Part,
+    check_newest,
     failures,
     pending_name,
     publish,
     remove_pending,
+    take_over,
     taken,
 )
 from tidelog.connectors.records import Format, line_encoder
@@ -70,12 +72,16 @@ class Files(Sink):
 
 
 class FilesWriter(SinkWriter):
-    """Writes the files of one subtask; all methods raise StorageError when the disk refuses."""
+    """Writes the files of one subtask; all methods raise StorageError when the disk refuses.
+
+    The constructor, `pre_commit` and `commit` raise FencedError when a newer start writes.
+    """
 
     def __init__(self, sink: Files, context: SinkContext) -> None:
         self._sink = sink
         self._directory = sink.directory
         self._context = context
+        take_over(self._directory, context)
         self._opened = 0
         self._parts: list[OpenPart] = []
         """The open transaction."""
@@ -109,6 +115,7 @@ class FilesWriter(SinkWriter):
         """
         if not self._parts:
             return None
+        check_newest(self._directory, self._context)
         names = [self._final_name(checkpoint, n) for n in range(len(self._parts))]
         for at, part in enumerate(self._parts):
             if part.doubtful:
@@ -134,6 +141,7 @@ class FilesWriter(SinkWriter):
             self._parts.pop().discard()
 
     def _publish(self, transaction: bytes, *, verify: bool) -> None:
+        check_newest(self._directory, self._context)
         for part in transactions.decode(self._context.name, list[Part], transaction):
             publish(self._directory, part, verify=verify)
         with failures(self._directory):

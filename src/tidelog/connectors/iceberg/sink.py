@@ -14,7 +14,7 @@ from tidelog.connectors.arguments import typed
 from tidelog.connectors.iceberg.columns import TableColumns
 from tidelog.connectors.iceberg.staged import Staged, ids
 from tidelog.connectors.iceberg.table import LakeTable
-from tidelog.connectors.transactions import TransactionId
+from tidelog.connectors.transactions import TransactionId, Writer
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -51,8 +51,8 @@ class Iceberg(Sink):
     def open(self, context: SinkContext) -> "IcebergWriter":
         """Raises ConfigError without the table, FencedError after a newer start, StorageErrors."""
         sink = f"{context.job}/{context.name}"
-        generation, answer_s = context.generation, self._answer_s
-        table = LakeTable(self._catalog, self._table, sink, generation, answer_s)
+        me = Writer.of(context)
+        table = LakeTable(self._catalog, self._table, sink, me, self._answer_s)
         return IcebergWriter(table, context, self._commits)
 
 
@@ -107,11 +107,11 @@ class _GroupCommit:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._waiting: list[tuple[tuple[str, int], Staged]] = []
+        self._waiting: list[tuple[tuple[str, Writer], Staged]] = []
 
     def commit(self, table: LakeTable, staged: Staged) -> None:
         """Add the files of a transaction to the table, and of others of its start that wait."""
-        mine = (table.sink, table.generation), staged
+        mine = (table.sink, table.me), staged
         self._waiting.append(mine)
         with self._lock:
             if mine not in self._waiting:  # it was one of those others

@@ -3,7 +3,7 @@
 Invariants: a commit adds files to the table and records the transaction in the table's properties,
 in one change of its metadata, so that a transaction is never added twice, whatever snapshots have
 expired; a commit is made on the very snapshot that was looked at, and every start moves the table
-to a snapshot of its own when it records its generation, so that nothing of an older start
+to a snapshot of its own when it records itself, so that nothing of an older start
 happens after a newer one has begun.
 
 Commits are the library's public transactions. That files are written without one is all that needs
@@ -22,14 +22,15 @@ from tidelog.connectors.tested import note_version
 from tidelog.connectors.transactions import (
     FORK,
     TransactionId,
+    Writer,
     WriterStart,
     check_begins,
     check_there,
+    fenced,
 )
 from tidelog.errors import (
     AccessDeniedError,
     ConfigError,
-    FencedError,
     RestoreError,
     StorageError,
     StoreUnreachableError,
@@ -49,12 +50,10 @@ Catalog = str | Mapping[str, str]
 class LakeTable:
     """One table; raises ConfigError, FencedError and StorageErrors."""
 
-    def __init__(
-        self, catalog: Catalog, name: str, sink: str, generation: int, answer_s: float
-    ) -> None:
+    def __init__(self, catalog: Catalog, name: str, sink: str, me: Writer, answer_s: float) -> None:
         self._answer_s = answer_s
         self.sink = sink
-        self.generation = generation
+        self.me = me
         self.name = name
         self._properties = f"tidelog.{sink}."
         self._where = f"Iceberg table {name!r}"
@@ -206,12 +205,15 @@ class LakeTable:
                 ) from error
 
     def _take_over(self) -> None:
-        """Record our generation in a snapshot that adds nothing."""
+        """Record our start in a snapshot that adds nothing."""
 
         def take(table: Any) -> bool:
-            own = str(self.generation)
-            properties = {f"{self._properties}generation": own}
-            known = self._recorded(table) == self.generation
+            own = str(self.me.generation)
+            properties = {
+                f"{self._properties}generation": own,
+                f"{self._properties}attempt": str(self.me.attempt),
+            }
+            known = self._recorded(table) == self.me
             return known or self._append(table, [], {"tidelog.start": own}, properties)
 
         self._until_made(take)
@@ -220,7 +222,7 @@ class LakeTable:
         """Make a change of the table as it is now, again while other writers are faster."""
         for _ in range(_ATTEMPTS):
             table = self._load()
-            self._check_generation(table)
+            self._check_newest(table)
             if change(table):
                 return
         raise StorageError(
@@ -299,24 +301,20 @@ class LakeTable:
                 self.directory = SinkDirectory(self.sink, table)
             return table
 
-    def _recorded(self, table: Any) -> int | None:
-        found = table.properties.get(f"{self._properties}generation")
-        return None if found is None else int(found)
+    def _recorded(self, table: Any) -> Writer | None:
+        generation = table.properties.get(f"{self._properties}generation")
+        attempt = table.properties.get(f"{self._properties}attempt")
+        return None if generation is None else Writer(int(generation), attempt)
 
-    def _check_generation(self, table: Any) -> None:
+    def _check_newest(self, table: Any) -> None:
         found = self._recorded(table)
-        if found is not None and found > self.generation:
+        if found is not None and not found.gives_way(self.me):
             key = f"{self._properties}generation"
-            raise FencedError(
-                f"generation {self.generation} of sink {self.sink!r}",
-                expected="to be the newest one that writes to its table",
-                found=f"generation {found} in the table's property {key!r}",
-                action="let the newer start of the job go on; if there is none because the job "
-                "began again in a new store, remove the property with "
-                f"`table.transaction().remove_properties({key!r}).commit_transaction()` and "
-                "start it again",
-                retry_safe=False,
+            forget = (
+                "remove the property with "
+                f"`table.transaction().remove_properties({key!r}).commit_transaction()`"
             )
+            raise fenced(self.sink, self.me, found, f"the table's property {key!r}", forget)
 
     def _committed_by(self, start: WriterStart) -> str:
         # By the name that the sink had then.

@@ -1,14 +1,13 @@
 """A PostgreSQL table as a sink, exactly once: two-phase commit through a staging table.
 
-Invariants: as `staging` says; every transaction holds the row of `_tidelog_writers` that names our
-generation, so nothing of an older one happens after a newer one has begun; staging has the declared
-columns of the target, so a value that does not fit is refused when it is staged and never when it
-is moved; all names are quoted.
+Invariants: as `staging` says; every transaction holds the row of `_tidelog_writers`; staging has
+the declared columns of the target, so a value that does not fit is refused when it is staged and
+never when it is moved; all names are quoted.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
@@ -28,7 +27,7 @@ from tidelog.connectors.sql.staging import (
     quoted,
 )
 from tidelog.connectors.transactions import TransactionId
-from tidelog.errors import ConfigError, FencedError, require
+from tidelog.errors import ConfigError, require
 from tidelog.ids import digest
 from tidelog.runtime.sink import Sink, SinkContext
 
@@ -119,6 +118,8 @@ class TableNames:
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {self.target} ({self.declared})")
             for statement in self._create():
                 connection.execute(statement)
+            if "attempt" not in columns_of(connection, self.writers):  # of an older release
+                connection.execute(f"ALTER TABLE {self.writers} ADD COLUMN attempt text")
             # What PostgreSQL makes of the declaration: "int" and "integer" are one type.
             connection.execute(
                 f"CREATE TEMP TABLE _tidelog_declared ({self.declared}) ON COMMIT DROP"
@@ -161,16 +162,17 @@ class TableNames:
                 checkpoint bigint NOT NULL,
                 PRIMARY KEY (sink, subtask, generation, attempt))""",
             f"""CREATE TABLE IF NOT EXISTS {self.writers} (
-                sink text PRIMARY KEY, generation bigint NOT NULL)""",
+                sink text PRIMARY KEY, generation bigint NOT NULL, attempt text)""",
         )
 
 
 class _PostgresTables(StagingTables):
-    """The constructor and `transaction` raise FencedError when a newer start of the job writes."""
+    """The constructor raises FencedError when a newer start of the job writes."""
 
     marks = ("$1", "$2", "$3", "$4", "$5")
     committed_columns = TransactionId._fields
     pending_columns = tuple(f"_tidelog_{name}" for name in TransactionId._fields)
+    lock = " FOR SHARE"
 
     def __init__(
         self,
@@ -188,13 +190,12 @@ class _PostgresTables(StagingTables):
             f"SELECT {columns} FROM moved ORDER BY _tidelog_seq",
             pending=names.pending,
             committed=names.committed,
+            writers=names.writers,
         )
         self._server = server
-        self._writers = names.writers
         shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
         kinds = {name: column_type(kind) for name, kind in types.items()}
         self._rows = TypedRows(shape, kinds)
-        self._generation = context.generation
         self._count = (
             f"SELECT count(*) FROM {names.pending} WHERE {self.where(self.pending_columns)}"
         )
@@ -202,24 +203,10 @@ class _PostgresTables(StagingTables):
             f"COPY {names.pending} ({', '.join(self.pending_columns)}, _tidelog_seq, {columns}) "
             "FROM STDIN"
         )
-        with server.transaction() as connection:
-            taken = connection.execute(
-                f"INSERT INTO {self._writers} AS known VALUES ($1, $2) ON CONFLICT (sink) "
-                "DO UPDATE SET generation = excluded.generation "
-                "WHERE known.generation <= excluded.generation RETURNING generation",
-                (self.sink, self._generation),
-            )
-            if taken.fetchone() is None:
-                raise self._fenced()
+        self.take_over()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Any]:
-        with self._server.transaction() as connection:
-            # The row stays as it is until the transaction has ended.
-            lock = f"SELECT generation FROM {self._writers} WHERE sink = $1 FOR SHARE"
-            if connection.execute(lock, (self.sink,)).fetchone() != (self._generation,):
-                raise self._fenced()
-            yield connection
+    def connected(self) -> AbstractContextManager[Any]:
+        return self._server.transaction()
 
     def close(self) -> None:
         self._server.close()
@@ -242,15 +229,3 @@ class _PostgresTables(StagingTables):
         connection.execute(self.into, tx)
         self._server.goes_on()
         return int(rows)
-
-    def _fenced(self) -> FencedError:
-        sink = self.sink.replace("'", "''")
-        return FencedError(
-            f"generation {self._generation} of sink {self.sink!r}",
-            expected="to be the newest one that writes to its table",
-            found="another generation in _tidelog_writers",
-            action="let the newer start of the job go on; if there is none because the job began "
-            f"again in a new store, DELETE FROM {self._writers} WHERE sink = '{sink}' and "
-            "start it again",
-            retry_safe=False,
-        )

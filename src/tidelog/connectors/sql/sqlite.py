@@ -57,6 +57,9 @@ _STAGING: Final = (
         sink TEXT, subtask INTEGER, tx TEXT,
         PRIMARY KEY (sink, subtask, tx)
     ) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS _tidelog_writers (
+        sink TEXT PRIMARY KEY, generation INTEGER NOT NULL, attempt TEXT
+    ) WITHOUT ROWID""",
 )
 
 _encode_row: Final = msgspec.msgpack.Encoder().encode
@@ -82,16 +85,17 @@ class Sqlite(Sink):
         self._columns = {name: kind.upper() for name, kind in columns.items()}
 
     def open(self, context: SinkContext) -> SqlStagingWriter:
-        """Raises ConfigError for a table with other columns, and what `transaction` raises."""
+        """Raises ConfigError for a table with other columns, FencedError when a newer start of the
+        job writes already, and as `SqliteDatabase.transaction`.
+        """
         database = SqliteDatabase(self._path)
         try:
             database.prepare(self._table, self._columns)
+            tables = _SqliteTables(database, self._table, self._columns, context)
+            return SqlStagingWriter(tables, context)
         except BaseException:
             database.close()
             raise
-        return SqlStagingWriter(
-            _SqliteTables(database, self._table, self._columns, context), context
-        )
 
 
 _TX: Final = r"^[0-9]{1,19}-.*-[0-9]{1,19}$"
@@ -130,13 +134,15 @@ class _SqliteTables(StagingTables):
             f"INSERT INTO {quoted(table)} ({names}) VALUES ({marks})",
             pending="_tidelog_pending",
             committed="_tidelog_committed",
+            writers="_tidelog_writers",
         )
         shape = RowShape(table, tuple(columns), "None, int, float, str or bytes")
         kinds = {name: column_type(kind) for name, kind in columns.items()}
         self._rows = TypedRows(shape, kinds)
         self._database = database
+        self.take_over()
 
-    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+    def connected(self) -> AbstractContextManager[sqlite3.Connection]:
         return self._database.transaction()
 
     def close(self) -> None:

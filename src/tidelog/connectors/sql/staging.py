@@ -2,20 +2,28 @@
 
 Invariants: `pre_commit` stores rows in a staging table of the same database; one transaction of
 the database moves them to the target and records the checkpoint in `_tidelog_committed`; so a row
-is in one of the two tables, and no transaction moves twice. For each start of the job only the
-newest commit is recorded, for as long as a retained checkpoint names one of that start.
+is in one of the two tables, and no transaction moves twice. Each looks first whether the row of
+`_tidelog_writers` names our start, so nothing of an older one happens after a newer one has begun.
+For each start of the job only the newest commit is recorded, for as long as a retained checkpoint
+names one of that start.
 """
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, ClassVar
 
 import msgspec
 
 from tidelog.connectors import transactions
-from tidelog.connectors.transactions import FORK, TransactionId, WriterStart, check_begins
+from tidelog.connectors.transactions import (
+    FORK,
+    TransactionId,
+    Writer,
+    WriterStart,
+    check_begins,
+)
 from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
@@ -72,8 +80,18 @@ class StagingTables(ABC):
     committed_columns: ClassVar[Sequence[str]]
     pending_columns: ClassVar[Sequence[str]]
 
+    lock: ClassVar[str] = ""
+    """The end of a SELECT whose row stays as it is until the transaction has ended."""
+
     def __init__(
-        self, context: SinkContext, table: str, into: str, *, pending: str, committed: str
+        self,
+        context: SinkContext,
+        table: str,
+        into: str,
+        *,
+        pending: str,
+        committed: str,
+        writers: str,
     ) -> None:
         # Jobs that share a database and a sink's name differ at least in their tables.
         self.sink = f"{context.job}/{context.name}/{table}"
@@ -87,11 +105,41 @@ class StagingTables(ABC):
         self.forget_all = f"DELETE FROM {committed} WHERE sink = '{name}'"
         """How a user makes the database forget what the sink has committed."""
         marks = ", ".join(self.marks[: len(self.committed_columns)])
+        self._me = Writer.of(context)
+        self._writers = writers
+        first, second, third = self.marks[:3]
+        self._take = (
+            f"INSERT INTO {writers} AS known VALUES ({first}, {second}, {third}) "
+            "ON CONFLICT (sink) DO UPDATE "
+            "SET generation = excluded.generation, attempt = excluded.attempt "
+            "WHERE known.generation < excluded.generation "
+            "OR known.generation = excluded.generation AND known.attempt IS NULL"
+        )
+        self._owner = f"SELECT generation, attempt FROM {writers} WHERE sink = {first}{self.lock}"
         self._record = f"INSERT INTO {committed} VALUES ({marks})"
 
     @abstractmethod
-    def transaction(self) -> AbstractContextManager[Any]:
+    def connected(self) -> AbstractContextManager[Any]:
         """A transaction of the database, all or nothing; raises errors of `tidelog.errors`."""
+
+    def take_over(self) -> None:
+        """Become the start that writes; raises FencedError when a newer one does."""
+        with self.connected() as connection:
+            connection.execute(self._take, (self.sink, *self._me))
+        with self.transaction():
+            pass
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """As `connected`; raises FencedError when another start writes."""
+        with self.connected() as connection:
+            row = connection.execute(self._owner, (self.sink,)).fetchone()
+            if row is None or Writer(*row) != self._me:
+                name = self.sink.replace("'", "''")
+                forget = f"DELETE FROM {self._writers} WHERE sink = '{name}'"
+                found = None if row is None else Writer(*row)
+                raise transactions.fenced(self.sink, self._me, found, self._writers, forget)
+            yield connection
 
     @abstractmethod
     def row(self, record: Any) -> Any:

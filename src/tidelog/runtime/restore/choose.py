@@ -19,7 +19,7 @@ from tidelog.checkpoint.manifest import (
     is_canonical,
     without_transactions,
 )
-from tidelog.checkpoint.slots import SlotLog
+from tidelog.checkpoint.slots import SlotLog, after_all
 from tidelog.checkpoint.startup import History, resumable
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
@@ -50,8 +50,8 @@ class RestoreFrom:
     claim: bool = False
     keep_output: bool = False
     """With another store: the job goes on with the output of the job that wrote the checkpoint, and
-    commits what that job had pre-committed. Otherwise it writes an output of its own, which begins
-    after the checkpoint.
+    commits what that job had pre-committed; sinks then refuse that one. Otherwise it writes an
+    output of its own, which begins after the checkpoint.
     """
 
     def __post_init__(self) -> None:
@@ -77,6 +77,8 @@ class Resumption(msgspec.Struct, frozen=True):
     """The job shares no objects with the checkpoint, so its own first one is whole."""
     claimed: Slot | None = None
     """The savepoint that belongs to the job from now on."""
+    first: Slot = Slot(0)
+    """The lowest slot that the start may take: sinks have seen lower ones, of the origin."""
 
 
 async def look_ahead(
@@ -95,12 +97,15 @@ async def look_ahead(
     if own is not None:
         return _own(own)
     found = await find(wanted.store, wanted.place)
-    if not wanted.keep_output:
+    first = Slot(0)
+    if wanted.keep_output:
+        first = after_all(found.slot)
+    else:
         left, url = sum(len(state.transactions) for _, state in found.subtasks()), wanted.store.url
         if left:
             Event.TRANSACTIONS_LEFT.log(logger, transactions=left, slot=found.slot, store=url)
         found = without_transactions(found)
-    return Resumption(found, wanted.store, detached=True)
+    return Resumption(found, wanted.store, detached=True, first=first)
 
 
 def check_name(job: str, seen: Resumption) -> None:

@@ -54,7 +54,7 @@ def _files(directory: Path) -> Output:
     return Output(
         lambda: Files(directory, fields=("n",), max_part_bytes=40),
         shown,
-        lambda: len(list((directory / ".tidelog").glob("*"))),
+        lambda: len(list((directory / ".tidelog").glob("*.inprogress"))),
     )
 
 

@@ -42,7 +42,7 @@ def shown(directory: Path) -> list[str]:
 
 
 def hidden(directory: Path) -> list[str]:
-    return sorted(path.name for path in (directory / ".tidelog").glob("*"))
+    return sorted(path.name for path in (directory / ".tidelog").glob("*.inprogress"))
 
 
 pre_committed = partial(job.pre_committed, usual=["a", "b"])

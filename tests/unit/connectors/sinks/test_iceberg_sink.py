@@ -161,7 +161,9 @@ def test_an_older_start_commits_nothing_once_a_newer_one_has_begun(
         return commit(*args)
 
     monkeypatch.setattr(SqlCatalog, "commit_table", late)
-    with pytest.raises(FencedError, match=r"generation 1 of .*found generation 2 in the table's"):
+    with pytest.raises(
+        FencedError, match=r"start 1-a of .* the table's property .*found start 2-a"
+    ):
         older.commit(transaction)
     assert shown(lake) == []
     with pytest.raises(FencedError, match=r"remove_properties\('tidelog.job/sink.generation'\)"):

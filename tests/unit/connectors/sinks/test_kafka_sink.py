@@ -68,8 +68,8 @@ def test_of_two_jobs_with_one_prefix_the_older_is_fenced_and_the_id_is_named(
 ) -> None:
     older = started(sink(), context(3, attempt="older"))
     token = pre_committed(older, 1, "a")
-    newer = started(sink(), context(3, attempt="newer"))
-    with pytest.raises(FencedError, match=r"start 3-older .* id 'tidelog.job.sink.0'.*3-newer"):
+    newer = started(sink(), context(4, attempt="newer"))
+    with pytest.raises(FencedError, match=r"start 3-older .* id 'tidelog.job.sink.0'.*4-newer"):
         older.commit(token)
     newer.commit(pre_committed(newer, 1, "b"))
     assert shown(kafka) == ["b"]

@@ -71,7 +71,7 @@ class TestFencing:
         zombie.write([("z", 9)])
         sink.open(context(generation=4, attempt="b")).recover([])
         for act in (lambda: zombie.commit(transaction), lambda: zombie.pre_commit(CheckpointId(2))):
-            with pytest.raises(FencedError, match=r"generation 1 of sink 'job/sink/words'"):
+            with pytest.raises(FencedError, match=r"start 1-a of sink 'job/sink/words'.*start 4-b"):
                 act()
         assert (shown(conninfo), staged(conninfo)) == ([], 0)
 
@@ -107,7 +107,7 @@ class TestFencing:
         older = started(1)
         await clock.sleep(2.5)
         newer = started(2)
-        with pytest.raises(FencedError, match="newest one that writes to its table"):
+        with pytest.raises(FencedError, match="newest one that writes to its output"):
             await older
         await newer
         assert sorted(out.shown()) == [n for (n,) in numbers]

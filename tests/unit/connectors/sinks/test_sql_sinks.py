@@ -152,7 +152,7 @@ def test_staged_rows_go_nowhere_but_where_they_were_written_for(
         changed.recover([transaction])
     assert database.staged() == 2
     database.sink().open(context(generation=3)).commit(transaction)
-    changed.recover([transaction])
+    database.sink(table, columns).open(context(generation=4)).recover([transaction])
     assert database.shown() == [("a", 1), ("b", 2)]
 
 

@@ -15,6 +15,7 @@ import msgspec
 from tidelog.connectors import transactions
 from tidelog.connectors.kafka.client import Cluster, letter_headers
 from tidelog.connectors.kafka.writing.messages import Message
+from tidelog.connectors.transactions import Writer
 from tidelog.errors import FencedError, ObjectNotFoundError, StorageError
 
 _HEADER: Final = "tidelog"
@@ -152,7 +153,7 @@ def taken_over(commits: Commits | None, me: StagingStart, transactional_id: str)
     """The commits with this start as their owner; raises FencedError when a newer one has begun."""
     if commits is None:
         return Commits(me, {str(me): 0})
-    if commits.owner.generation > me.generation:
+    if not Writer(*commits.owner).gives_way(Writer(*me)):
         raise fenced(me, commits.owner, transactional_id)
     return Commits(me, {str(me): 0, **commits.moved})
 
