@@ -50,6 +50,22 @@ _SETTINGS: Final = {
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "500",
 }
+USER: Final = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "writer",
+    "sasl.password": "a-password",
+}
+_LOGIN: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_GUARDED: Final = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
+    "SASL_PLAINTEXT:SASL_PLAINTEXT",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{_LOGIN} required "
+    f'user_{USER["sasl.username"]}="{USER["sasl.password"]}";',
+}
 _START_S: Final = 120
 _PORTS: Final = range(20_000, 30_000)
 _WATCHED: Final = 'exec 3<&0; (read _ <&3; kill -9 $$) & exec "$@" <&- 3<&-'
@@ -62,7 +78,10 @@ class Broker:
     Kafka.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, guarded: bool = False) -> None:
+        """`guarded`: at `guarded_bootstrap` the user of `USER` has the rights that he is given;
+        who comes without a name may do everything.
+        """
         self._directory = directory.absolute()
         self._java = fitting_java(OLDEST_JAVA, "Kafka")
         self._classpath = os.pathsep.join(sorted(map(str, kafka_jars().glob("*.jar"))))
@@ -70,7 +89,7 @@ class Broker:
         self._classes = cache_directory() / "kafka" / f"classes-{of}.jsa"
         """Classes as a JVM maps them into memory."""
         self._process: subprocess.Popen[bytes] | None = None
-        port, other = _free_ports()
+        port, other, third = _free_ports()
         self.bootstrap = f"127.0.0.1:{port}"
         """Where clients find it, after every start."""
         quorum = f"127.0.0.1:{other}"
@@ -80,6 +99,10 @@ class Broker:
             "controller.quorum.voters": f"1@{quorum}",
             "log.dirs": str(self._directory / "data"),
         }
+        self.guarded_bootstrap = f"127.0.0.1:{third}"
+        if guarded:
+            self._settings |= _GUARDED
+            self._settings["listeners"] += f",SASL_PLAINTEXT://{self.guarded_bootstrap}"
 
     def __enter__(self) -> Self:
         self.start()
@@ -196,13 +219,13 @@ def _answers(admin: Any) -> bool:
         return False
 
 
-def _free_ports() -> tuple[int, int]:
-    """Two ports that nothing listens on; none of those that the system gives to clients, so that
+def _free_ports() -> tuple[int, int, int]:
+    """Three ports that nothing listens on; none of those that the system gives to clients, so that
     they stay free while a broker is away.
     """
     first = secrets.choice(_PORTS)  # others may start brokers at the same moment
     free = filter(_is_free, (*range(first, _PORTS.stop), *range(_PORTS.start, first)))
-    return next(free), next(free)
+    return next(free), next(free), next(free)
 
 
 def _is_free(port: int) -> bool:

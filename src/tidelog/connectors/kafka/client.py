@@ -115,6 +115,13 @@ class Cluster:
             ) from error
 
 
+def is_of_group(error: Any) -> bool:
+    """Whether a poll says that the user has no right to the consumer's group: partitions are given
+    to it and offsets are not read from it, so it needs none.
+    """
+    return bool(error.code() == library().KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
 @contextmanager
 def failures(what: str, cluster: Cluster) -> Iterator[None]:
     """Translate errors of the library; `what` names topic, partition and offset where known."""

@@ -12,7 +12,7 @@ from contextlib import suppress
 from threading import Event as Flag
 from typing import Any, Final
 
-from tidelog.connectors.kafka.client import Cluster, failures, library, translated
+from tidelog.connectors.kafka.client import Cluster, failures, is_of_group, library, translated
 from tidelog.connectors.kafka.reading.partitions import (
     EARLIEST,
     MADE_AGAIN,
@@ -129,6 +129,8 @@ class SharedConsumer:
     def _hand_out(self, messages: Sequence[Any]) -> None:
         of: dict[TopicPartition, list[Any]] = {}
         for message in messages:
+            if message.topic() is None and is_of_group(message.error()):
+                continue  # offsets that cannot be committed are logged where they are
             if message.topic() is None:
                 self._fail(translated(message.error(), "", self._cluster))
             else:

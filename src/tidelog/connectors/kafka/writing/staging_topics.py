@@ -190,6 +190,8 @@ class StagingTopics:
                     elif error.code() == codes._PARTITION_EOF:
                         if message.offset() >= end:
                             return
+                    elif client.is_of_group(error):
+                        continue
                     elif error.code() in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE):
                         expected = f"the message at offset {begin}"
                         raise topics_are_gone(what, expected, "that it was deleted")
