@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.fake_kafka import FakeKafka
 from tests.support.pipelines import config
 from tests.support.postgres import query
 from tests.support.silent import Between, between
@@ -171,3 +172,45 @@ def test_the_sink_of_kafka_is_opened_within_its_patience(monkeypatch: pytest.Mon
             monkeypatch.setattr(name, 0.5)
         with pytest.raises(StoreUnreachableError):
             sink.open(context())
+
+
+@pytest.mark.parametrize("call", ["init_transactions", "commit_transaction", "consume"])
+async def test_a_job_that_is_stopped_waits_for_no_transaction_of_kafka(
+    call: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor for the topics of its staging; what it waits for is in the log meanwhile."""
+    monkeypatch.setattr(outside, "_SAY_S", 0.0)
+    kafka, named, over = FakeKafka(), Named(), threading.Event()
+    monkeypatch.setattr("tidelog.connectors.kafka.client.library", lambda: kafka.library)
+    logging.getLogger(outside.__name__).addHandler(named)
+
+    def silent(name: str, effect: Callable[[], Any]) -> Any:
+        if call == name == "consume":
+            over.wait(0.01)
+            return []
+        if call == name:
+            over.wait()
+        return effect()
+
+    kafka.create("numbers")
+    kafka.call = silent
+    try:
+        await ends_when_stopped(KafkaSink("numbers", bootstrap="kafka:9092"), named.wait)
+    finally:
+        over.set()
+        logging.getLogger(outside.__name__).removeHandler(named)
+
+
+class Named(logging.Handler):
+    """Waits for a line of the log about a call that waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._came = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert "kafka:9092" in record.getMessage()
+        self._came.set()
+
+    def wait(self) -> None:
+        assert self._came.wait(30), "nothing in the log says what the job waits for"

@@ -9,6 +9,8 @@ what was moved; a start that finds a newer one in the topic of commits moves not
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from functools import partial
+from threading import Event as Stop
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +19,7 @@ from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import DeadLetterTopic, OnError
 from tidelog.connectors.kafka.writing.messages import Message
-from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, produce, producer
+from tidelog.connectors.kafka.writing.producing import LATE_S, PATIENCE_S, now, produce, producer
 from tidelog.connectors.kafka.writing.staging import (
     Commits,
     Refusal,
@@ -30,6 +32,7 @@ from tidelog.connectors.kafka.writing.staging import (
     unneeded_before,
 )
 from tidelog.connectors.kafka.writing.staging_topics import StagingTopics
+from tidelog.connectors.outside import answered, bounded
 from tidelog.errors import (
     AccessDeniedError,
     ObjectNotFoundError,
@@ -156,7 +159,7 @@ class Mover:
     def _end_transaction(self, commits: Commits) -> None:
         value = msgspec.json.encode(commits)
         self._send(Message(self._topics.commits, _COMMITS_KEY, value, [], self._partition))
-        self._producer.commit_transaction(PATIENCE_S)
+        self._ask(partial(self._producer.commit_transaction, PATIENCE_S))
         self._commits = commits
 
     def _send(self, message: Message, record: Refusal | None = None) -> None:
@@ -166,7 +169,6 @@ class Mover:
             if record is not None and error is not None and self._refusal is None:
                 self._refusal = record.by(error)
 
-        until = now() + PATIENCE_S
         while True:
             try:
                 produce(self._producer, message, on_delivery=delivered)
@@ -174,11 +176,22 @@ class Mover:
                 delivered(error.args[0], None)
                 raise
             except BufferError:
-                if now() > until:
-                    raise
-                self._producer.poll(0.1)
+                self._make_room()
             else:
                 return
+
+    def _make_room(self) -> None:
+        """Wait until some messages were delivered; raises StoreUnreachableError."""
+        stopped, waiting = Stop(), len(self._producer)
+        with answered(f"messages to {self._cluster}", PATIENCE_S, stopped.set):
+            while waiting and len(self._producer) >= waiting:
+                if stopped.is_set():
+                    raise TimeoutError
+                self._producer.poll(0.1)
+
+    def _ask(self, call: Callable[[], None]) -> None:
+        """Make a call of the producer that waits for the cluster."""
+        bounded(f"transactional id {self._id!r} in {self._cluster}", PATIENCE_S + LATE_S, call)
 
     def _until_done(self, step: Callable[[], None]) -> None:
         """Do it, again after failures that may pass; `step` does only what is left to do."""
@@ -237,7 +250,7 @@ class Mover:
         settings = {"transactional.id": self._id, "transaction.timeout.ms": timeout_ms}
         self._producer = producer(self._cluster, settings)
         # Ends what another process has open under this id, and fences it.
-        self._producer.init_transactions(PATIENCE_S)
+        self._ask(partial(self._producer.init_transactions, PATIENCE_S))
         found = self._topics.last_commits(self._topics.commits, self._partition)
         if self._began:
             # A process that took the id in between may have stopped: what counts is who owns it.

@@ -37,7 +37,7 @@ _PASSING: Final = (
 )
 """What a cluster answers while a broker comes back."""
 _PAUSE_S: Final = 0.1
-_LATE_S: Final = 5.0
+LATE_S: Final = 5.0
 """How much longer the client may take than it was told."""
 
 
@@ -47,7 +47,7 @@ def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
     named = f"{what or 'a question'} in {cluster}"
     while True:
         try:
-            return bounded(named, PATIENCE_S + _LATE_S, ask)
+            return bounded(named, PATIENCE_S + LATE_S, ask)
         except client.library().KafkaException as error:
             if error.args[0].name() not in _PASSING or now() > give_up:
                 raise client.translated(error.args[0], what, cluster) from error
@@ -167,7 +167,7 @@ class Outbox:
 
     def _wait(self, done: Callable[[], bool]) -> None:
         what, stopped = f"messages to {self._cluster}", Event()
-        with answered(what, self._patience_s + _LATE_S, stopped.set):
+        with answered(what, self._patience_s + LATE_S, stopped.set):
             self._wait_until(done, stopped)
 
     def _wait_until(self, done: Callable[[], bool], stopped: Event) -> None:

@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Generator, Iterator
 from concurrent.futures import Future, wait
+from threading import Event as Stop
 from typing import Any, Final
 
 from tidelog.connectors.kafka import client
@@ -24,6 +25,7 @@ from tidelog.connectors.kafka.writing.staging import (
     unwrapped,
 )
 from tidelog.connectors.kafka.writing.topics import LARGEST, TopicAdmin
+from tidelog.connectors.outside import answered
 from tidelog.errors import ObjectNotFoundError, StoreUnreachableError
 from tidelog.events import Event
 from tidelog.runtime.sink import SinkContext
@@ -179,10 +181,7 @@ class StagingTopics:
         try:
             deadline = now() + PATIENCE_S
             while True:
-                with failures(what, self.cluster):
-                    # Many at once would wait until there are so many.
-                    messages = consumer.consume(1, 0.5) + consumer.consume(_BATCH, 0)
-                for message in messages:
+                for message in self._fetched(consumer, what):
                     error = message.error()
                     if error is None:
                         deadline = now() + PATIENCE_S
@@ -201,6 +200,18 @@ class StagingTopics:
                     raise _unreachable(what)
         finally:
             consumer.unassign()
+
+    def _fetched(self, consumer: Any, what: str) -> list[Any]:
+        """What comes next; raises StoreUnreachableError when nothing does."""
+        stopped = Stop()
+        with answered(f"{what} in {self.cluster}", PATIENCE_S, stopped.set):
+            while not stopped.is_set():
+                with failures(what, self.cluster):
+                    # Many at once would wait until there are so many.
+                    messages: list[Any] = consumer.consume(1, 0.5) + consumer.consume(_BATCH, 0)
+                if messages:
+                    return messages
+            raise TimeoutError
 
 
 def _name_of(topic: str, partition: int) -> str:
