@@ -190,6 +190,10 @@ class _PostgresTables(StagingTables):
             committed=names.committed,
         )
         self._server = server
+        self._too_narrow = (
+            f"give the columns of {names.target} the types back that they had when the job "
+            f"started; the rows wait in {names.pending}, and the next start commits them"
+        )
         self._writers = names.writers
         shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
         kinds = {name: column_type(kind) for name, kind in types.items()}
@@ -239,7 +243,8 @@ class _PostgresTables(StagingTables):
         # Those that leave staging: a trigger of the target may take fewer, or put them elsewhere.
         (rows,) = connection.execute(self._count, tx).fetchone()
         self._server.goes_on()
-        connection.execute(self.into, tx)
+        with self._server.stored_values(self._too_narrow):
+            connection.execute(self.into, tx)
         self._server.goes_on()
         return int(rows)
 
