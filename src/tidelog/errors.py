@@ -62,7 +62,12 @@ class TidelogError(Exception):
             parts.append(f"found {self.found}")
         head = "; ".join(parts)
         retry = "a retry is safe" if self.retry_safe else "do not retry before that"
-        return f"{head}. Next: {self.action} ({retry})."
+        return advised(head, f"{self.action.rstrip('.')} ({retry})")
+
+
+def advised(what: str, action: str) -> str:
+    """What is wrong and what to do, in two sentences, also where one quotes a whole message."""
+    return f"{what.rstrip(' .')}. Next: {action.rstrip(' .')}."
 
 
 def error_fields(error: TidelogError) -> dict[str, Any]:

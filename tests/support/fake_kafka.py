@@ -66,6 +66,8 @@ class FakeKafka:
         self.topics: dict[str, list[Partition]] = {}
         self.owners: dict[str, Owner] = {}
         self.queue_size = 1000
+        self.longest_transaction_ms = 900_000
+        """As `transaction.max.timeout.ms` of a broker."""
         self.rng = rng or Random(1)
         self.call: Callable[[str, Callable[[], Any]], Any] = lambda name, effect: effect()
         """Every call of the client goes through it."""
@@ -122,6 +124,7 @@ class Producer:
     def __init__(self, brokers: FakeKafka, config: dict[str, Any]) -> None:
         self._brokers = brokers
         self._id = config.get("transactional.id", "")
+        self._transaction_ms = config.get("transaction.timeout.ms", 0)
         self._epoch: int | None = None
         self._queue: list[tuple[str, int, Entry, Any]] = []
         self._reports: list[Callable[[], None]] = []
@@ -164,6 +167,8 @@ class Producer:
 
     @called
     def init_transactions(self, timeout: float) -> None:
+        if self._transaction_ms > self._brokers.longest_transaction_ms:
+            raise failure(KafkaError.INVALID_TRANSACTION_TIMEOUT)
         owner = self._brokers.owners.setdefault(self._id, Owner())
         self._brokers.end_transaction(owner, "aborted")
         owner.epoch += 1

@@ -131,6 +131,8 @@ class _Connection:
             "skip_signature": settings.anonymous,
             "disable_bulk_delete": True,
             "conditional_put": "etag",
+            # Buckets with Object Lock refuse a write without one; the signature needs it anyway.
+            "checksum_algorithm": "SHA256",
         }
         if common.server_side_encryption or common.kms_key:
             config["server_side_encryption"] = common.server_side_encryption or "aws:kms"

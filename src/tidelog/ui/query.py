@@ -12,7 +12,7 @@ from typing import Final
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.effects import Clock
-from tidelog.errors import ObjectNotFoundError, TidelogError
+from tidelog.errors import ObjectNotFoundError, TidelogError, advised
 from tidelog.spark.checkpoint.checkpoint import (
     METADATA,
     QueryCheckpoint,
@@ -119,10 +119,10 @@ def _problems(checks: list[CheckResult]) -> Iterator[Finding]:
             yield Finding(check.check, where, passed, check.found, action=check.action or "")
 
 
-def _notices(checks: list[CheckResult]) -> Iterator[str]:
+def notices(checks: list[CheckResult]) -> Iterator[str]:
     for check in checks:
         if check.verdict != "ok" and not (check.verdict == "fail" and check.check in _DAMAGE):
-            yield f"{check.check}: {check.found}. Next: {check.action}."
+            yield advised(f"{check.check}: {check.found}", check.action or "")
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ class QueryWatcher:
             at_ms=self.clock.now_ms(),
             job=f"Spark query {view.part.id or ''}".rstrip(),
             phase="checkpoint",
-            notices=(*failure, *_notices(view.checks)),
+            notices=(*failure, *notices(view.checks)),
             problems=tuple(_problems(view.checks)),
             reads=reads_of(view.read_ms, view.read_ms, self.store.request_metrics),
             query=view.part,

@@ -9,8 +9,10 @@ from tests.support.clock import VirtualClock
 from tests.support.faults import FaultyStore
 from tests.support.jobs import store_of
 from tests.unit.spark.synthetic import Synthetic
+from tidelog.errors import TidelogError
+from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.ui.document import Document, QueryPart
-from tidelog.ui.query import QueryWatcher
+from tidelog.ui.query import QueryWatcher, notices
 
 
 def checkpoint() -> Synthetic:
@@ -59,6 +61,18 @@ def test_every_state_store_is_shown_with_what_a_restart_replays() -> None:
         assert (store.version, store.snapshot_version, store.snapshots) == (13, 10, 2)
         assert (store.replay_changelogs, store.replay_bytes) == (3, sum(behind))
         assert store.changelogs == 13
+
+
+def test_an_error_that_quotes_another_one_has_no_full_stop_twice() -> None:
+    """Of a message, and of a notice of the page: both are put together in one place."""
+    inner = TidelogError("the disk", found="it full", action="free space")
+    outer = TidelogError("the job", found=str(inner), action="start it again.")
+    assert str(outer) == (
+        "the job; found the disk; found it full. Next: free space (a retry is safe). "
+        "Next: start it again (a retry is safe)."
+    )
+    check = CheckResult("segments", "warn", str(inner), "look.")
+    assert list(notices([check])) == [f"segments: {inner} Next: look."]
 
 
 def test_what_is_lost_is_a_problem_and_what_is_doubtful_a_notice() -> None:

@@ -61,6 +61,9 @@ class CompressedText:
     that a byte of the file and its offset in the text as size and end.
     """
 
+    seen: Final = None
+    """Nobody waits for more at its end."""
+
     def __init__(self, file: InputFile, position: Any, new_member: Callable[[], Member]) -> None:
         position = position or (0, None, 0, 0)
         if len(position) < 4:

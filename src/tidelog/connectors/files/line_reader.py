@@ -4,9 +4,12 @@ Invariants: a position is the offset of the start of a line in the text, and wha
 needs to go on there: see `PlainText` and `CompressedText`.
 """
 
+import asyncio
 import logging
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +19,7 @@ from tidelog.connectors.files.source import (
     MARKED_BYTES,
     InputFile,
     InputFiles,
+    SilentFile,
     check_position,
     is_marked,
     mark_of,
@@ -29,9 +33,10 @@ logger = logging.getLogger(__name__)
 CHUNK_BYTES: Final = 128 << 10
 MAX_LINE_BYTES: Final = 64 << 20
 
-_POLL_S: Final = (0.1, 1.0)
+_POLL_S: Final = (0.1, 60.0)
 """Seconds until a followed file is looked at again: after lines, and at most while none come. Files
-of earlier days stay, and looking at all of them takes time."""
+of earlier days stay, and looking at all of them takes time: which of them has changed meanwhile is
+seen where files are listed."""
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 """With which some programs begin files of UTF-8; it belongs to no line."""
 
@@ -81,6 +86,8 @@ class PlainText:
         self._before = file.read(start, offset - start)
         """What was read last, up to the position or further, from `_before_at` on."""
         self._before_at = start
+        self.seen: int | None = None
+        """Bytes that a followed file had when it was read to its end."""
         if not is_marked(self._begin, self._before, stored):
             raise self._file.written_anew()
 
@@ -89,7 +96,9 @@ class PlainText:
         if self.ends_at is not None:
             size = min(size, self.ends_at - offset)
         data = self._file.read(offset, size)
+        self.seen = None
         if len(data) < size:
+            self.seen = offset + len(data)
             least = offset if self.ends_at is None else self.ends_at
             now = self._file.size_now()
             if now < least:
@@ -120,9 +129,10 @@ class LineReader(SplitReader):
     position: list[Any]
     delay_s = _POLL_S[0]
 
-    def __init__(self, source: LineFiles, path: Path, position: Any) -> None:
+    def __init__(self, source: LineFiles, split: str, position: Any) -> None:
         self._source = source
-        self._path = path
+        self._split = split
+        self._path = path = source.locate(split)
         self.counts: Counter[str] = Counter()
         """Lines that were not taken as they are, by what is wrong with them."""
         self._logged: dict[str, int] = {}
@@ -165,6 +175,13 @@ class LineReader(SplitReader):
             self._log_counts(at_end=True)
             self.close()  # in the thread that reads: closing may wait, as all that storage does
         return records
+
+    def notify(self, listener: Callable[[], None]) -> None:
+        file, seen = self._file.identity, self._text.seen
+        if seen is not None and self.delay_s > _POLL_S[0]:
+            wake = partial(asyncio.get_running_loop().call_soon_threadsafe, listener)
+            silent = SilentFile(file.st_dev, file.st_ino, seen, wake)
+            self._source.wake_when_changed(self._split, silent)
 
     def pause(self) -> None:
         """A directory may have more files than a process may have open."""

@@ -37,7 +37,7 @@ class TextFiles(LineFiles):
 
     def open(self, split: str, position: Any) -> "TextReader":
         """Raises ObjectNotFoundError and StorageError."""
-        return TextReader(self, self._locate(split), position)
+        return TextReader(self, split, position)
 
 
 class TextReader(LineReader):
@@ -87,14 +87,14 @@ class JsonLines(LineFiles):
 
     def open(self, split: str, position: Any) -> "JsonReader":
         """Raises ObjectNotFoundError and StorageError."""
-        return JsonReader(self, self._locate(split), position)
+        return JsonReader(self, split, position)
 
 
 class JsonReader(LineReader):
     """The lines of one file as rows."""
 
-    def __init__(self, source: JsonLines, path: Path, position: Any) -> None:
-        super().__init__(source, path, position)
+    def __init__(self, source: JsonLines, split: str, position: Any) -> None:
+        super().__init__(source, split, position)
         self._skip = source.skip
 
     def decode(self, data: bytes, offset: int) -> list[Row]:

@@ -82,9 +82,9 @@ class ParquetFiles(InputFiles):
         """Raises ObjectNotFoundError, StorageError and CorruptObjectError; ConfigError for a file
         whose columns do not fit.
         """
-        path, part = self._locate(split), None
+        path, part = self.locate(split), None
         if not path.is_file() and (part := _PART.fullmatch(split)):
-            path = self._locate(part["file"])
+            path = self.locate(part["file"])
         file = _opened(path)
         try:
             groups = range(file.metadata.num_row_groups)
@@ -100,12 +100,12 @@ class ParquetFiles(InputFiles):
         found = self._complete.get(name)
         if found is None:
             try:
-                file = _opened(self._locate(name))
+                file = _opened(self.locate(name))
             except CorruptObjectError as error:
                 if not self.follow:
                     raise
                 if name not in self._awaited:
-                    Event.FILE_NOT_COMPLETE.log(logger, path=self._locate(name), error=error.found)
+                    Event.FILE_NOT_COMPLETE.log(logger, path=self.locate(name), error=error.found)
                 self._awaited.add(name)
                 return []
             with file:

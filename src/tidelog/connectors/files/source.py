@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import translate
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Final, NamedTuple
 
 import google_crc32c
 
@@ -28,6 +28,19 @@ read before."""
 _REDISCOVER_S: Final = 1.0
 
 
+class SilentFile(NamedTuple):
+    """A followed file that had nothing new, as it was then."""
+
+    device: int
+    inode: int
+    size: int
+    wake: Callable[[], object]
+    """To be called, by any thread, when the file is not so any more."""
+
+    def is_same(self, now: os.stat_result) -> bool:
+        return (now.st_dev, now.st_ino, now.st_size) == self[:3]
+
+
 class InputFiles(Source):
     """The regular files at a path; subclasses read them."""
 
@@ -40,11 +53,27 @@ class InputFiles(Source):
         self._includes = _matcher(include)
         self.follow = follow
         self.rediscover_s = _REDISCOVER_S if follow else None
+        self._silent: dict[str, SilentFile] = {}
+
+    def wake_when_changed(self, split: str, silent: SilentFile) -> None:
+        """A reader of this file need not look: each discovery does, and costs less."""
+        self._silent[split] = silent
+
+    def close(self) -> None:
+        self._silent.clear()
 
     def discover(self) -> list[str]:
         """Paths below the root, sorted; raises ConfigError and StorageError."""
+        silent = tuple(self._silent)
+        found = self._found()
+        for gone in set(silent).difference(found):
+            self._compare(gone, None)
+        return found
+
+    def _found(self) -> list[str]:
         with failures(self._path):
             if self._path.is_file():
+                self._compare(self._path.name, self._path.stat())
                 return [_storable(self._path.name)]
             if self._path.is_dir():
                 found = list(map(_storable, self._walk(self._includes)))
@@ -71,7 +100,14 @@ class InputFiles(Source):
         split = file.relative_to(root)
         return not any(map(_is_left_out, split.parts)) and self._includes(split.as_posix())
 
-    def _locate(self, split: str) -> Path:
+    def _compare(self, split: str, now: os.stat_result | None) -> None:
+        """Wake the reader of a silent file that is not as it was; None: it is gone."""
+        silent = self._silent.get(split)
+        if silent is not None and (now is None or not silent.is_same(now)):
+            self._silent.pop(split, None)
+            silent.wake()
+
+    def locate(self, split: str) -> Path:
         is_root = split == self._path.name and not self._path.is_dir()
         return self._path if is_root else self._path / split
 
@@ -87,6 +123,8 @@ class InputFiles(Source):
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(split + "/")
                 elif includes(split) and _is_file(entry):
+                    if split in self._silent:
+                        self._compare(split, _stat_of(entry))
                     yield split
 
 
@@ -109,6 +147,14 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 def _is_file(entry: os.DirEntry[str]) -> bool:
     # Only a link costs a look at the file system; one that leads nowhere is no file.
     return Path(entry.path).is_file() if entry.is_symlink() else entry.is_file()
+
+
+def _stat_of(entry: os.DirEntry[str]) -> os.stat_result | None:
+    """What the system says of it, None for one that is gone since it was listed."""
+    try:
+        return entry.stat()
+    except OSError:
+        return None
 
 
 def _matcher(include: str) -> Callable[[str], bool]:

@@ -4,9 +4,11 @@ Invariant: what was accepted can be written, and is read again as it was: every 
 of its column exactly, and no column that must have a value lacks one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from importlib import import_module
+from math import isnan
+from numbers import Real
 from typing import Any, Final, NamedTuple
 
 from tidelog.connectors import exact
@@ -18,16 +20,20 @@ from tidelog.errors import UserFunctionError
 class _Column(NamedTuple):
     field: Any
     kind: ColumnType
+    partitions: bool
+    """Its values are partitions."""
 
 
 class TableColumns:
     """Makes batches of Arrow of records."""
 
-    def __init__(self, table: str, schema: Any) -> None:
+    def __init__(self, table: str, schema: Any, partitioned: Collection[str] = ()) -> None:
         self._schema = schema
         optional = [field.name for field in schema if field.nullable]
         self._shape = RowShape(table, schema.names, "a value", optional)
-        self._columns = [_Column(field, _column_type(field.type)) for field in schema]
+        self._columns = [
+            _Column(field, _column_type(field.type), field.name in partitioned) for field in schema
+        ]
 
     def batch(self, records: Sequence[Any]) -> Any:
         """The records as a batch of Arrow; raises UserFunctionError for one that does not fit."""
@@ -41,9 +47,12 @@ class TableColumns:
     def _array(self, column: _Column, values: list[Any]) -> Any:
         pa = import_module("pyarrow")
         refusals = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError)
-        field, kind = column
+        field, kind, partitions = column
         if not field.nullable and None in values:
             raise self._refused(field, None, "")
+        # The library looks for the rows of a partition by `==`, and finds none of NaN.
+        if partitions and (nan := next(filter(_is_nan, values), None)):
+            raise self._refused(field, nan, "pyiceberg makes no partition of NaN")
         try:
             return pa.array(kind.all_taken(values), type=field.type)
         except refusals:
@@ -57,6 +66,10 @@ class TableColumns:
     def _refused(self, field: Any, value: Any, why: object) -> UserFunctionError:
         expected = f"a value of type {field.type}" + ("" if field.nullable else ", required")
         return exact.refused(self._shape.table, field.name, expected, value, why)
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, Real) and isnan(value)
 
 
 def _column_type(kind: Any) -> ColumnType:

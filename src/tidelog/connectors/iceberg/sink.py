@@ -63,7 +63,7 @@ class IcebergWriter(SinkWriter):
         self._table = table
         self._context = context
         self._commits = commits
-        self._columns = TableColumns(table.name, table.schema.as_arrow())
+        self._columns = TableColumns(table.name, table.schema.as_arrow(), table.partitioned)
         self._batches: list[Any] = []
         """The open transaction."""
 

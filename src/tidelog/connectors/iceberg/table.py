@@ -16,6 +16,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Final, TypeVar
 
+from tidelog.connectors.iceberg.partitions import check_partitions, partition_columns
 from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, described, name_of
 from tidelog.connectors.outside import bounded
 from tidelog.connectors.tested import note_version
@@ -63,8 +64,9 @@ class LakeTable:
             with self._failures():
                 self.schema = table.schema()
                 self._uuid = table.metadata.table_uuid
+                self.partitioned = partition_columns(table)
                 self.directory = SinkDirectory(sink, table)
-            self._check_partitions(table)
+            check_partitions(table, self._where)
             self._take_over()
         except BaseException:
             self.close()
@@ -189,20 +191,6 @@ class LakeTable:
         close = getattr(self._catalog, "close", None)
         if close is not None:
             close()
-
-    def _check_partitions(self, table: Any) -> None:
-        """Raises ConfigError for a partition that the library cannot make as it is installed."""
-        missing = import_module("pyiceberg.exceptions").NotInstalledError
-        for field in table.spec().fields:
-            try:
-                field.transform.pyarrow_transform(table.schema().find_type(field.source_id))
-            except missing as error:
-                raise ConfigError(
-                    f"{self._where}, partition {field.name!r} by {field.transform}",
-                    expected="the library pyiceberg-core, which computes it",
-                    found=str(error),
-                    action="pip install 'pyiceberg[pyiceberg-core]'",
-                ) from error
 
     def _take_over(self) -> None:
         """Record our start in a snapshot that adds nothing."""

@@ -198,7 +198,8 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
     ),
     "INVALID_TRANSACTION_TIMEOUT": (
         ConfigError,
-        "lower the transaction timeout, or raise transaction.max.timeout.ms of the brokers",
+        "raise transaction.max.timeout.ms of the brokers, to 60000 at least; or give the sink a "
+        "lower transaction.timeout.ms in client=",
     ),
 }
 """Error class and advice by the name of librdkafka's error."""

@@ -193,6 +193,10 @@ class _PostgresTables(StagingTables):
             writers=names.writers,
         )
         self._server = server
+        self._too_narrow = (
+            f"give the columns of {names.target} the types back that they had when the job "
+            f"started; the rows wait in {names.pending}, and the next start commits them"
+        )
         shape = RowShape(names.table, names.columns, "a value PostgreSQL takes")
         kinds = {name: column_type(kind) for name, kind in types.items()}
         self._rows = TypedRows(shape, kinds)
@@ -226,6 +230,7 @@ class _PostgresTables(StagingTables):
         # Those that leave staging: a trigger of the target may take fewer, or put them elsewhere.
         (rows,) = connection.execute(self._count, tx).fetchone()
         self._server.goes_on()
-        connection.execute(self.into, tx)
+        with self._server.stored_values(self._too_narrow):
+            connection.execute(self.into, tx)
         self._server.goes_on()
         return int(rows)

@@ -112,6 +112,16 @@ class PostgresConnection:
                     connection.close()
                 raise
 
+    @contextmanager
+    def stored_values(self, action: str) -> Iterator[None]:
+        """Within a transaction: values that are refused are in the database already, where no
+        change of a record helps; raises StorageError.
+        """
+        try:
+            yield
+        except self._driver.DataError as error:
+            raise StorageError(self.where, found=_said_by(error), action=action) from error
+
     def goes_on(self) -> None:
         """Within a transaction: the server has taken something, and may take its time again."""
         if self._wait is not None:
@@ -222,7 +232,7 @@ def _no_conninfo(what: str) -> ConfigError:
 
 def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any) -> TidelogError:
     state = error.sqlstate or ""
-    found = "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+    found = _said_by(error)
     if state == _NO_RIGHT:
         return AccessDeniedError(where, found=found, action=actions[_NO_RIGHT])
     if not state:
@@ -236,6 +246,10 @@ def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any)
             return kind(where, found=found, action=actions.get(prefix, action))
     action = "see the cause; it is not one tidelog knows"
     return StorageError(where, found=found, action=action)
+
+
+def _said_by(error: Any) -> str:
+    return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
 
 
 _NO_RIGHT: Final = "42501"

@@ -25,6 +25,8 @@ from tidelog.runtime.user_code import close_all, user_code
 IDLE_S: Final = 0.1
 """How long a split without records is left alone when its reader does not say."""
 
+_LONG_DELAY_S: Final = 1.0
+
 BATCH_RECORDS: Final = 8192
 """Records that a batch of several splits aims at, and that a thread reads ahead of the task."""
 BATCH_BYTES: Final = 1 << 20
@@ -153,8 +155,10 @@ class SplitReading:
         return self.quiet_since + idle_after_ms / 1000
 
     def ask_again(self) -> None:
-        """Let the next read come at once: the split may have records before its delay ends."""
-        if not self.working:
+        """Let the next read come at once: the split may have records before its delay ends. One
+        whose reader has a long delay is left to it: there may be thousands of those.
+        """
+        if not self.working and self.due_at - self._effects.clock.monotonic() <= _LONG_DELAY_S:
             self.due_at = -math.inf
 
     def pause(self) -> None:

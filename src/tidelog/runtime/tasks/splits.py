@@ -7,7 +7,7 @@ groups in a rescale; a split waits only for one that has records to read.
 import asyncio
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -22,6 +22,11 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import encode_key, key_group
 from tidelog.state.objects.values import ObjectEncoding
 
+_SHARE: Final = 0.05
+"""Share of the time that discoveries may take: a list of very many files takes long ..."""
+_MOST_RESTS: Final = 10
+"""... but they come no later than so many times the interval that the source asks for."""
+
 
 class SourceSplits:
     """What the subtasks of one source share."""
@@ -30,7 +35,7 @@ class SourceSplits:
         self._source = source
         self._effects = effects
         self._found: list[str] | None = None
-        self._found_at = 0.0
+        self._find_at = 0.0
         self._lock = asyncio.Lock()
         self._first: frozenset[str] | None = None
         """What the first discovery of this run has found."""
@@ -75,13 +80,21 @@ class SourceSplits:
         async with self._lock:
             now = self._effects.clock.monotonic()
             again = self._source.rediscover_s
-            if self._found is None or (again is not None and now - self._found_at >= again):
+            if self._found is None or (again is not None and now >= self._find_at):
                 discover = in_user_code(operator, self._discovered)
                 self._found = await self._effects.offload.wait(discover)
-                self._found_at = now
+                if again is not None:
+                    self._find_at = now + max(again, self._rest(now, again))
                 if self._first is None:
                     self._first = frozenset(self._found)
             return self._found
+
+    def _rest(self, begun: float, again: float) -> float:
+        """Seconds between discoveries so that they take no more than their share of the time; one
+        that waits for more than storage takes none.
+        """
+        took = self._effects.clock.monotonic() - begun
+        return min(took / _SHARE, _MOST_RESTS * again) if self._source.prompt else 0.0
 
     def _discovered(self) -> list[str]:
         names = self._source.discover()

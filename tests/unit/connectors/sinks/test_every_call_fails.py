@@ -5,7 +5,8 @@ What sinks remember beside their output: all that a checkpoint may ask for, and 
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 
@@ -16,8 +17,9 @@ from tests.support.depth import DEEP, more_in_depth, one_by_one
 from tests.support.pipelines import acted_on, config, run
 from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
-from tests.unit.connectors.sinks.trap import Trap, lay, trapped
+from tests.unit.connectors.sinks.trap import Phase, Trap, lay, trapped
 from tidelog import JobConfig, Schedule, TidelogError
+from tidelog.errors import CheckpointFailedError, StoreUnreachableError, UserFunctionError
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -67,6 +69,46 @@ def test_a_pre_commit_that_failed_is_made_up_for_by_the_next(
         copy(out, store, trap)
         assert sorted(out.shown()) == [n for (n,) in NUMBERS], trap
         complete(out, store)
+
+
+@dataclass
+class Failing(Trap):
+    """A phase that fails whole."""
+
+    error: TidelogError = field(kw_only=True)
+
+    @contextmanager
+    def during(self, phase: Phase) -> Iterator[None]:
+        self._turns += phase == self.phase
+        if phase == self.phase and self._turns in self.turns:
+            raise self.error
+        yield
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pre_commit_that_failed_is_a_failed_checkpoint_of_every_sink(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    out, store = output(kind, request), MemoryStore()
+    away = StoreUnreachableError("the server", found="no answer", action="bring it back")
+    failing = trapped(out.sink(), Failing("pre_commit", (2,), error=away))
+    schedule = Schedule(interval=1.0, tolerable_failures=0)
+    with pytest.raises(CheckpointFailedError, match="the server; found no answer"):
+        run(copying(NUMBERS, failing), store, config(parallelism=1, checkpoint=schedule))
+    failing = trapped(out.sink(), Failing("pre_commit", (2,), error=away))
+    schedule = Schedule(interval=1.0, tolerable_failures=1)
+    run(copying(NUMBERS, failing), store, config(parallelism=1, checkpoint=schedule))
+    assert sorted(out.shown()) == [n for (n,) in NUMBERS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_value_that_is_refused_in_a_pre_commit_stops_the_job(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    refused = UserFunctionError("sink", found="a value that it does not take", action="change it")
+    failing = trapped(output(kind, request).sink(), Failing("pre_commit", (2,), error=refused))
+    with pytest.raises(UserFunctionError, match="a value that it does not take"):
+        run(copying(NUMBERS, failing), MemoryStore(), config(parallelism=1))
 
 
 @one_by_one(kind=KINDS, lasting=LASTING, after=AFTER)

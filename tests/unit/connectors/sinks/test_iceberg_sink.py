@@ -16,10 +16,11 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, UnknownTransform, VoidTransform
 from pyiceberg.types import (
     DateType,
     DecimalType,
+    DoubleType,
     ListType,
     LongType,
     MapType,
@@ -27,6 +28,7 @@ from pyiceberg.types import (
     StringType,
     StructType,
     TimestamptzType,
+    UUIDType,
 )
 
 from tests.support.iceberg import Lake
@@ -355,3 +357,31 @@ def test_a_table_that_is_not_there_is_an_error(lake: Lake) -> None:
         sink(lake, "lake.none").open(context())
     with pytest.raises(ConfigError, match="a namespace and a name"):
         sink(lake, "numbers")
+
+
+def partitioned(lake: Lake, kind: Any, transform: Any) -> None:
+    """A table `lake.parts` with a column `part` of this type, and a partition by it."""
+    schema = Schema(NestedField(1, "part", kind), NestedField(2, "n", LongType()))
+    spec = PartitionSpec(PartitionField(1, 1001, transform, "by"))
+    lake.table(TABLE).catalog.create_table("lake.parts", schema, partition_spec=spec)
+
+
+@pytest.mark.parametrize("transform", [IdentityTransform(), VoidTransform(), UnknownTransform("x")])
+def test_a_partition_that_the_library_cannot_make_is_refused_at_the_start(
+    lake: Lake, transform: Any
+) -> None:
+    partitioned(lake, UUIDType(), transform)
+    told = r"'lake.parts', partition 'by' by .* of column 'part'; .*partition the table by another"
+    with pytest.raises(ConfigError, match=told):
+        sink(lake, "lake.parts").open(context())
+
+
+def test_a_value_of_which_the_library_makes_no_partition_is_refused_with_its_record(
+    lake: Lake,
+) -> None:
+    partitioned(lake, DoubleType(), IdentityTransform())
+    writer = sink(lake, "lake.parts").open(context())
+    with pytest.raises(UserFunctionError, match=r"column 'part'.*no partition of NaN"):
+        writer.write([(0.5, 1), (float("nan"), 2)])
+    writer.commit(pre_committed(writer, 1, (0.5, 1), (None, 2)))
+    assert [row["n"] for row in lake.rows("lake.parts")] == [1, 2]

@@ -9,6 +9,7 @@ from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context, pre_committed
 from tidelog import Job, KafkaSink, Row, SinkContext
 from tidelog.errors import (
+    ConfigError,
     FencedError,
     ObjectNotFoundError,
     RestoreError,
@@ -197,3 +198,17 @@ def test_a_record_that_kafka_cannot_keep_is_an_error(
     writer = started(sink(**options), context())
     with pytest.raises(UserFunctionError, match=found):
         writer.write([record])
+
+
+def test_a_transaction_takes_no_longer_than_the_user_and_so_the_brokers_let_it(
+    kafka: FakeKafka,
+) -> None:
+    kafka.longest_transaction_ms = 20_000
+    with pytest.raises(ConfigError, match="client=") as refused:
+        started(sink(), context())
+    assert "lower transaction.timeout.ms in client=" in str(refused.value)
+    writer = started(sink(client={"transaction.timeout.ms": 20_000}), context())
+    writer.commit(pre_committed(writer, 1, "a"))
+    assert shown(kafka) == ["a"]
+    with pytest.raises(ConfigError, match=r"transaction.timeout.ms in client=.*1000 milliseconds"):
+        sink(client={"transaction.timeout.ms": "soon"})

@@ -19,7 +19,13 @@ from tests.unit.connectors.sinks.job import context, copying
 from tests.unit.connectors.sinks.outputs import output
 from tests.unit.connectors.sinks.test_sql_sinks import COLUMNS, Database, pre_committed
 from tidelog import JobResult, JobRunner, Postgres
-from tidelog.errors import ConfigError, FencedError, StoreUnreachableError, UserFunctionError
+from tidelog.errors import (
+    ConfigError,
+    FencedError,
+    StorageError,
+    StoreUnreachableError,
+    UserFunctionError,
+)
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
 
@@ -209,3 +215,17 @@ def test_a_server_that_is_not_there_is_named_without_the_password(conninfo: str)
     with pytest.raises(StoreUnreachableError, match="database tides at localhost:1") as caught:
         Postgres(nowhere, "words", COLUMNS).open(context())
     assert "secret" not in str(caught.value)
+
+
+def test_rows_that_a_narrower_column_refuses_wait_until_it_is_as_wide_as_it_was(
+    conninfo: str,
+) -> None:
+    sink = Postgres(conninfo, "words", {"word": "varchar(10)", "n": "bigint"})
+    writer = sink.open(context())
+    transaction = pre_committed(writer, 1, ("estuary", 1))
+    query(conninfo, "ALTER TABLE words ALTER word TYPE varchar(3)")
+    with pytest.raises(StorageError, match=r"value too long.*the types back.*the next start"):
+        writer.commit(transaction)
+    query(conninfo, "ALTER TABLE words ALTER word TYPE varchar(10)")
+    sink.open(context(2)).recover([transaction])
+    assert query(conninfo, "SELECT word FROM words") == [("estuary",)]

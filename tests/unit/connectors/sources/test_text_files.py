@@ -74,8 +74,9 @@ def test_a_followed_file_gives_every_line_once_when_its_newline_is_there(
 def test_a_followed_file_without_new_lines_is_looked_at_less_often(tmp_path: Path) -> None:
     path = written(tmp_path / "input", b"a\n")
     reader = TextFiles(path, follow=True).open("input", None)
-    waits = [(reader.read(), reader.delay_s)[1] for _ in range(7)]
-    assert waits == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0]
+    waits = [(reader.read(), reader.delay_s)[1] for _ in range(12)]
+    assert waits[:5] == [0.1, 0.2, 0.4, 0.8, 1.6]
+    assert waits[-4:] == [25.6, 51.2, 60.0, 60.0]
     append(path, b"b\n")
     assert (reader.read(), reader.delay_s) == (["b"], 0.1)
     reader.close()

@@ -44,10 +44,10 @@ from tidelog.runtime.sink import SinkContext
 
 logger = logging.getLogger(__name__)
 
-TRANSACTION_S: Final = 60.0
-"""Brokers abort a transaction that takes longer ..."""
-_PART_S: Final = TRANSACTION_S / 4
-"""... so a range is moved in parts that are sent within this time."""
+TRANSACTION_MS: Final = 60_000
+"""Brokers abort a transaction that takes longer, unless the user says otherwise ..."""
+_PART: Final = 1 / 4
+"""... so a range is moved in parts that are sent within this share of it."""
 _COMMITS_KEY: Final = b"commits"
 _TRIES: Final = 4
 _ABORT_S: Final = 5.0
@@ -62,9 +62,15 @@ class Mover:
     """
 
     def __init__(
-        self, topics: StagingTopics, partition: int, me: StagingStart, on_refused: OnError
+        self,
+        topics: StagingTopics,
+        partition: int,
+        me: StagingStart,
+        on_refused: OnError,
+        transaction_ms: int,
     ) -> None:
         self._cluster = topics.cluster
+        self._transaction_ms = transaction_ms
         self._on_refused = on_refused
         self._topics = topics
         self._partition = partition
@@ -136,7 +142,7 @@ class Mover:
     def _move_part(self, staged: StagedRange, number: int, messages: Any) -> int:
         """One transaction; returns the number of the next record."""
         self._producer.begin_transaction()
-        until, self._sent = now() + _PART_S, 0
+        until, self._sent = now() + _PART * self._transaction_ms / 1000, 0
         for offset, message in messages:
             self._sent += 1
             refusal = self._left_out.get((staged.start, number))
@@ -246,8 +252,8 @@ class Mover:
         )
 
     def _take_over(self) -> None:
-        timeout_ms = int(TRANSACTION_S * 1000)
-        settings = {"transactional.id": self._id, "transaction.timeout.ms": timeout_ms}
+        limit = {"transaction.timeout.ms": self._transaction_ms}
+        settings = {"transactional.id": self._id, **limit}
         self._producer = producer(self._cluster, settings)
         # Ends what another process has open under this id, and fences it.
         self._ask(partial(self._producer.init_transactions, PATIENCE_S))

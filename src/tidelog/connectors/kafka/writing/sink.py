@@ -13,7 +13,7 @@ from tidelog.connectors import transactions as tokens
 from tidelog.connectors.arguments import typed
 from tidelog.connectors.kafka.client import Cluster, DeadLetterTopic, OnError, check_policy
 from tidelog.connectors.kafka.writing.messages import Format, Headers, Message, Messages
-from tidelog.connectors.kafka.writing.mover import Mover
+from tidelog.connectors.kafka.writing.mover import TRANSACTION_MS, Mover
 from tidelog.connectors.kafka.writing.producing import Outbox
 from tidelog.connectors.kafka.writing.staging import StagedRange, StagingStart, own_ranges, wrapped
 from tidelog.connectors.kafka.writing.staging_topics import StagingTopics
@@ -28,8 +28,9 @@ _FIXED: Final = {
     **dict.fromkeys(("delivery.timeout.ms", "isolation.level", "retries"), "exactly_once="),
     **dict.fromkeys(("message.send.max.retries", "delivery.report.only.error"), "exactly_once="),
     **dict.fromkeys(("transactional.id", "group.id"), "prefix="),
-    **dict.fromkeys(("transaction.timeout.ms", "enable.auto.commit"), "what tidelog sets"),
-    **dict.fromkeys(("auto.offset.reset", "enable.partition.eof"), "what tidelog sets"),
+    **dict.fromkeys(
+        ("enable.auto.commit", "auto.offset.reset", "enable.partition.eof"), "what tidelog sets"
+    ),
 }
 """Settings that cannot be passed, and what to use instead."""
 
@@ -70,8 +71,12 @@ class KafkaSink(Sink):
         require("prefix", repr(prefix), bool(prefix), "a name")
         require("create", create, create is None or create > 0, "at least 1 partition, or None")
         self.messages = Messages(topic, key, value, headers, partition, timestamp)
-        self.cluster = Cluster(bootstrap, client, _FIXED)
-        settings = client or {}
+        settings = dict(client or {})
+        limit = str(settings.pop("transaction.timeout.ms", TRANSACTION_MS))
+        fits = limit.isdecimal() and int(limit) >= 1000
+        require("transaction.timeout.ms in client=", limit, fits, "1000 milliseconds or more")
+        self.transaction_ms = int(limit)
+        self.cluster = Cluster(bootstrap, settings, _FIXED)
         largest = str(settings.get("message.max.bytes", 0))
         require("message.max.bytes in client=", largest, largest.isdecimal(), "a number of bytes")
         self.largest_message = int(largest)
@@ -250,7 +255,13 @@ class KafkaStagingWriter(_OutboxWriter):
     def _mover(self, partition: int) -> Mover:
         found = self._movers.get(partition)
         if found is None:
-            found = Mover(self._topics, partition, self._start, self._sink.on_refused)
+            found = Mover(
+                self._topics,
+                partition,
+                self._start,
+                self._sink.on_refused,
+                self._sink.transaction_ms,
+            )
             self._movers[partition] = found
         return found
 
