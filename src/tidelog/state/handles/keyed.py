@@ -163,7 +163,7 @@ class ListState:
         self.keyed = KeyedRows(
             backend, info, rows, scanned=True, cached=False, expired=list_expired
         )
-        self._bounds = FirstRows(self.keyed.rows)
+        self.bounds = FirstRows(self.keyed.rows)
 
     def exists(self) -> bool:
         """Whether the list has an element that has not expired."""
@@ -172,7 +172,7 @@ class ListState:
     def get(self) -> Iterator[Row]:
         """The elements in order."""
         read = self.element.read
-        for _, held in self._bounds.scan(self.keyed.row()):
+        for _, held in self.bounds.scan(self.keyed.row()):
             for element in list(held):
                 value = read(element)
                 if value is not None:
@@ -182,30 +182,31 @@ class ListState:
         """Replace the list."""
         elements = self._hold(newState)
         self.clear()
-        self.append(elements)
+        append_elements(self._backend, self, elements)
 
     def appendValue(self, newState: Row) -> None:
         """Append one element."""
-        self.append(self._hold([newState]))
+        append_elements(self._backend, self, self._hold([newState]))
 
     def appendList(self, newState: list[Row]) -> None:
         """Append all elements of `newState` to the list, in their order."""
-        self.append(self._hold(newState))
+        append_elements(self._backend, self, self._hold(newState))
 
     def clear(self) -> None:
         """Remove the list."""
-        self._bounds.clear(self.keyed.row())
+        self.bounds.clear(self.keyed.row())
 
     def _hold(self, values: list[Row]) -> list[Any]:
         """Elements as rows hold them; raises StateSchemaError before anything is changed."""
         return list(map(self.element.hold, values))
 
-    def append(self, elements: list[Any]) -> None:
-        """Append elements as rows hold them."""
-        prefix = self.keyed.row()
-        first = prefix + _encoded_position(int(self._backend.seqno))
-        self._bounds.expect(prefix, first, prefix_end(prefix))
-        append(self._backend, self.keyed.rows, prefix, elements)
+
+def append_elements(backend: KeyedBackend, state: ListState, elements: list[Any]) -> None:
+    """Append elements, as rows have them, to the list of the current key."""
+    prefix = state.keyed.row()
+    first = prefix + _encoded_position(int(backend.seqno))
+    state.bounds.expect(prefix, first, prefix_end(prefix))
+    append(backend, state.keyed.rows, prefix, elements)
 
 
 class MapState:
