@@ -71,9 +71,10 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             raise SystemExit(128 + signal.SIGINT) from None
         except click.ClickException as error:
+            message = error.message
             if isinstance(error, click.BadOptionUsage):  # as an option without its value
-                error.message += self._form(ctx, error.option_name)
-            error.message = masked(error.message)  # type: ignore[misc]  # what click prints
+                message += self._form(ctx, error.option_name)
+            error.message = masked(message)  # type: ignore[misc]  # what click prints
             raise
 
     def _form(self, ctx: click.Context, name: str) -> str:
