@@ -4,6 +4,14 @@ The public API is what `__init__.pyi` lists, `__all__` of this module and `open`
 may change between releases. Names are loaded on first use, so that importing tidelog stays cheap.
 """
 
+import sys
+
+# While Python looks for the module of `python -m`, it stands for its name in `sys.argv`.
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] == __name__:
+    from tidelog.interrupt import end_when_interrupted
+
+    end_when_interrupted()
+
 import logging
 
 import lazy_loader

@@ -8,19 +8,13 @@ import gc
 import os
 import signal
 import sys
-from types import FrameType
 from typing import Final
+
+from tidelog.interrupt import end_at_once, end_when_interrupted
 
 _NEW_OBJECTS: Final = 50_000
 """After so many the garbage collector looks at them, which by default it does after each 700:
 modules stay, and records of several buffers are gone before it would find that they are in use."""
-
-
-def end_at_once(number: int, frame: FrameType | None) -> None:
-    """For an interrupt while the command is still imported, and for SIGTERM to the first process of
-    a container, which gets no default actions of signals.
-    """
-    os._exit(128 + number)
 
 
 def collect_rarely() -> None:
@@ -30,8 +24,7 @@ def collect_rarely() -> None:
 
 def start() -> None:
     """Run the command that the arguments name."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is ignored
-        signal.signal(signal.SIGINT, end_at_once)
+    end_when_interrupted()
     if os.getpid() == 1 and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, end_at_once)
     for name in ("stdin", "stdout", "stderr"):

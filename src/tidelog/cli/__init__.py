@@ -71,8 +71,26 @@ class LazyGroup(click.Group):
         except KeyboardInterrupt:
             raise SystemExit(128 + signal.SIGINT) from None
         except click.ClickException as error:
-            error.message = masked(error.message)  # type: ignore[misc]  # what click prints
+            message = error.message
+            if isinstance(error, click.BadOptionUsage):  # as an option without its value
+                message += self._form(ctx, error.option_name)
+            error.message = masked(message)  # type: ignore[misc]  # what click prints
             raise
+
+    def _form(self, ctx: click.Context, name: str) -> str:
+        """How the value of a command's option is written, if its type or the option says so."""
+        command = self.get_command(ctx, ctx.invoked_subcommand or "")
+        parameters = [] if command is None else command.params
+        option = next((each for each in parameters if name in each.opts), None)
+        if option is None:
+            return ""
+        try:
+            option.type.convert("", option, ctx)
+        except click.BadParameter as refusal:
+            advice = refusal.message.partition("; ")[2]
+            return advice and f" {advice[0].upper()}{advice[1:]}."
+        expected = getattr(option, "expected", "")
+        return expected and f" Expected {expected}."
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""

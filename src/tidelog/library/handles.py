@@ -14,7 +14,7 @@ from tidelog.errors import StateSchemaError
 from tidelog.library.states import is_attribute
 from tidelog.library.steps import Steps
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import ListState, MapState, append, put_entry
+from tidelog.state.handles.keyed import ListState, MapState, append_elements, put_entry
 from tidelog.state.stored_states import NamedState
 
 K = TypeVar("K")
@@ -108,8 +108,7 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
 
     def _append(self, elements: list[Any]) -> None:
         self._use_key()
-        keyed = self._state.keyed
-        append(self._backend, keyed.rows, keyed.row(), elements)
+        append_elements(self._backend, self._state, elements)
 
     def _replace(self, elements: list[Any]) -> None:
         self._clear()

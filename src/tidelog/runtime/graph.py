@@ -14,7 +14,7 @@ from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.node import Edge, Node, OutputTag, Routing, name_of
 from tidelog.runtime.operators.aggregate import Aggregate
-from tidelog.runtime.operators.operator import Operator, OperatorFactory
+from tidelog.runtime.operators.operator import Operator, OperatorFactory, without_event_time
 from tidelog.runtime.operators.stateless import FilterRecords, FlatMap, MapBatches, MapRecords
 from tidelog.runtime.sink import Sink
 from tidelog.runtime.source import Source
@@ -84,6 +84,8 @@ class Job:
         parallelism = fields.get("parallelism")
         whole = isinstance(parallelism, int | None)
         require(f"parallelism= of {name}", repr(parallelism), whole, "an int")
+        if fields.get("needs_event_time"):
+            _check_event_time(name, inputs)
         count = self._counts[name] = self._counts.get(name, 0) + 1
         node = Node(name if count == 1 else f"{name}-{count}", inputs, **fields)
         if any(other.id == node.id for other in self.nodes):
@@ -95,6 +97,12 @@ class Job:
             )
         self.nodes.append(node)
         return node
+
+
+def _check_event_time(operator: str, inputs: list[Edge]) -> None:
+    for node in (edge.node for edge in inputs):
+        if not node.has_event_time:
+            raise without_event_time(f"operator {operator!r}", f"the stream of {node.id!r}")
 
 
 def _check_unread_by(node: Node, what: str, example: Path) -> None:
@@ -337,6 +345,7 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
             lambda: Process(processor(), time_mode, name_of(late)),
             keyed=True,
             late=late,
+            needs_event_time=time_mode == "event",
             meaning={TIME_MODE: time_mode},
         )
 
@@ -355,7 +364,8 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
     ) -> Stream:
         self._check_job(other)
         keyed = all(edge.routing == "key" for edge in other._edges)
-        require("the other stream", type(other).__name__, keyed, "a stream after .key_by(...)")
+        what = f"the other stream of operator {fields['name']!r}"
+        require(what, type(other).__name__, keyed, "a stream after .key_by(...)")
         second = [replace(edge, side=1) for edge in other._edges]
         both = KeyedStream(self._job, [*self._edges, *second])
         meaning = of_sides(*(_origins(stream._edges) for stream in (self, other)))

@@ -49,12 +49,18 @@ class Node(msgspec.Struct, eq=False):
     side_output: str | None = None
     """The tag of its side output."""
     makes_watermarks: bool = False
+    needs_event_time: bool = False
     silent: tuple["Edge", ...] = ()
     """Inputs whose records never lead to output at once."""
     meaning: Facts = {}
     """What decides the meaning of its rows by key besides, as a checkpoint has it."""
     state: Definition | None = None
     """The only state that it keeps by key, where that is known before it opens."""
+
+    @property
+    def has_event_time(self) -> bool:
+        """Whether records may have it here: without any `event_time` in front none has."""
+        return self.makes_watermarks or any(edge.node.has_event_time for edge in self.inputs)
 
     @property
     def origins(self) -> set[str]:

@@ -8,7 +8,7 @@ from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, Final, ParamSpec, TypeVar
 
-from tidelog.errors import TidelogError, UserFunctionError, require
+from tidelog.errors import ConfigError, StateSchemaError, TidelogError, UserFunctionError, require
 from tidelog.events import Event
 
 logger = logging.getLogger(__name__)
@@ -56,6 +56,23 @@ class user_code:
                 found=_said_by(cause),
                 action=self.action,
             ) from cause
+
+
+class named_call(user_code):
+    """Like `user_code`; an error of ours for what the user passed or stored names the `whole`."""
+
+    __slots__ = ("_whole",)
+
+    def __init__(self, what: str, whole: Callable[[], str]) -> None:
+        super().__init__(what)
+        self._whole = whole
+
+    def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
+        super().__exit__(kind, cause, trace)
+        if isinstance(cause, ConfigError | StateSchemaError):
+            whole = self._whole()
+            if whole not in cause.what:
+                raise cause.within(whole)
 
 
 def _said_by(cause: BaseException | None) -> str:

@@ -13,7 +13,7 @@ from tidelog.errors import ConfigError
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows, ListState, MapState, ValueState
 from tidelog.state.objects.values import ObjectEncoding
-from tidelog.state.schema.ddl import UNTYPED, quoted
+from tidelog.state.schema.ddl import UNTYPED, canonical_text, stored_fields
 from tidelog.state.schema.schema import ValueCodec, parse_schema
 
 Shown = Callable[[tuple[Any, ...]], Any]
@@ -66,7 +66,9 @@ def is_readable(info: StateInfo) -> bool:
 
 def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
     name, ttl_ms = info.name, info.ttl_ms
-    schema = [each if each == UNTYPED else quoted(each) for each in info.schema]
+    schema = [
+        each if each == UNTYPED else canonical_text(stored_fields(each)) for each in info.schema
+    ]
     shown = [_shown(each) for each in schema]
     match info.kind:
         case "value":

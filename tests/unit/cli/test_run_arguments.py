@@ -161,3 +161,21 @@ def test_an_option_without_its_word_does_not_take_the_next_option_for_it(tmp_pat
     told = tidelog("run", "wordcount", *store, "--unaligned", "--checkpoint-interval", "300ms")
     assert told.exit_code == 2
     assert "'--checkpoint-interval' is not one of 'off', 'timeout', 'always'" in told.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ("run wordcount --checkpoint-interval", "a time with its unit, such as 250 ms or 2 min"),
+        ("run wordcount --memory", "Expected a size such as 64 MiB; from 32 MiB to 4 TiB."),
+        ("run wordcount --report-interval", "Write 500ms, 1s, 1.5m or 2h."),
+        ("plan --value-bytes", "Write 200, 500MB or 2GiB."),
+        ("plan --join", "Write -1m,5m or 0s,30s."),
+        ("plan --parallelism", "requires an argument.\n"),
+    ],
+)
+def test_an_option_without_its_value_says_how_that_is_written(arguments: str, says: str) -> None:
+    result = tidelog(*arguments.split())
+    option = arguments.rsplit(maxsplit=1)[-1]
+    assert result.exit_code == 2
+    assert f"Option '{option}' requires an argument." in result.stderr and says in result.stderr

@@ -103,3 +103,29 @@ def test_no_name_of_a_module_that_should_not_be_imported_is_out_of_date() -> Non
         if name.startswith("tidelog"):
             path = ROOT / "src" / name.replace(".", "/")
             assert path.with_suffix(".py").exists() or (path / "__init__.py").exists(), name
+
+
+_INTERRUPTS = """
+import os, signal, sys
+class Finder:
+    @staticmethod
+    def find_spec(name, *others):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+"""
+
+
+@pytest.mark.parametrize("module", ["lazy_loader", "tidelog.__main__", "tidelog.cli"])
+def test_an_interrupt_in_the_first_imports_ends_a_command_without_a_word(
+    module: str, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(_INTERRUPTS.format(module=module))
+    ran = subprocess.run(
+        [sys.executable, "-m", "tidelog", "run", "--help"],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", "")

@@ -4,6 +4,7 @@ Records of any size: what is made of few or many is handed on in buffers of limi
 """
 
 import asyncio
+import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from tidelog import (
     Replayable,
     Schedule,
     Session,
+    Sliding,
     Source,
     Stream,
     Tumbling,
@@ -210,3 +212,21 @@ def buffers_of(made: Stream, job: Job, directory: Path) -> list[int]:
     made.map_batches(counted).sink(Callback(lambda _: None))
     run(job, directory, JobConfig(work_dir=directory))
     return buffers
+
+
+def test_windows_that_overlap_much_stay_within_the_budget(tmp_path: Path) -> None:
+    """A record is in 3,600 windows, each a row of its own as each is emitted when it changes."""
+    records, counted = 12, Counter[int]()
+    job = Job("overlapping")
+    timed = job.source(Rate(None, limit=records, make=lambda n: n)).event_time(lambda n: n * 1000)
+    windows = timed.key_by(lambda n: n).window(Sliding("1h", "1s"), emit="updates")
+    counts = windows.aggregate(lambda n: bytes(1000), max)
+    counts.sink(Callback(lambda row: counted.update([row[0]])))
+    tracemalloc.start()
+    seen = run(job, tmp_path, JobConfig(parallelism=1, memory=LEAST_MEMORY, work_dir=tmp_path))
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert counted == Counter(dict.fromkeys(range(records), 3600))
+    assert counted.total() * 1000 > LEAST_MEMORY, "the values alone"
+    assert max(status.used_bytes for status in seen) <= LEAST_MEMORY
+    assert peak_bytes <= 2 * LEAST_MEMORY, "with all that the status does not count"

@@ -4,13 +4,16 @@ from typing import Any
 
 import pytest
 
+from tests.unit.state.conftest import Bench
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
+from tidelog.state.handles.keyed import ValueState
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.evolution import objection
 from tidelog.state.schema.schema import parse_schema
+from tidelog.state.stored_states import named_state, stored_states
 
 
 def info(*schema: str, kind: str = "value", ttl: int | None = None) -> StateInfo:
@@ -68,7 +71,6 @@ def test_what_can_still_be_read_is_taken_and_read(
         ("s struct<x:int>", "s struct<y:int>", "is struct<y:int>"),
         ("d decimal(10,2)", "d decimal(10,3)", "is decimal\\(10,3\\)"),
         ("d decimal(10,2)", "d decimal(9,2)", "is decimal\\(9,2\\)"),
-        ("`odd name` int", "`odd name` bigint", "became"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_the_reason_and_the_state(
@@ -145,3 +147,33 @@ def test_a_widened_state_is_widened_again_over_its_oldest_values() -> None:
         registry.register("state", "value", ("a bigint",))
     first, third = parse_schema("a int"), parse_schema("a bigint, b string, c double")
     assert third.decode(first.encode((5,))) == (5, None, None)
+
+
+QUOTED = "`user id` int, `x, y` struct<`a b`:int,`c:d`:array<struct<`e<f`:int>>,`st``r`:string>"
+
+
+def test_names_in_quotes_are_read_from_what_is_stored(bench: Bench) -> None:
+    ValueState(bench.backend, "places", QUOTED).update((1, (2, [(3,)], "x")))
+    bench.backend.flush()
+    states = stored_states(bench.backend, bench.backend.registry.infos())
+    shown = named_state(states, "places").state
+    assert isinstance(shown, ValueState) and shown.get() == (1, (2, [(3,)], "x"))
+
+
+@pytest.mark.parametrize(
+    ("stored", "wanted"),
+    [
+        ("user id int, at struct<a b:int>", "`user id` long, at struct<`a b`:long>, n int"),
+        ("größe int, odd name int", "`größe` long, `odd name` long"),
+        ("m map<string,struct<a b:int>>", "m map<string,struct<`a b`:int>>, more string"),
+    ],
+)
+def test_a_state_of_a_release_that_put_no_name_into_quotes_goes_on(
+    stored: str, wanted: str
+) -> None:
+    before = StateInfo(1, "places", "value", (stored,))
+    assert (
+        objection(before, StateInfo(1, "places", "value", (parse_schema(wanted).schema,))) is None
+    )
+    shorter = StateInfo(1, "places", "value", (parse_schema("other int").schema,))
+    assert objection(before, shorter) is not None

@@ -141,7 +141,7 @@ class StructType:
         ("m map<string,array<bigint>>", "m map<string,array<bigint>>"),
         ("s struct<x:int,y:struct<z:date>>", "s struct<x:int,y:struct<z:date>>"),
         ("d decimal(10,2), v varchar(20)", "d decimal(10,2), v string(20)"),
-        ("`odd name` short, `tick``ed` byte", "odd name smallint, tick`ed tinyint"),
+        ("`odd name` short, `tick``ed` byte", "`odd name` smallint, `tick``ed` tinyint"),
         ("b binary, t timestamp, f boolean", "b binary, t timestamp, f boolean"),
     ],
 )

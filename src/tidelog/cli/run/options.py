@@ -150,6 +150,14 @@ def _parameter(option: Declared) -> str:
     return _PREFIX + "__".join(option.path)
 
 
+class JobOption(click.Option):
+    """An option of the job, whose text is read later, with the file and the environment."""
+
+    def __init__(self, *args: Any, expected: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.expected = expected
+
+
 def _option(declaration: Declared) -> Callable[[Any], Any]:
     one = declaration.option
     names = [flag(declaration), *one.aliases, _parameter(declaration)]
@@ -163,7 +171,8 @@ def _option(declaration: Declared) -> Callable[[Any], Any]:
         # Checked here, or an option whose word is forgotten would take the next option for it.
         words = click.Choice(one.kind.words)
         return click.option(*names, type=words, metavar="|".join(words.choices), help=shown)
-    return click.option(*names, metavar=_METAVARS.get(type(one.kind), "N"), help=shown)
+    metavar, expected = _METAVARS.get(type(one.kind), "N"), one.kind.expected
+    return click.option(*names, cls=JobOption, expected=expected, metavar=metavar, help=shown)
 
 
 def config_options(function: Callable[..., R]) -> Callable[..., R]:

@@ -13,7 +13,7 @@ from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, Portion, WorkTime
-from tidelog.runtime.user_code import close_all, user_code
+from tidelog.runtime.user_code import close_all, named_call
 
 _PIECES: Final = 4
 """A portion of input may add so many times the bytes of an output buffer to the state."""
@@ -43,7 +43,7 @@ class OperatorChain:
         self._rows_bytes = context.backend.rows_bytes
         self._reads_table = context.backend.reads_table
         for name, operator in self._operators:
-            with user_code(name):
+            with _call(name):
                 operator.open(replace(context, operator=name, turn=self.turn))
             self._opened.append((name, operator))
 
@@ -92,7 +92,7 @@ class OperatorChain:
     def _each(self, call: Callable[[Operator], Iterable[Batch]]) -> Iterator[Batch]:
         for at, (name, operator) in enumerate(self._operators):
             started = self.turn.now()
-            with user_code(name):
+            with _call(name):
                 produced = call(operator)
             self._work.called(name, started)
             for batch in _guarded(name, produced, self._work):
@@ -123,7 +123,7 @@ class OperatorChain:
                 portion.limit(_READING_RECORDS)
             for piece in portion.pieces(batch, turn) if operator.divisible else (batch,):
                 started, before = turn.now(), rows_bytes()
-                with user_code(name):
+                with _call(name):
                     produced = operator.process(piece)
                 worked, grown = self._work.called(name, started), rows_bytes() - before
                 yield from _guarded(name, produced, self._work)
@@ -133,8 +133,12 @@ class OperatorChain:
                     yield REST
 
 
+def _call(name: str) -> named_call:
+    return named_call(name, lambda: f"operator {name!r}")
+
+
 def _close(name: str, operator: Operator) -> None:
-    with user_code(name):
+    with _call(name):
         operator.close()
 
 
@@ -143,7 +147,7 @@ def _guarded(name: str, batches: Iterable[Batch], work: WorkTime) -> Iterator[Ba
     iterator, now = iter(batches), work.clock.monotonic
     while True:
         started = now()
-        with user_code(name):
+        with _call(name):
             batch = next(iterator, None)
         work.called(name, started)
         if batch is None:

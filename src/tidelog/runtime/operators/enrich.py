@@ -53,7 +53,7 @@ class EnrichAtTime(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        times = event_times(keyed, "enrich", ", on both streams")
+        times = event_times(keyed)
         if keyed.side == RIGHT:
             # A row is never late: it counts for all records that are not.
             if self._emitted_to < self._backend.event_time.watermark >= min(times):

@@ -121,7 +121,7 @@ class Join(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        times = event_times(keyed, "join", ", on both streams")
+        times = event_times(keyed)
         event_time, is_late = self._backend.event_time, self._span.is_late
         kept, late = self._on_time(keyed, times, event_time, is_late, self._late)
         joined = self._joined(kept)

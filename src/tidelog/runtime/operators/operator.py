@@ -88,14 +88,21 @@ class Operator(ABC):
         return batch.divided(on_time, tag)
 
 
-def event_times(batch: Batch, operator: str, streams: str = "") -> list[int]:
+def event_times(batch: Batch) -> list[int]:
     """The event times of a buffer's records; raises ConfigError where they have none."""
     if batch.times is None:
-        raise ConfigError(
-            f"{operator} on a stream without event time",
-            action=f"call .event_time(...) before .key_by(...){streams}",
-        )
+        raise without_event_time("a record", "its stream")
     return batch.times
+
+
+def without_event_time(what: str, stream: str) -> ConfigError:
+    """The error for a stream that an operator needs to have event time."""
+    return ConfigError(
+        what,
+        expected="event time, in each of its streams",
+        found=f"none in {stream}",
+        action="call .event_time(...) there, before .key_by(...)",
+    )
 
 
 OperatorFactory = Callable[[], Operator]

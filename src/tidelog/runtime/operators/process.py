@@ -22,7 +22,7 @@ from tidelog.runtime.operators.operator import (
 from tidelog.runtime.operators.outputs import Outputs
 from tidelog.runtime.operators.spans import has_passed
 from tidelog.runtime.operators.turn import PAUSE, Portion
-from tidelog.runtime.user_code import user_code
+from tidelog.runtime.user_code import named_call, user_code
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
 from tidelog.state.key_groups import decode_key
@@ -79,7 +79,7 @@ class Process(Operator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed, late = cast(KeyedBatch, batch), None
         if self._time_mode == "event":
-            times = event_times(keyed, "transform_with_state in time mode event")
+            times = event_times(keyed)
             event_time = self._backend.event_time
             keyed, late = self._on_time(keyed, times, event_time, has_passed, self._late)
         rows_of: dict[bytes, list[Any]] = {}
@@ -104,7 +104,7 @@ class Process(Operator):
         backend, handle = self._backend, self._processor.handleInputRows
         ahead, times = backend.event_time.ahead, self._times()
         firing = self._due_to() > self._fired_to
-        with user_code(f"{self._name}.handleInputRows"):
+        with self._handler("handleInputRows"):
             for key, rows in rows_of.items():
                 backend.key, backend.key_prefix = key, group_of[key]
                 if firing:
@@ -196,10 +196,14 @@ class Process(Operator):
         if self._time_mode == "event":
             at_once = time <= self._limit and not (self._lags and self._limit < MAX_WATERMARK)
             handle.fires_at = self._limit if at_once else time
-        with user_code(f"{self._name}.handleExpiredTimer"):
+        with self._handler("handleExpiredTimer"):
             yield from outputs.take(self._expire(time, key))
         handle.fires_at = None
         handle.timers.delete(time)
+
+    def _handler(self, name: str) -> named_call:
+        """A call of a handler for the current key."""
+        return named_call(f"{self._name}.{name}", lambda: f"key {decode_key(self._backend.key)!r}")
 
     def _expire(self, time: int, key: bytes) -> Iterable[Any]:
         user_key = _as_tuple(decode_key(key))

@@ -71,7 +71,7 @@ class SessionWindow(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        times = event_times(keyed, "session window")
+        times = event_times(keyed)
         state = self._sessions.prefix
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
         heads = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))

@@ -92,7 +92,7 @@ class _Window(Operator):
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
-        times, event_time = event_times(keyed, "window"), self._backend.event_time
+        times, event_time = event_times(keyed), self._backend.event_time
         kept, late = self._on_time(keyed, times, event_time, self._is_late, self._firing.late)
         if event_time.watermark > self._fired_to and self._is_early(kept):
             changed: Iterable[Batch] = self._after_firing(kept)

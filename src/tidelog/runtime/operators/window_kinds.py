@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from operator import iadd
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
@@ -26,6 +26,8 @@ from tidelog.state.registry import Definition
 
 class Windows(ABC):
     """A kind of windows: Tumbling, Sliding, Session or Count."""
+
+    by_event_time: ClassVar[bool] = True
 
     @abstractmethod
     def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
@@ -131,6 +133,7 @@ class Count(Windows):
     at the end of the data is never emitted.
     """
 
+    by_event_time: ClassVar[bool] = False
     size: int
 
     def __post_init__(self) -> None:

@@ -70,7 +70,12 @@ class Joins(ABC, Generic[K, S]):
         span = join_span(within, window)
         types = declared(record_type, Join.record_option, migrate, keys=False)
         return self._with(
-            other, lambda tag: Join(span, how, tag), late=late, name=name, value_types=types
+            other,
+            lambda tag: Join(span, how, tag),
+            late=late,
+            name=name,
+            value_types=types,
+            needs_event_time=True,
         )
 
     def enrich(
@@ -106,4 +111,11 @@ class Joins(ABC, Generic[K, S]):
             return EnrichNow(join) if time == "processing" else EnrichAtTime(join, tag)
 
         types = declared(record_type, RECORD_OPTION, migrate, keys=False)
-        return self._with(table, operator, late=late, name=name, value_types=types)
+        return self._with(
+            table,
+            operator,
+            late=late,
+            name=name,
+            value_types=types,
+            needs_event_time=time == "event",
+        )

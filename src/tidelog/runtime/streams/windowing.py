@@ -174,7 +174,8 @@ class Windowing(Reductions[S]):
         require("emit= of a window", emit, emit in ("final", "updates"), "final or updates")
         lateness_ms = milliseconds("allowed_lateness= of a window", lateness)
         firing = Firing(name_of(late), lateness_ms, emit == "updates")
-        return WindowedStream(partial(self._then, late=late), windows, firing, name)
+        add = partial(self._then, late=late, needs_event_time=windows.by_event_time)
+        return WindowedStream(add, windows, firing, name)
 
 
 def _span(size_ms: int, slide_ms: int | None) -> "Windows":

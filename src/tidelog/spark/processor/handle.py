@@ -63,7 +63,7 @@ def spark_schema(state: str, schema: Schema) -> tuple[TupleCodec, str]:
                 found=field.type_name,
                 action="leave the length out",
             )
-    return codec, ", ".join(quoted_column(f.name, f.type_name) for f in codec.fields)
+    return codec, ", ".join(quoted_column(f) for f in codec.fields)
 
 
 def _plain(value: Any) -> Any:

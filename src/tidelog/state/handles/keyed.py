@@ -124,10 +124,10 @@ class ValueState:
 def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list[Any]) -> bool:
     """Append elements to the list at the prefix; whether they are the first since a flush."""
     position = int(backend.seqno)
-    first = rows.changed(prefix + position.to_bytes(_POSITION_BYTES, "big")) is None
+    first = rows.changed(prefix + _encoded_position(position)) is None
     at = 0
     while at < len(elements):
-        row = prefix + position.to_bytes(_POSITION_BYTES, "big")
+        row = prefix + _encoded_position(position)
         # A row of this number exists only when it was put since the last flush, so this is a
         # look-up in the buffer; its list belongs to the buffer and may grow in place.
         held = rows.changed(row)
@@ -146,6 +146,10 @@ def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list
     return first
 
 
+def _encoded_position(position: int) -> bytes:
+    return position.to_bytes(_POSITION_BYTES, "big")
+
+
 class ListState:
     """A list for the current key; its rows are `keyed`, each with several elements."""
 
@@ -159,6 +163,7 @@ class ListState:
         self.keyed = KeyedRows(
             backend, info, rows, scanned=True, cached=False, expired=list_expired
         )
+        self.bounds = FirstRows(self.keyed.rows)
 
     def exists(self) -> bool:
         """Whether the list has an element that has not expired."""
@@ -167,7 +172,7 @@ class ListState:
     def get(self) -> Iterator[Row]:
         """The elements in order."""
         read = self.element.read
-        for _, held in self._scan():
+        for _, held in self.bounds.scan(self.keyed.row()):
             for element in list(held):
                 value = read(element)
                 if value is not None:
@@ -177,31 +182,31 @@ class ListState:
         """Replace the list."""
         elements = self._hold(newState)
         self.clear()
-        self._append(elements)
+        append_elements(self._backend, self, elements)
 
     def appendValue(self, newState: Row) -> None:
         """Append one element."""
-        self._append(self._hold([newState]))
+        append_elements(self._backend, self, self._hold([newState]))
 
     def appendList(self, newState: list[Row]) -> None:
         """Append all elements of `newState` to the list, in their order."""
-        self._append(self._hold(newState))
+        append_elements(self._backend, self, self._hold(newState))
 
     def clear(self) -> None:
         """Remove the list."""
-        for key, _ in list(self._scan()):
-            self.keyed.rows.delete(key)
+        self.bounds.clear(self.keyed.row())
 
     def _hold(self, values: list[Row]) -> list[Any]:
         """Elements as rows hold them; raises StateSchemaError before anything is changed."""
         return list(map(self.element.hold, values))
 
-    def _append(self, elements: list[Any]) -> None:
-        append(self._backend, self.keyed.rows, self.keyed.row(), elements)
 
-    def _scan(self) -> Iterator[tuple[bytes, list[Any]]]:
-        prefix = self.keyed.row()
-        return self.keyed.rows.scan(prefix, prefix_end(prefix))
+def append_elements(backend: KeyedBackend, state: ListState, elements: list[Any]) -> None:
+    """Append elements, as rows have them, to the list of the current key."""
+    prefix = state.keyed.row()
+    first = prefix + _encoded_position(int(backend.seqno))
+    state.bounds.expect(prefix, first, prefix_end(prefix))
+    append(backend, state.keyed.rows, prefix, elements)
 
 
 class MapState:
@@ -266,8 +271,7 @@ class MapState:
 
     def clear(self) -> None:
         """Remove all entries."""
-        for row, _ in list(self.entries.scan(self.keyed.row())):
-            self.keyed.rows.delete(row)
+        self.entries.clear(self.keyed.row())
 
     def _row(self, key: Row) -> bytes:
         return self.keyed.row() + self.user_key.store(key)

@@ -19,6 +19,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.row_memory import RowSize
 from tidelog.changelog.state_rows import SAMPLE_EVERY, StateRows
 from tidelog.state.backend import KeyedBackend
+from tidelog.state.first_rows import FirstRows
 
 _TIME_BYTES: Final = 8
 TIME: Final = slice(ROW_PREFIX_BYTES, ROW_PREFIX_BYTES + _TIME_BYTES)
@@ -41,7 +42,10 @@ class Timers:
     def __init__(self, backend: KeyedBackend, name: str = "timers", *, listed: bool = True) -> None:
         self._backend = backend
         self._by_time, self._time_id = self._family(f"${name}-by-time")
-        self._by_key = self._family(f"${name}-by-key") if listed else None
+        self._by_key: FirstRows | None = None
+        if listed:
+            rows, self._key_id = self._family(f"${name}-by-key")
+            self._by_key = FirstRows(rows)
         self._due = dict.fromkeys(backend.owned, _EARLIEST)
         self._scans: dict[int, int] = {}
         """From where the key groups of which timers are firing just now were read."""
@@ -60,8 +64,8 @@ class Timers:
             return
         self._by_time.put(row, True)
         if self._by_key is not None:
-            rows, state = self._by_key
-            rows.put(backend.key_prefix + state + backend.key + time, True)
+            prefix = self._key_rows()
+            self._by_key.put(prefix, prefix + time, True)
         group = int.from_bytes(backend.key_prefix, "big")
         self._due[group] = min(self._due[group], time_ms)
 
@@ -84,16 +88,18 @@ class Timers:
         backend = self._backend
         self._by_time.delete(backend.key_prefix + self._time_id + time + backend.key)
         if self._by_key is not None:
-            rows, state = self._by_key
-            rows.delete(backend.key_prefix + state + backend.key + time)
+            self._by_key.delete(self._key_rows() + time)
 
     def list(self) -> Iterator[int]:
         """Times of the current key's timers, ascending."""
         assert self._by_key is not None, "these timers are not listed"
-        rows, state = self._by_key
-        prefix = self._backend.key_prefix + state + self._backend.key
-        for row, _ in rows.scan(prefix, prefix_end(prefix)):
+        prefix = self._key_rows()
+        for row, _ in self._by_key.scan(prefix):
             yield decode_time(row[len(prefix) :])
+
+    def _key_rows(self) -> bytes:
+        """The prefix of the current key's rows by key."""
+        return self._backend.key_prefix + self._key_id + self._backend.key
 
     def due(self, limit_ms: int) -> Iterator[int]:
         """Times of the current key's timers up to a limit that exist now, ascending.

@@ -74,23 +74,37 @@ def parse_fields(text: str) -> tuple[Field, ...]:
     return fields
 
 
-def quoted(canonical: str) -> str:
-    """A canonical text, whose names have no quotes, as one that can be parsed; names of fields of
-    structs that have `<`, `>`, `,` or `:` in them are not known for what they are.
+def stored_fields(text: str) -> tuple[Field, ...]:
+    """The fields of a canonical text as any release has stored it; raises StateSchemaError.
+
+    Older ones put no name into quotes: those with `<`, `>`, `,` or `:` in them are not known then
+    for what they are.
     """
-    return ", ".join(
-        _COLUMN.sub(lambda found: quoted_column(*found.groups()), column)
-        for column in canonical.split(", ")
-    )
+    try:
+        return parse_fields(text)
+    except StateSchemaError:
+        columns = (_COLUMN.sub(_with_quotes, column) for column in text.split(", "))
+        return parse_fields(", ".join(columns))
 
 
-def quoted_column(name: str, type_name: str) -> str:
-    """A column of a canonical type, its name in quotes, as are fields of structs that need some."""
-    within = _INNER_NAME.sub(
-        lambda found: found[0] if _PLAIN_NAME.fullmatch(found[0]) else _quoted_name(found[0]),
-        type_name,
-    )
-    return f"{_quoted_name(name)} {within}"
+def canonical_text(fields: tuple[Field, ...]) -> str:
+    """The text that stands for a schema wherever one is stored or compared."""
+    return ", ".join(f"{canonical(field.name)} {field.type_name}" for field in fields)
+
+
+def canonical(name: str) -> str:
+    """A name in quotes, if it needs some."""
+    return name if _PLAIN_NAME.fullmatch(name) else _quoted_name(name)
+
+
+def quoted_column(field: Field) -> str:
+    """A column, its name always in quotes."""
+    return f"{_quoted_name(field.name)} {field.type_name}"
+
+
+def _with_quotes(column: re.Match[str]) -> str:
+    within = _INNER_NAME.sub(lambda name: canonical(name[0]), column[2])
+    return f"{_quoted_name(column[1])} {within}"
 
 
 def _quoted_name(name: str) -> str:
@@ -98,11 +112,12 @@ def _quoted_name(name: str) -> str:
 
 
 def split_parts(text: str, opening: str, closing: str) -> list[str]:
-    """What stands between commas, but for those within brackets."""
-    parts, depth = [""], 0
+    """What stands between commas, but for those within brackets or quotes."""
+    parts, depth, in_quotes = [""], 0, False
     for character in text:
-        depth += (character in opening) - (character in closing)
-        if character == "," and depth == 0:
+        in_quotes ^= character == "`"
+        depth += 0 if in_quotes else (character in opening) - (character in closing)
+        if character == "," and depth == 0 and not in_quotes:
             parts.append("")
         else:
             parts[-1] += character
@@ -197,7 +212,7 @@ class _Parser:
             self._take("<")
             fields = self._fields(">")
             self._take(">")
-            inner = ",".join(f"{field.name}:{field.type_name}" for field in fields)
+            inner = ",".join(f"{canonical(field.name)}:{field.type_name}" for field in fields)
             python = tuple_of(fields)
             return f"struct<{inner}>", python, all(field.scalar for field in fields)
         if word not in _SCALARS:

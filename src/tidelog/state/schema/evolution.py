@@ -5,12 +5,13 @@ position, so those that were there keep place and name, numbers only grow wider,
 last and are null in old values.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
-from tidelog.state.schema.ddl import Field, parse_fields, split_parts
+from tidelog.state.schema.ddl import Field, split_parts, stored_fields
 
 _WIDER: Final = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
@@ -24,6 +25,8 @@ IN_SLICES: Final = "in slices"
 """Ends the schema of windows that share slices."""
 IN_BATCHES: Final = "in batches"
 """Ends the schema of records of which some are in rows of many: older builds look for none."""
+_NAMED: Final = re.compile(r"(`(?:[^`]|``)*`|[^:<`]+):(.*)", re.DOTALL)
+"""A field of a struct, in a canonical text."""
 DECLARED: Final = frozenset({"value", "list", "map"})
 """Kinds of the states that a program declares and names by itself."""
 
@@ -50,14 +53,14 @@ def _of_schema(stored: StateInfo, wanted: StateInfo) -> str | None:
         if stored.kind in DECLARED and len(stored.schema) == len(wanted.schema):
             return _of_parsed(stored.schema, wanted.schema)
     except StateSchemaError:
-        pass  # a canonical text does not quote names with a space
+        pass  # older releases put no name into quotes
     return f"({'; '.join(stored.schema)}) became ({'; '.join(wanted.schema)})"
 
 
 def _of_parsed(stored: Sequence[str], wanted: Sequence[str]) -> str | None:
     """What changed incompatibly between schemas: texts of a map's keys, if any, then of values."""
-    *old_keys, old = map(parse_fields, stored)
-    *new_keys, new = map(parse_fields, wanted)
+    *old_keys, old = map(stored_fields, stored)
+    *new_keys, new = map(stored_fields, wanted)
     for old_key, new_key in zip(old_keys, new_keys, strict=True):
         if len(old_key) != len(new_key):
             return "the map's keys have another number of fields"
@@ -99,9 +102,8 @@ def _readable(old: str, new: str, *, key: bool) -> bool:
 
 def _name_and_type(part: str) -> tuple[str, str]:
     """`a:int` as a and int; what starts with a type has no name."""
-    name, colon, type_name = part.partition(":")
-    named = bool(colon) and "<" not in name
-    return (name, type_name) if named else ("", part)
+    named = _NAMED.fullmatch(part)
+    return ("", part) if named is None else (named[1], named[2])
 
 
 def _larger_decimal(old: list[str], new: list[str]) -> bool:

@@ -17,7 +17,14 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 
 from tidelog.errors import StateSchemaError
-from tidelog.state.schema.ddl import INTEGER_BITS, Field, bad_schema, parse_fields, tuple_of
+from tidelog.state.schema.ddl import (
+    INTEGER_BITS,
+    Field,
+    bad_schema,
+    canonical_text,
+    parse_fields,
+    tuple_of,
+)
 
 _EXACT: Final = {
     **dict.fromkeys(INTEGER_BITS, int),
@@ -68,7 +75,7 @@ def parse_schema(schema: Schema, state: str | None = None) -> TupleCodec:
         raise bad_schema(str(schema), "a DDL string or a StructType")
     fields = parse_fields(text)
     python = tuple_of(fields)
-    canonical = ", ".join(f"{field.name} {field.type_name}" for field in fields)
+    canonical = canonical_text(fields)
 
     what = f"a value for the schema '{canonical}'" + (f" of state {state!r}" if state else "")
     immutable = all(field.scalar for field in fields)
