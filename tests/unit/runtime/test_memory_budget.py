@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.depth import more_in_depth
+from tests.support.depth import more_in_depth, only_in_depth
 from tidelog import (
     Callback,
     Effects,
@@ -214,6 +214,7 @@ def buffers_of(made: Stream, job: Job, directory: Path) -> list[int]:
     return buffers
 
 
+@only_in_depth("test_sessions_of_one_key_stay_within_the_budget")
 def test_windows_that_overlap_much_stay_within_the_budget(tmp_path: Path) -> None:
     """A record is in 3,600 windows, each a row of its own as each is emitted when it changes."""
     records, counted = 12, Counter[int]()
