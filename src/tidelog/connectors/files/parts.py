@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 STAGING: Final = ".tidelog"
 SUFFIX: Final = ".inprogress"
 
-_WRITER: Final = "writer"
+_WRITER: Final = ".writer"
 
 _BUFFER_BYTES: Final = 1 << 20
 _PENDING: Final = re.compile(r"(?P<generation>\d+)-.*-(?P<subtask>\d+)-\d+\.inprogress")

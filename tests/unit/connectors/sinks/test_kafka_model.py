@@ -249,8 +249,8 @@ def test_every_record_is_shown_once_whatever_happens(
         world = World(rng, kafka, branching=seed % 2 == 0)
         kafka.call = world.call
         # Every record in a transaction of its own, or all of a range in one.
-        part_s = -1 if seed % 3 == 0 else 15
-        monkeypatch.setattr("tidelog.connectors.kafka.writing.mover._PART_S", part_s)
+        part = -1.0 if seed % 3 == 0 else 0.25
+        monkeypatch.setattr("tidelog.connectors.kafka.writing.mover._PART", part)
         monkeypatch.setattr("tidelog.connectors.kafka.writing.producing._PAUSE_S", 0.0)
         monkeypatch.setattr("tidelog.connectors.kafka.client.library", lambda k=kafka: k.library)
         try:
