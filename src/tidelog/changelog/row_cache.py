@@ -83,12 +83,18 @@ class RowCache:
 
     def may_leave(self, rows: Iterable[BufferedRow]) -> None:
         """The table has these rows, too."""
+        queue, before = self._queue, len(self._queue)
         for row in rows:
             if row.turns:
                 row.turns = 2
             else:
                 row.turns = 1
-                self._queue.append(row)
+                queue.append(row)
+        # Where memory is never short nobody takes out rows that were removed meanwhile.
+        for _ in range(min(2 * (len(queue) - before), len(queue) - len(self))):
+            row = queue.popleft()
+            if self.get(row.key) is row:
+                queue.append(row)
 
     def evict(self, limit: int) -> int:
         """Remove rows that the table has, too; looks at `limit` at most. The number of these."""

@@ -66,6 +66,18 @@ def test_a_row_that_was_deleted_and_came_again_does_not_leave_in_the_turn_of_the
     assert rows.get(b"a") == "again" and flush(writes) == ([b"a"], [b"again"])
 
 
+def test_rows_that_come_and_go_leave_nothing_in_memory_though_memory_is_never_short() -> None:
+    writes, rows = buffer()
+    rows.put_many({b"x%d" % n: "stays" for n in range(10)})
+    for turn in range(100):
+        keys = [b"%d-%d" % (turn, n) for n in range(10)]
+        rows.put_many(dict.fromkeys(keys, "new"))
+        flush(writes)
+        rows.delete_many(keys)
+        flush(writes)
+    assert len(rows._rows) == 10 and len(rows._rows._queue) <= 60
+
+
 def test_rows_that_are_used_stay_and_the_others_leave_in_the_order_in_which_they_came() -> None:
     writes, rows = buffer()
     rows.put_many({bytes([n]): str(n) for n in range(97, 107)})
