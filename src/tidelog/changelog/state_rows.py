@@ -107,7 +107,7 @@ class StateRows:
 
     @property
     def dirty_positions(self) -> tuple[int, int]:
-        """Of the first row in the queue of those that the table lacks, and of the queue's end."""
+        """Positions in the queue of rows that the table lacks: of the first row, and of the end."""
         return self._dirty.first, self._dirty.end
 
     @property

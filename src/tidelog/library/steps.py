@@ -52,9 +52,9 @@ class Caller:
         self.guards: Any = None
         """For each of these a weak reference, whose callback tells when it is dropped."""
         self.begun = False
-        """Its step is open, though nothing has changed."""
+        """The caller has an open step, though nothing may have changed in it."""
         self.changed = False
-        """It has changed something in its step, which is open."""
+        """The caller has changed something in its open step."""
         self.ended = False
 
     @property
@@ -185,7 +185,7 @@ class Steps:
             self._callers.discard(caller)
 
     async def begin_step(self) -> Caller:
-        """Of tasks alone."""
+        """Begin a step of a task of asyncio; threads have a call of their own."""
         raise ConfigError(
             "`async with db.step():`",
             expected="a database of tidelog.open_async",

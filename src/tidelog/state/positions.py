@@ -30,12 +30,12 @@ class Positions:
         self._state = MapState(backend, POSITIONS, *_SCHEMAS, scanned=False)
         self._values = _position_values()
         self.durable: dict[Any, Any] = {}
-        """Those in the last durable checkpoint."""
+        """Positions in the last durable checkpoint, by partition."""
         self.moved: dict[Any, Any] = {}
         """Newer ones that will be with the next checkpoint."""
         self._state_positions: dict[Any, Any] = {}
         self._captured: dict[CheckpointId, dict[Any, Any]] = {}
-        """Those in checkpoints that are not durable yet."""
+        """Positions in checkpoints that are not durable yet."""
         self._partitions: dict[Any, Any] = {}
         """Each partition by itself, to know its type."""
 

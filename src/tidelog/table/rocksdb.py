@@ -57,7 +57,7 @@ class _Process:
     opened = False
     """A table was opened, for which RocksDB has begun threads that live as long as the process."""
     has_no_threads = False
-    """It was forked from one where that was so: RocksDB would wait for ever for these threads."""
+    """The process was forked from one with open tables: RocksDB would wait for ever for threads."""
 
     @classmethod
     def forked(cls) -> None:

@@ -297,7 +297,7 @@ class _Nowhere(SplitReader):
 
 
 class Placeless(Told):
-    """Its readers never say where they are."""
+    """A source whose readers never give a position."""
 
     def open(self, split: str, position: Any) -> SplitReader:
         return _Nowhere()

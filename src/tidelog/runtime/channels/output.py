@@ -63,7 +63,7 @@ class ChannelOutput:
         self.work = work
         self.records = 0
         self.latencies = Latencies(work.clock.monotonic)
-        """Of the markers that came to their end here: nothing follows on this output."""
+        """Latencies of the markers that end at this output, as nothing follows on it."""
         self._markers = 0
 
     @property

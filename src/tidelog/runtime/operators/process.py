@@ -60,7 +60,7 @@ class Process(Operator):
         self._limit = UNKNOWN
         """Up to here they fire."""
         self._lags = False
-        """They fire when event time is there already, or beyond: each at its own time."""
+        """Event time has passed the limit of the timers that fire: each sees its own time."""
 
     def open(self, context: OperatorContext) -> None:
         self._context = context

@@ -177,7 +177,7 @@ class LeastWatermark:
         self._heap: list[tuple[int, int, Hashable]] = []
         """The marks there are, and some that have grown or gone since: none of those is least."""
         self._count = 0
-        """Of equal marks the later one is less: no two origins are compared."""
+        """Marks so far, which orders equal ones in the heap: origins cannot be compared."""
 
     def __len__(self) -> int:
         return len(self._marks)

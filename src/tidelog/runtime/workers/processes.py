@@ -164,7 +164,7 @@ class _Child:
         self._status = _RUNNING
 
     def end(self) -> int:
-        """Its wait status once it has ended; `_RUNNING` if it does not."""
+        """The wait status of the process once it has ended; `_RUNNING` if it does not end."""
         for _ in range(_LOOKS):
             if self._status != _RUNNING:
                 break
