@@ -237,16 +237,17 @@ class StateRows:
     def put_many(self, values: Mapping[bytes, Any]) -> None:
         # As `put`, written out: a call for each row would take as long as the rest.
         first, get, changed = self._first, self._rows.get, self._changed
+        new: dict[bytes, BufferedRow] = {}
         for key, value in values.items():
             row = first.get(key) or get(key)
             if row is None:
-                row = BufferedRow(key, value)
-                self._rows.add({key: row})
+                row = new[key] = BufferedRow(key, value)
             else:
                 row.value = value
             if not row.changed:
                 row.changed = True
                 changed.append(row)
+        self._rows.add(new)
         if values:
             self._count(len(values), *next(iter(values.items())))
 

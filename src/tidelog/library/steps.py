@@ -185,7 +185,7 @@ class Steps:
             self._callers.discard(caller)
 
     async def begin_step(self) -> Caller:
-        """Begin a step of a task of asyncio; threads have a call of their own."""
+        """Raises ConfigError: only tasks of asyncio begin a step by `async with`."""
         raise ConfigError(
             "`async with db.step():`",
             expected="a database of tidelog.open_async",
