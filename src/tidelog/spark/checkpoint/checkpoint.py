@@ -87,21 +87,25 @@ class QueryCheckpoint:
     @cached_property
     def commits(self) -> dict[int, Commit]:
         """Readable commits by batch, in order."""
-        found = [commit for commit in self.read.values() if isinstance(commit, Commit)]
-        return {commit.batch: commit for commit in sorted(found, key=lambda each: each.batch)}
+        readable = [commit for commit in self.read.values() if isinstance(commit, Commit)]
+        return {
+            commit.batch: commit for commit in sorted(readable, key=lambda commit: commit.batch)
+        }
 
     @cached_property
     def roll_ups(self) -> dict[int, IndexDocument]:
         """The rolled-up index of each window, by the window's first batch, in order."""
-        found = [each for each in self.read.values() if isinstance(each, IndexDocument)]
-        return {document.first: document for document in sorted(found, key=lambda d: d.first)}
+        documents = [
+            content for content in self.read.values() if isinstance(content, IndexDocument)
+        ]
+        return {document.first: document for document in sorted(documents, key=lambda d: d.first)}
 
     @cached_property
     def damaged(self) -> dict[str, TidelogError]:
         """Unreadable objects by name: commits and roll-ups; index lines by their commit's name."""
         errors = {}
-        for name, found in self.read.items():
-            error = found.damage if isinstance(found, Commit) else found
+        for name, content in self.read.items():
+            error = content.damage if isinstance(content, Commit) else content
             if isinstance(error, TidelogError):
                 errors[name] = error
         return errors
@@ -110,9 +114,9 @@ class QueryCheckpoint:
     def damaged_commits(self) -> dict[int, TidelogError]:
         """What is wrong with commits that cannot be read, by batch."""
         return {
-            int(name.removeprefix(COMMITS)): found
-            for name, found in self.read.items()
-            if name.startswith(COMMITS) and isinstance(found, TidelogError)
+            int(name.removeprefix(COMMITS)): content
+            for name, content in self.read.items()
+            if name.startswith(COMMITS) and isinstance(content, TidelogError)
         }
 
     @cached_property
@@ -265,10 +269,10 @@ def require_checkpoint(checkpoint: QueryCheckpoint) -> None:
         )
 
 
-def homes_of(checkpoint: QueryCheckpoint, known: Entries) -> Homes:
-    """All versions of which something is stored; `known` are the changelogs in the log."""
+def homes_of(checkpoint: QueryCheckpoint, entries: Entries) -> Homes:
+    """All versions of which something is stored; `entries` are the changelogs in the log."""
     homes: dict[VersionKey, str] = {}
-    for name in (*known, *checkpoint.changelogs):
+    for name in (*entries, *checkpoint.changelogs):
         homes[name.operator, name.partition, name.version, name.id] = name.directory
     for snapshot in checkpoint.snapshots:
         operator, partition = map(int, snapshot.directory.split("/")[:2])
@@ -276,9 +280,9 @@ def homes_of(checkpoint: QueryCheckpoint, known: Entries) -> Homes:
     return homes
 
 
-def key_of(batch: int, named: NamedId) -> VersionKey:
+def key_of(batch: int, store_id: NamedId) -> VersionKey:
     """Where the commit of a batch says that a version is."""
-    return named.operator, named.partition, batch + 1, named.id
+    return store_id.operator, store_id.partition, batch + 1, store_id.id
 
 
 async def listed_batches(store: ObjectStore, folder: str) -> list[int]:
