@@ -75,7 +75,7 @@ async def _object_rows(store: ObjectStore) -> list[Row]:
     inventory = await read_inventory(store)
     if any(isinstance(error, ObjectNotFoundError) for error in inventory.unreadable.values()):
         # A running job may have dropped the slots that name it since: then these do not count.
-        present = await read_slots(store, known=inventory.slots)
+        present = await read_slots(store, earlier=inventory.slots)
         inventory = _with_slots(inventory, present.sizes)
     for error in (*inventory.slots.unreadable.values(), *inventory.unreadable.values()):
         raise error
