@@ -7,7 +7,7 @@ the files from the log of its file source, and words from `str.split` itself.
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 import click
@@ -61,10 +61,19 @@ def state(spark: "SparkSession", checkpoint: str, batch: int) -> "DataFrame":
     return rows.selectExpr("key.word as word", "value.count as count")
 
 
-def compare(counts: "DataFrame", files: list[str]) -> tuple[int, int, list["Row"]]:
-    """Compare the state of a committed batch, word and count, with a count of its input files:
-    words and occurrences in the state, and up to SHOWN rows of a word that differs, its count in
-    the state or None, its count in the files or None.
+class Comparison(NamedTuple):
+    """The state of a committed batch beside a count of its input files."""
+
+    words: int
+    """Words in the state."""
+    occurrences: int
+    """Occurrences of all words in the state."""
+    differing: list["Row"]
+    """Up to SHOWN words that differ, each with its count in the state and in the files, or None."""
+
+
+def compare(counts: "DataFrame", files: list[str]) -> Comparison:
+    """Compare the state of a committed batch, word and count, with a count of its input files.
 
     A word that is twice in the state differs. So does what a file that was changed after the query
     has read it holds; a file that is gone is Spark's AnalysisException.
@@ -80,7 +89,7 @@ def compare(counts: "DataFrame", files: list[str]) -> tuple[int, int, list["Row"
     wrong = sums.where("rows > 1 or not (count <=> files)").drop("rows")
     differing = wrong.orderBy("word").limit(SHOWN).collect()
     words, occurrences = counts.selectExpr("count(*)", "coalesce(sum(count), 0)").collect()[0]
-    return words, occurrences, differing
+    return Comparison(words, occurrences, differing)
 
 
 def _counted(lines: "DataFrame") -> "DataFrame":

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote
 
 from tidelog.catalog.application import refuse_application
@@ -40,8 +40,16 @@ Entries = Mapping[ChangelogName, IndexEntry]
 Read = Commit | IndexDocument | TidelogError | None
 """What a commit or a roll-up holds, or what is wrong with it; None when it has disappeared."""
 
-VersionKey = tuple[int, int, int, str]
-"""Operator, partition, version and id."""
+
+class VersionKey(NamedTuple):
+    """One version of a state store, as a commit names it."""
+
+    operator: int
+    partition: int
+    version: int
+    id: str
+    """Empty in checkpoint format 1."""
+
 
 Homes = Mapping[VersionKey, str]
 """Directories of state stores, such as `0/3`, by the versions they have."""
@@ -273,16 +281,18 @@ def homes_of(checkpoint: QueryCheckpoint, entries: Entries) -> Homes:
     """All versions of which something is stored; `entries` are the changelogs in the log."""
     homes: dict[VersionKey, str] = {}
     for name in (*entries, *checkpoint.changelogs):
-        homes[name.operator, name.partition, name.version, name.id] = name.directory
+        key = VersionKey(name.operator, name.partition, name.version, name.id)
+        homes[key] = name.directory
     for snapshot in checkpoint.snapshots:
         operator, partition = map(int, snapshot.directory.split("/")[:2])
-        homes[operator, partition, snapshot.version, snapshot.id or ""] = snapshot.directory
+        key = VersionKey(operator, partition, snapshot.version, snapshot.id or "")
+        homes[key] = snapshot.directory
     return homes
 
 
 def key_of(batch: int, store_id: NamedId) -> VersionKey:
     """Where the commit of a batch says that a version is."""
-    return store_id.operator, store_id.partition, batch + 1, store_id.id
+    return VersionKey(store_id.operator, store_id.partition, batch + 1, store_id.id)
 
 
 async def listed_batches(store: ObjectStore, folder: str) -> list[int]:
