@@ -326,8 +326,7 @@ class KeyedBackend:
         for sweep in self.sweeps:
             sweep.count(self.now_ms())
         self.buffer.spill()
-        hidden_rows = sum(map(len, self._hidden))
-        hidden_updates = sum(rows.updates for rows in self._hidden)
+        hidden = sum(map(len, self._hidden)), sum(rows.updates for rows in self._hidden)
         updates = self.buffer.take_updates()
         through = self._write_through or not cache
         keys, values = self._encoding(partial(self.buffer.drain, cache=cache, dirty=not through))
@@ -343,8 +342,8 @@ class KeyedBackend:
             self.seqno = batch.end
             raw_bytes += batch.raw_bytes
         self.metrics.flushes += not len(self.buffer)
-        self.metrics.changes += len(keys) - hidden_rows + sum(map(len, self._hidden))
-        self.metrics.updates += updates - hidden_updates
+        self.metrics.changes += len(keys) - hidden[0] + sum(map(len, self._hidden))
+        self.metrics.updates += updates - hidden[1]
         self.updates += updates
         # As `flush_due` counts them: many elements of a list, or of a batch, are in one row.
         self._row_bytes = raw_bytes / max(len(keys), size - len(self.buffer))

@@ -97,7 +97,7 @@ _UNNAMED: Final = {
 
 def _held(operator: OperatorState) -> list[str]:
     """What would be lost with an operator, described."""
-    held = []
+    held: list[str] = []
     if any(holds_something(layer) for state in operator.subtasks for layer in state.layers):
         states = operator.states
         held += dict.fromkeys(_UNNAMED.get(s.kind) or f"state {s.name!r}" for s in states)
