@@ -83,7 +83,7 @@ class StateRegistry:
 
     def stored_schema(self, name: str) -> tuple[str, ...]:
         """The schema of a state that the checkpoint has; empty for others."""
-        return self._states[name].schema if name in self._stored else ()
+        return self._states[name].schema if name in self._restored_names else ()
 
     def check_renamed(self, allowed: Collection[str]) -> tuple[str, ...]:
         """The stored states that the operator no longer has, once it has registered all it has.

@@ -29,7 +29,7 @@ class Timeline:
 
     def __init__(self, records: list[Held]) -> None:
         self._count = len(records)
-        self._chunks = [records[at : at + _CHUNK] for at in range(0, len(records), _CHUNK)]
+        self._chunks = [records[first : first + _CHUNK] for first in range(0, len(records), _CHUNK)]
 
     def __len__(self) -> int:
         return self._count
@@ -52,19 +52,19 @@ class Timeline:
 
     def take(self, count: int) -> list[Held]:
         """Remove the first records, so many or all of them."""
-        taken: list[Held] = []
+        records: list[Held] = []
         number = 0
-        while number < len(self._chunks) and len(taken) < count:
+        while number < len(self._chunks) and len(records) < count:
             chunk = self._chunks[number]
-            room = count - len(taken)
-            taken += chunk[:room]
+            room = count - len(records)
+            records += chunk[:room]
             if len(chunk) > room:
                 self._chunks[number] = chunk[room:]
                 break
             number += 1
         del self._chunks[:number]
-        self._count -= len(taken)
-        return taken
+        self._count -= len(records)
+        return records
 
     def chunks(self, least: float, greatest: float) -> list[list[Held]]:
         """The chunks that hold all records with times between these, and earlier and later ones."""
@@ -102,8 +102,8 @@ def between(records: Records, least: float, greatest: float, step: int) -> Itera
     for chunk in [records] if isinstance(records, list) else records.chunks(least, greatest):
         # Of all records of a hot key only those near in time are looked at.
         begin, end = bisect_left(chunk, (least,)), bisect_right(chunk, (greatest, inf))
-        for at in range(begin, end, step):
-            yield chunk[at : min(at + step, end)]
+        for first in range(begin, end, step):
+            yield chunk[first : min(first + step, end)]
 
 
 def newest(records: Sequence[Held] | Timeline, time: int) -> Held | None:

@@ -22,11 +22,11 @@ Slice = tuple[int, Any]
 
 def together(starts: Sequence[int], size: int) -> Iterator[Sequence[int]]:
     """Windows, given by their starts in order, in groups with a time in common."""
-    at = 0
-    while at < len(starts):
-        end = min(at + _TOGETHER, bisect_left(starts, starts[at] + size))
-        yield starts[at:end]
-        at = end
+    first = 0
+    while first < len(starts):
+        end = min(first + _TOGETHER, bisect_left(starts, starts[first] + size))
+        yield starts[first:end]
+        first = end
 
 
 def combined(
