@@ -144,17 +144,18 @@ class _Window(Operator):
         newest = max([event_time.watermark, *event_time.ahead.values()])
         if not firing.updates and min(batch.times or (), default=newest + 1) > newest:
             return  # no window with these times has ended
-        windows: defaultdict[tuple[bytes, bytes], set[int]] = defaultdict(set)
+        windows: defaultdict[tuple[bytes, bytes], list[int]] = defaultdict(list)
         for time, group, key in zip(batch.times or (), batch.groups, batch.keys, strict=True):
             passed = event_time.of(group)
             starts = self._span.starts(time, passed - firing.lateness_ms)
             if not firing.updates:
                 starts = starts[: len(range(starts.start, passed - size + 2, starts.step))]
-            windows[group, key].update(starts)
+            windows[group, key] += starts
         outputs = Outputs(self._turn)
         for (group, key), changed in windows.items():
             self._backend.key, self._backend.key_prefix = key, group
-            yield from self._emit_again(decode_key(key), sorted(changed), outputs)
+            distinct = changed if len(changed) == 1 else sorted(set(changed))
+            yield from self._emit_again(decode_key(key), distinct, outputs)
         yield from outputs.rest()
 
     def _emit_again(self, key: Any, starts: list[int], outputs: Outputs) -> Iterator[Batch]:
@@ -297,8 +298,10 @@ class AggregateWindow(_Window):
 
     def _emit_again(self, key: Any, starts: list[int], outputs: Outputs) -> Iterator[Batch]:
         if self._span.tumbling:
-            yield from super()._emit_again(key, starts, outputs)
-            return
+            return super()._emit_again(key, starts, outputs)
+        return self._emit_overlapping(key, starts, outputs)
+
+    def _emit_overlapping(self, key: Any, starts: list[int], outputs: Outputs) -> Iterator[Batch]:
         size = self._span.size_ms
         for group in together(starts, size):
             slices = yield from self._slices(group[0], group[-1] + size)
