@@ -103,6 +103,13 @@ class Mover:
         forget = f"give it another prefix= or delete its topics {topics}"
         transactions.check_begins(context, context.name, moved, forget)
 
+    def lacks(self, staged: StagedRange) -> bool:
+        """Whether a range that an older checkpoint names neither was moved nor waits in staging, as
+        that of a checkpoint does that the job went on without.
+        """
+        moved = self._commits.moved.get(str(staged.start), 0)
+        return moved < staged.stop and not self._topics.waits(staged)
+
     def move(self, staged: StagedRange) -> None:
         """Move a range, unless it was moved.
 
