@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Final
 
-from tidelog.interrupt import end_at_once, end_when_interrupted
+from tidelog.interrupt import end_at_once, end_soon, end_when_interrupted
 
 _NEW_OBJECTS: Final = 50_000
 """After so many the garbage collector looks at them, which by default it does after each 700:
@@ -33,7 +33,11 @@ def start() -> None:
     collect_rarely()
     from tidelog.cli import main  # noqa: PLC0415  # takes a while, in which interrupts may come
 
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        end_soon(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
 
 
 if __name__ == "__main__":
