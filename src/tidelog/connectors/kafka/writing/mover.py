@@ -19,7 +19,14 @@ from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import DeadLetterTopic, OnError
 from tidelog.connectors.kafka.writing.messages import Message
-from tidelog.connectors.kafka.writing.producing import LATE_S, PATIENCE_S, now, produce, producer
+from tidelog.connectors.kafka.writing.producing import (
+    LATE_S,
+    PATIENCE_S,
+    check_fits,
+    now,
+    produce,
+    producer,
+)
 from tidelog.connectors.kafka.writing.staging import (
     Commits,
     Refusal,
@@ -189,6 +196,7 @@ class Mover:
                 delivered(error.args[0], None)
                 raise
             except BufferError:
+                check_fits(self._producer, message, self._cluster)
                 self._make_room()
             else:
                 return
@@ -200,7 +208,7 @@ class Mover:
             while waiting and len(self._producer) >= waiting:
                 if stopped.is_set():
                     raise TimeoutError
-                self._producer.poll(0.1)
+                self._producer.flush(0.1)  # a poll would wait for the end of linger.ms
 
     def _ask(self, call: Callable[[], None]) -> None:
         """Make a call of the producer that waits for the cluster."""
