@@ -43,6 +43,7 @@ from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import Reports, Savepoints
+from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.meaning import stored_meaning
@@ -82,6 +83,7 @@ class CheckpointDriver:
     reports: Reports
     collector: Collector
     tasks: Sequence[DrivenTask]
+    objects: StoredObjects
     next_slot: Slot = field(init=False)
     previous: Checkpoint | None = field(init=False)
     """The newest durable checkpoint: what the next one adds is counted against it."""
@@ -113,12 +115,24 @@ class CheckpointDriver:
         return self.reports.coordinator
 
     async def savepoint(self, request: SavepointRequest) -> Savepoint:
+        if request.format == "native" and not self._closed:
+            # It refers to what older checkpoints do: what of that is lost is replaced before.
+            await self.objects.look(self._patience_s(request))
         answer = self.savepoints.ask(request)
         if self._closed:
             self.savepoints.ended()
         else:
             self.reports.decide(self.coordinator.savepoint(request, self._now()))
         return await answer
+
+    def _patience_s(self, request: SavepointRequest | None) -> float:
+        chosen = request.timeout_s if request is not None else None
+        return self.start.config.checkpoint.timeout if chosen is None else chosen
+
+    def refresh(self) -> None:
+        """Let a checkpoint begin as soon as may be, for nobody waits for it."""
+        if not self._closed:
+            self.reports.decide(self.coordinator.hurry(self._now())[1])
 
     async def checkpoint(self) -> Checkpoint:
         """Wait for a checkpoint of all that is there now; one that fails is tried again.
@@ -271,6 +285,9 @@ class CheckpointDriver:
             self.reports.declined(checkpoint, reason)
             return
         check_manifest(entry)
+        if (reason := await self._lacks_objects(decision, entry)) is not None:
+            self.reports.declined(checkpoint, reason)
+            return
         try:
             with self.start.cadence.moving():
                 entry = await self._append(entry)
@@ -290,6 +307,32 @@ class CheckpointDriver:
         self.metrics.complete(now, remembered, contents_of(entry))
         self._durable(entry)
         self.reports.decide(self.coordinator.stored(checkpoint, self._now()))
+
+    async def _lacks_objects(
+        self, decision: Store[SubtaskId, SubtaskState], entry: Checkpoint
+    ) -> str | None:
+        """Why a savepoint, or the last checkpoint of a job, could not be restored: after it the
+        local tables may be gone.
+        """
+        savepoint = decision.savepoint
+        if savepoint is None and not decision.final:
+            return None
+        try:
+            missing = await self.objects.missing_of(entry)
+            if missing:
+                await self.objects.look(self._patience_s(savepoint))
+                missing = await self.objects.missing_of(entry)
+        except TidelogError as error:
+            return str(error)
+        failures, schedule = self.coordinator.consecutive_failures, self.start.config.checkpoint
+        # The last checkpoint is tried once more, with what was uploaded; its output must get out.
+        if not missing or (savepoint is None and failures >= min(1, schedule.tolerable_failures)):
+            return None
+        return (
+            f"{len(missing)} objects that it refers to are gone from the store, {min(missing)} "
+            "among them; what the local tables have is uploaded again: ask once more, or for a "
+            "canonical savepoint, which needs none of them (--format canonical)"
+        )
 
     def _entry(self, decision: Store[SubtaskId, SubtaskState]) -> Checkpoint:
         entry = Checkpoint(
