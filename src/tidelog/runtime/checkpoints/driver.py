@@ -25,6 +25,7 @@ from tidelog.checkpoint.coordinator import (
     Trigger,
 )
 from tidelog.checkpoint.finished import exited_state
+from tidelog.checkpoint.formats import FORMATS, above_first
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.invariants import check_manifest
 from tidelog.checkpoint.manifest import (
@@ -311,28 +312,15 @@ class CheckpointDriver:
     async def _lacks_objects(
         self, decision: Store[SubtaskId, SubtaskState], entry: Checkpoint
     ) -> str | None:
-        """Why a savepoint, or the last checkpoint of a job, could not be restored: after it the
-        local tables may be gone.
-        """
+        """Why a savepoint, or the last checkpoint, cannot be restored: the local tables go next."""
         savepoint = decision.savepoint
         if savepoint is None and not decision.final:
             return None
-        try:
-            missing = await self.objects.missing_of(entry)
-            if missing:
-                await self.objects.look(self._patience_s(savepoint))
-                missing = await self.objects.missing_of(entry)
-        except TidelogError as error:
-            return str(error)
-        failures, schedule = self.coordinator.consecutive_failures, self.start.config.checkpoint
-        # The last checkpoint is tried once more, with what was uploaded; its output must get out.
-        if not missing or (savepoint is None and failures >= min(1, schedule.tolerable_failures)):
-            return None
-        return (
-            f"{len(missing)} objects that it refers to are gone from the store, {min(missing)} "
-            "among them; what the local tables have is uploaded again: ask once more, or for a "
-            "canonical savepoint, which needs none of them (--format canonical)"
-        )
+        # A last checkpoint is tried once more, with what was uploaded; the output must get out.
+        failures, allowed = self.coordinator.consecutive_failures, self.start.config.checkpoint
+        insists = savepoint is not None or failures < min(1, allowed.tolerable_failures)
+        reason = await self.objects.lacking(entry, self._patience_s(savepoint))
+        return reason if insists else None
 
     def _entry(self, decision: Store[SubtaskId, SubtaskState]) -> Checkpoint:
         entry = Checkpoint(
@@ -346,6 +334,7 @@ class CheckpointDriver:
             ),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
+            formats=above_first(FORMATS) or msgspec.UNSET,
         )
         wanted = decision.savepoint
         if wanted is None:
@@ -379,6 +368,7 @@ class CheckpointDriver:
             sink=last.id if last.sink is not None else "",
             sink_types=sink_types(vertex),
             meaning=stored_meaning(vertex.head.meaning),
+            formats=above_first(vertex.formats),
         )
 
     def _durable(self, entry: Checkpoint) -> None:

@@ -41,6 +41,8 @@ class StoredObjects:
     """Objects that were missing and are in the store again."""
     _missing: Set[str] = frozenset()
     """Those that the last look found missing and that could not be uploaded again."""
+    _suspected: Set[str] = frozenset()
+    """Objects that a checkpoint needs which is about to be stored, and that are missing."""
     _asked: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: list[asyncio.Event] = field(default_factory=list)
     """Who waits for a look that begins after they have asked."""
@@ -86,13 +88,30 @@ class StoredObjects:
         self._asked.set()
         await wait_for(done, self.start.effects.clock, patience_s)
 
-    async def missing_of(self, checkpoint: Checkpoint) -> Set[str]:
-        """Objects that a checkpoint needs and that the store does not have; raises its errors."""
+    async def lacking(self, checkpoint: Checkpoint, patience_s: float) -> str | None:
+        """Why a checkpoint that is about to be stored could not be restored, although what can be
+        had again was uploaded; None where the store has all that it needs.
+        """
         needed = self.start.ledger.closure(checkpoint_objects(checkpoint))
-        return await self._absent(needed, await self._listed(needed))
+        try:
+            missing = await self._absent(needed, await self._listed(needed))
+            if missing:
+                self._suspected = missing
+                await self.look(patience_s)
+                missing = await self._absent(missing, {})
+        except TidelogError as error:
+            return str(error)
+        if not missing:
+            return None
+        return (
+            f"{len(missing)} objects that it refers to are gone from the store, {min(missing)} "
+            "among them; what the local tables have is uploaded again: ask once more, or for a "
+            "canonical savepoint, which needs none of them (--format canonical)"
+        )
 
     async def _look(self, refresh: Callable[[], None]) -> None:
-        missing = await self._missing_of_retained()
+        suspected, self._suspected = self._suspected, frozenset[str]()
+        missing = await self._missing_of_retained() | suspected
         unknown = missing - self._missing
         self._missing = missing
         if unknown:
