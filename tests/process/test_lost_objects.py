@@ -2,9 +2,14 @@
 uploads them again, and never calls a savepoint done that cannot be restored.
 """
 
+import asyncio
 import json
-from collections.abc import Callable
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,15 +17,18 @@ from tests.process import harness
 from tests.process.harness import Run, killed_at_last, wait_until
 from tests.process.test_kill import write_words
 from tests.support.cli import tidelog
+from tidelog.runtime.control.client import ask
+from tidelog.runtime.control.protocol import Request
+from tidelog.ui.live import status_in
 
 TABLES, DESCRIPTORS, LOG = "tables", "materializations", "segments"
 ALL = (TABLES, DESCRIPTORS, LOG)
 
 
 def stored(run: Run, *kinds: str) -> set[Path]:
-    return {
-        path for kind in kinds for path in Path(run.store).glob(f"{kind}/**/*") if path.is_file()
-    }
+    endings = {".sst", ".json", ".seg"}  # not what is being written under another name
+    paths = (path for kind in kinds for path in Path(run.store, kind).rglob("*"))
+    return {path for path in paths if path.suffix in endings}
 
 
 def lose(run: Run, *kinds: str) -> set[Path]:
@@ -68,7 +76,7 @@ def verdict(run: Run, name: str) -> bool:
         ((), ("--workers", "2")),
         (("--no-changelog",), ("--no-changelog",)),
         (("--table", "memory"), ("--table", "memory")),
-        ((), ("--no-materialize",)),
+        ((), ("--no-materialize-enabled",)),
     ],
     ids=["one process", "rescaled", "workers", "no log", "memory tables", "log alone"],
 )
@@ -92,18 +100,101 @@ def test_a_job_stopped_after_its_store_has_lost_objects_goes_on_with_every_row(
     assert run.counts() == expected
 
 
+@contextmanager
+def running_on_its_own_rows(run: Run, *options: str) -> Iterator["subprocess.Popen[str]"]:
+    """The job restored from the savepoint `first`, which uploads no table but for what is lost."""
+    with killed_at_last(run.start()) as process:
+        wait_until(lambda: has_kinds(run, TABLES, DESCRIPTORS), process)
+        stop(run, "first")
+        run.end(process)
+    with killed_at_last(run.start("--materialize-interval", "1h", *options)) as process:
+        wait_until(more_slots(run, 3), process)
+        yield process
+
+
+def observed(run: Run) -> Any:
+    """The figures of the running job's checkpoints."""
+    request = Request(Path(run.store).as_uri(), "observe")
+    return status_in(asyncio.run(ask(request)))["checkpoints"]
+
+
 def test_a_running_job_notices_by_itself_and_uploads_what_its_store_has_lost(
     tmp_path: Path,
 ) -> None:
-    run, expected = job(tmp_path, "--object-check-interval", "500ms")
-    log = tmp_path / "log"
-    with killed_at_last(run.start()) as process:
-        wait_until(lambda: has_kinds(run, TABLES, DESCRIPTORS), process)
-        assert tidelog("savepoint", run.store, "--name", "old").exit_code == 0
-        lost = lose(run, TABLES)
-        assert not verdict(run, "old")
-        wait_until(lambda: all(path.exists() for path in lost & stored(run, TABLES)), process)
+    run, expected = job(tmp_path)
+    with running_on_its_own_rows(run, "--object-check-interval", "300ms") as process:
+        assert lose(run, TABLES)
+        wait_until(lambda: observed(run)["objects_lost"] > 0, process)
+        wait_until(lambda: verdict(run, "first"), process)
+        wait_until(lambda: observed(run)["objects_missing"] == 0, process)
+        figures = observed(run)
+        assert figures["objects_uploaded_again"] == figures["objects_lost"]
         run.release()
         ended = run.end(process)
-    assert ended.returncode == 0, log
+    assert "are gone from the store" in ended.stderr
+    assert "are there again" in ended.stderr
     assert run.counts() == expected
+    assert tidelog("inspect", run.store, "--deep").exit_code == 0
+
+
+def test_what_local_copies_have_of_older_checkpoints_is_uploaded_again(tmp_path: Path) -> None:
+    run, _ = job(tmp_path, "--local-recovery", str(tmp_path / "copies"))
+    with running_on_its_own_rows(run, "--object-check-interval", "300ms") as process:
+        assert lose(run, TABLES, LOG)
+        wait_until(lambda: tidelog("inspect", run.store, "--deep").exit_code == 0, process)
+        assert verdict(run, "first")
+
+
+def test_who_asks_before_the_job_has_noticed_is_told_to_take_a_canonical_savepoint(
+    tmp_path: Path,
+) -> None:
+    run, expected = job(tmp_path)
+    with running_on_its_own_rows(run) as process:
+        lose(run, TABLES)
+        page = str(tmp_path / "page.html")
+        for command in (["inspect", run.store], ["report", run.store, "--output", page]):
+            said = tidelog(*command)
+            assert said.exit_code == 1
+            assert "take a canonical savepoint before you stop the job" in said.stdout
+            assert "restore slot" not in said.stdout, "every checkpoint needs those files"
+        taken = tidelog("savepoint", run.store, "--name", "rows", "--format", "canonical")
+        assert taken.exit_code == 0, taken.stderr
+        assert verdict(run, "rows") and not verdict(run, "first")
+        process.kill()
+    run.release()
+    run.finish("--from", "@rows")
+    assert run.counts() == expected
+
+
+def test_a_native_savepoint_is_not_done_while_the_store_loses_what_it_names(tmp_path: Path) -> None:
+    run, _ = job(tmp_path)
+    with running_on_its_own_rows(run) as process, losing_all_the_time(run, TABLES):
+        wait_until(lambda: not stored(run, TABLES), process)
+        for command in (["savepoint", run.store, "--name"], ["stop", run.store, "--savepoint"]):
+            refused = tidelog(*command, "last")
+            assert refused.exit_code == 1
+            assert "gone from the store" in refused.stderr
+            assert "canonical" in refused.stderr
+        assert process.poll() is None, "it goes on"
+        stopped = tidelog("stop", run.store, "--savepoint", "rows", "--format", "canonical")
+        assert stopped.exit_code == 0, stopped.stderr
+        assert run.end(process).returncode == 0
+    assert verdict(run, "rows")
+
+
+@contextmanager
+def losing_all_the_time(run: Run, *kinds: str) -> Iterator[None]:
+    """Something deletes every object of these kinds soon after it was written."""
+    ended = threading.Event()
+
+    def delete() -> None:
+        while not ended.wait(0.001):
+            lose(run, *kinds)
+
+    deleting = threading.Thread(target=delete)
+    deleting.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        deleting.join()
