@@ -14,9 +14,9 @@ from typing import Final
 
 from tidelog.changelog.row_memory import BufferedRow
 
-FIRST_ROWS: Final = 1 << 18
-"""Rows in the first dict, which is looked at first: most states need no other. It takes up to 15 ms
-to double."""
+FIRST_ROWS: Final = 340_000
+"""Rows in the first dict, which is looked at first: most states need no other. A dict of half a
+million slots takes these and one batch more; to double it then would take 30 ms."""
 _DICTS: Final = 128
 """Other dicts, by the hash of the key: thirty million rows make each as large as the first."""
 

@@ -76,11 +76,11 @@ class DirtyRows:
 
     def add(self, rows: list[BufferedRow]) -> None:
         """The log has these rows and the table does not."""
-        for row in rows:
-            if not row.dirty:
-                row.dirty = True
-                self._listed.append(row)
-                self._count += 1
+        clean = [row for row in rows if not row.dirty]
+        for row in clean:
+            row.dirty = True
+        self._listed.extend(clean)
+        self._count += len(clean)
 
     def discard(self, rows: list[BufferedRow]) -> None:
         """The table has these rows."""

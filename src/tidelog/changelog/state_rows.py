@@ -212,13 +212,11 @@ class StateRows:
 
     def _completed(self, keys: list[bytes], here: list[BufferedRow | None]) -> list[BufferedRow]:
         """The rows of all keys, with new ones for those that are not in memory."""
-        read: dict[bytes, BufferedRow] = {}
-        cold = [at for at, row in enumerate(here) if row is None]
-        for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
-            # A key that occurs twice has one row.
-            here[at] = read.setdefault(keys[at], BufferedRow(keys[at], value))
+        # A key that occurs twice has one row.
+        cold = list(dict.fromkeys(key for key, row in zip(keys, here, strict=True) if row is None))
+        read = dict(zip(cold, map(BufferedRow, cold, self._stored(cold)), strict=True))
         self._rows.add(read)
-        return cast("list[BufferedRow]", here)
+        return [row or read[key] for key, row in zip(keys, here, strict=True)]
 
     def put(self, key: bytes, value: Any) -> None:
         row = self._first.get(key) or self._rows.get(key)
