@@ -209,9 +209,8 @@ class Event(Enum):
     )
     OBJECTS_UPLOADED_AGAIN = (
         WARNING,
-        "%(objects)d objects that were gone from the store are there again; %(left)d cannot be had "
-        "again as they were: the next checkpoint needs none of them, older ones that name them "
-        "stay lost",
+        "%(objects)d objects that were gone from the store are there again; %(left)d others stay "
+        "lost, and with them older checkpoints and savepoints that name them",
     )
     OBJECTS_NOT_CHECKED = (
         WARNING,
