@@ -133,14 +133,11 @@ class StoredObjects:
         sizes = await self._listed(names)
         # Another process may have dropped a savepoint, and then its objects, without a word.
         stored = frozenset(await self.start.slots.slots())
-        counting = {
-            slot: named for slot, named in before.items() if slot in stored & self._named().keys()
-        }
-        missing = await self._absent(set[str]().union(*counting.values()), sizes)
-        newest = max(before, default=None)
-        if newest is not None and max(stored, default=Slot(0)) < newest in self.collector.retained:
-            missing = missing | {object_names.checkpoint(newest)}
-        return missing
+        slots = before.keys() & self._named().keys()
+        needed = set[str]().union(*(before[slot] for slot in slots & stored))
+        if slots and max(slots) > max(stored, default=Slot(-1)):  # not dropped: lost as well
+            needed.add(object_names.checkpoint(max(slots)))
+        return await self._absent(needed, sizes)
 
     def _named(self) -> Mapping[Slot, frozenset[str]]:
         return self.collector.references
