@@ -117,7 +117,7 @@ class SlotLog:
         is `first` at least.
 
         Raises FormatVersionError when a newer release has written the newest slot, unless the start
-        `goes_back` to a checkpoint that was chosen.
+        `goes_back` to a savepoint of this store.
         """
         attempt = self._effects.token()
         taken: set[Slot] = set()

@@ -83,7 +83,7 @@ async def resumable(slots: SlotLog, wanted: Slot | None) -> Checkpoint | None:
             entry = await slots.read(slot)
         except ObjectNotFoundError:
             continue  # dropped by the job that runs
-        except (CorruptObjectError, FormatVersionError):
+        except CorruptObjectError:
             if wanted in (None, slot):
                 raise
             continue
