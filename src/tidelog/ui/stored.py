@@ -56,18 +56,18 @@ class StoreReader:
         ObjectNotFoundError for a store without slots, and what the store raises.
         """
         last = self._last
-        slots = await read_slots(self.store, known=last.slots if last is not None else None)
+        slots = await read_slots(self.store, earlier=last.slots if last is not None else None)
         anew = last is not None and _begun_anew(last.slots, slots)
         if anew:
             last, slots = None, await read_slots(self.store)
         known = last.inventory.descriptors if last is not None else {}
-        inventory = await described(self.store, slots, known=known)
+        inventory = await described(self.store, slots, decoded=known)
         present = slots.sizes
         if objects or last is None:
             inventory = replace(inventory, sizes=await data_sizes(self.store))
             found, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
             if found:  # a running job may have dropped some of them
-                present = (await read_slots(self.store, known=slots)).sizes
+                present = (await read_slots(self.store, earlier=slots)).sizes
         else:
             inventory = replace(inventory, sizes=last.inventory.sizes)
             found, objects_ms = _known_findings(inventory, last), last.objects_ms

@@ -16,8 +16,9 @@ from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext, event_times
 from tidelog.runtime.operators.outputs import Distinct, Outputs
+from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.spans import RIGHT, has_passed
-from tidelog.runtime.operators.turn import PAUSE, REST, Portion
+from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues

@@ -20,8 +20,9 @@ from tidelog.runtime.operators.operator import (
     event_times,
 )
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.spans import has_passed
-from tidelog.runtime.operators.turn import PAUSE, Portion
+from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.user_code import named_call, user_code
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
