@@ -42,7 +42,7 @@ def at(status: JobStatus, seconds: float) -> JobStatus:
 
 def test_a_long_restore_shows_how_much_is_left() -> None:
     lines: list[str] = []
-    reporter = PlainLines(5.0, lines.append)
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
     for seconds in (0, 6):
         reporter.observe(at(RESTORING, seconds), ReadSpeed(10.0, 20.0))
     assert lines[1].startswith("words: restored 25% of slot 5, 3.0 s left; read 1.0 KiB of 4.0 KiB")
@@ -71,7 +71,7 @@ def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slow
         for p50, p99 in ((0.012, 0.5), (0.02, 1.5), (0.03, 0.7))
     ]
     status = replace(RUNNING, operators=(replace(ends[0], longest_standstill_s=2.125), *ends[1:]))
-    reporter = PlainLines(5.0, lines.append)
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
     reporter.observe(RUNNING, ReadSpeed())
     reporter.observe(at(status, 200.0), ReadSpeed())
     reporter.observe(at(RUNNING, 300.0), ReadSpeed())

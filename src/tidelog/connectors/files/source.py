@@ -130,7 +130,7 @@ class InputFiles(Source):
 
 def _is_left_out(name: str) -> bool:
     """Whether a name is by convention that of something unfinished: of our sink, Spark, Hadoop."""
-    return name.startswith(".") or name == "_temporary"
+    return name.startswith((".", "_part-")) or name == "_temporary"
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
