@@ -2,8 +2,8 @@
 
 Invariants: a command ends with 0 (fine), 1 (a problem, an error), 2 (wrong usage) or 130
 (Ctrl-C); one that gives a verdict ends with 1 for a bad one alone, and with 4 when an error left
-it without any; an error is its message and the next action, a traceback only with --debug; the store
-is closed in the end.
+it without any; an error is its message and the next action, a traceback only with --debug; the
+store is closed in the end.
 """
 
 import asyncio

@@ -57,8 +57,8 @@ async def command(
 
     URL is a store of tidelog, or the checkpoint of a Spark query. Where retained checkpoints
     allow it, each partition is also restored from the materialization before, and both must
-    agree. Exits with 0 only if every checkpoint can be restored and nothing is wrong, with 4 when the
-    store could not be read.
+    agree. Exits with 0 only if every checkpoint can be restored and nothing is wrong, with 4 when
+    the store could not be read.
     """
     opened = open_engine(invocation, "tidelog verify", engine, jobs=jobs, work_dir=work_dir)
     with opened as chosen_engine, invocation.output.progress("verifying") as progress:
