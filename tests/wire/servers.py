@@ -25,7 +25,7 @@ from tidelog.errors import ConfigError
 
 # Imported within: libraries of the clouds, which take seconds; every worker imports this module.
 
-_TOOLS = Path(__file__).parents[2] / ".tools"
+TOOLS = Path(__file__).parents[2] / ".tools"
 _VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 """A release whose conditional PUT is atomic on its POSIX back end; older ones check, then write."""
 _FAKE_GCS = ("github.com/fsouza/fake-gcs-server", "v1.56.1")
@@ -261,7 +261,7 @@ def _of_prometheus(name: str) -> Path:
 
 def azurite_script() -> Path:
     """The server's program for node, installed on first use; raises ServerUnavailableError."""
-    directory = _TOOLS / f"azurite-{_AZURITE}"
+    directory = TOOLS / f"azurite-{_AZURITE}"
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         raise ServerUnavailableError("Azurite needs `node` and `npm`, which are not on the PATH")
@@ -276,7 +276,7 @@ def azurite_script() -> Path:
 
 def _built_by_go(module: str, version: str, *flags: str) -> Path:
     name = module.rpartition("/")[2]
-    binary = _TOOLS / f"{name}-{version}"
+    binary = TOOLS / f"{name}-{version}"
     if binary.exists():
         return binary
     go = shutil.which("go")
@@ -293,8 +293,8 @@ def _built_by_go(module: str, version: str, *flags: str) -> Path:
 @contextmanager
 def _made_in_tools() -> Iterator[Path]:
     """A directory beside what is to be made, whose content is moved when it is complete."""
-    _TOOLS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_TOOLS) as directory:
+    TOOLS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=TOOLS) as directory:
         made = Path(directory) / "made"
         made.mkdir()
         yield made

@@ -72,6 +72,16 @@ class Task(ABC):
         return 0
 
     @property
+    def unread(self) -> int | None:
+        """What is known to wait in the splits of a source that are read; None: nothing is known."""
+        return None
+
+    @property
+    def skipped(self) -> int:
+        """Records that the source left out, in all subtasks of this process."""
+        return 0
+
+    @property
     def idle_splits(self) -> int:
         """Unfinished splits of a source that are idle: event time does not wait for them."""
         return 0
