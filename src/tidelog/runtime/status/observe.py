@@ -159,9 +159,9 @@ def _operator(
     watermark = combined(
         [task for task in subtasks if not task.idle],
         [task for task in subtasks if task.idle],
-        lambda task: task.watermark,
+        lambda task: task.event_time,
     )
-    gives_times = parts[0].chain.event_time is not None
+    gives_times = any(p.chain.event_time is not None for p in parts)
     return OperatorStatus(
         id=vertex,
         source=subtasks[0].is_source,
