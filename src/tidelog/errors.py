@@ -64,7 +64,7 @@ class TidelogError(Exception):
             parts.append(f"found {self.found}")
         head = "; ".join(parts)
         retry = "a retry is safe" if self.retry_safe else "do not retry before that"
-        return advised(head, f"{self.action.rstrip('.')} ({retry})")
+        return advised(head, f"{self.action.rstrip(_ENDS)} ({retry})")
 
 
 def advised(what: str, action: str) -> str:

@@ -117,4 +117,4 @@ def _of_disk(error: Exception, text: str, directory: Path) -> StorageError:
 def _named(error: Exception, directory: Path) -> str:
     """The very file or directory that the system refused, where it says which."""
     name = error.filename if isinstance(error, OSError) else None
-    return f"table {directory}" if name is None else f"table {directory}: {name}"
+    return f"table {directory}" + ("" if name in (None, str(directory)) else f": {name}")

@@ -30,12 +30,12 @@ from tidelog.storage.probe import probe_store
 
 
 @click.command("doctor")
-@on_store_for_a_verdict
+@on_store
 async def doctor_command(invocation: StoreCommand) -> int:
     """Test whether the store at URL keeps what jobs rely on.
 
     Writes, races for, lists and deletes objects under probe/. Exits with 1 when the store is not
-    safe, with 4 when that could not be found out.
+    safe.
     """
     other = invocation.access.open(invocation.url, invocation.effects)  # another connection
     try:
