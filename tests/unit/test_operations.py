@@ -125,6 +125,8 @@ HEALTHY = {
     "materialized_bytes": "1000000000x120",
     "log_bytes": "2000000000x120",
     "unread_input": "0x120",
+    "objects_lost_total": "0x120",
+    "objects_missing": "0x120",
     "log_queued_bytes": "10x120",
     "log_queue_limit_bytes": "1000x120",
     "log_backpressured_seconds_total": "0+0.1x120",
@@ -165,6 +167,7 @@ TROUBLE: dict[str, dict[str, str]] = {
     "TidelogMaterializationsLate": {"materialization_lag_seconds": "121x120"},
     "TidelogMaterializationsFailing": {"materializations_failed_total": "0+1x120"},
     "TidelogLogGrows": {"log_bytes": "2000000000+200000000x120"},
+    "TidelogObjectsMissing": {"objects_lost_total": "0x60 3x60"},
     "TidelogLogQueueFull": {"log_queued_bytes": "950x120"},
     "TidelogWritersWait": {"log_backpressured_seconds_total": "0+30x120"},
     "TidelogBackPressure": {"task_backpressured_seconds_total": "0+55x120"},
@@ -189,16 +192,16 @@ LIFE = 6
 
 def restarting(name: str, values: str) -> str:
     """The samples of a series when the process is started again and again."""
-    start, step, count = re.fullmatch(r"([\d.]+)(?:\+([\d.]+))?x(\d+)", values).groups()  # type: ignore[union-attr]
-    samples = []
-    for at in range(int(count)):
-        life, age = divmod(at, LIFE)
-        if name == "process_start_time_seconds":
-            value = float(start) + 60 * LIFE * life
-        else:
-            value = float(start) + float(step or 0) * (age if name.endswith("_total") else at)
-        away = "0" if name == "up" else "stale"
-        samples.append(away if age == LIFE - 1 else f"{value:f}")
+    samples: list[str] = []
+    for part in values.split():
+        start, step, count = re.fullmatch(r"([\d.]+)(?:\+([\d.]+))?x(\d+)", part).groups()  # type: ignore[union-attr]
+        for number in range(int(count)):
+            life, age = divmod(len(samples), LIFE)
+            grown = float(step or 0) * (age if name.endswith("_total") else number)
+            if name == "process_start_time_seconds":
+                grown = 60.0 * LIFE * life
+            away = "0" if name == "up" else "stale"
+            samples.append(away if age == LIFE - 1 else f"{float(start) + grown:f}")
     return " ".join(samples)
 
 

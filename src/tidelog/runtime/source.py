@@ -70,6 +70,9 @@ class Source(ABC):
 
     skipped: int = 0
     """Records that could not be read and were left out, as the user wished, in this process."""
+    position_format: int = 1
+    """Format of its positions: raise it when releases of the source before this one cannot read
+    them. A start that would go back to one of those is refused before it changes anything."""
     new_split_position: Any = None
     """Where splits begin that appear after the source has begun; None: where the first ones do."""
 

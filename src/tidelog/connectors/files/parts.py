@@ -42,7 +42,7 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
 
     With a `target` its bytes go to this offset of a growing file, which gets that name when it is
     complete; under its own name only where the growing one was completed without it. Releases that
-    know no growing files read what comes before, and give each part its own name.
+    knew no growing files stored what comes before.
     """
 
     pending: FileName

@@ -51,6 +51,9 @@ class Files(Sink):
     ConfigError.
     """
 
+    transaction_format = 2
+    """1: every part became a file of its own."""
+
     @typed
     def __init__(
         self,
