@@ -4,6 +4,7 @@ Invariant: a command's module is imported only when that command runs, so `tidel
 no more than click itself.
 """
 
+import logging
 import signal
 import sys
 from collections.abc import Mapping
@@ -76,6 +77,11 @@ class LazyGroup(click.Group):
             if isinstance(error, click.BadOptionUsage):  # as an option without its value
                 message += self._form(ctx, error.option_name)
             error.message = masked(message)  # type: ignore[misc]  # what click prints
+            if ctx.params.get("log_format") == "json":
+                from tidelog.cli.logs import say  # noqa: PLC0415  # not needed for --help
+
+                say(f"Error: {error.format_message()}", logging.ERROR)
+                raise SystemExit(error.exit_code) from None
             raise
 
     def _form(self, ctx: click.Context, name: str) -> str:

@@ -12,7 +12,14 @@ from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import unreadable
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, fields_of, finding_lines
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, opened
+from tidelog.cli.store.options import (
+    EXIT_OK,
+    EXIT_PROBLEM,
+    StoreCommand,
+    on_store,
+    on_store_for_a_verdict,
+    opened,
+)
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError
@@ -54,13 +61,14 @@ async def doctor_command(invocation: StoreCommand) -> int:
 
 
 @click.command("inspect")
-@on_store
+@on_store_for_a_verdict
 @click.option("--deep", is_flag=True, help="Read all segments and table files, check every CRC.")
 async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
     """Check every invariant of the store at URL; nothing is written.
 
     Names the checkpoints that can be restored, and for each problem those that cannot because
-    of it. Exits with 1 when there is a problem. For an application that several processes share the
+    of it. Exits with 1 when there is a problem, with 4 when the store could not be read, which says
+    nothing of it. For an application that several processes share the
     stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output
