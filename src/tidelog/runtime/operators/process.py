@@ -196,10 +196,10 @@ class Process(Operator):
         assert handle.timers is not None
         if self._time_mode == "event":
             at_once = time <= self._limit and not (self._lags and self._limit < MAX_WATERMARK)
-            handle.fires_at = self._limit if at_once else time
+            handle.fires_at, handle.fired = self._limit if at_once else time, time
         with self._handler("handleExpiredTimer"):
             yield from outputs.take(self._expire(time, key))
-        handle.fires_at = None
+        handle.fires_at = handle.fired = None
         handle.timers.delete(time)
 
     def _handler(self, name: str) -> named_call:

@@ -25,9 +25,9 @@ from tidelog.runtime.operators.operator import (
     event_times,
 )
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.overlaps import Combine
 from tidelog.runtime.operators.spans import Firing
 from tidelog.runtime.operators.turn import PAUSE, REST
-from tidelog.runtime.operators.window import Combine
 from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, Timers, UnflushedTimers

@@ -88,14 +88,21 @@ class _Leave:
         )
 
 
+_UNNAMED: Final = {
+    "splits": "the positions of its splits",
+    "timers": "its timers",
+    "emitted": "how far its final values were emitted",
+    "ids": "the types of its ids",
+}
+"""What states are whose names no user has given."""
+
+
 def _losses(operator: OperatorState) -> list[str]:
     """What would be lost with an operator, described."""
-    losses = []
+    losses: list[str] = []
     if any(holds_something(layer) for state in operator.subtasks for layer in state.layers):
-        losses += [
-            "the positions of its splits" if info.kind == "splits" else f"state {info.name!r}"
-            for info in operator.states
-        ]
+        states = operator.states
+        losses += dict.fromkeys(_UNNAMED.get(s.kind) or f"state {s.name!r}" for s in states)
     losses += [_pieces(operator, owner) for owner in sorted(_owners(operator))]
     if any(_outputs(operator)):
         losses.append(_transactions(operator))
