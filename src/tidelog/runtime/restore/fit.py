@@ -89,8 +89,10 @@ def _formats(
         POSITIONS: operator.source_types[:1] == source_types(vertex)[:1],
         TRANSACTIONS: operator.sink_types[:1] == sink_types(vertex)[:1],
     }
-    stored = {kind: number for kind, number in operator.formats.items() if same.get(kind, True)}
-    return stored, vertex.formats
+    stored_formats = {
+        kind: number for kind, number in operator.formats.items() if same.get(kind, True)
+    }
+    return stored_formats, vertex.formats
 
 
 def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:
