@@ -5,6 +5,7 @@ no more than click itself.
 """
 
 import signal
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
@@ -181,3 +182,15 @@ def main(context: click.Context, log_level: str, log_format: str) -> None:
     if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "end_at_once":
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show_logs(context, log_level, log_format)
+
+
+def run() -> None:
+    """As `main`; no thread that is left keeps the process then."""
+    try:
+        main()
+    except SystemExit as end:
+        if "tidelog.effects" in sys.modules:  # no command has begun threads otherwise
+            from tidelog.effects import end_soon  # noqa: PLC0415
+
+            end_soon(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise

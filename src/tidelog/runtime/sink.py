@@ -7,8 +7,8 @@ A sink without transactions (stdout, a callable) writes at once and is at least 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,10 @@ class SinkContext:
     """The transactions of all sinks that a retained checkpoint names, so that a restore may ask
     for them; None when a checkpoint could not be read.
     """
-    settled: tuple[bytes, ...] = ()
-    """Those that checkpoints older than the restored one name, and this one does not any more: all
-    of them were committed before it was completed.
+    settled: Mapping[bytes, CheckpointId] = field(default_factory=dict)
+    """Those of this sink that checkpoints older than the restored one name, and this one does not
+    any more, each with the checkpoint that it was pre-committed for: all of them were committed
+    before the restored one was completed, unless the job went back to an older one meanwhile.
     """
     begins: bool = False
     """The job begins with this start, which restores nothing."""

@@ -79,6 +79,12 @@ class Source(ABC):
     def open(self, split: str, position: Any) -> SplitReader:
         """Read a split from a position; None is its start."""
 
+    def check_begun(self, split: str, position: Any) -> None:
+        """An earlier run has begun this split and got so far, maybe to its end: raises RestoreError
+        where the source is divided otherwise now, so that records would come twice or not at all.
+        Called once for each such split, before it is opened.
+        """
+
     def would_read(self, file: Path) -> bool:
         """Whether a file of this path would be read, once it is there."""
         return False
