@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any, Final, cast
 
+from tidelog.changelog.changed_rows import ListedRows, RowsByGroup, union
 from tidelog.changelog.row_cache import RowCache
 from tidelog.changelog.row_memory import BufferedRow, DirtyRows, RowSize, RowsRead, row_key
-from tidelog.changelog.sorted_runs import SortedRuns, union
 from tidelog.table.port import Table
 
 _COPIED_AT_ONCE: Final = 1024
@@ -44,8 +44,7 @@ Decode = Callable[[bytes], Any]
 class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
-    `_rows` has changed, dirty and cached rows alike, by key. `_changed` and `_runs` together list
-    the changed ones, each once.
+    `_rows` has changed, dirty and cached rows alike, by key; `_changed` lists the changed ones.
     """
 
     __slots__ = (
@@ -58,8 +57,6 @@ class StateRows:
         "_first",
         "_read",
         "_rows",
-        "_runs",
-        "_scanned",
         "_table",
         "size",
         "updates",
@@ -87,18 +84,16 @@ class StateRows:
         self.whole = whole and cached
         self._rows = RowCache()
         self._first = self._rows.first
-        self._changed: list[BufferedRow] = []
         # Only states that are scanned have their changed rows in order, and only when one asks.
-        self._runs = SortedRuns()
+        self._changed: ListedRows | RowsByGroup = RowsByGroup() if scanned else ListedRows()
         self._dirty = DirtyRows()
         self.size = RowSize()
-        self._scanned = scanned
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
 
     def __len__(self) -> int:
         """Rows changed since the last flush."""
-        return len(self._changed) + len(self._runs)
+        return len(self._changed)
 
     @property
     def dirty(self) -> int:
@@ -127,7 +122,7 @@ class StateRows:
 
     def release(self) -> bool:
         """Forget rows for good, some at a time; whether there are more."""
-        self._changed, self._runs, self._dirty = [], SortedRuns(), DirtyRows()
+        self._changed, self._dirty = ListedRows(), DirtyRows()
         return self._rows.release()
 
     def get(self, key: bytes) -> Any | None:
@@ -164,7 +159,7 @@ class StateRows:
 
     def unsettled_keys(self) -> list[bytes]:
         """The keys of rows that the table lacks, in no order, some of them twice."""
-        return [row.key for row in chain(self._runs, self._changed, self._dirty)]
+        return [row.key for row in chain(self._changed, self._dirty)]
 
     def look_through(
         self, lower: bytes, upper: bytes, unsettled: list[bytes]
@@ -265,10 +260,8 @@ class StateRows:
 
         With `copied` the values are no objects of the buffer: the caller may change them.
         """
-        assert self._scanned, "the state was not declared as scanned"
-        self._runs.add(self._changed)
-        self._changed = []
-        rows = self._pairs(self._runs.between(lower, upper), copied=copied)
+        assert isinstance(self._changed, RowsByGroup), "the state was not declared as scanned"
+        rows = self._pairs(self._changed.between(lower, upper), copied=copied)
         return _merge(rows, self._table.scan(lower, upper), self._decode)
 
     def here(self) -> Iterator[list[BufferedRow]]:
@@ -277,7 +270,7 @@ class StateRows:
         """
         if self.whole:
             return (list(rows.values()) for rows in (self._rows.first, *self._rows.others))
-        return iter(([*self._runs, *self._changed], list(self._dirty)))
+        return iter((list(self._changed), list(self._dirty)))
 
     def scan_with(
         self, here: Iterator[BufferedRow], lower: bytes, upper: bytes
@@ -344,14 +337,12 @@ class StateRows:
 
     def _take(self, most: int) -> list[BufferedRow]:
         """Changed rows by their keys, which count as unchanged from now on."""
-        rows = self._runs.take(most)
-        fresh = most - len(rows)
-        rows += self._changed[:fresh]
-        rows.sort(key=row_key)
-        count = _sharing([row.value for row in rows], most) if self._scanned else len(rows)
-        del self._changed[:fresh]
-        self._runs.put_back(rows[count:])
-        del rows[count:]
+        changed = self._changed
+        rows = changed.take(most)
+        if isinstance(changed, RowsByGroup):
+            count = _sharing([row.value for row in rows], most)
+            changed.put_back(rows[count:])
+            del rows[count:]
         for row in rows:
             row.changed = False
         return rows
