@@ -7,11 +7,11 @@ leave in the order in which they came, or in that of their keys.
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from heapq import merge
 from itertools import chain, repeat
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.changelog.row_memory import BufferedRow, row_key
@@ -136,3 +136,33 @@ def union(
         if key != last:
             last = key
             yield key, value
+
+
+def sharing(values: list[Any], most: int) -> int:
+    """How many of the first values have so many elements together at most, if they are lists."""
+    elements = 0
+    for count, value in enumerate(values):
+        elements += len(value) if type(value) is list else 1
+        if elements > most:
+            return max(1, count)
+    return len(values)
+
+
+def merged(
+    fresh: Iterable[tuple[bytes, Any]],
+    stored: Iterator[tuple[bytes, bytes]],
+    decode: Callable[[bytes], Any],
+) -> Iterator[tuple[bytes, Any]]:
+    """Sorted union in which a fresh row hides the stored one and None hides both."""
+    row = next(stored, None)
+    for key, value in fresh:
+        while row is not None and row[0] < key:
+            yield row[0], decode(row[1])
+            row = next(stored, None)
+        if row is not None and row[0] == key:
+            row = next(stored, None)
+        if value is not None:
+            yield key, value
+    while row is not None:
+        yield row[0], decode(row[1])
+        row = next(stored, None)

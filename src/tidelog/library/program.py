@@ -161,6 +161,7 @@ class Program:
         self.backend = operator.backend
         self._prefixes = [n.to_bytes(2, "big") for n in range(self.backend.key_groups)]
         self.backend.buffer.read.look = self._look
+        self.backend.buffer.written.look = self.steps.look_at_next
         self._key_states = states_of_keys(self.steps, self.backend, operator.states)
         self._positions = operator.positions
         self._positions.begin()

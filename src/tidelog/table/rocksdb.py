@@ -60,7 +60,7 @@ class _Process:
     """A table was opened, for which RocksDB has begun threads that live as long as the process."""
     has_no_threads = False
     """The process was forked from one with open tables: RocksDB would wait for ever for threads."""
-    tables: "ClassVar[WeakSet[RocksTable]]" = WeakSet()
+    tables: ClassVar["WeakSet[RocksTable]"] = WeakSet()
 
     @classmethod
     def forked(cls) -> None:
