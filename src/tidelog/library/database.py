@@ -85,14 +85,14 @@ def open(
             found="nothing",
             action='declare them; to read what is stored, pass at="latest"',
         )
-    place = None if at is None else parse_place(str(at))
+    checkpoint = None if at is None else parse_place(str(at))
     event_loop, started = EventLoop(), False
     try:
         check_states(state or {})
         store = store_at(url, event_loop.effects, config, options, log_url)
         if state is None or at is not None:
             return event_loop.ask(
-                ViewOpening(store, event_loop.effects, config, operator, state).run(place)
+                ViewOpening(store, event_loop.effects, config, operator, state).run(checkpoint)
             )
         job = StateJob(store, state, name, config, event_loop, Steps, sinks=sinks)
         event_loop.ask(job.start())

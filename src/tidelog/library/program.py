@@ -206,8 +206,8 @@ class Program:
     def emitted(self) -> list[SideBatch]:
         batches = []
         for name, records in self._emitted.items():
-            for at in range(0, len(records), _PORTION):
-                batches.append(SideBatch(records[at : at + _PORTION], tag=name))
+            for begin in range(0, len(records), _PORTION):
+                batches.append(SideBatch(records[begin : begin + _PORTION], tag=name))
             records.clear()
         return batches
 
