@@ -33,29 +33,29 @@ class SortedRuns:
     as the one before, so there are few.
     """
 
-    __slots__ = ("_runs", "fresh")
+    __slots__ = ("_runs", "unsorted")
 
     def __init__(self) -> None:
-        self.fresh: list[BufferedRow] = []
+        self.unsorted: list[BufferedRow] = []
         """Rows that no scan has seen."""
         self._runs: list[list[BufferedRow]] = []
 
     def __iter__(self) -> Iterator[BufferedRow]:
-        return chain(*self._runs, self.fresh)
+        return chain(*self._runs, self.unsorted)
 
     def between(self, lower: bytes, upper: bytes) -> list[BufferedRow]:
         """Rows with lower <= key < upper, in the order of their keys."""
-        self._sort_fresh()
+        self._sort_new()
         ranges = [
             run[bisect_left(run, lower, key=row_key) : bisect_left(run, upper, key=row_key)]
             for run in self._runs
         ]
         return sorted(chain(*ranges), key=row_key)
 
-    def _sort_fresh(self) -> None:
-        if not self.fresh:
+    def _sort_new(self) -> None:
+        if not self.unsorted:
             return
-        run, self.fresh = sorted(self.fresh, key=row_key), []
+        run, self.unsorted = sorted(self.unsorted, key=row_key), []
         while self._runs and len(self._runs[-1]) <= 2 * len(run):
             run = self._runs.pop() + run
             run.sort(key=row_key)  # two ascending runs: a merge
@@ -63,8 +63,8 @@ class SortedRuns:
 
     def take(self, limit: int) -> list[BufferedRow]:
         """Take the first rows by their keys, at most so many."""
-        if self.fresh or len(self._runs) > 1:
-            self._runs, self.fresh = [sorted(self, key=row_key)], []
+        if self.unsorted or len(self._runs) > 1:
+            self._runs, self.unsorted = [sorted(self, key=row_key)], []
         (run,) = self._runs
         rows = run[:limit]
         del run[:limit]
@@ -72,7 +72,7 @@ class SortedRuns:
 
     def put_back(self, rows: list[BufferedRow]) -> None:
         """Give back rows, in their order, that come before all that are here."""
-        self._runs, self.fresh = [rows + sorted(self, key=row_key)], []
+        self._runs, self.unsorted = [rows + sorted(self, key=row_key)], []
 
 
 class RowsByGroup:
@@ -92,7 +92,7 @@ class RowsByGroup:
 
     def append(self, row: BufferedRow) -> None:
         """Add a row that is not here."""
-        self._groups[row.key[:ROW_PREFIX_BYTES]].fresh.append(row)
+        self._groups[row.key[:ROW_PREFIX_BYTES]].unsorted.append(row)
         self._count += 1
 
     def between(self, lower: bytes, upper: bytes) -> list[BufferedRow]:
@@ -126,43 +126,43 @@ class RowsByGroup:
 
 
 def union(
-    stored: Iterable[tuple[bytes, bytes]], keys: Iterable[bytes]
+    table_rows: Iterable[tuple[bytes, bytes]], keys: Iterable[bytes]
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Rows of a table, and others of which only the keys are known, in order; each key once."""
-    others: Iterator[tuple[bytes, bytes | None]] = zip(keys, repeat(None), strict=False)
+    key_rows: Iterator[tuple[bytes, bytes | None]] = zip(keys, repeat(None), strict=False)
     last = None
-    # Of two of one key the stored one comes first.
-    for key, value in merge(stored, others, key=itemgetter(0)):
+    # Of two rows of one key that of the table comes first.
+    for key, value in merge(table_rows, key_rows, key=itemgetter(0)):
         if key != last:
             last = key
             yield key, value
 
 
-def sharing(values: list[Any], most: int) -> int:
+def sharing(values: list[Any], limit: int) -> int:
     """How many of the first values have so many elements together at most, if they are lists."""
     elements = 0
     for count, value in enumerate(values):
         elements += len(value) if type(value) is list else 1
-        if elements > most:
+        if elements > limit:
             return max(1, count)
     return len(values)
 
 
 def merged(
-    fresh: Iterable[tuple[bytes, Any]],
-    stored: Iterator[tuple[bytes, bytes]],
+    newer: Iterable[tuple[bytes, Any]],
+    table_rows: Iterator[tuple[bytes, bytes]],
     decode: Callable[[bytes], Any],
 ) -> Iterator[tuple[bytes, Any]]:
-    """Sorted union in which a fresh row hides the stored one and None hides both."""
-    row = next(stored, None)
-    for key, value in fresh:
+    """Sorted union in which a newer row hides the table's and None hides both."""
+    row = next(table_rows, None)
+    for key, value in newer:
         while row is not None and row[0] < key:
             yield row[0], decode(row[1])
-            row = next(stored, None)
+            row = next(table_rows, None)
         if row is not None and row[0] == key:
-            row = next(stored, None)
+            row = next(table_rows, None)
         if value is not None:
             yield key, value
     while row is not None:
         yield row[0], decode(row[1])
-        row = next(stored, None)
+        row = next(table_rows, None)

@@ -96,5 +96,10 @@ class Sink(ABC):
     example_file: Path | None = None
     """The path of a file as the sink makes them, if it makes some: no source may read those."""
 
+    transaction_format: int = 1
+    """Format of its pre-committed transactions: raise it when releases of the sink before this one
+    cannot commit them. A start that would go back to one of those is refused before it changes
+    anything."""
+
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter: ...

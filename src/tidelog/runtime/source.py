@@ -65,6 +65,9 @@ class Source(ABC):
     splits_grow: bool = False
     """Splits have no end: those that an earlier run has read to their end are read on."""
 
+    position_format: int = 1
+    """Format of its positions: raise it when releases of the source before this one cannot read
+    them. A start that would go back to one of those is refused before it changes anything."""
     new_split_position: Any = None
     """Where splits begin that appear after the source has begun; None: where the first ones do."""
 
