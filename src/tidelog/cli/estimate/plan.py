@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import click
 
-from tidelog.cli.estimate.estimate import DescribedJob, estimate_fields, on_a_job
+from tidelog.cli.estimate.described import DescribedJob, on_a_job
+from tidelog.cli.estimate.estimate import estimate_fields
 from tidelog.cli.estimate.prices import bill_fields
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
@@ -48,7 +49,7 @@ def command(output: Output, job: DescribedJob, restore: float | None, budget: Mo
     targets = PlanTargets(job.settings.checkpoint_interval, restore, budget)
     books, left_out = in_currency(job.prices.books, budget)
     job = replace(job, prices=replace(job.prices, books=books))
-    found = candidates(job.workload, job.settings, books, egress=job.egress)
+    found = candidates(job.workload, job.settings, books, egress=job.prices.egress)
     chosen = choose(found, targets)
     met = targets.distance(chosen) <= 0
     fields = job.fields()

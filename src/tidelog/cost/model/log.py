@@ -147,12 +147,12 @@ def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycl
     leaving = _leaving(settings, found, each, ahead, tail)
     # A materialization flushes in between; what that adds travels with the flushes around it.
     split = _rows_split(workload, found) * cycle_s / settings.materialize.interval
-    split /= settings.processes
+    split /= settings.uploaders
     stored = each.times(found.count).stored + ahead.stored + tail.stored
     writes = workload.writes_per_s / settings.parallelism * cycle_s / leaving.segments
     headers = leaving.segments * (HEADER_BYTES + TRAILER_BYTES)
     return LogCycle(
-        changes=found.all_rows / settings.processes + split,
+        changes=found.all_rows / settings.uploaders + split,
         segments=leaving.segments,
         segment_bytes=stored + split * workload.change_bytes + headers,
         inline_bytes=leaving.inline_bytes,
@@ -164,7 +164,7 @@ def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycl
 
 def _keyed_blocks(workload: Workload, settings: Settings, flush: Flush) -> _Blocks:
     """A flush of all subtasks with keyed state of a process."""
-    rows = flush.rows / settings.processes
+    rows = flush.rows / settings.uploaders
     written = 1 - exp(-workload.writes_per_s * flush.span_s / settings.parallelism)
     blocks = settings.keyed_per_process * written
     raw = rows * workload.raw_change_bytes

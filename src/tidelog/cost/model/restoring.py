@@ -75,7 +75,8 @@ def side_by_side_s(objects: Objects, at_once: int, link: StoreLink) -> float:
 
 def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     """What all processes ask for a second: each checkpoint lists the slots above its own."""
-    read = (fetch.slots, fetch.described, fetch.files, fetch.segments)
+    of_workers = (fetch.described, fetch.files, fetch.segments)
+    read = (fetch.slots, *(of for of in of_workers for _ in range(settings.workers)))
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
     return Reads(
         gets=restores_per_s * (_GETS + sum(each.count for each in read)),
