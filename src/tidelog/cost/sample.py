@@ -14,8 +14,11 @@ from tidelog.changelog.block import seal
 from tidelog.changelog.change import ROW_PREFIX_BYTES, ChangeBatch
 from tidelog.errors import ConfigError, usable_path
 from tidelog.ids import SeqNo
+from tidelog.runtime.config import DEFAULT_KEY_GROUPS
+from tidelog.state.key_groups import encode_key, key_group
 from tidelog.table.rocksdb import RocksTableFactory
 
+_STATE: Final = bytes(ROW_PREFIX_BYTES - 2)
 _MOST_BYTES: Final = 32 << 20
 _LEAST_VALUES: Final = 100
 """Fewer say nothing of how much many of them have in common."""
@@ -50,9 +53,16 @@ def read_values(path: Path) -> list[bytes]:
     return values
 
 
-def sampled(values: Sequence[bytes], key_bytes: int, rows: float) -> Sample:
-    """What `rows` changes at a time come to, and a table of all values, with keys of such size."""
-    keys = [number.to_bytes(ROW_PREFIX_BYTES + key_bytes, "big") for number in range(len(values))]
+def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: int = 0) -> Sample:
+    """What `rows` changes at a time come to, and a table of all values, with keys of such size;
+    `more_bytes` are those of a row that rows have in common, such as the start of a window.
+    """
+    common = bytes(more_bytes)
+    ordered = sorted(
+        (_row_key(str(number).zfill(key_bytes)[-key_bytes:].encode(), number) + common, value)
+        for number, value in enumerate(values)
+    )
+    keys, values = [key for key, _ in ordered], [value for _, value in ordered]
     of_block = max(1, min(len(values), round(rows)))
     blocks = [
         seal(ChangeBatch(SeqNo(0), keys[at : at + of_block], values[at : at + of_block]))
@@ -72,3 +82,9 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float) -> Sample:
         min(1.0, sum(block.size for block in blocks) / sum(block.raw_bytes for block in blocks)),
         stored / raw,
     )
+
+
+def _row_key(key: bytes, number: int) -> bytes:
+    """As rows have it: by key group, so that neighbours have nothing in common."""
+    group = key_group(encode_key(number), DEFAULT_KEY_GROUPS)
+    return group.to_bytes(2, "big") + _STATE + key

@@ -154,6 +154,8 @@ class DescribedJob:
     workload: Workload
     settings: Settings
     prices: Prices
+    checkpoint_interval_said: bool
+    """An option says the interval of checkpoints."""
 
     def fields(self) -> dict[str, Any]:
         settings, link = self.settings, self.settings.link
@@ -226,6 +228,7 @@ def _described(options: dict[str, Any], found: Likeness | None) -> DescribedJob:
     values = None if sample_file is None else read_values(sample_file)
     if values is not None:
         said.setdefault("value_bytes", round(fmean(map(len, values))))
+    interval_said = options["checkpoint_interval"] is not None
     workload = _workload(said, keyless=kinds["join"] is not None)
     flush_s = min(settings.checkpoint_interval, settings.flush.max_age)
     timed: dict[str, float] = {"delay_s": delay_s or 0.0, "flush_s": flush_s}
@@ -237,7 +240,8 @@ def _described(options: dict[str, Any], found: Likeness | None) -> DescribedJob:
         workload = in_windows(workload, *kinds["window"], **timed)
     if values is not None:
         rows = workload.distinct(flush_s) / settings.parallelism
-        sample = sampled(values, workload.key_bytes, rows)
+        more = max(0, workload.value_bytes - round(fmean(map(len, values))))
+        sample = sampled(values, workload.key_bytes, rows, more if _timed(kinds) else 0)
         workload = replace(
             workload,
             compression=said.get("compression", sample.compression),
@@ -248,10 +252,14 @@ def _described(options: dict[str, Any], found: Likeness | None) -> DescribedJob:
     for kind in (Workload, Settings, StoreLink):
         for field in fields(kind):
             options.pop(field.name, None)
-    return DescribedJob(workload, settings, prices)
+    return DescribedJob(workload, settings, prices, interval_said)
 
 
 _KINDS: Final = ("join", "session", "window")
+
+
+def _timed(kinds: dict[str, Any]) -> bool:
+    return any(value is not None for value in kinds.values())
 
 
 def _check_kinds(chosen: Sequence[str], delay_s: float | None) -> None:

@@ -134,8 +134,8 @@ def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
         return work()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        raise  # The reader of our output has enough; click ends quietly.
+    except (BrokenPipeError, click.ClickException):
+        raise  # The reader has enough, or the command is used wrongly: click says so.
     except TidelogError as failure:
         error = failure
     except Exception as cause:

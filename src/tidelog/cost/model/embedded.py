@@ -185,9 +185,8 @@ def estimate_changelog(workload: Workload, settings: Settings) -> Estimate:
 def estimate_incremental(workload: Workload, settings: Settings) -> Estimate:
     def at(cycle_s: float) -> _Job:
         rows = flushes(workload, settings.parallelism, settings.flush, cycle_s).all_rows
-        # No row is written between the two flushes of such a snapshot, so there is one.
         age, subtasks = settings.descriptor_age, settings.parallelism
-        table = snapshot(workload, subtasks, rows / cycle_s, cycle_s, flushes=1, age=age)
+        table = snapshot(workload, subtasks, rows / cycle_s, cycle_s, age=age)
         return _Job(settings, cycle_s, TableUploads(table, cycle_s, cycle_s, 0.0), None)
 
     return _estimate(Strategy.INCREMENTAL, _keeping_up(at, settings))
@@ -211,6 +210,7 @@ def _estimate(strategy: Strategy, job: _Job) -> Estimate:
         usage=usage,
         cycle_s=job.lasting_s,
         checkpoint_s=job.checkpoint_s(),
+        late_s=job.lasting_s + job.checkpoint_s(),
         restore_s=restore_s(fetch, settings),
         warnings=tuple(_warnings(job, usage.uploaded_per_s / settings.uploaders)),
     )

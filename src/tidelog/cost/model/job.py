@@ -72,6 +72,10 @@ class Workload:
     """Writes to rows that are written once: no later write of the same flush replaces them."""
     renewed_s: float = inf
     """After so many seconds the same keys have other rows: those of the next windows."""
+    rows: float | None = None
+    """Live rows; None: as many as keys."""
+    new_rows_per_s: float = 0.0
+    """Rows that were not there before, and of which as many are deleted."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for figures out of range."""
@@ -109,10 +113,19 @@ class Workload:
 
     @property
     def table_row_bytes(self) -> float:
-        return self.table_bytes / self.keys
+        return self.table_bytes / (self.rows or self.keys)
+
+    def table_rows(self, seconds: float) -> float:
+        """Expected number of rows that a table writes of the changes of some seconds: of a row that
+        was put and deleted it keeps that it is gone.
+        """
+        if not self.new_rows_per_s:
+            return self.distinct(seconds)
+        there = (self.rows or self.keys) + self.new_rows_per_s * seconds
+        return min(self.distinct(seconds), there)
 
     def distinct(self, seconds: float) -> float:
-        """Expected number of rows that are changed at least once within some seconds."""
+        """Expected number of rows that flushes log of the changes of some seconds."""
         others, periods = self.writes_per_s - self.once_per_s, max(1.0, seconds / self.renewed_s)
         changed = periods * expected_distinct(self.keys, self.skew, others * seconds / periods)
         return changed + self.once_per_s * seconds

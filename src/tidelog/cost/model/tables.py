@@ -31,7 +31,7 @@ _LEVEL_RATIO: Final = 10
 """How much larger a level is than the one above it: `max_bytes_for_level_multiplier`."""
 _MANIFEST_BEGINS: Final = 160
 """Bytes of a new table's MANIFEST ..."""
-_MANIFEST_GROWS: Final = 320
+_MANIFEST_GROWS: Final = 130
 """... and what a materialization adds to it: the files that were flushed, and what merges drop."""
 _ROUNDING: Final = 1e-9
 _ROUNDS: Final = 8
@@ -63,23 +63,23 @@ def snapshot(
     subtasks: float,
     changes_per_s: float,
     interval_s: float,
-    flushes: int = 2,
+    flushes: int = 1,
     age: float | None = None,
 ) -> TableUpload:
     """Uploads every `interval_s` seconds of a table that holds 1 / `subtasks` of the keys.
 
     `changes_per_s` are those of all tables, as the write buffer lets them through. A table is
-    flushed once ahead of a snapshot, while the job runs, and once when it is taken: `flushes`;
-    `age` is `Settings.descriptor_age`.
+    flushed ahead of a snapshot, and when it is taken again if it was written to meanwhile:
+    `flushes`; `age` is `Settings.descriptor_age`.
     """
     # Rows that are overwritten take room in a memtable, too.
     row = workload.row_bytes + _MEMTABLE_ROW_BYTES
     fill_s = LARGEST_MEMTABLE / (changes_per_s / subtasks * row)
     filled = int(interval_s // fill_s)
-    full_bytes = workload.distinct(fill_s) / subtasks * workload.table_row_bytes
+    full_bytes = workload.table_rows(fill_s) / subtasks * workload.table_row_bytes
     # What is flushed ahead of a snapshot; the flush at the snapshot itself adds a few rows.
     rest_s = interval_s - filled * fill_s
-    rest_bytes = workload.distinct(rest_s) / subtasks * workload.table_row_bytes
+    rest_bytes = workload.table_rows(rest_s) / subtasks * workload.table_row_bytes
     merges, rests, full, new_full = _level0(filled, flushes)
     merged = workload.table_bytes / subtasks
     base_files = ceil(merged / _ROCKS.target_file_bytes)

@@ -69,6 +69,7 @@ def joined(
         writes_per_s=max(2 * puts_per_s, 1 / flush_s),
         once_per_s=2 * puts_per_s,
         keys=max(1, round(rows)),
+        new_rows_per_s=puts_per_s,
         key_bytes=_OF_BATCH,
         value_bytes=round(bytes_per_s / puts_per_s / 2),  # every other change is a delete
         skew=0.0,
@@ -149,6 +150,8 @@ def in_windows(
         value_bytes=round(put_bytes / (put_per_s + once_per_s)),
         state_bytes=max(1, round(rows * (of_row + value_bytes) + timers * (of_row + _OF_WINDOW))),
         renewed_s=slice_s,
+        rows=max(1.0, rows + timers),
+        new_rows_per_s=flushed * (slices_per_s + timers_per_s),
     )
 
 
