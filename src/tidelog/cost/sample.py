@@ -57,9 +57,9 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: in
     """What `rows` changes at a time come to, and a table of all values, with keys of such size;
     `more_bytes` are those of a row that rows have in common, such as the start of a window.
     """
-    common = bytes(more_bytes)
+    common, width = bytes(more_bytes), max(key_bytes, len(str(len(values))))
     ordered = sorted(
-        (_row_key(str(number).zfill(key_bytes)[-key_bytes:].encode(), number) + common, value)
+        (_row_key(common + str(number).zfill(width).encode(), number), value)
         for number, value in enumerate(values)
     )
     keys, values = [key for key, _ in ordered], [value for _, value in ordered]
