@@ -121,7 +121,7 @@ def compare(output: Output, first: str, second: str, results: Path) -> int:
     parts: list[str | Rows] = []
     for cell in found.cells:
         parts += ["", f"{cell.experiment} {cell.variant} {cell.label}".rstrip()]
-        parts += [f"  {name}: {before} -> {after}" for name, before, after in cell.settings]
+        parts += [f"  {each.name}: {each.first} -> {each.second}" for each in cell.settings]
         parts.append(
             Rows(
                 cell.figures,

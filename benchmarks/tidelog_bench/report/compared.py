@@ -7,14 +7,15 @@ so it has no verdict.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+
+import msgspec
 
 from tidelog_bench.experiment import Setting
 from tidelog_bench.report.answer import Answer, CellAnswer, report
 from tidelog_bench.session.records import SessionRecord
 
 
-class ComparedFigure(NamedTuple):
+class ComparedFigure(msgspec.Struct, frozen=True):
     """A figure's medians."""
 
     figure: str
@@ -25,7 +26,7 @@ class ComparedFigure(NamedTuple):
     unit: str
 
 
-class ChangedSetting(NamedTuple):
+class ChangedSetting(msgspec.Struct, frozen=True):
     name: str
     first: Setting
     second: Setting

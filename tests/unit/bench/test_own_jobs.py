@@ -31,8 +31,10 @@ def inside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def job(tmp_path: Path) -> str:
-    (tmp_path / "mine.py").write_text(JOB)
-    return f"{tmp_path / 'mine.py'}:job"
+    # A module of a name is imported once.
+    path = tmp_path / f"mine_{tmp_path.name}.py"
+    path.write_text(JOB)
+    return f"{path}:job"
 
 
 def bench(tmp_path: Path, *arguments: str) -> Result:

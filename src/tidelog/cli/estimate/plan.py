@@ -140,7 +140,7 @@ def _described(
         ("restore", lambda each: span(each.estimate.restore_s)),
         ("PUT/day", lambda each: short(each.estimate.usage.puts_per_s * DAY_S)),
         ("cost", lambda each: amount(each.bill.total)),
-        ("", lambda each: _missed(each, targets)),
+        ("", lambda each: _missed(each, replace(targets, checkpoint_s=None))),
     )
     yield ""
     if not met:
