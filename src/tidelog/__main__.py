@@ -31,9 +31,9 @@ def start() -> None:
         if getattr(sys, name) is None:  # closed: what is opened next would get its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
     collect_rarely()
-    from tidelog.cli import main  # noqa: PLC0415  # takes a while, in which interrupts may come
+    from tidelog.cli import run  # noqa: PLC0415  # takes a while, in which interrupts may come
 
-    main()
+    run()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import selectors
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,6 +24,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CACHE_VARIABLE: Final = "TIDELOG_CACHE"
+
+_LEAVE_S: Final = 2.0
+"""How long a process that ends waits for the threads of its pools."""
 
 
 class Clock(Protocol):
@@ -298,6 +302,23 @@ def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def end_soon(code: int) -> None:
+    """End the process with this code in two seconds, if it has not ended by then.
+
+    Python waits for the threads of pools, and a request that nobody waits for any more may take a
+    minute.
+    """
+
+    def end() -> None:
+        time.sleep(_LEAVE_S)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+    daemon_thread(end, "tidelog-end")
 
 
 def hold_thread(seconds: float) -> None:

@@ -8,8 +8,9 @@ Format: docs/internals/format.md, "Blocks".
 
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 import google_crc32c
@@ -17,7 +18,13 @@ import msgspec
 import zstandard
 
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.columns import MAX_PAYLOAD_BYTES, Columns, check_size, encode
+from tidelog.changelog.columns import (
+    LARGE_PAYLOAD,
+    MAX_PAYLOAD_BYTES,
+    Columns,
+    check_size,
+    encode,
+)
 from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import OLDER_SLOT, CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo
@@ -34,6 +41,8 @@ CODEC_NONE: Final = 0
 CODEC_ZSTD: Final = 1
 WORTHWHILE_GAIN: Final = 0.9
 """A payload is stored compressed only when that leaves at most this share of it."""
+
+_PIECE_BYTES: Final = 1 << 20
 
 LAST_KEY_GROUP: Final = KeyGroup(0xFFFF)
 
@@ -106,9 +115,9 @@ def seal(batch: ChangeBatch, *, compression_level: int = COMPRESSION_LEVEL) -> S
 
     Raises InvariantError for a batch that is empty, not strictly ascending, or above 2 GiB.
     """
-    payload, key_bytes = encode(batch)
+    parts, key_bytes = encode(batch)
     return _seal(
-        payload,
+        parts,
         kind=BlockKind.CHANGES,
         first=batch.first,
         count=len(batch),
@@ -136,11 +145,11 @@ def seal_opaque(
     A compression level of 0 stores it as it is. Raises InvariantError for a payload above 2 GiB.
     """
     check_size(first, len(payload))
-    return _seal(payload, kind=kind, first=first, count=count, level=compression_level)
+    return _seal([payload], kind=kind, first=first, count=count, level=compression_level)
 
 
 def _seal(
-    payload: bytes,
+    parts: Sequence[bytes],
     *,
     kind: BlockKind,
     first: SeqNo,
@@ -149,31 +158,76 @@ def _seal(
     key_groups: tuple[KeyGroup, KeyGroup] = (KeyGroup(0), LAST_KEY_GROUP),
     level: int = COMPRESSION_LEVEL,
 ) -> SealedBlock:
-    codec, stored = CODEC_NONE, payload
-    if level:
-        packed = _zstd.compress(payload, level)
-        if len(packed) <= WORTHWHILE_GAIN * len(payload):
-            codec, stored = CODEC_ZSTD, packed
-    numbers = first, count, len(payload), len(stored), key_bytes, *key_groups
-    header = HEADER.pack(MAGIC, VERSION, kind, codec, 0, *numbers, 0)[:_CRC_AT]
-    crc = _checksum(header, stored).to_bytes(4, "little")
+    raw_bytes = sum(map(len, parts))
+
+    def header(codec: int, stored_bytes: int) -> bytes:
+        numbers = first, count, raw_bytes, stored_bytes, key_bytes, *key_groups
+        return HEADER.pack(MAGIC, VERSION, kind, codec, 0, *numbers, 0)[:_CRC_AT]
+
+    store = _stored if raw_bytes < LARGE_PAYLOAD else _stored_in_pieces
     return SealedBlock(
-        data=b"".join((header, crc, stored)),
+        data=store(parts, raw_bytes, level, header),
         kind=kind,
         first=first,
         count=count,
         key_group_min=key_groups[0],
         key_group_max=key_groups[1],
-        raw_bytes=len(payload),
+        raw_bytes=raw_bytes,
     )
+
+
+def _stored(
+    parts: Sequence[bytes], raw_bytes: int, level: int, header: Callable[[int, int], bytes]
+) -> bytes:
+    """The bytes of a block of this payload; `header` is of a codec and the bytes after it."""
+    codec, stored = CODEC_NONE, b"".join(parts)
+    if level:
+        packed = _zstd.compress(stored, level)
+        if len(packed) <= WORTHWHILE_GAIN * raw_bytes:
+            codec, stored = CODEC_ZSTD, packed
+    head = header(codec, len(stored))
+    return b"".join((head, _checksum(head, stored).to_bytes(4, "little"), stored))
+
+
+def _stored_in_pieces(
+    parts: Sequence[bytes], raw_bytes: int, level: int, header: Callable[[int, int], bytes]
+) -> bytes:
+    """As `_stored`, for a large payload: besides it memory has nothing but the block."""
+    block = BytesIO()
+    codec = CODEC_ZSTD if level and _is_compressed(parts, raw_bytes, level, block) else CODEC_NONE
+    if codec == CODEC_NONE:
+        block.truncate(block.seek(HEADER.size))
+        block.writelines(parts)
+    head = header(codec, block.tell() - HEADER.size)
+    crc = google_crc32c.value(head)
+    block.seek(HEADER.size)
+    while piece := block.read(_PIECE_BYTES):
+        crc = google_crc32c.extend(crc, piece)
+    block.seek(0)
+    block.write(head + crc.to_bytes(4, "little"))
+    return block.getvalue()
+
+
+def _is_compressed(parts: Sequence[bytes], raw_bytes: int, level: int, block: BytesIO) -> bool:
+    """Whether that was worthwhile: the block is without an end where it was not."""
+    compressor = zstandard.ZstdCompressor(level=level).compressobj(size=raw_bytes)
+    limit = block.seek(HEADER.size) + WORTHWHILE_GAIN * raw_bytes
+    for part in parts:
+        view = memoryview(part)
+        for begin in range(0, len(part), _PIECE_BYTES):
+            block.write(compressor.compress(view[begin : begin + _PIECE_BYTES]))
+            if block.tell() > limit:
+                return False
+    block.write(compressor.flush())
+    return block.tell() <= limit
 
 
 def _key_group(row_key: bytes) -> KeyGroup:
     return KeyGroup(int.from_bytes(row_key[:2], "big"))
 
 
-def _checksum(header: bytes, stored: bytes) -> int:
-    return int(google_crc32c.extend(google_crc32c.value(header), stored))
+def _checksum(header: bytes, body: bytes) -> int:
+    return int(google_crc32c.extend(google_crc32c.value(header), body))
 
 
 class Block(BlockInfo, frozen=True, kw_only=True):
@@ -183,16 +237,16 @@ class Block(BlockInfo, frozen=True, kw_only=True):
     offset: int
     codec: int
     key_bytes: int
-    stored: bytes
+    body: bytes
 
     @property
     def size(self) -> int:
         """Bytes of the whole block as stored."""
-        return HEADER.size + len(self.stored)
+        return HEADER.size + len(self.body)
 
     def payload(self) -> bytes:
         """The payload uncompressed; raises CorruptObjectError."""
-        raw = self.stored
+        raw = self.body
         if self.codec == CODEC_ZSTD:
             try:
                 if zstandard.frame_content_size(raw) > self.raw_bytes:
@@ -240,28 +294,30 @@ def open_block(data: bytes, offset: int = 0, name: str = "block", *, base: int =
     Raises CorruptObjectError (truncated, damaged) and FormatVersionError (written by a newer
     release).
     """
-    place, start = base + offset, offset + HEADER.size
+    object_offset, start = base + offset, offset + HEADER.size
     if len(data) < start:
-        raise corrupt(name, place, "a block header", f"{len(data) - offset} bytes (truncated)")
+        raise corrupt(
+            name, object_offset, "a block header", f"{len(data) - offset} bytes (truncated)"
+        )
     magic, version, kind, codec, flags, *numbers, crc = HEADER.unpack_from(data, offset)
-    check_magic(name, place, (magic, version), (MAGIC, VERSION))
+    check_magic(name, object_offset, (magic, version), (MAGIC, VERSION))
     first, count, raw_bytes, stored_bytes, key_bytes, key_group_min, key_group_max = numbers
-    stored = data[start : start + stored_bytes]
-    if len(stored) < stored_bytes:
+    body = data[start : start + stored_bytes]
+    if len(body) < stored_bytes:
         expected = f"{stored_bytes} bytes of payload"
-        raise corrupt(name, place, expected, f"{len(stored)} bytes (truncated)")
-    found = _checksum(data[offset : offset + _CRC_AT], stored)
-    if found != crc:
-        raise corrupt(name, place, f"CRC32C {crc:08x}", f"{found:08x}")
+        raise corrupt(name, object_offset, expected, f"{len(body)} bytes (truncated)")
+    checksum = _checksum(data[offset : offset + _CRC_AT], body)
+    if checksum != crc:
+        raise corrupt(name, object_offset, f"CRC32C {crc:08x}", f"{checksum:08x}")
     if kind not in _KINDS or codec > CODEC_ZSTD or flags:
         expected = "a known kind and codec, no flags"
-        raise newer(name, place, expected, f"kind {kind}, codec {codec}, flags {flags}")
+        raise newer(name, object_offset, expected, f"kind {kind}, codec {codec}, flags {flags}")
     if raw_bytes > MAX_PAYLOAD_BYTES:
         expected = f"a payload of at most {MAX_PAYLOAD_BYTES} bytes"
-        raise corrupt(name, place, expected, f"{raw_bytes} bytes")
+        raise corrupt(name, object_offset, expected, f"{raw_bytes} bytes")
     return Block(
         name=name,
-        offset=place,
+        offset=object_offset,
         kind=BlockKind(kind),
         first=SeqNo(first),
         count=count,
@@ -270,7 +326,7 @@ def open_block(data: bytes, offset: int = 0, name: str = "block", *, base: int =
         raw_bytes=raw_bytes,
         codec=codec,
         key_bytes=key_bytes,
-        stored=stored,
+        body=body,
     )
 
 
@@ -284,10 +340,10 @@ def iter_blocks(data: bytes, name: str = "blocks", *, base: int = 0) -> Iterator
 
 
 def check_magic(
-    name: str, offset: int, found: tuple[bytes, int], expected: tuple[bytes, int]
+    name: str, offset: int, actual: tuple[bytes, int], expected: tuple[bytes, int]
 ) -> None:
     """Raise unless the magic fits and the version is one this release reads."""
-    (magic, version), (own_magic, newest) = found, expected
+    (magic, version), (own_magic, newest) = actual, expected
     if magic != own_magic:
         raise corrupt(name, offset, f"magic {own_magic!r}", f"{magic!r}")
     if version == 0:

@@ -18,9 +18,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any, Final, cast
 
+from tidelog.changelog.changed_rows import ListedRows, RowsByGroup, merged, sharing, union
 from tidelog.changelog.row_cache import RowCache
-from tidelog.changelog.row_memory import BufferedRow, DirtyRows, RowSize, RowsRead, row_key
-from tidelog.changelog.sorted_runs import SortedRuns, union
+from tidelog.changelog.row_memory import (
+    BufferedRow,
+    BytesToLookAt,
+    DirtyRows,
+    RowSize,
+    row_key,
+    until_next_sample,
+)
 from tidelog.table.port import Table
 
 _COPIED_AT_ONCE: Final = 1024
@@ -28,11 +35,11 @@ _COPIED_AT_ONCE: Final = 1024
 
 _IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
 
-SAMPLE_EVERY: Final = 64
-"""Rows put or read one by one, of which one is measured."""
-
 SLICE_BYTES: Final = 2 << 20
 """Most bytes of a state's rows that one step of a flush takes, for large rows."""
+
+LARGE_ROW: Final = 8 << 20
+"""Bytes from which a row is not kept in memory beside the copies that table and log make of it."""
 
 Columns = tuple[list[bytes], list[bytes | None]]
 """Row keys, ascending, and their encoded values, None for a row that was deleted."""
@@ -44,8 +51,7 @@ Decode = Callable[[bytes], Any]
 class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
-    `_rows` has changed, dirty and cached rows alike, by key. `_changed` and `_runs` together list
-    the changed ones, each once.
+    `_rows` has changed, dirty and cached rows alike, by key; `_changed` lists the changed ones.
     """
 
     __slots__ = (
@@ -58,9 +64,9 @@ class StateRows:
         "_first",
         "_read",
         "_rows",
-        "_runs",
-        "_scanned",
+        "_sample_every",
         "_table",
+        "_written",
         "size",
         "updates",
         "whole",
@@ -76,10 +82,11 @@ class StateRows:
         scanned: bool,
         whole: bool,
         encode_many: EncodeMany | None,
-        read: RowsRead,
+        read: BytesToLookAt,
+        written: BytesToLookAt,
     ) -> None:
         self._table = table
-        self._read = read
+        self._read, self._written = read, written
         self._encode = encode
         self._encode_many = encode_many or (lambda values: list(map(encode, values)))
         self._decode = decode
@@ -87,18 +94,17 @@ class StateRows:
         self.whole = whole and cached
         self._rows = RowCache()
         self._first = self._rows.first
-        self._changed: list[BufferedRow] = []
         # Only states that are scanned have their changed rows in order, and only when one asks.
-        self._runs = SortedRuns()
+        self._changed: ListedRows | RowsByGroup = RowsByGroup() if scanned else ListedRows()
         self._dirty = DirtyRows()
         self.size = RowSize()
-        self._scanned = scanned
+        self._sample_every = 1
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
 
     def __len__(self) -> int:
         """Rows changed since the last flush."""
-        return len(self._changed) + len(self._runs)
+        return len(self._changed)
 
     @property
     def dirty(self) -> int:
@@ -127,7 +133,7 @@ class StateRows:
 
     def release(self) -> bool:
         """Forget rows for good, some at a time; whether there are more."""
-        self._changed, self._runs, self._dirty = [], SortedRuns(), DirtyRows()
+        self._changed, self._dirty = ListedRows(), DirtyRows()
         return self._rows.release()
 
     def get(self, key: bytes) -> Any | None:
@@ -139,12 +145,11 @@ class StateRows:
             return row.value
         if self.whole:
             return None
-        stored = self._table.get(key)
-        value = None if stored is None else self._decode(stored)
+        data = self._table.get(key)
+        value = None if data is None else self._decode(data)
         if self._cached:
-            if len(self._rows) % SAMPLE_EVERY == 0:
-                self.size.sample(key, value)
-                self._read.add(SAMPLE_EVERY * self.size.bytes)
+            if len(self._rows) % self._sample_every == 0:
+                self._read.add(self._sample_every * self._sample(key, value))
             row = BufferedRow(key, value)
             self._rows.add({key: row})
             self._rows.may_leave((row,))
@@ -155,16 +160,16 @@ class StateRows:
         row = self._rows.get(key)
         return row.value if row is not None and row.changed else None
 
-    def newest(self, key: bytes, stored: bytes | None) -> Any | None:
-        """The row's newest value, where the table has `stored`; None if it is deleted since."""
+    def newest(self, key: bytes, data: bytes | None) -> Any | None:
+        """The row's newest value, where the table has `data`; None if it is deleted since."""
         row = self._rows.get(key)
         if row is None:
-            return None if stored is None else self._decode(stored)
+            return None if data is None else self._decode(data)
         return row.value
 
     def unsettled_keys(self) -> list[bytes]:
         """The keys of rows that the table lacks, in no order, some of them twice."""
-        return [row.key for row in chain(self._runs, self._changed, self._dirty)]
+        return [row.key for row in chain(self._changed, self._dirty)]
 
     def look_through(
         self, lower: bytes, upper: bytes, unsettled: list[bytes]
@@ -173,8 +178,8 @@ class StateRows:
         scanned: those of the table, and of these sorted keys which it lacked before.
         """
         keys = unsettled[bisect_left(unsettled, lower) : bisect_left(unsettled, upper)]
-        for key, stored in union(self._table.scan(lower, upper), keys):
-            yield key, self.newest(key, stored)
+        for key, data in union(self._table.scan(lower, upper), keys):
+            yield key, self.newest(key, data)
 
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
@@ -185,9 +190,9 @@ class StateRows:
         if all(rows):
             return [row.value for row in cast("list[BufferedRow]", rows)]
         values = [None if row is None else row.value for row in rows]
-        cold = [at for at, row in enumerate(rows) if row is None]
-        for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
-            values[at] = value
+        cold = [index for index, row in enumerate(rows) if row is None]
+        for index, value in zip(cold, self._stored([keys[index] for index in cold]), strict=True):
+            values[index] = value
         return values
 
     def combine_many(
@@ -198,8 +203,8 @@ class StateRows:
         There is at least one key. Returns the row of each. Raises what `combine` raises; the rows
         before that one have changed.
         """
-        here = self._rows.get_many(keys)
-        rows = cast("list[BufferedRow]", here) if all(here) else self._completed(keys, here)
+        hits = self._rows.get_many(keys)
+        rows = cast("list[BufferedRow]", hits) if all(hits) else self._completed(keys, hits)
         changed = self._changed
         for row, value in zip(rows, values, strict=True):
             before = row.value
@@ -210,15 +215,13 @@ class StateRows:
         self._count(len(rows), rows[0].key, rows[0].value)
         return rows
 
-    def _completed(self, keys: list[bytes], here: list[BufferedRow | None]) -> list[BufferedRow]:
+    def _completed(self, keys: list[bytes], hits: list[BufferedRow | None]) -> list[BufferedRow]:
         """The rows of all keys, with new ones for those that are not in memory."""
-        read: dict[bytes, BufferedRow] = {}
-        cold = [at for at, row in enumerate(here) if row is None]
-        for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
-            # A key that occurs twice has one row.
-            here[at] = read.setdefault(keys[at], BufferedRow(keys[at], value))
+        # A key that occurs twice has one row.
+        cold = list(dict.fromkeys(key for key, row in zip(keys, hits, strict=True) if row is None))
+        read = dict(zip(cold, map(BufferedRow, cold, self._stored(cold)), strict=True))
         self._rows.add(read)
-        return cast("list[BufferedRow]", here)
+        return [row or read[key] for key, row in zip(keys, hits, strict=True)]
 
     def put(self, key: bytes, value: Any) -> None:
         row = self._first.get(key) or self._rows.get(key)
@@ -230,8 +233,8 @@ class StateRows:
         if not row.changed:
             row.changed = True
             self._changed.append(row)
-        if self.updates % SAMPLE_EVERY == 0:
-            self.size.sample(key, value)
+        if self.updates % self._sample_every == 0:
+            self._written.add(self._sample_every * self._sample(key, value))
         self.updates += 1
 
     def put_many(self, values: Mapping[bytes, Any]) -> None:
@@ -265,11 +268,9 @@ class StateRows:
 
         With `copied` the values are no objects of the buffer: the caller may change them.
         """
-        assert self._scanned, "the state was not declared as scanned"
-        self._runs.add(self._changed)
-        self._changed = []
-        rows = self._pairs(self._runs.between(lower, upper), copied=copied)
-        return _merge(rows, self._table.scan(lower, upper), self._decode)
+        assert isinstance(self._changed, RowsByGroup), "the state was not declared as scanned"
+        rows = self._pairs(self._changed.between(lower, upper), copied=copied)
+        return merged(rows, self._table.scan(lower, upper), self._decode)
 
     def here(self) -> Iterator[list[BufferedRow]]:
         """The rows for `scan_with`, a list at a time: those that the table may lack, in no order
@@ -277,19 +278,19 @@ class StateRows:
         """
         if self.whole:
             return (list(rows.values()) for rows in (self._rows.first, *self._rows.others))
-        return iter(([*self._runs, *self._changed], list(self._dirty)))
+        return iter((list(self._changed), list(self._dirty)))
 
     def scan_with(
-        self, here: Iterator[BufferedRow], lower: bytes, upper: bytes
+        self, cached_rows: Iterator[BufferedRow], lower: bytes, upper: bytes
     ) -> Iterator[tuple[bytes, Any]]:
-        """As `scan`; `here` are the rows of the range that `here()` gave, each once and by key."""
-        chunks = iter(lambda: list(islice(here, _COPIED_AT_ONCE)), [])
+        """As `scan`; `cached_rows` are those of the range that `here()` gave, each once, by key."""
+        chunks = iter(lambda: list(islice(cached_rows, _COPIED_AT_ONCE)), [])
         pairs = (self._pairs(chunk, copied=True) for chunk in chunks)
         if self.whole:
             present = ([row for row in chunk if row[1] is not None] for chunk in pairs)
             return chain.from_iterable(present)
-        stored = self._table.scan(lower, upper)
-        return _merge(chain.from_iterable(pairs), stored, self._decode)
+        table_rows = self._table.scan(lower, upper)
+        return merged(chain.from_iterable(pairs), table_rows, self._decode)
 
     def _pairs(self, rows: list[BufferedRow], *, copied: bool) -> list[tuple[bytes, Any]]:
         """Keys and values of rows; with `copied` the values are no objects of the buffer."""
@@ -299,13 +300,13 @@ class StateRows:
             values = [None if value is None else decode(encode(value)) for value in values]
         return list(zip(map(row_key, rows), values, strict=True))
 
-    def drain(self, most: int, *, cache: bool, dirty: bool) -> Columns:
-        """Take at most `most` changed rows, encoded, as sorted columns.
+    def drain(self, limit: int, *, cache: bool, dirty: bool) -> Columns:
+        """Take at most `limit` changed rows, encoded, as sorted columns.
 
         They stay in memory for reads, if the state is cached and with `cache`; `dirty` if the
         table does not get them now.
         """
-        rows = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self.size.bytes)))))
+        rows = self._take(self._slice(limit))
         columns = self._columns(rows)
         if dirty:
             self._dirty.add(rows)
@@ -315,43 +316,50 @@ class StateRows:
             self.whole = False
             self._rows.remove(columns[0])
         elif not dirty:
-            self._written(rows, columns)
+            self._leave(rows, columns[1])
         return columns
 
-    def take_dirty(self, most: int) -> Columns:
-        """At most `most` rows for the table, with their newest values, as sorted columns."""
-        rows = self._dirty.take(most)
+    def _slice(self, limit: int) -> int:
+        return min(limit, max(1, int(SLICE_BYTES / max(1.0, self.size.bytes))))
+
+    def take_dirty(self, limit: int) -> Columns:
+        """At most `limit` rows for the table, with their newest values, as sorted columns."""
+        rows = self._dirty.take(self._slice(limit))
         columns = self._columns(rows)
-        self._written(rows, columns)
+        self._leave(rows, columns[1])
         return columns
 
-    def _written(self, rows: list[BufferedRow], columns: Columns) -> None:
-        """The table is about to get these rows; what it deletes leaves memory as well."""
-        if None in columns[1]:
-            deleted = [row for row in rows if row.value is None and not row.changed]
-            self._rows.remove(map(row_key, deleted))
-            rows = [row for row in rows if row.value is not None or row.changed]
+    def _leave(self, rows: list[BufferedRow], values: list[bytes | None]) -> None:
+        """The table is about to get these rows, so they may leave memory: what it deletes and what
+        is large at once.
+        """
+        if None in values or max(map(len, cast("list[bytes]", values)), default=0) >= LARGE_ROW:
+            leaving, staying = list[BufferedRow](), list[BufferedRow]()
+            for row, value in zip(rows, values, strict=True):
+                leaves = not row.changed and (value is None or len(value) >= LARGE_ROW)
+                (leaving if leaves else staying).append(row)
+                self.whole = self.whole and not (leaves and value)
+            self._rows.remove(map(row_key, leaving))
+            rows = staying
         self._rows.may_leave(rows)
 
     def _columns(self, rows: list[BufferedRow]) -> Columns:
         values = [row.value for row in rows]
-        here = [value for value in values if value is not None]
-        encoded: list[bytes | None] = [*self._encode_many(here)]
-        if len(here) < len(values):
+        present = [value for value in values if value is not None]
+        encoded: list[bytes | None] = [*self._encode_many(present)]
+        if len(present) < len(values):
             of_value = iter(encoded)
             encoded = [None if value is None else next(of_value) for value in values]
         return [row.key for row in rows], encoded
 
-    def _take(self, most: int) -> list[BufferedRow]:
+    def _take(self, limit: int) -> list[BufferedRow]:
         """Changed rows by their keys, which count as unchanged from now on."""
-        rows = self._runs.take(most)
-        fresh = most - len(rows)
-        rows += self._changed[:fresh]
-        rows.sort(key=row_key)
-        count = _sharing([row.value for row in rows], most) if self._scanned else len(rows)
-        del self._changed[:fresh]
-        self._runs.put_back(rows[count:])
-        del rows[count:]
+        changed = self._changed
+        rows = changed.take(limit)
+        if isinstance(changed, RowsByGroup):
+            count = sharing([row.value for row in rows], limit)
+            changed.put_back(rows[count:])
+            del rows[count:]
         for row in rows:
             row.changed = False
         return rows
@@ -359,42 +367,19 @@ class StateRows:
     def _count(self, updates: int, key: bytes, value: Any) -> None:
         """Account for rows that were put, of which this is one."""
         self.updates += updates
-        self.size.sample(key, value)
+        self._written.add(updates * self._sample(key, value))
+
+    def _sample(self, key: bytes, value: Any) -> int:
+        size = self.size.sample(key, value)
+        self._sample_every = until_next_sample(size)
+        return size
 
     def _stored(self, keys: list[bytes]) -> list[Any | None]:
         """Values of rows that are not in memory."""
         if self.whole:
             return list(repeat(None, len(keys)))
-        stored = self._table.get_many(keys)
+        encoded = self._table.get_many(keys)
         decode = self._decode
-        if None in stored:
-            return [None if data is None else decode(data) for data in stored]
-        return list(map(decode, cast("list[bytes]", stored)))
-
-
-def _sharing(values: list[Any], most: int) -> int:
-    """How many of the first values have so many elements together at most, if they are lists."""
-    elements = 0
-    for count, value in enumerate(values):
-        elements += len(value) if type(value) is list else 1
-        if elements > most:
-            return max(1, count)
-    return len(values)
-
-
-def _merge(
-    fresh: Iterable[tuple[bytes, Any]], stored: Iterator[tuple[bytes, bytes]], decode: Decode
-) -> Iterator[tuple[bytes, Any]]:
-    """Sorted union in which a fresh row hides the stored one and None hides both."""
-    row = next(stored, None)
-    for key, value in fresh:
-        while row is not None and row[0] < key:
-            yield row[0], decode(row[1])
-            row = next(stored, None)
-        if row is not None and row[0] == key:
-            row = next(stored, None)
-        if value is not None:
-            yield key, value
-    while row is not None:
-        yield row[0], decode(row[1])
-        row = next(stored, None)
+        if None in encoded:
+            return [None if data is None else decode(data) for data in encoded]
+        return list(map(decode, cast("list[bytes]", encoded)))

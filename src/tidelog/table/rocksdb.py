@@ -8,6 +8,7 @@ a CRC: RocksDB by itself opens a MANIFEST with a torn last record without compla
 record had never been written.
 """
 
+import ctypes
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, cast
+from weakref import WeakSet
 
 from rocksdict import (
     Cache,
@@ -54,14 +56,25 @@ _NAME = re.compile(rb"CURRENT|MANIFEST-\d+|\d+\.sst")
 class _Process:
     """Whether RocksDB can work in this process."""
 
-    opened = False
+    is_used = False
     """A table was opened, for which RocksDB has begun threads that live as long as the process."""
     has_no_threads = False
     """The process was forked from one with open tables: RocksDB would wait for ever for threads."""
+    tables: ClassVar["WeakSet[RocksTable]"] = WeakSet()
 
     @classmethod
     def forked(cls) -> None:
-        cls.has_no_threads = cls.has_no_threads or cls.opened
+        """Let the process end as any other: RocksDB would flush and close, and wait for threads."""
+        if not cls.is_used or cls.has_no_threads:
+            return
+        cls.has_no_threads = True
+        for table in cls.tables:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(table._db))  # so it is never dropped
+        # What C++ calls after Python's end crashes: the process ends before, with the status that
+        # it has, for which only glibc has a call.
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "on_exit"):
+            libc.on_exit(libc._exit, None)
 
     @classmethod
     def check(cls) -> None:
@@ -73,7 +86,7 @@ class _Process:
                 action="have the process spawned (multiprocessing.get_context('spawn')), or open "
                 "databases and views in the children alone, or choose tables of kind 'memory'",
             )
-        cls.opened = True
+        cls.is_used = True
 
 
 os.register_at_fork(after_in_child=_Process.forked)
@@ -263,7 +276,9 @@ class RocksTableFactory:
         options.database.set_error_if_exists(new)
         with failures(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            return RocksTable(directory, options)
+            table = RocksTable(directory, options)
+        _Process.tables.add(table)
+        return table
 
 
 def _prepare(
@@ -328,11 +343,11 @@ def unpack(directory: Path) -> None:
         if path.suffix != _SST_SUFFIX:
             path.write_bytes(content)
             continue
-        found = path.stat().st_size if path.exists() else None
-        if str(found).encode() != content:
+        size = path.stat().st_size if path.exists() else None
+        if str(size).encode() != content:
             raise corrupt(
                 path,
                 f"{content.decode(errors='replace')} bytes",
-                "no such file" if found is None else f"{found} bytes",
+                "no such file" if size is None else f"{size} bytes",
             )
     snapshot.unlink()

@@ -151,7 +151,7 @@ class Watcher:
             started_ms=started_ms,
             phase=phase,
             notices=(self._silence,) if status is None and not ended and self._silence else (),
-            problems=(*self._unread(), *problems(view)),
+            problems=(*self._unread(), *problems(view, running=done is not None)),
             live=None if done is None else live_part(done, self._looks, self._samples.all()),
             checkpoints=tuple(self._seen.all(view.slots.checkpoints)),
             slots=tuple(slot_parts(view)),

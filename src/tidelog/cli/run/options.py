@@ -46,7 +46,9 @@ class RunOptions:
     include: str = declared("--include", default="*", metavar="GLOB", help="Input files.")
     follow: bool = declared("--follow", is_flag=True, help="Never end: wait for more input.")
     report_interval: float | None = declared(
-        "--report-interval", type=duration, help="How often to report without a terminal."
+        "--report-interval",
+        type=duration,
+        help="How often to report without a terminal; by default a minute, with --json a second.",
     )
     as_json: bool = declared(
         "--json", is_flag=True, help="Report as JSON lines on standard output."
@@ -121,8 +123,10 @@ class StartOptions:
 
         other = access.open(self.origin.url, effects) if self.origin.url else own
         if other.url == own.url:
-            return RestoreFrom(self.origin.place, claim=self.claim)
-        return RestoreFrom(self.origin.place, other, claim=self.claim, keep_output=self.keep_output)
+            return RestoreFrom(self.origin.checkpoint, claim=self.claim)
+        return RestoreFrom(
+            self.origin.checkpoint, other, claim=self.claim, keep_output=self.keep_output
+        )
 
 
 _PREFIX: Final = "job_option__"

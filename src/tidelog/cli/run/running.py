@@ -36,7 +36,13 @@ _LONGEST_PAUSE_S: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+
+def _signals() -> list[signal.Signals]:
+    """Those that stop a job in order. A terminal that is closed sends SIGHUP; `nohup` has it
+    ignored, which stays so.
+    """
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 class Speedometer:
@@ -187,22 +193,22 @@ async def _watch(
 
 def _on_signals(stop: Callable[[], object]) -> None:
     """Stop at the first signal; a second one ends the process at once, which loses nothing."""
-    loop = asyncio.get_running_loop()
+    loop, numbers = asyncio.get_running_loop(), _signals()
     # The first process of a container gets no default actions of signals.
     first = os.getpid() == 1
     second = (lambda number, _: os._exit(128 + number)) if first else signal.SIG_DFL
 
     def once(*_: object) -> None:
-        for number in _SIGNALS:
+        for number in numbers:
             signal.signal(number, second)
 
     def stop_once() -> None:
-        for number in _SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
         once()
         stop()
 
-    for number in _SIGNALS:
+    for number in numbers:
         loop.add_signal_handler(number, stop_once)
         # At once, also while a call of a user's function holds the event loop.
         signal.signal(number, once)

@@ -7,15 +7,23 @@ from typing import Any
 import click
 
 from tidelog.catalog.application import Application, read_application, stored_partitions
-from tidelog.catalog.audit import AuditReport, audit, next_step
+from tidelog.catalog.audit import AuditReport, advised, audit
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import unreadable
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, fields_of, finding_lines
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, opened
+from tidelog.cli.store.options import (
+    EXIT_OK,
+    EXIT_PROBLEM,
+    StoreCommand,
+    on_store,
+    on_store_for_a_verdict,
+    opened,
+)
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError
+from tidelog.runtime.control.client import runs_here
 from tidelog.storage.object_names import partition_path
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectInfo
@@ -69,13 +77,14 @@ def _link(report: ProbeReport) -> Iterator[str]:
 
 
 @click.command("inspect")
-@on_store
+@on_store_for_a_verdict
 @click.option("--deep", is_flag=True, help="Read all segments and table files, check every CRC.")
 async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
     """Check every invariant of the store at URL; nothing is written.
 
     Names the checkpoints that can be restored, and for each problem those that cannot because
-    of it. Exits with 1 when there is a problem. For an application that several processes share the
+    of it. Exits with 1 when there is a problem, with 4 when the store could not be read, which says
+    nothing of it. For an application that several processes share the
     stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output
@@ -83,10 +92,10 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
         return await _inspect_partitions(invocation, *found, deep=deep)
     with output.progress("inspecting") as progress:
         report = await audit(invocation.store, deep=deep, progress=progress)
+    if report.problems:
+        running = await runs_here(invocation.store.url)
+        report = replace(report, problems=advised(report.problems, report.slots, running=running))
     newest = report.newest_restorable
-    report = replace(
-        report, problems=tuple(replace(p, action=next_step(p, newest)) for p in report.problems)
-    )
     problems = [
         {
             "invariant": problem.check,

@@ -1,8 +1,9 @@
 """What the commands that look into a store have in common: arguments, errors, exit codes.
 
 Invariants: a command ends with 0 (fine), 1 (a problem, an error), 2 (wrong usage) or 130
-(Ctrl-C); an error is its message and the next action, a traceback only with --debug; the store
-is closed in the end.
+(Ctrl-C); one that gives a verdict ends with 1 for a bad one alone, and with 4 when an error left
+it without any; an error is its message and the next action, a traceback only with --debug; the
+store is closed in the end.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec
 
 import click
@@ -19,7 +21,13 @@ from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    FormatVersionError,
+    ObjectNotFoundError,
+    TidelogError,
+)
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
@@ -28,7 +36,11 @@ P = ParamSpec("P")
 EXIT_OK: Final = 0
 EXIT_PROBLEM: Final = 1
 EXIT_USAGE: Final = 2
+EXIT_UNDECIDED: Final = 4
 EXIT_INTERRUPTED: Final = 130
+
+_OF_WHAT_IS_STORED: Final = (ObjectNotFoundError, CorruptObjectError, FormatVersionError)
+"""Errors that say something of what is stored: they are a verdict."""
 
 
 def checkpoint_name(text: str) -> CheckpointName:
@@ -59,9 +71,11 @@ class StoreCommand:
 
 def on_this_machine(
     function: Callable[Concatenate[Output, P], int | Coroutine[Any, Any, int]],
+    *,
+    failed: int = EXIT_PROBLEM,
 ) -> Callable[..., None]:
     """Make a command function of `function`, asynchronous or not, which prints on the Output and
-    returns the exit code; adds --json and --debug.
+    returns the exit code; adds --json and --debug. `failed` is the exit code of an error.
     """
 
     @click.option(
@@ -76,7 +90,7 @@ def on_this_machine(
             found = function(output, **options)  # type: ignore[call-arg]
             return found if isinstance(found, int) else asyncio.run(found)
 
-        click.get_current_context().exit(reported(work, output, debug=debug))
+        click.get_current_context().exit(reported(work, output, debug=debug, failed=failed))
 
     return command
 
@@ -86,17 +100,18 @@ def on_store(
     location: Callable[[str], str] = str,
     *,
     encrypted: bool = True,
+    failed: int = EXIT_PROBLEM,
 ) -> Callable[..., None]:
     """Make a command function of `function`, which works on the store at URL and returns the exit
     code; adds URL, --endpoint, --json and --debug, and --encryption-key where it can be
-    `encrypted`. `location` of the URL is what is opened.
+    `encrypted`. `location` of the URL is what is opened, `failed` the exit code of an error.
     """
 
     access_options = [endpoint_option, encryption_key_option] if encrypted else [endpoint_option]
 
     @click.argument("url")
     @add_options(*access_options)
-    @on_this_machine
+    @partial(on_this_machine, failed=failed)
     @functools.wraps(function)
     async def command(
         output: Output,
@@ -127,7 +142,9 @@ async def opened(
             await store.close()
 
 
-def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
+def reported(
+    work: Callable[[], int], output: Output, *, debug: bool, failed: int = EXIT_PROBLEM
+) -> int:
     """Do `work` and report its error, if any; returns the exit code."""
     error: TidelogError
     try:
@@ -143,7 +160,13 @@ def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
     if debug:
         print_traceback(error)
     output.error(error)
-    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
+    if isinstance(error, ConfigError):
+        return EXIT_USAGE
+    return EXIT_PROBLEM if isinstance(error, _OF_WHAT_IS_STORED) else failed
+
+
+on_store_for_a_verdict = partial(on_store, failed=EXIT_UNDECIDED)
+"""Makes a command that says whether a store is good: an error is no verdict."""
 
 
 def selected(

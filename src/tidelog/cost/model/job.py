@@ -156,6 +156,8 @@ class Settings:
     """Materializations of a subtask since its process began, on average: its MANIFEST grows with
     each. None: so many that it has begun anew, as in a month."""
     checkpoint_interval: float = Schedule().interval
+    object_check_interval: float | None = Schedule().object_check_interval
+    """Seconds between two looks at whether the store has all objects; None: it is never asked."""
     retain: int = 3
     """How many of the newest checkpoints are retained."""
     restores_per_month: float = 30.0

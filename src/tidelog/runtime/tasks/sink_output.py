@@ -18,7 +18,8 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.channels.output import ChannelOutput
-from tidelog.runtime.operators.turn import Portion, WorkTime
+from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.user_code import in_user_code, user_code
 
@@ -49,6 +50,18 @@ def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
     """The sinks' tokens of all transactions that these checkpoints name, each once."""
     subtasks = (state for checkpoint in checkpoints for _, state in checkpoint.subtasks())
     return tuple({token_of(found): None for state in subtasks for found in state.transactions})
+
+
+def transactions_by_sink(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[bytes, CheckpointId]]:
+    """As `transactions_of`, by the sink that wrote them, each with the checkpoint it belongs to."""
+    by_sink: dict[str, dict[bytes, CheckpointId]] = {}
+    for checkpoint in checkpoints:
+        for operator, state in checkpoint.subtasks():
+            stored = map(_decoded, state.transactions)
+            by_sink.setdefault(operator.sink, {}).update(
+                (transaction.token, transaction.checkpoint) for transaction in stored
+            )
+    return by_sink
 
 
 class SinkOutput(ChannelOutput):

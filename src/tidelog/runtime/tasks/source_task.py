@@ -71,6 +71,15 @@ class SourceTask(Task):
     def idle_splits(self) -> int:
         return len(self._reads) - len(self._holding)
 
+    @property
+    def unread(self) -> int | None:
+        amounts = [amount for each in self._reads if (amount := each.unread) is not None]
+        return sum(amounts) if amounts else None
+
+    @property
+    def skipped(self) -> int:
+        return self._source.skipped
+
     def _start(self, barrier: Barrier) -> None:
         """Let the barrier follow the records read so far."""
         self._barriers.append(barrier)
@@ -189,7 +198,11 @@ class SourceTask(Task):
                 await self._rest()
             self._seen.add(split)
             if self._positions.owns(split):
-                stored = self._positions.get(split) if split in begun else StoredSplit()
+                stored = StoredSplit()
+                if split in begun:
+                    stored = self._positions.get(split)
+                    with user_code(self.id.operator):
+                        self._source.check_begun(split, stored.position)
                 self._add(split, stored, found=split in known)
         if not self._found:
             self._found = True

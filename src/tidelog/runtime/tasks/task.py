@@ -99,6 +99,21 @@ class Task(ABC):
         return 0
 
     @property
+    def event_time(self) -> int | None:
+        """How far event time is for those that look at the task."""
+        return self.watermark
+
+    @property
+    def unread(self) -> int | None:
+        """What is known to wait in the splits of a source that are read; None: nothing is known."""
+        return None
+
+    @property
+    def skipped(self) -> int:
+        """Records that the source left out, in all subtasks of this process."""
+        return 0
+
+    @property
     def idle_splits(self) -> int:
         """Unfinished splits of a source that are idle: event time does not wait for them."""
         return 0
@@ -285,6 +300,11 @@ class FinishedTask(Task):
         super().__init__(parts)
         self._gate = gate
         self.is_source = gate is None
+
+    @property
+    def event_time(self) -> int | None:
+        """At its end: other subtasks say how far the operator is."""
+        return MAX_WATERMARK
 
     async def run(self) -> None:
         await self.parts.output.announce(Watermark(MAX_WATERMARK))
