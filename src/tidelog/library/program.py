@@ -13,6 +13,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from tidelog.changelog.state_rows import StateRows
+from tidelog.checkpoint.schedule import Change
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
@@ -68,13 +69,10 @@ class Program:
         clock: Clock,
         ending: Callable[[], Exception],
         abandoned: Callable[[str], None],
-        *,
-        skip_unchanged_checkpoints: bool,
     ) -> None:
         """`ending` and `abandoned` are those of the steps."""
         self._clock = clock
         self.steps = steps(loop_lock, self._look, ending, abandoned)
-        self.skip_unchanged_checkpoints = skip_unchanged_checkpoints
         self.began: Future[None] = Future()
         """Done when the states are restored."""
         self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
@@ -224,8 +222,10 @@ class Program:
         self.steps.look_at_next()
 
     @property
-    def moved(self) -> bool:
-        return self.began.done() and bool(self._positions.moved or any(self._emitted.values()))
+    def change(self) -> Change:
+        if any(self._emitted.values()):
+            return Change.STATE
+        return Change.POSITION if self.began.done() and self._positions.moved else Change.NONE
 
     @property
     def in_step(self) -> str:

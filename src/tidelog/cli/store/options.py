@@ -151,8 +151,8 @@ def reported(
         return work()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        raise  # The reader of our output has enough; click ends quietly.
+    except (BrokenPipeError, click.ClickException):
+        raise  # The reader has enough, or the command is used wrongly: click says so.
     except TidelogError as failure:
         error = failure
     except Exception as cause:
