@@ -19,6 +19,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
 
+from tidelog.interrupt import OWN_THREADS
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -62,7 +64,7 @@ class Offload(Protocol):
         """Like `run`, for a function that may wait for others without end: it holds up nobody."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, *, wait: bool = True) -> None: ...
 
 
 class SystemClock:
@@ -158,7 +160,7 @@ class ThreadOffload:
 
     def __init__(self, threads: int = 4) -> None:
         self.working = 0
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=OWN_THREADS)
         self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
         """Waiting threads without work, by what they take it from."""
         self._closed = False
@@ -319,7 +321,7 @@ class InlineOffload:
     async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Nothing to release."""
 
 
@@ -363,6 +365,16 @@ class Effects:
     def token(self) -> str:
         """A fresh 16-hex-digit name for an attempt or author."""
         return f"{self.rng.getrandbits(64):016x}"
+
+
+@contextmanager
+def command_effects() -> Iterator[Effects]:
+    """Those of a command: what threads still do at its end, nobody waits for."""
+    effects = Effects()
+    try:
+        yield effects
+    finally:
+        effects.offload.close(wait=False)
 
 
 def cache_directory() -> Path:

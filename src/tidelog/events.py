@@ -244,6 +244,12 @@ class Event(Enum):
         "call (yield results one by one, smaller lists by JobConfig.buffer_records); "
         "longest_call_s in the status shows the longest call.",
     )
+    LOOP_HELD = (
+        WARNING,
+        "%(operator)s has held the whole job for %(seconds).0f s, in %(place)s: nothing else goes "
+        "on meanwhile, no checkpoint, no answer to `tidelog stop`. Let the function wait with a "
+        "limit; if it does not return, end the process (SIGKILL loses nothing) and start it again.",
+    )
     STANDSTILL = (
         WARNING,
         "%(subtask)s handled no record for %(seconds).1f s although some waited for it; the same "

@@ -18,7 +18,7 @@ import pytest
 from tests.process.harness import GIVE_UP_S, ROOT, is_alive, newest_slot
 from tests.support.cli import tidelog
 from tests.support.ports import free_port
-from tidelog.cli.run.running import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE
+from tidelog.cli.exit_codes import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE
 
 PAGE = (ROOT / "docs" / "guides" / "operations.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

@@ -21,6 +21,7 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
     TidelogError,
+    UnavailableError,
     too_many_files,
 )
 
@@ -194,7 +195,7 @@ def _refused(status: int, code: str, url: str, what: str, found: str) -> Tidelog
     `what` names the object, `url` its store, `found` is the answer as messages have it.
     """
     if code in _NO_BUCKET:
-        return ConfigError(
+        return UnavailableError(
             f"store {url}",
             expected="an existing bucket",
             found=found,

@@ -14,9 +14,10 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 import click
 
 from tidelog.cli.estimate.prices import Prices, object_fields, on_prices
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import add_options, option
 from tidelog.cli.output import Column, Output, Rows, fields_of
-from tidelog.cli.store.options import EXIT_OK, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import (
     amount,
     bounds,

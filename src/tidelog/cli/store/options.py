@@ -8,27 +8,23 @@ is closed in the end.
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 import click
 
 from tidelog.catalog.locate import CheckpointName, parse_place
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.cli.exit_codes import EXIT_INTERRUPTED, exit_code_of
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
-from tidelog.effects import Effects
+from tidelog.effects import Effects, command_effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
 P = ParamSpec("P")
-
-EXIT_OK: Final = 0
-EXIT_PROBLEM: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
 
 
 def checkpoint_name(text: str) -> CheckpointName:
@@ -118,8 +114,7 @@ async def opened(
     url: str, access: StoreAccess, output: Output, location: Callable[[str], str] = str
 ) -> AsyncIterator[StoreCommand]:
     """Open the store at the `location` of a URL, and close it again."""
-    effects = Effects()
-    with closing(effects.offload):
+    with command_effects() as effects:
         store = access.open(location(url), effects)
         try:
             yield StoreCommand(url, access, effects, store, output)
@@ -143,7 +138,7 @@ def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
     if debug:
         print_traceback(error)
     output.error(error)
-    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
+    return exit_code_of(error)
 
 
 def selected(

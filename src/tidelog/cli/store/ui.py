@@ -11,9 +11,10 @@ from pathlib import Path
 import click
 import msgspec
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import write_output
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.ui.page import page, policy
 from tidelog.ui.query import watcher_of

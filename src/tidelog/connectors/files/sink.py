@@ -24,7 +24,7 @@ from tidelog.connectors.files.parts import (
 )
 from tidelog.connectors.records import Format, line_encoder
 from tidelog.connectors.transactions import those_of
-from tidelog.errors import ConfigError, require
+from tidelog.errors import UnavailableError, require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage.local_files import sync_directory
@@ -60,7 +60,7 @@ class Files(Sink):
     def open(self, context: SinkContext) -> "FilesWriter":
         """Raises ConfigError where a job begins and the directory has files of an earlier one."""
         if context.begins and (found := next(self.directory.glob("part-*"), None)):
-            raise ConfigError(
+            raise UnavailableError(
                 f"output directory {self.directory}",
                 expected="no part files where a job begins: its output would be added to them",
                 found=found.name,

@@ -81,6 +81,7 @@ class CheckpointsStatus:
         "Time since the last checkpoint completed, or since the job began to run.",
         watch="Several intervals: a restart now would repeat that much of the input.",
         default=None,
+        ages="always",
     )
     contents: CheckpointContents | None = None
     """What the last completed checkpoint holds."""
