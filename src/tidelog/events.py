@@ -295,6 +295,16 @@ class Event(Enum):
         WARNING,
         "`tidelog savepoint` and the page will not find this database: %(error)s",
     )
+    CONTROL_SOCKET_GONE = (
+        WARNING,
+        "control socket %(path)s was removed and cannot be made anew, so `tidelog stop` and "
+        "`tidelog savepoint` do not find this job: %(error)s",
+    )
+    CONTROL_SOCKET_RENEWED = (
+        WARNING,
+        "control socket %(path)s was removed, as by a program that cleans temporary files, and is "
+        "made anew; TIDELOG_CONTROL_DIR names a directory that nobody cleans",
+    )
     CONTROL_REFUSED = (INFO, "a request on the control socket was refused: %(error)s")
     CONTROL_CLIENT_GONE = (INFO, "a client of the control socket went away: %(error)s")
     CONTROL_UNANSWERED = (

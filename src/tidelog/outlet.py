@@ -53,7 +53,8 @@ class Outlet:
         self._bytes = 0
         self._line = b""
         """The beginning of a line that is not complete."""
-        self._moving: _Text | None = None
+        self._left = 0
+        """Texts that are not written yet."""
         self._error: OSError | None = None
         """Why a text was not written that nobody waits for."""
         self._works = False
@@ -101,11 +102,10 @@ class Outlet:
         """At the end: wait for the reader while it takes something. Raises OSError."""
         with self._changed:
             self._hand_over_rest()
-            last = self._texts[-1] if self._texts else self._moving
-            while last is not None and not (last.written or last.error):
-                moving = self._moving
-                self._changed.wait_for(lambda now=moving: self._moving is not now, PATIENCE_S)  # type: ignore[misc]
-                if self._moving is moving:
+            while self._left:
+                before = self._left
+                self._changed.wait_for(lambda left=before: self._left < left, PATIENCE_S)  # type: ignore[misc]
+                if self._left == before:
                     return
             error, self._error = self._error, None
         if error is not None:
@@ -123,6 +123,7 @@ class Outlet:
         """Queue a text; the lock is held."""
         new = _Text(data, needed)
         self._texts.append(new)
+        self._left += 1
         self._bytes += len(data)
         while self._bytes > LIMIT_BYTES and self._drop_oldest(new):
             pass
@@ -136,6 +137,7 @@ class Outlet:
         for text in self._texts:
             if not text.needed and text is not newest:
                 self._texts.remove(text)
+                self._left -= 1
                 self._bytes -= len(text.data)
                 return True
         return False
@@ -146,9 +148,8 @@ class Outlet:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._texts)
-                text = self._moving = self._texts.popleft()
+                text = self._texts.popleft()
                 self._bytes -= len(text.data)
-                self._changed.notify_all()
             try:
                 with _alone(self._file):
                     self._write_all(text.data)
@@ -158,7 +159,7 @@ class Outlet:
             with self._changed:
                 if text.error is not None and not text.needed:
                     self._error = text.error
-                self._moving = None
+                self._left -= 1
                 self._changed.notify_all()
 
     def _write_all(self, data: bytes) -> None:
