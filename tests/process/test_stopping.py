@@ -10,54 +10,29 @@ import struct
 import subprocess
 import termios
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.process.harness import GIVE_UP_S, Run, killed_at_last, wait_until
-from tests.wire.proxy import Behaviour, proxy
+from tests.process.on_a_server import job_on_a_server, with_lines
+from tests.wire.proxy import Behaviour
 from tests.wire.servers import S3Server
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED
 
-
-def with_lines(run: Run, lines: int = 2000) -> Run:
-    text = "".join(f"line {number} of {lines}\n" for number in range(lines))
-    (run.input / "lines.txt").write_text(text)
-    return run
-
-
-@contextmanager
-def job_on_a_server(
-    tmp_path: Path, server: S3Server, behaviour: Behaviour, *options: str
-) -> Iterator["subprocess.Popen[str]"]:
-    """A job that has checkpoints on a store behind a proxy."""
-
-    def slots() -> list[str]:
-        with closing(server.client()) as client:
-            found = client.list_objects_v2(Bucket=server.bucket, Prefix=f"{prefix}/checkpoints/")
-        return [entry["Key"].rpartition("/")[2] for entry in found.get("Contents", ())]
-
-    prefix = tmp_path.name
-    with proxy(server.endpoint, behaviour) as endpoint:
-        env = server.env | {"AWS_ENDPOINT_URL": endpoint}
-        url = server.url(prefix)
-        run = Run(tmp_path, "tests.process.jobs:copy", options, url, env, slots)
-        with_lines(run)
-        with killed_at_last(run.start(stderr=subprocess.DEVNULL)) as process:
-            wait_until(lambda: run.slots() >= 3, process)
-            yield process
+KUBERNETES_S = 30
+"""A container is killed so long after the signal. A request is given up after 60 s."""
 
 
 @pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["one-process", "two-workers"])
 def test_a_job_whose_store_does_not_answer_ends_by_sigterm_without_the_answer(
     tmp_path: Path, moto: S3Server, behaviour: Behaviour, options: tuple[str, ...]
 ) -> None:
-    with job_on_a_server(tmp_path, moto, behaviour, *options) as process:
+    with job_on_a_server(tmp_path, moto, behaviour, *options) as (process, _):
         behaviour.stalls.set()
         assert behaviour.awaited.wait(GIVE_UP_S)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(GIVE_UP_S) == EXIT_INTERRUPTED
+        assert process.wait(KUBERNETES_S) == EXIT_INTERRUPTED
 
 
 def test_a_job_whose_writer_never_closes_ends_by_sigterm(tmp_path: Path) -> None:
