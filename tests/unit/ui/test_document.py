@@ -279,7 +279,7 @@ def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> No
 
 async def test_a_job_is_shown_while_its_store_does_not_answer() -> None:
     clock = VirtualClock(auto=False)
-    store = FaultyStore(store_of(OBJECTS), [Fault(FaultKind.STALL)], clock)
+    store = FaultyStore(store_of(OBJECTS), [Fault(FaultKind.STALL, nth=1)], clock)
     following = watcher(store, MadeUpJob(done(STATUS, (completed(5),))), clock)
     await following.look_at_job()
     await following.document(patience_s=0)
