@@ -104,13 +104,16 @@ def optional_library(what: str, expected: str, extra: str, more: str = "") -> It
 
 
 @contextmanager
-def usable_path(what: str, *, expected: str, action: str) -> Iterator[None]:
-    """Raise UnavailableError when the system refuses a path of the user's in the block."""
+def usable_path(
+    what: str, *, expected: str, action: str, kind: type[ConfigError] = ConfigError
+) -> Iterator[None]:
+    """Raise ConfigError, or this kind of it, when the system refuses a path of the user's in the
+    block."""
     try:
         yield
     except OSError as cause:
         found = cause.strerror or str(cause)
-        raise UnavailableError(what, expected=expected, found=found, action=action) from cause
+        raise kind(what, expected=expected, found=found, action=action) from cause
 
 
 class StorageError(TidelogError):

@@ -20,7 +20,7 @@ _commands: list[bool] = []
 
 
 def claim_process() -> None:
-    """From now on this process is that of one command: whoever runs it may end the process."""
+    """From now on this process is that of one command, which may end it."""
     _commands.append(True)
 
 

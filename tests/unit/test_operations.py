@@ -107,6 +107,7 @@ def test_the_provisioning_is_that_of_the_commands_in_the_guide() -> None:
 
 HEALTHY = {
     "running": "1x120",
+    "status_age_seconds": "1x120",
     "restore_fraction": "1x120",
     "restore_bytes": "1000x120",
     "restore_changes": "1000x120",
@@ -138,6 +139,7 @@ HEALTHY = {
 TROUBLE = {
     "TidelogTargetDown": {"up": "0x120"},
     "TidelogJobNotRunning": {"running": "0x120"},
+    "TidelogJobHangs": {"status_age_seconds": "0+60x120"},
     "TidelogRestoreStalled": {"restore_fraction": "0.5x120", "running": "0x120"},
     "TidelogRestarts": {"generation": "7+1x120"},
     "TidelogCheckpointsFailing": {"checkpoints_failed_total": "0+1x120"},

@@ -1,7 +1,7 @@
 """How commands end: one table of exit codes, by what went wrong.
 
-Invariant: 2 is for what no other start can help; what may pass by itself ends with 1, so that
-whoever supervises a job may start it again.
+Invariant: 2 is for what no other start can help; what may pass by itself ends with 1, so that a
+unit may start the job again.
 """
 
 from typing import Final

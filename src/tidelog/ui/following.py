@@ -1,6 +1,6 @@
 """Follows a store, and a job that runs on it, and gives the document of the page at any time.
 
-Invariants: whoever looks gets what is known, and waits for the store only as long as they like;
+Invariants: who looks gets what is known, and waits for the store only as long as they like;
 what a read brings later is in the next document, and one says since when the store has not
 answered; the store is read by one at a time, when somebody looks and it is time to.
 """
