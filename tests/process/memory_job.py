@@ -1,9 +1,10 @@
-"""Jobs whose memory is watched: one of large rows, and one that goes on for ever."""
+"""Jobs whose memory is watched: large rows, many windows, and one that goes on for ever."""
 
 import os
 from pathlib import Path
+from typing import Any
 
-from tidelog import Callback, Job, JobArguments, Rate, Tumbling
+from tidelog import Callback, Job, JobArguments, Rate, Sliding, Tumbling
 
 ROWS = 6_400
 BODY = 16 << 10
@@ -32,6 +33,46 @@ def job(arguments: JobArguments) -> Job:
     rows = job.source(Rate(None, limit=2 * ROWS, make=lambda n: n))
     kept = rows.key_by(lambda n: n % ROWS).aggregate(body, lambda _, new: new)
     kept.flat_map(lambda pair: [pair] if pair[0] % _EVERY == 0 else []).sink(Callback(report))
+    return job
+
+
+WINDOWS = 3_600
+OVERLAPPING = 24
+"""Records of each side of a join of windows that overlap."""
+_LARGE = 1_000
+
+
+def inner(arguments: JobArguments) -> Job:
+    return _overlapping(arguments, "inner")
+
+
+def outer(arguments: JobArguments) -> Job:
+    return _overlapping(arguments, "outer")
+
+
+def _overlapping(arguments: JobArguments, how: Any) -> Job:
+    """Joins records of which each is in thousands of windows with one other; writes growth of
+    memory in bytes, and how many pairs there were, as a line.
+    """
+    assert arguments.output is not None
+    first = resident_bytes()
+    most = pairs = 0
+
+    def report(pair: tuple[Any, Any]) -> None:
+        nonlocal most, pairs
+        pairs += None not in pair
+        if pairs % (WINDOWS // 3) == 0:
+            most = max(most, resident_bytes() - first)
+            Path(str(arguments.output)).write_text(f"{most} {pairs}\n")
+
+    job = Job("overlapping")
+    left, right = (
+        job.source(Rate(None, limit=OVERLAPPING, make=lambda n: (n, os.urandom(_LARGE))), name=name)
+        .event_time(lambda record: record[0] * 1_000)
+        .key_by(lambda record: record[0])
+        for name in ("left", "right")
+    )
+    left.join(right, window=Sliding("1h", "1s"), how=how).sink(Callback(report))
     return job
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.process.harness import Run, killed_at_last, started
-from tests.process.memory_job import BODY, ROWS
+from tests.process.memory_job import BODY, OVERLAPPING, ROWS, WINDOWS
 from tests.support.depth import more_in_depth, only_in_depth
 
 BUDGET = 64 << 20
@@ -29,6 +29,21 @@ def test_resident_memory_grows_by_no_more_than_twice_the_budget(
     run.finish()
     assert ROWS * BODY > 1.5 * BUDGET
     assert int(run.output.read_text()) <= 2 * BUDGET
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("how", ["inner", "outer"])
+def test_a_join_of_records_that_are_in_thousands_of_windows_stays_within_twice_the_budget(
+    tmp_path: Path, how: str
+) -> None:
+    """An outer join keeps a record for each of its windows, in more rows than the budget holds."""
+    run = Run(tmp_path, f"tests.process.memory_job:{how}", ("--memory", str(BUDGET)))
+    finished = run.finish("--parallelism", "1")
+    assert "3600 of them" in finished.stderr, "the warning when the job is built"
+    most, pairs = map(int, run.output.read_text().split())
+    assert pairs == OVERLAPPING * WINDOWS
+    assert 2 * OVERLAPPING * WINDOWS * 1_000 > 2 * BUDGET
+    assert most <= 2 * BUDGET
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

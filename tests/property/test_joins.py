@@ -21,7 +21,7 @@ from tidelog.runtime.channels.partition import ByKey
 from tidelog.runtime.operators.enrich import EnrichAtTime, EnrichNow
 from tidelog.runtime.operators.join import Join
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.spans import Interval, JoinSpan, SameWindow
+from tidelog.runtime.operators.spans import Interval, JoinSpan, SameWindow, SharedWindows
 from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.operators.window import WindowSpan
 from tidelog.state import timed_records
@@ -149,8 +149,15 @@ class Subject:
 class Model:
     """Which pairs there are of records that were on time, and in which buckets of time."""
 
-    def __init__(self, span: JoinSpan, how: str, matches: Callable[[int, int], bool]) -> None:
+    def __init__(
+        self,
+        span: JoinSpan,
+        how: str,
+        matches: Callable[[int, int], bool],
+        kept: JoinSpan | None = None,
+    ) -> None:
         self._span, self._how, self._matches = span, how, matches
+        self._kept = kept or span
         self.on_time: list[tuple[_Record, list[int]]] = []
         self.late: list[int] = []
 
@@ -173,7 +180,7 @@ class Model:
                 # In an interval each has one bucket, which are not the same.
                 together = set(own) & set(others) if isinstance(self._span, SameWindow) else own
                 for bucket in together:
-                    (at,) = self._span.pair_times(time, [(other, 0, None)], bucket)
+                    _, (at,) = self._span.pairs(time, bucket, [(other, 0, None)], 0)
                     found[(a, b), at] += 1
                     mine = others if isinstance(self._span, Interval) else [bucket]
                     paired |= {(a, bucket), *((b, each) for each in mine)}
@@ -189,7 +196,13 @@ class Model:
 
     def most_rows(self, watermark: int) -> int:
         """Rows and marks of the buckets that have not ended."""
-        live = [b for _, own in self.on_time for b in own if self._span.end(b) > watermark]
+        records = [(side, time) for (side, _, _, time), _ in self.on_time]
+        live = [
+            bucket
+            for side, time in records
+            for bucket in self._kept.own(side, time, watermark)
+            if self._kept.end(bucket) > watermark
+        ]
         return len(live) * (1 if self._how == "inner" else 2)
 
 
@@ -265,6 +278,17 @@ def test_window_joins_are_those_of_two_loops(
     span = SameWindow(WindowSpan(*sizes))
     with _small_steps(most):
         _run(Subject(lambda: Join(span, how, "late")), Model(span, how, lambda *_: True), steps)
+
+
+@looking(100)
+@given(windows, steps, st.integers(1, 3))
+def test_joins_that_keep_a_record_once_for_all_windows_are_those_of_two_loops(
+    sizes: tuple[int, int], steps: list[Any], most: int
+) -> None:
+    once = SharedWindows(WindowSpan(*sizes))
+    model = Model(SameWindow(WindowSpan(*sizes)), "inner", lambda *_: True, kept=once)
+    with _small_steps(most):
+        _run(Subject(lambda: Join(once, "inner", "late")), model, steps)
 
 
 # An older row that comes after a newer one goes as well.
@@ -365,6 +389,8 @@ def _small_steps(most: int) -> Iterator[None]:
     with ExitStack() as patches:
         patches.enter_context(mock.patch(f"{records}.LOAD_AFTER", 4 - most))
         patches.enter_context(mock.patch("tidelog.state.timed_rows.MOST_BATCHED", 2 * most))
+        patches.enter_context(mock.patch("tidelog.state.timeline.LONG", 2 * most))
+        patches.enter_context(mock.patch("tidelog.state.timeline._CHUNK", most))
         for module in steps:
             patches.enter_context(mock.patch(f"{module}.STEP", most))
         yield

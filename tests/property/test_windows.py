@@ -250,6 +250,7 @@ def test_windows_are_those_of_a_dict(
     with (
         mock.patch(f"{operators}.window.TIMERS_PER_STEP", 1),
         mock.patch(f"{operators}.tumbling_window.TIMERS_PER_STEP", 1),
+        mock.patch(f"{operators}.overlaps._TOGETHER", 3),
     ):
         for what, *values in steps:
             match what, values:

@@ -118,8 +118,18 @@ class CloudServer:
 @contextmanager
 def moto_server() -> Iterator[S3Server]:
     """moto, in a thread of this process."""
+    from moto.s3.models import FakeKey  # noqa: PLC0415
     from moto.server import ThreadedMotoServer  # noqa: PLC0415
 
+    close = FakeKey.dispose
+
+    def close_unused(key: Any, garbage: bool = False) -> None:
+        # moto closes an object that is overwritten while a request may read it, and answers 500.
+        key.disposed = True
+        if garbage:
+            close(key, garbage)
+
+    FakeKey.dispose = close_unused
     server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -128,6 +138,7 @@ def moto_server() -> Iterator[S3Server]:
         yield S3Server("moto", endpoint, "test", "test", honest=False).with_bucket()
     finally:
         server.stop()
+        FakeKey.dispose = close
 
 
 @contextmanager

@@ -42,13 +42,13 @@ async def read_application(store: ObjectStore) -> Application | None:
     return open_document(data, f"{store.url}/{APPLICATION}", Application)
 
 
-async def begin_application(store: ObjectStore, wanted: Application) -> Application:
+async def begin_application(store: ObjectStore, application: Application) -> Application:
     """The application at the URL of `store`, which begins now if there is none.
 
     Raises ConfigError when it has another name or number of partitions, and for the store of a job.
     """
-    found = await read_application(store)
-    if found is None:
+    existing = await read_application(store)
+    if existing is None:
         if await list_slots(store):
             raise ConfigError(
                 f"application {store.url}",
@@ -57,23 +57,25 @@ async def begin_application(store: ObjectStore, wanted: Application) -> Applicat
                 action="choose another URL; what is here is opened with tidelog.open",
             )
         try:
-            await create_once(store, APPLICATION, seal_document(wanted))
+            await create_once(store, APPLICATION, seal_document(application))
         except ObjectExistsError:
-            found = await read_application(store)
-    found = found or wanted
-    if found.name != wanted.name:
-        raise _other(store, "name", repr(found.name), repr(wanted.name))
-    if wanted.partitions is not None and found.partitions != wanted.partitions:
-        there = "a number that was never said" if found.partitions is None else found.partitions
-        raise _other(store, "partitions", there, wanted.partitions)
-    return found
+            existing = await read_application(store)
+    existing = existing or application
+    if existing.name != application.name:
+        raise _other(store, "name", repr(existing.name), repr(application.name))
+    if application.partitions is not None and existing.partitions != application.partitions:
+        recorded = (
+            "a number that was never said" if existing.partitions is None else existing.partitions
+        )
+        raise _other(store, "partitions", recorded, application.partitions)
+    return existing
 
 
-def _other(store: ObjectStore, what: str, stored: object, wanted: object) -> ConfigError:
+def _other(store: ObjectStore, what: str, expected: object, actual: object) -> ConfigError:
     return ConfigError(
         f"{what} of application {store.url}",
-        expected=f"{stored}, as at its first start",
-        found=str(wanted),
+        expected=f"{expected}, as at its first start",
+        found=str(actual),
         action="say the same, or choose another URL: keys would be looked for in other partitions",
     )
 
@@ -94,11 +96,11 @@ async def refuse_application(store: ObjectStore) -> None:
     if await read_application(store) is None:
         return
     urls = [f"{store.url}/{partition_path(p)}" async for p in stored_partitions(store)]
-    shown = ", ".join(urls[:_SHOWN]) + (", ..." if len(urls) > _SHOWN else "")
+    listed = ", ".join(urls[:_SHOWN]) + (", ..." if len(urls) > _SHOWN else "")
     raise ConfigError(
         f"store {store.url}",
         expected="the store of a job or of one partition",
-        found=f"an application with {len(urls)} partitions that have a store: {shown or 'none'}",
+        found=f"an application with {len(urls)} partitions that have a store: {listed or 'none'}",
         action="name the URL of a partition; `tidelog inspect URL` lists them, and programs open "
         "them with tidelog.open_partitions",
     )

@@ -86,7 +86,7 @@ async def audit(
         await _check_bytes(store, inventory, findings, progress)
     slots = inventory.slots
     if findings.all():  # a running job may have dropped some of them
-        slots = await read_slots(store, known=slots)
+        slots = await read_slots(store, earlier=slots)
     return _report(inventory, findings, slots.sizes)
 
 
@@ -102,8 +102,8 @@ def inventory_findings(inventory: Inventory, starts: Container[Slot] = ()) -> Fi
     # These may as well be the fault of another slot, and cost nothing.
     findings.add(slot_violations(slots.entries, slots.unreadable, inventory.sizes))
     for slot, checkpoint in slots.checkpoints.items():
-        found = _checkpoint_findings(inventory, checkpoint)
-        findings.add(replace(each, unusable=(slot,)) for each in found)
+        checkpoint_findings = _checkpoint_findings(inventory, checkpoint)
+        findings.add(replace(finding, unusable=(slot,)) for finding in checkpoint_findings)
     return findings
 
 

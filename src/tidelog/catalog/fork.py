@@ -57,12 +57,12 @@ async def share(source: ObjectStore, target: ObjectStore, name: str, effects: Ef
     False when that cannot be: a store is not local, the two are on different disks, the disk knows
     no links, or the object is not there. Then it has to be copied, which says what is wrong.
     """
-    there, here = local_directory(source.url), local_directory(target.url)
-    if there is None or here is None:
+    source_directory, target_directory = local_directory(source.url), local_directory(target.url)
+    if source_directory is None or target_directory is None:
         return False
     check_name(name)
     try:
-        await effects.offload.run(_link, there, here, name)
+        await effects.offload.run(_link, source_directory, target_directory, name)
     except OSError as error:
         Event.OBJECT_NOT_LINKED.log(logger, object=name, error=error)
         return False
@@ -107,13 +107,13 @@ class Fork:
     the checkpoint, somewhere else.
     """
 
-    async def run(self, place: CheckpointName, progress: Progress = no_progress) -> Forked:
+    async def run(self, name: CheckpointName, progress: Progress = no_progress) -> Forked:
         """Make the fork.
 
         Raises ConfigError when the target is in use, RestoreError when the origin dropped
         something meanwhile, CorruptObjectError, FormatVersionError, and what the stores raise.
         """
-        checkpoint = await find(self.origin, place)
+        checkpoint = await find(self.origin, name)
         needs = await self._needs(checkpoint)
         entry = msgspec.structs.replace(_plain(checkpoint), history=())
         author, history = entry.author, slot_ranges(())
@@ -128,12 +128,16 @@ class Fork:
         await self._check_target(start, entry)
         async for _ in self.target.list(object_names.SEGMENTS):
             break  # a new store settles with this where its log is
-        apart = bool(await log_place(self.origin) or await log_place(self.target))
-        moved = await gather_bounded(needs, partial(self._bring, log_apart=apart), progress)
-        for each in (start, entry):
-            await create_once(self.target, object_names.checkpoint(each.slot), encode_entry(each))
-        shared = [size for is_shared, size in moved.values() if is_shared]
-        copied = [size for is_shared, size in moved.values() if not is_shared]
+        has_log_store = bool(await log_place(self.origin) or await log_place(self.target))
+        objects = await gather_bounded(
+            needs, partial(self._bring, has_log_store=has_log_store), progress
+        )
+        for written in (start, entry):
+            await create_once(
+                self.target, object_names.checkpoint(written.slot), encode_entry(written)
+            )
+        shared = [size for is_shared, size in objects.values() if is_shared]
+        copied = [size for is_shared, size in objects.values() if not is_shared]
         return Forked(entry, len(shared), sum(shared), len(copied), sum(copied))
 
     async def _needs(self, checkpoint: Checkpoint) -> list[Need]:
@@ -147,9 +151,9 @@ class Fork:
     async def _check_target(self, *written: Entry) -> None:
         """Raises ConfigError unless the target is empty, or holds the beginning of this fork."""
         await check_no_log(self.target)
-        wanted = {each.slot: encode_entry(each) for each in written}
+        documents = {entry.slot: encode_entry(entry) for entry in written}
         for slot in await list_slots(self.target):
-            if await self.target.get(object_names.checkpoint(slot)) != wanted.get(slot):
+            if await self.target.get(object_names.checkpoint(slot)) != documents.get(slot):
                 raise ConfigError(
                     f"target {self.target.url}",
                     expected="an empty store",
@@ -157,13 +161,13 @@ class Fork:
                     action="choose another URL; a fork never overwrites anything",
                 )
 
-    async def _bring(self, need: Need, *, log_apart: bool) -> tuple[bool, int]:
+    async def _bring(self, need: Need, *, has_log_store: bool) -> tuple[bool, int]:
         """Share or copy an object; returns whether it is shared, and its bytes."""
         # A segment is shared by its place below the stores' own URLs; an encrypted object is bound
         # to its store.
         encrypted = self.origin.cipher is not None or self.target.cipher is not None
-        apart = log_apart and need.name.startswith(object_names.SEGMENTS)
-        sharing = self.sharing and not encrypted and not apart
+        in_log_store = has_log_store and need.name.startswith(object_names.SEGMENTS)
+        sharing = self.sharing and not encrypted and not in_log_store
         if sharing and await share(self.origin, self.target, need.name, self.effects):
             size = (await self.target.head(need.name)).size
             _check_size(need, size)

@@ -95,30 +95,30 @@ class Inventory:
 
 
 async def read_slots(
-    store: ObjectStore, *, every: bool = False, known: Slots | None = None
+    store: ObjectStore, *, every: bool = False, earlier: Slots | None = None
 ) -> Slots:
     """Read the slots that count, by `retention.counted`, or with `every` all that are stored.
 
-    Of those that are `known`, only the ones whose size is another now are read again. Raises
+    Of those in `earlier`, only the ones whose size is another now are read again. Raises
     ObjectNotFoundError when there is none, RestoreError when a job drops the newest one again and
     again, and what the store raises.
     """
     for _ in range(_TRIES):
-        found = await _read_slots(store, every=every, known=known)
-        if found is not None:
-            return found
+        slots = await _read_slots(store, every=every, earlier=earlier)
+        if slots is not None:
+            return slots
     raise _dropped_each_time(store)
 
 
-async def _read_slots(store: ObjectStore, *, every: bool, known: Slots | None) -> Slots | None:
+async def _read_slots(store: ObjectStore, *, every: bool, earlier: Slots | None) -> Slots | None:
     """As `read_slots`; None: the newest one was dropped since the listing, so what newer ones
     need is not known.
     """
     sizes = await _some_slots(store)
 
     async def read(slot: Slot) -> Entry | TidelogError | None:
-        if known is not None and slot in known.entries and known.sizes[slot] == sizes[slot]:
-            return known.entries[slot]
+        if earlier is not None and slot in earlier.entries and earlier.sizes[slot] == sizes[slot]:
+            return earlier.entries[slot]
         try:
             return await read_slot(store, slot)
         except ObjectNotFoundError:
@@ -130,8 +130,8 @@ async def _read_slots(store: ObjectStore, *, every: bool, known: Slots | None) -
     entries, unreadable = _sorted_out(await gather_bounded(sizes, read))
     if max(sizes) not in entries.keys() | unreadable.keys():
         return None
-    some = bool(entries) and not every
-    count = set(counted(sizes, entries[max(entries)])) if some else sizes.keys()
+    is_filtered = bool(entries) and not every
+    count = set(counted(sizes, entries[max(entries)])) if is_filtered else sizes.keys()
     return Slots(
         {slot: entry for slot, entry in entries.items() if slot in count},
         {slot: error for slot, error in unreadable.items() if slot in count},
@@ -225,15 +225,15 @@ async def described(
     store: ObjectStore,
     slots: Slots,
     progress: Progress = no_progress,
-    known: Mapping[str, Descriptor] = MappingProxyType({}),
+    decoded: Mapping[str, Descriptor] = MappingProxyType({}),
 ) -> Inventory:
-    """Read the descriptors that slots name and that are not `known`; no data objects are listed."""
+    """Read the descriptors that slots name and `decoded` lacks; no data objects are listed."""
     checkpoints = slots.checkpoints.values()
-    names = {ref.descriptor for each in checkpoints for ref in each.materializations()}
+    names = {ref.descriptor for checkpoint in checkpoints for ref in checkpoint.materializations()}
 
     async def read(name: str) -> Descriptor | TidelogError:
-        if name in known:
-            return known[name]
+        if name in decoded:
+            return decoded[name]
         try:
             return decode_descriptor(await store.get(name), name)
         except (ObjectNotFoundError, CorruptObjectError, FormatVersionError) as error:
@@ -256,11 +256,11 @@ async def data_sizes(store: ObjectStore) -> dict[str, int]:
 def _sorted_out(
     read: Mapping[T, R | TidelogError | None],
 ) -> tuple[dict[T, R], dict[T, TidelogError]]:
-    errors = {key: found for key, found in read.items() if isinstance(found, TidelogError)}
+    errors = {key: result for key, result in read.items() if isinstance(result, TidelogError)}
     values = {
-        key: found
-        for key, found in read.items()
-        if found is not None and not isinstance(found, TidelogError)
+        key: result
+        for key, result in read.items()
+        if result is not None and not isinstance(result, TidelogError)
     }
     return values, errors
 
@@ -293,4 +293,4 @@ def range_uses(checkpoints: Iterable[Checkpoint]) -> Mapping[str, tuple[RangeUse
     by_segment: dict[str, list[RangeUse]] = defaultdict(list)
     for (part, owner), slots in uses.items():
         by_segment[part.segment].append(RangeUse(part, owner, tuple(slots)))
-    return {segment: tuple(found) for segment, found in by_segment.items()}
+    return {segment: tuple(segment_uses) for segment, segment_uses in by_segment.items()}

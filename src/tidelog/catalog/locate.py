@@ -30,7 +30,7 @@ class Origin:
 
     url: str
     """Empty: the job's own store."""
-    place: CheckpointName
+    checkpoint: CheckpointName
 
 
 def parse_origin(text: str, *, own_store: bool = False) -> Origin:
@@ -39,14 +39,14 @@ def parse_origin(text: str, *, own_store: bool = False) -> Origin:
     Where the job has a store of its own, `own_store`, the URL may be missing.
     """
     check_url("origin", text)  # the @ before a host is not that before a checkpoint
-    url, at, place = text.rpartition("@")
-    if not at or not (url or own_store) or not place or "/" in place:
+    url, separator, checkpoint = text.rpartition("@")
+    if not separator or not (url or own_store) or not checkpoint or "/" in checkpoint:
         raise ConfigError(
             f"origin {text!r}",
             expected="URL@SLOT, URL@NAME of a savepoint, or URL@latest",
             action="name a checkpoint that `tidelog checkpoints list URL` shows",
         )
-    return Origin(url, parse_place(place))
+    return Origin(url, parse_place(checkpoint))
 
 
 def parse_place(text: str) -> CheckpointName:
@@ -56,10 +56,12 @@ def parse_place(text: str) -> CheckpointName:
     return Slot(int(text)) if text.isdecimal() else check_name(text)
 
 
-async def find(store: ObjectStore, place: CheckpointName) -> Checkpoint:
-    """The checkpoint there; raises as `find_checkpoint`, and ObjectNotFoundError for a name."""
-    if not isinstance(place, str):
-        return await find_checkpoint(store, place)
+async def find(store: ObjectStore, checkpoint: CheckpointName) -> Checkpoint:
+    """The checkpoint of a slot or name; raises as `find_checkpoint`, for a name
+    ObjectNotFoundError.
+    """
+    if not isinstance(checkpoint, str):
+        return await find_checkpoint(store, checkpoint)
     names: list[str] = []
     damaged: TidelogError | None = None
     for slot in reversed(await list_slots(store)):
@@ -71,13 +73,13 @@ async def find(store: ObjectStore, place: CheckpointName) -> Checkpoint:
             damaged = damaged or error
             continue
         if isinstance(entry, Savepoint):
-            if entry.name == place:
+            if entry.name == checkpoint:
                 return entry
             names.append(entry.name)
     if damaged is not None:  # it may be the one that is looked for
         raise damaged
     raise ObjectNotFoundError(
-        f"savepoint {place!r} of store {store.url}",
+        f"savepoint {checkpoint!r} of store {store.url}",
         expected=f"one of {', '.join(sorted(names))}" if names else "a savepoint",
         found="none of that name",
         action="choose one that `tidelog checkpoints list URL` shows",

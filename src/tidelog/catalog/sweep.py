@@ -54,8 +54,8 @@ async def plan_sweep(store: ObjectStore, progress: Progress = no_progress) -> Sw
     generation = inventory.slots.generation
     assert generation is not None, "every slot that can be read names its generation"
     checkpoints = inventory.slots.checkpoints.values()
-    named = {need.name for checkpoint in checkpoints for need in inventory.needs(checkpoint)}
-    garbage, undecided = sweepable(inventory.sizes, named, generation)
+    references = {need.name for checkpoint in checkpoints for need in inventory.needs(checkpoint)}
+    garbage, undecided = sweepable(inventory.sizes, references, generation)
     return SweepPlan(generation, _infos(inventory, garbage), _infos(inventory, undecided))
 
 
@@ -85,7 +85,7 @@ class DropPlan:
         return sum(info.size for info in self.objects)
 
 
-def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
+def plan_drop(inventory: Inventory, checkpoint: CheckpointName) -> DropPlan:
     """What dropping a savepoint would do.
 
     Raises ObjectNotFoundError when there is none there, and RestoreError when it has to stay.
@@ -93,7 +93,9 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
     checkpoints = inventory.slots.checkpoints
     newest = max(checkpoints, default=None)
     for slot, entry in reversed(checkpoints.items()):
-        if place in (slot, None) or (isinstance(entry, Savepoint) and entry.name == place):
+        if checkpoint in (slot, None) or (
+            isinstance(entry, Savepoint) and entry.name == checkpoint
+        ):
             if not isinstance(entry, Savepoint):
                 raise RestoreError(
                     f"slot {slot}",
@@ -112,7 +114,7 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
                 )
             return DropPlan(entry, _own_objects(inventory, slot))
     for slot, error in inventory.slots.unreadable.items():
-        if place == slot or isinstance(place, str):  # it may be the one of that name
+        if checkpoint == slot or isinstance(checkpoint, str):  # it may be the one of that name
             raise RestoreError(
                 f"slot {slot}",
                 expected=f"a savepoint that can be read, with {error.expected}",
@@ -121,7 +123,7 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
                 "when the job has completed a newer checkpoint, delete that object by hand",
             )
     raise ObjectNotFoundError(
-        f"savepoint {place}",
+        f"savepoint {checkpoint}",
         expected="one of this store",
         found="none of that name or slot",
         action="choose one that `tidelog checkpoints list URL` shows",
@@ -130,8 +132,10 @@ def plan_drop(inventory: Inventory, place: CheckpointName) -> DropPlan:
 
 def _own_objects(inventory: Inventory, dropped: Slot) -> tuple[ObjectInfo, ...]:
     """The stored objects that no other checkpoint needs."""
-    others = dict(inventory.slots.checkpoints)
-    own = {need.name for need in inventory.needs(others.pop(dropped))} & inventory.sizes.keys()
-    for checkpoint in others.values():
-        own.difference_update(need.name for need in inventory.needs(checkpoint))
-    return _infos(inventory, sorted(own))
+    remaining = dict(inventory.slots.checkpoints)
+    dropped_names = {
+        need.name for need in inventory.needs(remaining.pop(dropped))
+    } & inventory.sizes.keys()
+    for checkpoint in remaining.values():
+        dropped_names.difference_update(need.name for need in inventory.needs(checkpoint))
+    return _infos(inventory, sorted(dropped_names))

@@ -149,16 +149,16 @@ def _seal(
     key_groups: tuple[KeyGroup, KeyGroup] = (KeyGroup(0), LAST_KEY_GROUP),
     level: int = COMPRESSION_LEVEL,
 ) -> SealedBlock:
-    codec, stored = CODEC_NONE, payload
+    codec, body = CODEC_NONE, payload
     if level:
         packed = _zstd.compress(payload, level)
         if len(packed) <= WORTHWHILE_GAIN * len(payload):
-            codec, stored = CODEC_ZSTD, packed
-    numbers = first, count, len(payload), len(stored), key_bytes, *key_groups
+            codec, body = CODEC_ZSTD, packed
+    numbers = first, count, len(payload), len(body), key_bytes, *key_groups
     header = HEADER.pack(MAGIC, VERSION, kind, codec, 0, *numbers, 0)[:_CRC_AT]
-    crc = _checksum(header, stored).to_bytes(4, "little")
+    crc = _checksum(header, body).to_bytes(4, "little")
     return SealedBlock(
-        data=b"".join((header, crc, stored)),
+        data=b"".join((header, crc, body)),
         kind=kind,
         first=first,
         count=count,
@@ -172,8 +172,8 @@ def _key_group(row_key: bytes) -> KeyGroup:
     return KeyGroup(int.from_bytes(row_key[:2], "big"))
 
 
-def _checksum(header: bytes, stored: bytes) -> int:
-    return int(google_crc32c.extend(google_crc32c.value(header), stored))
+def _checksum(header: bytes, body: bytes) -> int:
+    return int(google_crc32c.extend(google_crc32c.value(header), body))
 
 
 class Block(BlockInfo, frozen=True, kw_only=True):
@@ -183,16 +183,16 @@ class Block(BlockInfo, frozen=True, kw_only=True):
     offset: int
     codec: int
     key_bytes: int
-    stored: bytes
+    body: bytes
 
     @property
     def size(self) -> int:
         """Bytes of the whole block as stored."""
-        return HEADER.size + len(self.stored)
+        return HEADER.size + len(self.body)
 
     def payload(self) -> bytes:
         """The payload uncompressed; raises CorruptObjectError."""
-        raw = self.stored
+        raw = self.body
         if self.codec == CODEC_ZSTD:
             try:
                 if zstandard.frame_content_size(raw) > self.raw_bytes:
@@ -240,28 +240,30 @@ def open_block(data: bytes, offset: int = 0, name: str = "block", *, base: int =
     Raises CorruptObjectError (truncated, damaged) and FormatVersionError (written by a newer
     release).
     """
-    place, start = base + offset, offset + HEADER.size
+    object_offset, start = base + offset, offset + HEADER.size
     if len(data) < start:
-        raise corrupt(name, place, "a block header", f"{len(data) - offset} bytes (truncated)")
+        raise corrupt(
+            name, object_offset, "a block header", f"{len(data) - offset} bytes (truncated)"
+        )
     magic, version, kind, codec, flags, *numbers, crc = HEADER.unpack_from(data, offset)
-    check_magic(name, place, (magic, version), (MAGIC, VERSION))
+    check_magic(name, object_offset, (magic, version), (MAGIC, VERSION))
     first, count, raw_bytes, stored_bytes, key_bytes, key_group_min, key_group_max = numbers
-    stored = data[start : start + stored_bytes]
-    if len(stored) < stored_bytes:
+    body = data[start : start + stored_bytes]
+    if len(body) < stored_bytes:
         expected = f"{stored_bytes} bytes of payload"
-        raise corrupt(name, place, expected, f"{len(stored)} bytes (truncated)")
-    found = _checksum(data[offset : offset + _CRC_AT], stored)
-    if found != crc:
-        raise corrupt(name, place, f"CRC32C {crc:08x}", f"{found:08x}")
+        raise corrupt(name, object_offset, expected, f"{len(body)} bytes (truncated)")
+    checksum = _checksum(data[offset : offset + _CRC_AT], body)
+    if checksum != crc:
+        raise corrupt(name, object_offset, f"CRC32C {crc:08x}", f"{checksum:08x}")
     if kind not in _KINDS or codec > CODEC_ZSTD or flags:
         expected = "a known kind and codec, no flags"
-        raise newer(name, place, expected, f"kind {kind}, codec {codec}, flags {flags}")
+        raise newer(name, object_offset, expected, f"kind {kind}, codec {codec}, flags {flags}")
     if raw_bytes > MAX_PAYLOAD_BYTES:
         expected = f"a payload of at most {MAX_PAYLOAD_BYTES} bytes"
-        raise corrupt(name, place, expected, f"{raw_bytes} bytes")
+        raise corrupt(name, object_offset, expected, f"{raw_bytes} bytes")
     return Block(
         name=name,
-        offset=place,
+        offset=object_offset,
         kind=BlockKind(kind),
         first=SeqNo(first),
         count=count,
@@ -270,7 +272,7 @@ def open_block(data: bytes, offset: int = 0, name: str = "block", *, base: int =
         raw_bytes=raw_bytes,
         codec=codec,
         key_bytes=key_bytes,
-        stored=stored,
+        body=body,
     )
 
 
@@ -284,10 +286,10 @@ def iter_blocks(data: bytes, name: str = "blocks", *, base: int = 0) -> Iterator
 
 
 def check_magic(
-    name: str, offset: int, found: tuple[bytes, int], expected: tuple[bytes, int]
+    name: str, offset: int, actual: tuple[bytes, int], expected: tuple[bytes, int]
 ) -> None:
     """Raise unless the magic fits and the version is one this release reads."""
-    (magic, version), (own_magic, newest) = found, expected
+    (magic, version), (own_magic, newest) = actual, expected
     if magic != own_magic:
         raise corrupt(name, offset, f"magic {own_magic!r}", f"{magic!r}")
     if version == 0:

@@ -84,11 +84,11 @@ class Cadence:
         """Wait until a transfer of that duration disturbs no checkpoint, or patience ends."""
         give_up_at = self._clock.monotonic() + patience_s
         while not self._fits(seconds):
-            left = give_up_at - self._clock.monotonic()
-            if left <= 0:
+            remaining_s = give_up_at - self._clock.monotonic()
+            if remaining_s <= 0:
                 return
             self._changed.clear()
-            await wait_for(self._changed, self._clock, left)
+            await wait_for(self._changed, self._clock, remaining_s)
 
     def _fits(self, seconds: float) -> bool:
         if self.transfers:

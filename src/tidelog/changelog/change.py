@@ -71,10 +71,12 @@ class ChangeBatch:
         if parts <= 1:
             yield self
             return
-        each = -(-len(self.keys) // parts)
-        for at in range(0, len(self.keys), each):
-            end = at + each
-            yield ChangeBatch(SeqNo(self.first + at), self.keys[at:end], self.values[at:end])
+        rows_per_part = -(-len(self.keys) // parts)
+        for start in range(0, len(self.keys), rows_per_part):
+            end = start + rows_per_part
+            yield ChangeBatch(
+                SeqNo(self.first + start), self.keys[start:end], self.values[start:end]
+            )
 
 
 def prefix_end(prefix: bytes) -> bytes:

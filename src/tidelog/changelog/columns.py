@@ -77,16 +77,16 @@ def _ascend(keys: Sequence[bytes]) -> bool:
 def _check_rows(batch: ChangeBatch) -> None:
     keys = batch.keys
     if not keys or len(keys) != len(batch.values):
-        found = f"{len(keys)} row keys and {len(batch.values)} values"
+        actual = f"{len(keys)} row keys and {len(batch.values)} values"
     elif not _ascend(keys):
         # The header takes its key groups from the ends: a rescale would skip changes silently.
-        found = "row keys out of order or repeated"
+        actual = "row keys out of order or repeated"
     else:
         return
     raise InvariantError(
         f"changes from {batch.first}",
         expected="one or more, their row keys strictly ascending",
-        found=found,
+        found=actual,
         action="report this as a bug of the write buffer",
     )
 
@@ -162,11 +162,11 @@ class Columns(msgspec.Struct, frozen=True):
         count = len(self.ops)
 
         def binary(column: memoryview, lengths: bytes, validity: pa.Buffer | None) -> pa.Array:
-            each = pa.Array.from_buffers(pa.uint32(), count, [None, pa.py_buffer(lengths)])
-            self._check_sum(pc.sum(each).as_py(), column)
+            u32_lengths = pa.Array.from_buffers(pa.uint32(), count, [None, pa.py_buffer(lengths)])
+            self._check_sum(pc.sum(u32_lengths).as_py(), column)
             # The sum is below 2^31, so these u32 are bit for bit the i32 that Arrow wants.
             start = pa.array([0], pa.uint32())
-            offsets = pc.cumulative_sum(pa.concat_arrays([start, each])).buffers()[1]
+            offsets = pc.cumulative_sum(pa.concat_arrays([start, u32_lengths])).buffers()[1]
             buffers = [validity, offsets, pa.py_buffer(column)]
             return pa.Array.from_buffers(pa.binary(), count, buffers)
 
@@ -186,14 +186,14 @@ class Columns(msgspec.Struct, frozen=True):
         return pa.RecordBatch.from_arrays([op, number(0), number(2), key, value], names=names)
 
     def _split(self, column: memoryview, lengths: bytes) -> list[bytes]:
-        each = self._lengths(lengths)
-        self._check_sum(sum(each), column)
+        row_lengths = self._lengths(lengths)
+        self._check_sum(sum(row_lengths), column)
         # Reading on and on needs no running sum, and takes half the time of slicing.
-        return list(map(BytesIO(column).read, each))
+        return list(map(BytesIO(column).read, row_lengths))
 
-    def _lengths(self, stored: bytes) -> tuple[int, ...]:
-        return struct.unpack(f"<{len(self.ops)}I", stored)
+    def _lengths(self, data: bytes) -> tuple[int, ...]:
+        return struct.unpack(f"<{len(self.ops)}I", data)
 
-    def _check_sum(self, found: int, column: memoryview) -> None:
-        if found != len(column):
-            raise self.corrupt(f"lengths that add up to {len(column)} bytes", f"{found}")
+    def _check_sum(self, total: int, column: memoryview) -> None:
+        if total != len(column):
+            raise self.corrupt(f"lengths that add up to {len(column)} bytes", f"{total}")

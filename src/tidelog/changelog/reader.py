@@ -50,7 +50,7 @@ class SegmentReader:
         blocks: dict[LogRange, list[Block]] = {}
         for fetched in await together(map(self._fetch, _plan(dict.fromkeys(ranges)))):
             blocks.update(fetched)
-        return [blocks[wanted] for wanted in ranges]
+        return [blocks[log_range] for log_range in ranges]
 
     async def _fetch(self, request: _Request) -> dict[LogRange, list[Block]]:
         name = request.ranges[0].segment
@@ -65,44 +65,44 @@ class SegmentReader:
                     action=f"{OLDER_SLOT}, and find out what else deletes objects under this URL",
                 ) from cause
         fetched = {}
-        for wanted in request.ranges:
-            start = wanted.offset - request.start
-            fetched[wanted] = _open(wanted, data[start : start + wanted.length])
+        for log_range in request.ranges:
+            start = log_range.offset - request.start
+            fetched[log_range] = _open(log_range, data[start : start + log_range.length])
         return fetched
 
 
 def _plan(ranges: Iterable[LogRange]) -> list[_Request]:
     """Requests that cover the ranges: neighbours in a segment share one while it stays cheap."""
     requests: list[_Request] = []
-    for wanted in sorted(ranges, key=lambda r: (r.segment, r.offset)):
-        end = wanted.offset + wanted.length
+    for log_range in sorted(ranges, key=lambda r: (r.segment, r.offset)):
+        end = log_range.offset + log_range.length
         last = requests[-1] if requests else None
         if (
             last is not None
-            and last.ranges[0].segment == wanted.segment
-            and wanted.offset - last.end <= MAX_GAP_BYTES
+            and last.ranges[0].segment == log_range.segment
+            and log_range.offset - last.end <= MAX_GAP_BYTES
             and end - last.start <= MAX_REQUEST_BYTES
         ):
             last.end = max(last.end, end)
-            last.ranges.append(wanted)
+            last.ranges.append(log_range)
         else:
-            requests.append(_Request(wanted.offset, end, [wanted]))
+            requests.append(_Request(log_range.offset, end, [log_range]))
     return requests
 
 
-def _open(wanted: LogRange, data: bytes) -> list[Block]:
-    name, offset = wanted.segment, wanted.offset
-    if len(data) != wanted.length:
-        found = f"{len(data)} bytes (truncated)"
-        raise corrupt(name, offset, f"{wanted.length} bytes of log", found)
+def _open(log_range: LogRange, data: bytes) -> list[Block]:
+    name, offset = log_range.segment, log_range.offset
+    if len(data) != log_range.length:
+        actual = f"{len(data)} bytes (truncated)"
+        raise corrupt(name, offset, f"{log_range.length} bytes of log", actual)
     blocks = list(iter_blocks(data, name, base=offset))
-    expected = wanted.first
+    expected = log_range.first
     for block in blocks:
         if block.first != expected:
             raise corrupt(
                 name, block.offset, f"changes from {expected}", f"changes from {block.first}"
             )
         expected = block.end
-    if expected != wanted.end:
-        raise corrupt(name, offset, f"changes up to {wanted.end}", f"changes up to {expected}")
+    if expected != log_range.end:
+        raise corrupt(name, offset, f"changes up to {log_range.end}", f"changes up to {expected}")
     return blocks

@@ -82,10 +82,10 @@ class LastWriterWins:
         CorruptObjectError when they are not the next ones.
         """
         if first != self.next:
-            missing = first > self.next
+            has_gap = first > self.next
             raise CorruptObjectError(
-                f"{self._name} {'misses' if missing else 'repeats'} change "
-                f"{self.next if missing else first}",
+                f"{self._name} {'misses' if has_gap else 'repeats'} change "
+                f"{self.next if has_gap else first}",
                 expected=f"changes from {self.next}",
                 found=f"changes from {first}",
                 action=OLDER_SLOT,
@@ -123,15 +123,15 @@ def _merged(runs: Sequence[_Run]) -> _Rows:
         return list(runs[0][0]), list(runs[0][1])
     keys: list[bytes] = []
     values: list[bytes | None] = []
-    taken = [0] * len(runs)
+    positions = [0] * len(runs)
     for bound in (*_bounds(runs), None):
         rows: dict[bytes, bytes | None] = {}
         for number, (run_keys, run_values) in enumerate(runs):
-            start = taken[number]
+            start = positions[number]
             stop = len(run_keys) if bound is None else bisect_left(run_keys, bound, start)
             if start < stop:
                 rows.update(zip(run_keys[start:stop], run_values[start:stop], strict=True))
-                taken[number] = stop
+                positions[number] = stop
         ascending = sorted(rows)
         keys += ascending
         values += map(rows.__getitem__, ascending)

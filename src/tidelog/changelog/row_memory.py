@@ -76,11 +76,11 @@ class DirtyRows:
 
     def add(self, rows: list[BufferedRow]) -> None:
         """The log has these rows and the table does not."""
-        for row in rows:
-            if not row.dirty:
-                row.dirty = True
-                self._listed.append(row)
-                self._count += 1
+        clean = [row for row in rows if not row.dirty]
+        for row in clean:
+            row.dirty = True
+        self._listed.extend(clean)
+        self._count += len(clean)
 
     def discard(self, rows: list[BufferedRow]) -> None:
         """The table has these rows."""
@@ -90,10 +90,10 @@ class DirtyRows:
                 self._count -= 1
         self._forget()
 
-    def take(self, most: int) -> list[BufferedRow]:
-        """At most `most` of the rows, by their keys; the table gets them now."""
+    def take(self, limit: int) -> list[BufferedRow]:
+        """At most `limit` of the rows, by their keys; the table gets them now."""
         rows: list[BufferedRow] = []
-        while self._listed and len(rows) < most:
+        while self._listed and len(rows) < limit:
             row = self._listed.popleft()
             self.first += 1
             if row.dirty:
@@ -120,16 +120,16 @@ def object_bytes(value: object, depth: int = _DEPTH) -> int:
     if kind is bytes or kind is str or kind is int or kind is float:
         return size
     if isinstance(value, Mapping):
-        held: Iterable[object] = (part for item in value.items() for part in item)
-        return size + _mean(held, 2 * _SAMPLED, 2 * len(value), depth)
+        contents: Iterable[object] = (part for item in value.items() for part in item)
+        return size + _mean(contents, 2 * _SAMPLED, 2 * len(value), depth)
     if isinstance(value, _CONTAINERS):
         return size + _mean(value, _SAMPLED, len(value), depth)
     parts = getattr(value, "__dict__", None)
     return size if parts is None else size + object_bytes(parts, depth - 1)
 
 
-def _mean(values: Iterable[object], most: int, count: int, depth: int) -> int:
-    sampled = [object_bytes(each, depth - 1) for each in islice(values, most)]
+def _mean(values: Iterable[object], limit: int, count: int, depth: int) -> int:
+    sampled = [object_bytes(value, depth - 1) for value in islice(values, limit)]
     return sum(sampled) * count // len(sampled) if sampled else 0
 
 
@@ -147,8 +147,8 @@ class RowSize:
     def sample(self, key: bytes, value: Any) -> None:
         """Account for one row of those that are put or read."""
         self._samples = min(self._samples + 1, self._WINDOW)
-        found = len(key) + ROW_SLOT_BYTES + object_bytes(value)
-        self.bytes += (found - self.bytes) / self._samples
+        row_bytes = len(key) + ROW_SLOT_BYTES + object_bytes(value)
+        self.bytes += (row_bytes - self.bytes) / self._samples
 
 
 class RowsRead:
@@ -234,7 +234,7 @@ class RowMemory:
             return
         self._shedding = True
         try:
-            for account in sorted(self.accounts, key=lambda each: each.bytes, reverse=True):
+            for account in sorted(self.accounts, key=lambda account: account.bytes, reverse=True):
                 steps = account.shed()
                 # No more than what is too much: to read it all again would take long.
                 while self.exceeded and next(steps, self) is not self:

@@ -152,10 +152,10 @@ def read_trailer(trailer: bytes, size: int, name: str) -> Trailer:
 
 def decode_footer(footer: bytes, trailer: Trailer, name: str, entry: type[T]) -> tuple[T, ...]:
     """The entries of a footer index, whose checksum holds; raises CorruptObjectError."""
-    found = google_crc32c.extend(google_crc32c.value(footer), trailer.checked)
-    if found != trailer.crc:
-        place, expected = trailer.footer_at, f"footer CRC32C {trailer.crc:08x}"
-        raise corrupt(name, place, expected, f"{found:08x}")
+    checksum = google_crc32c.extend(google_crc32c.value(footer), trailer.checked)
+    if checksum != trailer.crc:
+        offset, expected = trailer.footer_at, f"footer CRC32C {trailer.crc:08x}"
+        raise corrupt(name, offset, expected, f"{checksum:08x}")
     try:
         return msgspec.msgpack.decode(footer, type=tuple[entry, ...])  # type: ignore[valid-type]
     except (msgspec.MsgspecError, UnicodeDecodeError) as cause:
@@ -170,9 +170,9 @@ def read_author(data: bytes, name: str) -> SegmentAuthor:
         raise corrupt(name, 0, "a segment header", f"{len(data)} bytes (truncated)")
     magic, version, generation, counter, process, crc = _HEADER.unpack_from(data)
     check_magic(name, 0, (magic, version), (MAGIC, VERSION))
-    found = google_crc32c.value(data[:_HEADER_CRC_AT])
-    if found != crc:
-        raise corrupt(name, 0, f"header CRC32C {crc:08x}", f"{found:08x}")
+    checksum = google_crc32c.value(data[:_HEADER_CRC_AT])
+    if checksum != crc:
+        raise corrupt(name, 0, f"header CRC32C {crc:08x}", f"{checksum:08x}")
     return SegmentAuthor(generation, process.rstrip(b"\0").decode("ascii", "replace"), counter)
 
 
@@ -232,9 +232,9 @@ def _check_blocks(data: bytes, name: str, entries: Sequence[Entry], footer_at: i
     offset = HEADER_BYTES
     for entry in entries:
         block = open_block(data, offset, name)
-        found = _entry(entry.operator, entry.subtask, block, offset)
-        if found != entry:
-            raise corrupt(name, offset, f"the block {entry}", f"{found}")
+        actual = _entry(entry.operator, entry.subtask, block, offset)
+        if actual != entry:
+            raise corrupt(name, offset, f"the block {entry}", f"{actual}")
         offset += block.size
     if offset != footer_at:
         raise corrupt(name, offset, "the footer index", "bytes it does not name")

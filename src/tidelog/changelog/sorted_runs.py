@@ -60,13 +60,13 @@ class SortedRuns:
 
 
 def union(
-    stored: Iterable[tuple[bytes, bytes]], keys: Iterable[bytes]
+    table_rows: Iterable[tuple[bytes, bytes]], keys: Iterable[bytes]
 ) -> Iterator[tuple[bytes, bytes | None]]:
     """Rows of a table, and others of which only the keys are known, in order; each key once."""
-    others: Iterator[tuple[bytes, bytes | None]] = zip(keys, repeat(None), strict=False)
+    key_rows: Iterator[tuple[bytes, bytes | None]] = zip(keys, repeat(None), strict=False)
     last = None
-    # Of two of one key the stored one comes first.
-    for key, value in merge(stored, others, key=itemgetter(0)):
+    # Of two rows of one key that of the table comes first.
+    for key, value in merge(table_rows, key_rows, key=itemgetter(0)):
         if key != last:
             last = key
             yield key, value

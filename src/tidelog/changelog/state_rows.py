@@ -139,8 +139,8 @@ class StateRows:
             return row.value
         if self.whole:
             return None
-        stored = self._table.get(key)
-        value = None if stored is None else self._decode(stored)
+        data = self._table.get(key)
+        value = None if data is None else self._decode(data)
         if self._cached:
             if len(self._rows) % SAMPLE_EVERY == 0:
                 self.size.sample(key, value)
@@ -155,11 +155,11 @@ class StateRows:
         row = self._rows.get(key)
         return row.value if row is not None and row.changed else None
 
-    def newest(self, key: bytes, stored: bytes | None) -> Any | None:
-        """The row's newest value, where the table has `stored`; None if it is deleted since."""
+    def newest(self, key: bytes, data: bytes | None) -> Any | None:
+        """The row's newest value, where the table has `data`; None if it is deleted since."""
         row = self._rows.get(key)
         if row is None:
-            return None if stored is None else self._decode(stored)
+            return None if data is None else self._decode(data)
         return row.value
 
     def unsettled_keys(self) -> list[bytes]:
@@ -173,8 +173,8 @@ class StateRows:
         scanned: those of the table, and of these sorted keys which it lacked before.
         """
         keys = unsettled[bisect_left(unsettled, lower) : bisect_left(unsettled, upper)]
-        for key, stored in union(self._table.scan(lower, upper), keys):
-            yield key, self.newest(key, stored)
+        for key, data in union(self._table.scan(lower, upper), keys):
+            yield key, self.newest(key, data)
 
     def get_many(self, keys: list[bytes]) -> list[Any | None]:
         """Newest values in the order of `keys`; one table access for all that are not here."""
@@ -185,9 +185,9 @@ class StateRows:
         if all(rows):
             return [row.value for row in cast("list[BufferedRow]", rows)]
         values = [None if row is None else row.value for row in rows]
-        cold = [at for at, row in enumerate(rows) if row is None]
-        for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
-            values[at] = value
+        cold = [index for index, row in enumerate(rows) if row is None]
+        for index, value in zip(cold, self._stored([keys[index] for index in cold]), strict=True):
+            values[index] = value
         return values
 
     def combine_many(
@@ -198,8 +198,8 @@ class StateRows:
         There is at least one key. Returns the row of each. Raises what `combine` raises; the rows
         before that one have changed.
         """
-        here = self._rows.get_many(keys)
-        rows = cast("list[BufferedRow]", here) if all(here) else self._completed(keys, here)
+        hits = self._rows.get_many(keys)
+        rows = cast("list[BufferedRow]", hits) if all(hits) else self._completed(keys, hits)
         changed = self._changed
         for row, value in zip(rows, values, strict=True):
             before = row.value
@@ -210,15 +210,13 @@ class StateRows:
         self._count(len(rows), rows[0].key, rows[0].value)
         return rows
 
-    def _completed(self, keys: list[bytes], here: list[BufferedRow | None]) -> list[BufferedRow]:
+    def _completed(self, keys: list[bytes], hits: list[BufferedRow | None]) -> list[BufferedRow]:
         """The rows of all keys, with new ones for those that are not in memory."""
-        read: dict[bytes, BufferedRow] = {}
-        cold = [at for at, row in enumerate(here) if row is None]
-        for at, value in zip(cold, self._stored([keys[at] for at in cold]), strict=True):
-            # A key that occurs twice has one row.
-            here[at] = read.setdefault(keys[at], BufferedRow(keys[at], value))
+        # A key that occurs twice has one row.
+        cold = list(dict.fromkeys(key for key, row in zip(keys, hits, strict=True) if row is None))
+        read = dict(zip(cold, map(BufferedRow, cold, self._stored(cold)), strict=True))
         self._rows.add(read)
-        return cast("list[BufferedRow]", here)
+        return [row or read[key] for key, row in zip(keys, hits, strict=True)]
 
     def put(self, key: bytes, value: Any) -> None:
         row = self._first.get(key) or self._rows.get(key)
@@ -280,16 +278,16 @@ class StateRows:
         return iter(([*self._runs, *self._changed], list(self._dirty)))
 
     def scan_with(
-        self, here: Iterator[BufferedRow], lower: bytes, upper: bytes
+        self, cached_rows: Iterator[BufferedRow], lower: bytes, upper: bytes
     ) -> Iterator[tuple[bytes, Any]]:
-        """As `scan`; `here` are the rows of the range that `here()` gave, each once and by key."""
-        chunks = iter(lambda: list(islice(here, _COPIED_AT_ONCE)), [])
+        """As `scan`; `cached_rows` are those of the range that `here()` gave, each once, by key."""
+        chunks = iter(lambda: list(islice(cached_rows, _COPIED_AT_ONCE)), [])
         pairs = (self._pairs(chunk, copied=True) for chunk in chunks)
         if self.whole:
             present = ([row for row in chunk if row[1] is not None] for chunk in pairs)
             return chain.from_iterable(present)
-        stored = self._table.scan(lower, upper)
-        return _merge(chain.from_iterable(pairs), stored, self._decode)
+        table_rows = self._table.scan(lower, upper)
+        return _merge(chain.from_iterable(pairs), table_rows, self._decode)
 
     def _pairs(self, rows: list[BufferedRow], *, copied: bool) -> list[tuple[bytes, Any]]:
         """Keys and values of rows; with `copied` the values are no objects of the buffer."""
@@ -299,13 +297,13 @@ class StateRows:
             values = [None if value is None else decode(encode(value)) for value in values]
         return list(zip(map(row_key, rows), values, strict=True))
 
-    def drain(self, most: int, *, cache: bool, dirty: bool) -> Columns:
-        """Take at most `most` changed rows, encoded, as sorted columns.
+    def drain(self, limit: int, *, cache: bool, dirty: bool) -> Columns:
+        """Take at most `limit` changed rows, encoded, as sorted columns.
 
         They stay in memory for reads, if the state is cached and with `cache`; `dirty` if the
         table does not get them now.
         """
-        rows = self._take(min(most, max(1, int(SLICE_BYTES / max(1.0, self.size.bytes)))))
+        rows = self._take(min(limit, max(1, int(SLICE_BYTES / max(1.0, self.size.bytes)))))
         columns = self._columns(rows)
         if dirty:
             self._dirty.add(rows)
@@ -318,9 +316,9 @@ class StateRows:
             self._written(rows, columns)
         return columns
 
-    def take_dirty(self, most: int) -> Columns:
-        """At most `most` rows for the table, with their newest values, as sorted columns."""
-        rows = self._dirty.take(most)
+    def take_dirty(self, limit: int) -> Columns:
+        """At most `limit` rows for the table, with their newest values, as sorted columns."""
+        rows = self._dirty.take(limit)
         columns = self._columns(rows)
         self._written(rows, columns)
         return columns
@@ -335,21 +333,21 @@ class StateRows:
 
     def _columns(self, rows: list[BufferedRow]) -> Columns:
         values = [row.value for row in rows]
-        here = [value for value in values if value is not None]
-        encoded: list[bytes | None] = [*self._encode_many(here)]
-        if len(here) < len(values):
+        present = [value for value in values if value is not None]
+        encoded: list[bytes | None] = [*self._encode_many(present)]
+        if len(present) < len(values):
             of_value = iter(encoded)
             encoded = [None if value is None else next(of_value) for value in values]
         return [row.key for row in rows], encoded
 
-    def _take(self, most: int) -> list[BufferedRow]:
+    def _take(self, limit: int) -> list[BufferedRow]:
         """Changed rows by their keys, which count as unchanged from now on."""
-        rows = self._runs.take(most)
-        fresh = most - len(rows)
-        rows += self._changed[:fresh]
+        rows = self._runs.take(limit)
+        changed_count = limit - len(rows)
+        rows += self._changed[:changed_count]
         rows.sort(key=row_key)
-        count = _sharing([row.value for row in rows], most) if self._scanned else len(rows)
-        del self._changed[:fresh]
+        count = _sharing([row.value for row in rows], limit) if self._scanned else len(rows)
+        del self._changed[:changed_count]
         self._runs.put_back(rows[count:])
         del rows[count:]
         for row in rows:
@@ -365,36 +363,36 @@ class StateRows:
         """Values of rows that are not in memory."""
         if self.whole:
             return list(repeat(None, len(keys)))
-        stored = self._table.get_many(keys)
+        encoded = self._table.get_many(keys)
         decode = self._decode
-        if None in stored:
-            return [None if data is None else decode(data) for data in stored]
-        return list(map(decode, cast("list[bytes]", stored)))
+        if None in encoded:
+            return [None if data is None else decode(data) for data in encoded]
+        return list(map(decode, cast("list[bytes]", encoded)))
 
 
-def _sharing(values: list[Any], most: int) -> int:
+def _sharing(values: list[Any], limit: int) -> int:
     """How many of the first values have so many elements together at most, if they are lists."""
     elements = 0
     for count, value in enumerate(values):
         elements += len(value) if type(value) is list else 1
-        if elements > most:
+        if elements > limit:
             return max(1, count)
     return len(values)
 
 
 def _merge(
-    fresh: Iterable[tuple[bytes, Any]], stored: Iterator[tuple[bytes, bytes]], decode: Decode
+    newer: Iterable[tuple[bytes, Any]], table_rows: Iterator[tuple[bytes, bytes]], decode: Decode
 ) -> Iterator[tuple[bytes, Any]]:
-    """Sorted union in which a fresh row hides the stored one and None hides both."""
-    row = next(stored, None)
-    for key, value in fresh:
+    """Sorted union in which a newer row hides the table's and None hides both."""
+    row = next(table_rows, None)
+    for key, value in newer:
         while row is not None and row[0] < key:
             yield row[0], decode(row[1])
-            row = next(stored, None)
+            row = next(table_rows, None)
         if row is not None and row[0] == key:
-            row = next(stored, None)
+            row = next(table_rows, None)
         if value is not None:
             yield key, value
     while row is not None:
         yield row[0], decode(row[1])
-        row = next(stored, None)
+        row = next(table_rows, None)

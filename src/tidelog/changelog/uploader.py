@@ -151,8 +151,8 @@ class Uploader:
         started = self.effects.clock.monotonic()
         if started >= self._waits_logged_at + WAITS_LOGGED_EVERY_S:
             self._waits_logged_at = started
-            held, limit = self._room.held_bytes, self._room.limit_bytes
-            Event.WRITERS_WAIT.log(logger, held_bytes=held, limit_bytes=limit)
+            held_bytes, limit = self._room.held_bytes, self._room.limit_bytes
+            Event.WRITERS_WAIT.log(logger, held_bytes=held_bytes, limit_bytes=limit)
         while self.full:
             self._room.freed.clear()
             await self._room.freed.wait()
@@ -226,15 +226,15 @@ class Uploader:
         return max(due, self._retry_at) - self.effects.clock.monotonic()
 
     def _worth_uploading(self) -> bool:
-        left = self._due_in()
-        return self._open_waiters() or (left is not None and left <= 0)
+        due_in_s = self._due_in()
+        return self._open_waiters() or (due_in_s is not None and due_in_s <= 0)
 
     def _open_waiters(self) -> bool:
         """Some waiter needs queued (not just in-flight) pieces to move."""
         if not self._waiters:
             return False
         queued = {entry.piece for entry in self._queue}
-        return any(queued.intersection(each.capture.open_pieces()) for each in self._waiters)
+        return any(queued.intersection(waiter.capture.open_pieces()) for waiter in self._waiters)
 
     async def _seal_queue(self) -> None:
         todo = [entry.piece for entry in self._queue if entry.piece.sealed is None]
@@ -272,27 +272,27 @@ class Uploader:
         # In order up to the first piece that is still open: state metadata is submitted sealed and
         # must not overtake the changes before it, or these and the changes after it would share a
         # range that spans the metadata.
-        taken = self._next_segment()
-        self._queue = self._queue[len(taken) :]
+        entries = self._next_segment()
+        self._queue = self._queue[len(entries) :]
         self._queued_bytes = sum(e.piece.raw_bytes for e in self._queue)
-        if taken:
-            packed = sum(entry.piece.size for entry in taken)
+        if entries:
+            packed = sum(entry.piece.size for entry in entries)
             self._packed_bytes += packed
             self._count()
-            upload = asyncio.ensure_future(self._upload(taken))
+            upload = asyncio.ensure_future(self._upload(entries))
             self._uploads.add(upload)
             upload.add_done_callback(lambda upload: self._ended(upload, packed))
 
     def _next_segment(self) -> list[_Queued]:
         """The sealed pieces of the next segment, bounded because packing copies them."""
-        taken: list[_Queued] = []
-        left = min(LARGEST_SEGMENT, max(self.config.segment_bytes, self.config.limit_bytes // 8))
+        entries: list[_Queued] = []
+        room = min(LARGEST_SEGMENT, max(self.config.segment_bytes, self.config.limit_bytes // 8))
         for entry in takewhile(lambda entry: entry.piece.sealed is not None, self._queue):
-            left -= entry.piece.raw_bytes
-            if taken and left < 0:
+            room -= entry.piece.raw_bytes
+            if entries and room < 0:
                 break
-            taken.append(entry)
-        return taken
+            entries.append(entry)
+        return entries
 
     def _ended(self, upload: asyncio.Task[None], packed: int) -> None:
         """Account for an upload that ended; an unexpected exception ends `run`, and the job."""
@@ -305,8 +305,8 @@ class Uploader:
         # Again, because `run`, woken by the upload itself, may have found it still counted.
         self._wake.set()
 
-    async def _upload(self, taken: list[_Queued]) -> None:
-        runs = _contiguous_runs(taken)
+    async def _upload(self, entries: list[_Queued]) -> None:
+        runs = _contiguous_runs(entries)
         self._counter += 1
         name = object_names.segment(self.generation, self.process, self._counter)
         author = SegmentAuthor(self.generation, self.process, self._counter)
@@ -314,15 +314,15 @@ class Uploader:
         started = self.effects.clock.monotonic()
         try:
             groups = [BlockGroup(r[0].chain.operator, r[0].chain.subtask, _blocks(r)) for r in runs]
-            if sum(entry.piece.size for entry in taken) <= SHORT_WORK_BYTES:
+            if sum(entry.piece.size for entry in entries) <= SHORT_WORK_BYTES:
                 packed = pack(author, name, groups)
             else:
                 packed = await self.effects.offload.run(pack, author, name, groups)
             await self.store.put(name, packed.data)
         except TidelogError as error:
-            size = sum(entry.piece.raw_bytes for entry in taken)
+            size = sum(entry.piece.raw_bytes for entry in entries)
             Event.SEGMENT_NOT_UPLOADED.log(logger, segment=name, bytes=size, error=error)
-            self._put_back(taken, error)
+            self._put_back(entries, error)
             self.ledger.done([name])
             return
         except asyncio.CancelledError:
@@ -331,20 +331,20 @@ class Uploader:
         for run, log_range in zip(runs, packed.ranges, strict=True):
             for entry in run:
                 entry.piece.stored(log_range)
-        for chain in dict.fromkeys(entry.chain for entry in taken):
+        for chain in dict.fromkeys(entry.chain for entry in entries):
             chain.settle()
         self.ledger.done([name])
         elapsed = self.effects.clock.monotonic() - started
-        self.metrics.uploaded(len(packed.data), len(taken), elapsed)
-        self._release(taken)
+        self.metrics.uploaded(len(packed.data), len(entries), elapsed)
+        self._release(entries)
         self._answer(inline=False)
 
-    def _put_back(self, taken: list[_Queued], error: TidelogError) -> None:
+    def _put_back(self, entries: list[_Queued], error: TidelogError) -> None:
         """Queue the pieces of a failed upload again; fail the checkpoints that wait for them."""
         self.metrics.failures += 1
-        self._queue = taken + self._queue
+        self._queue = entries + self._queue
         self._queued_bytes = sum(e.piece.raw_bytes for e in self._queue)
-        lost = {entry.piece for entry in taken}
+        lost = {entry.piece for entry in entries}
         for waiter in list(self._waiters):
             if lost.intersection(waiter.capture.open_pieces()):
                 self._waiters.remove(waiter)
@@ -353,15 +353,15 @@ class Uploader:
         # So that a failing store is not asked in a tight loop.
         self._retry_at = self.effects.clock.monotonic() + self.config.max_age
 
-    def _release(self, taken: list[_Queued]) -> None:
-        self._held_bytes -= sum(entry.piece.raw_bytes for entry in taken)
+    def _release(self, entries: list[_Queued]) -> None:
+        self._held_bytes -= sum(entry.piece.raw_bytes for entry in entries)
         self._count()
         self._room.freed.set()
 
     def _count(self) -> None:
-        held = 0 if self._over else self._held_bytes + self._packed_bytes
-        self._room.held_bytes += held - self.metrics.queued_bytes
-        self.metrics.queued_bytes = held
+        queued_bytes = 0 if self._over else self._held_bytes + self._packed_bytes
+        self._room.held_bytes += queued_bytes - self.metrics.queued_bytes
+        self.metrics.queued_bytes = queued_bytes
 
 
 def _seal(pieces: Sequence[Piece]) -> None:
@@ -373,10 +373,10 @@ def _blocks(run: Sequence[_Queued]) -> list[SealedBlock]:
     return [entry.piece.sealed for entry in run if entry.piece.sealed is not None]
 
 
-def _contiguous_runs(taken: list[_Queued]) -> list[list[_Queued]]:
+def _contiguous_runs(entries: list[_Queued]) -> list[list[_Queued]]:
     """Runs of consecutive pieces of one chain: each becomes one range of the segment."""
     chains: dict[SubtaskLogChain, list[_Queued]] = {}
-    for entry in taken:
+    for entry in entries:
         chains.setdefault(entry.chain, []).append(entry)
     runs: list[list[_Queued]] = []
     for chain in sorted(chains, key=lambda chain: (chain.operator, chain.subtask)):

@@ -34,7 +34,7 @@ class Unflushed(Protocol):
     def memory_bytes(self) -> int:
         """About how much memory it takes."""
 
-    def spill(self, most: int) -> None:
+    def spill(self, limit: int) -> None:
         """Put at most so many rows into their states."""
 
 
@@ -158,26 +158,26 @@ class WriteBuffer:
         self._unflushed.append(unflushed)
         self._parts.append(unflushed)
 
-    def spill(self, most: int = SLICE_ROWS) -> None:
+    def spill(self, limit: int = SLICE_ROWS) -> None:
         """Bring rows to the states for the next `drain`, as many as it takes."""
         for unflushed in self._unflushed:
-            unflushed.spill(most)
+            unflushed.spill(limit)
 
     def take_updates(self) -> int:
         """The updates since the last flush, which are none from now on: a flush begins."""
-        taken = self.updates
+        updates = self.updates
         self.extra = 0
         for part in self._parts:
             part.updates = 0
-        return taken
+        return updates
 
-    def drain(self, most: int = SLICE_ROWS, *, cache: bool = True, dirty: bool = False) -> Columns:
+    def drain(self, limit: int = SLICE_ROWS, *, cache: bool = True, dirty: bool = False) -> Columns:
         """Take at most that many changed rows, as sorted columns of row keys and values."""
         drained: list[Columns] = []
         for rows in self._states:
-            if rows and most > 0:
-                drained.append(rows.drain(most, cache=cache, dirty=dirty))
-                most -= len(drained[-1][0])
+            if rows and limit > 0:
+                drained.append(rows.drain(limit, cache=cache, dirty=dirty))
+                limit -= len(drained[-1][0])
         return _merged(drained)
 
     def dirty_ends(self) -> list[int]:
@@ -189,13 +189,13 @@ class WriteBuffer:
         states = zip(self._states, ends, strict=False)  # others may have been added
         return any(rows.dirty_positions[0] < end for rows, end in states)
 
-    def take_dirty(self, most: int = SLICE_ROWS) -> Columns:
+    def take_dirty(self, limit: int = SLICE_ROWS) -> Columns:
         """At most that many rows for the table, as sorted columns; the table has them after it.
 
         They may be newer than what the log has so far. No restore sees that: every checkpoint that
         reads this table also reads the log of all changes made before the table was frozen.
         """
-        return _merged([rows.take_dirty(most) for rows in self._states if rows.dirty])
+        return _merged([rows.take_dirty(limit) for rows in self._states if rows.dirty])
 
 
 _cached_bytes: Final = attrgetter("cached_bytes")

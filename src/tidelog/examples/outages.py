@@ -133,12 +133,12 @@ def write_readings(directory: Path) -> None:
             action="leave --make out, or name another directory",
         )
     directory.mkdir(parents=True, exist_ok=True)
-    made = list(readings())
-    size = -(-len(made) // FILES)
+    all_readings = list(readings())
+    size = -(-len(all_readings) // FILES)
     for number in range(FILES):
         # Spark reads nothing whose name begins with a dot: a file appears whole.
         unseen = directory / f".{number:03}"
-        part = made[number * size : (number + 1) * size]
+        part = all_readings[number * size : (number + 1) * size]
         unseen.write_bytes(msgspec.json.Encoder().encode_lines(part))
         os.utime(unseen, (_START_MS // 1000 + number, _START_MS // 1000 + number))
         unseen.replace(directory / f"readings-{number:03}.jsonl")

@@ -36,7 +36,7 @@ class Outages(StatefulProcessor):
         """Readings that wait for their time, what is known, and the last readings."""
         self._handle = handle
         self._waiting = handle.getMapState("waiting", "time_ms bigint", "value double")
-        self._known = handle.getValueState(
+        self._totals = handle.getValueState(
             "known", "last_ms bigint, readings bigint, outages bigint"
         )
         self._recent = handle.getListState("recent", "value double")
@@ -46,8 +46,8 @@ class Outages(StatefulProcessor):
     ) -> Iterator[Row]:
         """Keep readings; of several of the same time the greatest."""
         for row in rows:
-            held = self._waiting.getValue((row.time_ms,))
-            if held is None or held[0] < row.value:
+            waiting_value = self._waiting.getValue((row.time_ms,))
+            if waiting_value is None or waiting_value[0] < row.value:
                 self._waiting.updateValue((row.time_ms,), (row.value,))
             self._handle.registerTimer(row.time_ms)
         return iter(())
@@ -64,7 +64,7 @@ class Outages(StatefulProcessor):
         waited = self._waiting.getValue((time,))
         assert waited is not None, "every timer has its reading"
         self._waiting.removeKey((time,))
-        last, readings, outages = self._known.get() or (time, 0, 0)
+        last, readings, outages = self._totals.get() or (time, 0, 0)
         recent = list(self._recent.get())
         if time - last > GAP_MS:
             outages += 1
@@ -77,5 +77,5 @@ class Outages(StatefulProcessor):
                 after=waited[0],
             )
             recent = []
-        self._known.update((time, readings + 1, outages))
+        self._totals.update((time, readings + 1, outages))
         self._recent.put([*recent, waited][-KEPT:])

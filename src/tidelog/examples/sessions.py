@@ -110,10 +110,10 @@ def _source(arguments: JobArguments) -> Source:
 
 def event(number: int) -> Row:
     """The made-up event of a number: users come, stay for some time and go."""
-    drawn = zlib.crc32(number.to_bytes(8, "big"))
+    chance = zlib.crc32(number.to_bytes(8, "big"))
     minute = number // 1_500
     return Row(
-        user=f"user-{minute * 100 + drawn % 400}",
-        time_ms=_START_MS + number * 40 - drawn // 400 % MAX_DELAY_MS,
-        page=f"/page/{drawn % 97}",
+        user=f"user-{minute * 100 + chance % 400}",
+        time_ms=_START_MS + number * 40 - chance // 400 % MAX_DELAY_MS,
+        page=f"/page/{chance % 97}",
     )

@@ -7,7 +7,7 @@ the files from the log of its file source, and words from `str.split` itself.
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote
 
 import click
@@ -29,13 +29,13 @@ def report(spark: "SparkSession", checkpoint: str, top: int) -> int:
     if batch is None:
         click.echo(f"no batch is committed in {checkpoint}: nothing to compare", err=True)
         return 1
-    stored = state(spark, checkpoint, batch).cache()
+    counts = state(spark, checkpoint, batch).cache()
     if top:
-        counts = stored.orderBy("count", "word", ascending=[False, True])
-        for row in counts.limit(top).collect():
+        frequent = counts.orderBy("count", "word", ascending=[False, True])
+        for row in frequent.limit(top).collect():
             click.echo(f"{row[1]:>12,} {row.word}")
     files = counted_files(spark, checkpoint, batch)
-    words, occurrences, differing = compare(stored, files)
+    words, occurrences, differing = compare(counts, files)
     sizes = f"{words:,} words, {occurrences:,} occurrences, {len(files):,} files"
     if not differing:
         click.echo(f"verified: the state of batch {batch} equals a batch count ({sizes})")
@@ -57,30 +57,39 @@ def committed_batch(spark: "SparkSession", checkpoint: str) -> int | None:
 
 def state(spark: "SparkSession", checkpoint: str, batch: int) -> "DataFrame":
     """The counts as of a committed batch: word, count."""
-    stored = spark.read.format("statestore").option("batchId", batch).load(checkpoint)
-    return stored.selectExpr("key.word as word", "value.count as count")
+    rows = spark.read.format("statestore").option("batchId", batch).load(checkpoint)
+    return rows.selectExpr("key.word as word", "value.count as count")
 
 
-def compare(stored: "DataFrame", files: list[str]) -> tuple[int, int, list["Row"]]:
-    """Compare the state of a committed batch, word and count, with a count of its input files:
-    words and occurrences in the state, and up to SHOWN rows of a word that differs, its count in
-    the state or None, its count in the files or None.
+class Comparison(NamedTuple):
+    """The state of a committed batch beside a count of its input files."""
+
+    words: int
+    """Words in the state."""
+    occurrences: int
+    """Occurrences of all words in the state."""
+    differing: list["Row"]
+    """Up to SHOWN words that differ, each with its count in the state and in the files, or None."""
+
+
+def compare(counts: "DataFrame", files: list[str]) -> Comparison:
+    """Compare the state of a committed batch, word and count, with a count of its input files.
 
     A word that is twice in the state differs. So does what a file that was changed after the query
     has read it holds; a file that is gone is Spark's AnalysisException.
     """
     from pyspark.sql import functions as f  # noqa: PLC0415
 
-    expected = _counted(stored.sparkSession.read.text([literal(path) for path in files]))
+    expected = _counted(counts.sparkSession.read.text([literal(path) for path in files]))
     # One aggregation over both: a join would sort all words of both.
-    both = stored.unionByName(expected, allowMissingColumns=True).groupBy("word")
+    both = counts.unionByName(expected, allowMissingColumns=True).groupBy("word")
     sums = both.agg(
         f.sum("count").alias("count"), f.sum("part").alias("files"), f.count("count").alias("rows")
     )
     wrong = sums.where("rows > 1 or not (count <=> files)").drop("rows")
     differing = wrong.orderBy("word").limit(SHOWN).collect()
-    known, occurrences = stored.selectExpr("count(*)", "coalesce(sum(count), 0)").collect()[0]
-    return known, occurrences, differing
+    words, occurrences = counts.selectExpr("count(*)", "coalesce(sum(count), 0)").collect()[0]
+    return Comparison(words, occurrences, differing)
 
 
 def _counted(lines: "DataFrame") -> "DataFrame":

@@ -68,8 +68,10 @@ def session(master: str, conf: dict[str, str], *, stock: bool) -> "SparkSession"
     os.environ.setdefault("SPARK_HOME", str(home))  # where local-cluster finds its workers
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("tidelog word count").master(master)
-    own = {key: FIXED[key] for key in FIXED.keys() - {PLUGINS, FILE_MANAGER}} if stock else {}
-    for key, value in {**_QUICK_AND_QUIET, **own, **conf}.items():
+    stock_settings = (
+        {key: FIXED[key] for key in FIXED.keys() - {PLUGINS, FILE_MANAGER}} if stock else {}
+    )
+    for key, value in {**_QUICK_AND_QUIET, **stock_settings, **conf}.items():
         builder = builder.config(key, value)
     return (builder if stock else configure(builder)).getOrCreate()
 
@@ -112,11 +114,11 @@ def watch(
 ) -> None:
     """Print a line per batch until the query ends; so many batches or an interruption stop it."""
     printed, count = -1, 0
-    ended: bool | None = False
-    while not ended:
+    is_finished: bool | None = False
+    while not is_finished:
         if interrupted.is_set() or (batches is not None and count >= batches):
             _stop_quietly(spark, query)
-        ended = query.awaitTermination(1)
+        is_finished = query.awaitTermination(1)
         for progress in query.recentProgress:
             # An idle query reports too, with the number of a batch that has not run.
             if progress.batchId > printed and "addBatch" in progress.durationMs:
@@ -165,10 +167,10 @@ def _aside(work: Callable[[Event], int]) -> int:
 
 
 def _line(progress: "StreamingQueryProgress") -> str:
-    known = progress.stateOperators[0].numRowsTotal
-    took = progress.durationMs["triggerExecution"]
+    words = progress.stateOperators[0].numRowsTotal
+    duration_ms = progress.durationMs["triggerExecution"]
     lines = progress.numInputRows
-    return f"batch {progress.batchId}: {lines:,} lines, {known:,} words known, {took} ms"
+    return f"batch {progress.batchId}: {lines:,} lines, {words:,} words known, {duration_ms} ms"
 
 
 def _pairs(context: object, parameter: object, values: tuple[str, ...]) -> dict[str, str]:

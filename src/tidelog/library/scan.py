@@ -145,7 +145,7 @@ class _Group:
         if wanted is None:
             yield from self._between(start, prefix_end(start))
             return
-        length: int | None = wanted.least
+        length: int | None = wanted.length
         while length is not None:
             first = start + wanted.lower(length)
             yield from self._between(first, prefix_end(first))

@@ -82,8 +82,8 @@ def option(
 ) -> T:
     """A field of a configuration, with its default and its declaration."""
     metadata = {_KEY: Option(kind, help, when, none, aliases)}
-    made: T = field(default=default, metadata=metadata)
-    return made
+    declared_field: T = field(default=default, metadata=metadata)
+    return declared_field
 
 
 class Declared(NamedTuple):
@@ -114,20 +114,24 @@ def options_of(config: type) -> tuple[Declared, ...]:
 
 
 def _declared(config: type, path: tuple[str, ...]) -> Iterator[Declared]:
-    for each in fields(config):
-        here = (*path, each.name)
-        if _KEY in each.metadata:
-            yield Declared(here, each.metadata[_KEY], each.default)
-        elif each.default_factory is not MISSING and is_dataclass(each.default_factory):
-            yield from _declared(each.default_factory, here)
+    for option_field in fields(config):
+        field_path = (*path, option_field.name)
+        if _KEY in option_field.metadata:
+            yield Declared(field_path, option_field.metadata[_KEY], option_field.default)
+        elif option_field.default_factory is not MISSING and is_dataclass(
+            option_field.default_factory
+        ):
+            yield from _declared(option_field.default_factory, field_path)
 
 
 def check_options(config: Any, prefix: str = "") -> None:
     """Raises ConfigError for a value that its option does not take; `prefix` precedes its name."""
-    for each in fields(config):
-        kind, part = each.default_factory, getattr(config, each.name)
+    for option_field in fields(config):
+        kind, part = option_field.default_factory, getattr(config, option_field.name)
         if isinstance(kind, type):
             expected = f"a {kind.__name__}, which holds its options"
-            require(f"option {prefix}{each.name}", repr(part), isinstance(part, kind), expected)
+            require(
+                f"option {prefix}{option_field.name}", repr(part), isinstance(part, kind), expected
+            )
     for declared in options_of(type(config)):
         declared.option.check(prefix + declared.name, declared.of(config))

@@ -39,30 +39,33 @@ class Kind(Protocol):
 
 
 class Range(NamedTuple):
-    """From `least` to `most`; None: no such limit."""
+    """From `minimum` to `maximum`; None: no such limit."""
 
-    least: float | None = None
-    most: float | None = None
-    above: bool = False
-    """`least` itself is not in the range."""
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive: bool = False
+    """`minimum` itself is not in the range."""
 
     def holds(self, value: float) -> bool:
         """Whether a number lies in the range; nothing that is not a number does."""
-        low = self.least is None or (value > self.least if self.above else value >= self.least)
-        return low and value == value and (self.most is None or value <= self.most)  # noqa: PLR0124
+        if value != value or (self.maximum is not None and value > self.maximum):  # noqa: PLR0124
+            return False
+        if self.minimum is None:
+            return True
+        return value > self.minimum if self.exclusive else value >= self.minimum
 
     def text(self, show: Callable[[Any], str]) -> str:
         """The range for people; empty when there is none."""
-        least = None if self.least is None else show(self.least)
-        if self.most is not None:
-            first = f"more than {least} and at most" if self.above else f"from {least} to"
-            return f"{first} {show(self.most)}"
-        if least is None:
+        minimum = None if self.minimum is None else show(self.minimum)
+        if self.maximum is not None:
+            first = f"more than {minimum} and at most" if self.exclusive else f"from {minimum} to"
+            return f"{first} {show(self.maximum)}"
+        if minimum is None:
             return ""
-        return f"more than {least}" if self.above else f"at least {least}"
+        return f"more than {minimum}" if self.exclusive else f"at least {minimum}"
 
 
-ABOVE_ZERO: Final = Range(0, above=True)
+ABOVE_ZERO: Final = Range(0, exclusive=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,11 +263,11 @@ class Names(Kind):
         return ",".join(value)
 
 
-def _convert(raw: object, wanted: type[T]) -> T:
+def _convert(raw: object, target_type: type[T]) -> T:
     import msgspec  # noqa: PLC0415  # takes as long as click, and `--help` reads no texts
 
     try:
         # Not strict: texts of numbers and of yes and no are what environments hold.
-        return msgspec.convert(raw, wanted, strict=False)
+        return msgspec.convert(raw, target_type, strict=False)
     except msgspec.ValidationError:
         raise ValueError(repr(raw)) from None

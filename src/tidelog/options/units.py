@@ -22,8 +22,8 @@ _SECONDS: Final = {
 _SHOWN_SECONDS: Final = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
 _FACTORS: Final[dict[str, int]] = {
     "": 1,
-    **{letter: 1000 ** (at + 1) for at, letter in enumerate("kMGT")},
-    **{f"{letter}i": 1024 ** (at + 1) for at, letter in enumerate("KMGT")},
+    **{letter: 1000**power for power, letter in enumerate("kMGT", 1)},
+    **{f"{letter}i": 1024**power for power, letter in enumerate("KMGT", 1)},
 }
 _SHOWN_FACTORS: Final = ("Ti", "Gi", "Mi", "Ki", "G", "M", "k")
 
@@ -48,17 +48,18 @@ def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
     """Whole milliseconds of a length of time, below zero if `signed`; raises ConfigError for `what`
     that is none, or 2**61 ms or longer.
     """
-    found: float | None = None
+    value: float | None = None
     if isinstance(length, timedelta):
-        found = length / timedelta(milliseconds=1)
+        value = length / timedelta(milliseconds=1)
     elif isinstance(length, str):
         text = length.strip()
         seconds = parse_duration(text.removeprefix("-"))
-        found = None if seconds is None else round(seconds * (-1000 if text[0] == "-" else 1000), 6)
+        if seconds is not None:
+            value = round(seconds * (-1000 if text[0] == "-" else 1000), 6)
     elif isinstance(length, int) and not isinstance(length, bool):
-        found = length
-    least = 1 - _LONGEST_MS if signed else 0
-    if found is None or not least <= found < _LONGEST_MS or found != int(found):
+        value = length
+    minimum = 1 - _LONGEST_MS if signed else 0
+    if value is None or not minimum <= value < _LONGEST_MS or value != int(value):
         raise ConfigError(
             what,
             expected="whole milliseconds, less than 2**61: an int, a timedelta, or a text such as "
@@ -66,7 +67,7 @@ def milliseconds(what: str, length: Length, *, signed: bool = False) -> int:
             found=repr(length),
             action="correct it",
         )
-    return int(found)
+    return int(value)
 
 
 def parse_count(text: str) -> float | None:
@@ -76,14 +77,14 @@ def parse_count(text: str) -> float | None:
 
 def parse_size(text: str) -> int | None:
     """Bytes of a size such as `200`, `500 MB` or `2GiB`. None for other texts."""
-    found = _amount(_SIZE.fullmatch(text), _FACTORS)
-    return None if found is None else int(found)
+    size = _amount(_SIZE.fullmatch(text), _FACTORS)
+    return None if size is None else int(size)
 
 
 def _amount(match: re.Match[str] | None, units: Mapping[str, float]) -> float | None:
     """A number in its unit; None for a text that is none, and for one too large for a float."""
-    found = math.inf if match is None else float(match[1]) * units[match[2]]
-    return None if found == math.inf else found
+    amount = math.inf if match is None else float(match[1]) * units[match[2]]
+    return None if amount == math.inf else amount
 
 
 def show_duration(seconds: float) -> str:

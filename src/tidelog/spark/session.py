@@ -118,8 +118,8 @@ class SparkJobs:
         while True:
             jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(group))
             stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
-            known = [stage for stage in stages if stage]
-            progress(sum(s.numCompletedTasks for s in known), sum(s.numTasks for s in known))
+            reported = [stage for stage in stages if stage]
+            progress(sum(s.numCompletedTasks for s in reported), sum(s.numTasks for s in reported))
             await self.effects.clock.sleep(_POLL_S)
 
 
@@ -140,5 +140,5 @@ def _reason(error: Exception) -> str:
     """What a function in Python raised, else what Spark says first."""
     raised = [f"{kind}: {text}" for kind, text in _RAISED.findall(str(error))]
     java = getattr(error, "java_exception", None)
-    said = str(error if java is None else java.toString()).strip().partition("\n")[0]
-    return (raised[-1] if raised else said)[:_SHOWN_CHARACTERS]
+    message = str(error if java is None else java.toString()).strip().partition("\n")[0]
+    return (raised[-1] if raised else message)[:_SHOWN_CHARACTERS]

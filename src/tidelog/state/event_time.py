@@ -43,7 +43,7 @@ class EventTime:
         """The watermark moved on."""
         self.watermark = max(self.watermark, time)
         if self.ahead:
-            self.ahead = {g: at for g, at in self.ahead.items() if at > self.watermark}
+            self.ahead = {g: time for g, time in self.ahead.items() if time > self.watermark}
 
     def of(self, group: bytes) -> int:
         """Event time of a key group, as row keys have it: records at or below it are late."""
@@ -53,13 +53,13 @@ class EventTime:
 
     def stored(self) -> tuple[AheadOfWatermark, ...]:
         """The key groups that are ahead, for a checkpoint."""
-        return merged((group, group, at) for group, at in sorted(self.ahead.items()))
+        return merged((group, group, time) for group, time in sorted(self.ahead.items()))
 
 
 def merged(parts: Iterable[tuple[int, int, int]]) -> tuple[AheadOfWatermark, ...]:
     """Ascending (first key group, last, watermark) with equal neighbours made one."""
-    found: list[tuple[int, int, int]] = []
-    for first, last, at in parts:
-        continues = bool(found) and found[-1][1:] == (first - 1, at)
-        found.append((found.pop()[0] if continues else first, last, at))
-    return tuple(AheadOfWatermark(*part) for part in found)
+    runs: list[tuple[int, int, int]] = []
+    for first, last, time in parts:
+        continues = bool(runs) and runs[-1][1:] == (first - 1, time)
+        runs.append((runs.pop()[0] if continues else first, last, time))
+    return tuple(AheadOfWatermark(*part) for part in runs)

@@ -164,21 +164,21 @@ def first_value(data: bytes) -> tuple[bytes, bytes]:
 
     Nothing is decoded, only lengths are read; raises ValueError for a value that is cut short.
     """
-    at, values = 0, 1
+    end, values = 0, 1
     while values:
-        if at >= len(data):
+        if end >= len(data):
             raise ValueError("a msgpack value is cut short")
-        size, nested = _extent(data, at)
-        at += size
+        size, nested = _extent(data, end)
+        end += size
         values += nested - 1
-    if at > len(data):
+    if end > len(data):
         raise ValueError("a msgpack value is cut short")
-    return data[:at], data[at:]
+    return data[:end], data[end:]
 
 
-def _extent(data: bytes, at: int) -> tuple[int, int]:
+def _extent(data: bytes, start: int) -> tuple[int, int]:
     """Bytes of the value at `at` without the values nested in it, and how many those are."""
-    kind = data[at]
+    kind = data[start]
     if kind <= 0x7F or kind >= 0xE0:
         return 1, 0
     if kind <= 0x8F:
@@ -191,7 +191,7 @@ def _extent(data: bytes, at: int) -> tuple[int, int]:
         return 1 + _FIXED[kind], 0
     if kind in _COUNTED:
         width, extra, values_each = _COUNTED[kind]
-        count = int.from_bytes(data[at + 1 : at + 1 + width], "big")
+        count = int.from_bytes(data[start + 1 : start + 1 + width], "big")
         head = 1 + width + extra
         return (head, values_each * count) if values_each else (head + count, 0)
     raise ValueError(f"{kind:#x} starts no msgpack value")

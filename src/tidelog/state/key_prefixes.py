@@ -23,7 +23,7 @@ class KeyPrefix:
     """Keys that begin alike: those of one length are neighbours."""
 
     kind: type
-    least: int
+    length: int
     """The length of the prefix."""
     body: bytes
     """What follows the header of each such key."""
@@ -31,7 +31,9 @@ class KeyPrefix:
     @classmethod
     def of(cls, prefix: Any) -> "KeyPrefix":
         """Raises ConfigError for what nothing begins with."""
-        kind = next((each for each in _FIXED if isinstance(prefix, each)), None)
+        kind = next(
+            (prefix_type for prefix_type in _FIXED if isinstance(prefix, prefix_type)), None
+        )
         if kind is None:
             raise ConfigError(
                 f"prefix {prefix!r} of a scan",
@@ -39,8 +41,8 @@ class KeyPrefix:
                 found=type(prefix).__name__,
                 action="leave it out, and take what you want of the scan",
             )
-        least = _length(prefix)
-        return cls(kind, least, checked_key("prefix", prefix)[len(_header(kind, least)) :])
+        length = _length(prefix)
+        return cls(kind, length, checked_key("prefix", prefix)[len(_header(kind, length)) :])
 
     def lower(self, length: int) -> bytes:
         """The first key of that length that may begin so."""
@@ -50,11 +52,11 @@ class KeyPrefix:
         """What comes before all keys of the type that are longer."""
         return _header(self.kind, length + 1)
 
-    def next_length(self, found: bytes | None, length: int) -> int | None:
-        """The length to look at when `found` is the first row that is `longer`; None: no more."""
-        if found is None:
+    def next_length(self, row_key: bytes | None, length: int) -> int | None:
+        """The length to look at next; `row_key` is of the first row that is `longer`."""
+        if row_key is None:
             return None
-        key = decode_key(first_value(found)[0])
+        key = decode_key(first_value(row_key)[0])
         if type(key) is self.kind:
             return _length(key)
         fixed = _FIXED[self.kind]

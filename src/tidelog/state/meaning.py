@@ -36,35 +36,35 @@ def stored_meaning(facts: Facts) -> tuple[str, ...]:
     return tuple(f"{name}{_SEPARATOR}{fact}" for name, fact in facts.items())
 
 
-def check_meaning(operator: OperatorState, wanted: Facts, allowed: Collection[str]) -> None:
+def check_meaning(operator: OperatorState, facts: Facts, allowed: Collection[str]) -> None:
     """Raises StateSchemaError where rows that mean one thing would be read as another, unless
     `allowed`, the state that may be dropped, has `OPERATOR/$meaning`.
     """
     if f"{operator.id}/{_WAIVED}" in allowed:
         return
     parts = (text.partition(_SEPARATOR) for text in operator.meaning)
-    stored = {name: fact for name, _, fact in parts}
-    for name in sorted(stored.keys() & wanted.keys() - {*SIDES}):
-        before, now = stored[name], wanted[name]
+    stored_facts = {name: fact for name, _, fact in parts}
+    for name in sorted(stored_facts.keys() & facts.keys() - {*SIDES}):
+        before, now = stored_facts[name], facts[name]
         if before != now and (name, before) != (TIME_MODE, _UNTIMED):
             raise _changed(operator.id, f"{name} {before}", f"{name} {now}", "change it back")
-    if stored.keys() & wanted.keys() >= {*SIDES} and _swapped(stored, wanted):
-        left, right = (stored[side] for side in SIDES)
+    if stored_facts.keys() & facts.keys() >= {*SIDES} and _swapped(stored_facts, facts):
+        left_names, right_names = (stored_facts[side] for side in SIDES)
         raise _changed(
             operator.id,
-            f"a left stream after {left} and a right one after {right}",
+            f"a left stream after {left_names} and a right one after {right_names}",
             "the two streams swapped: records would meet those of their own stream",
             "swap them back, or give the operators in front of them their names back",
         )
 
 
-def _swapped(stored: Facts, wanted: Facts) -> bool:
+def _swapped(before: Facts, after: Facts) -> bool:
     """Whether each side is more like the other one was: operators before them may come and go."""
-    (left, right), (new_left, new_right) = (
-        [set(facts[side].split(_BETWEEN)) for side in SIDES] for facts in (stored, wanted)
+    (old_left, old_right), (new_left, new_right) = (
+        [set(facts[side].split(_BETWEEN)) for side in SIDES] for facts in (before, after)
     )
-    same = len(left & new_left) + len(right & new_right)
-    return len(left & new_right) + len(right & new_left) > same
+    same = len(old_left & new_left) + len(old_right & new_right)
+    return len(old_left & new_right) + len(old_right & new_left) > same
 
 
 def _changed(operator: str, before: str, now: str, action: str) -> StateSchemaError:

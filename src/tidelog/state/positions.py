@@ -43,12 +43,15 @@ class Positions:
         """Read what was restored; raises StateSchemaError as `decoded_positions`."""
         self.durable = decoded_positions(self.stored())
         self._state_positions = dict(self.durable)
-        self._partitions = {each: each for each in self.durable}
+        self._partitions = {partition: partition for partition in self.durable}
 
     def stored(self) -> dict[Any, bytes]:
         """The position of each partition that is stored, encoded."""
         self._backend.use_encoded_key(NO_KEY)
-        return {decode_key(each): at for (each,), (at,) in stored_entries(self._state)}
+        return {
+            decode_key(partition): position
+            for (partition,), (position,) in stored_entries(self._state)
+        }
 
     def checked(self, partition: Any, position: Any) -> Any:
         """The position as it will be read; raises where one of both cannot be stored."""
@@ -69,11 +72,11 @@ class Positions:
             self._refuse(partition)
 
     def _refuse(self, partition: Any) -> None:
-        known = self._partitions
+        partitions = self._partitions
         raise ConfigError(
             f"partition {partition!r}",
             expected="one that is equal to itself and, if of another type, to no other partition",
-            found=f"{known[partition]!r} before" if partition in known else "a NaN",
+            found=f"{partitions[partition]!r} before" if partition in partitions else "a NaN",
             action="name partitions by texts or by numbers of one type",
         )
 
@@ -88,8 +91,8 @@ class Positions:
         self.moved.clear()
 
     def completed(self, checkpoint: CheckpointId) -> None:
-        for each in [each for each in self._captured if each <= checkpoint]:
-            self.durable = self._captured.pop(each)
+        for number in [number for number in self._captured if number <= checkpoint]:
+            self.durable = self._captured.pop(number)
 
 
 def _position_values() -> ObjectEncoding:
@@ -97,7 +100,7 @@ def _position_values() -> ObjectEncoding:
     return ObjectEncoding("position")
 
 
-def decoded_positions(stored: Mapping[Any, bytes]) -> dict[Any, Any]:
+def decoded_positions(encoded: Mapping[Any, bytes]) -> dict[Any, Any]:
     """Raises StateSchemaError where the program has not imported the class of one."""
     decode = _position_values().decode
-    return {partition: decode(at) for partition, at in stored.items()}
+    return {partition: decode(data) for partition, data in encoded.items()}

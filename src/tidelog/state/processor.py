@@ -79,6 +79,8 @@ class StatefulProcessorHandle:
         self.timers = Timers(backend) if time_mode != "none" else None
         self.fires_at: int | None = None
         """While a timer fires: event time as its handler sees it. None: it is that of the task."""
+        self.fired: int | None = None
+        """While a timer of event time fires: its own time, after which others may follow."""
         self.unfired_timers = 0
         """Timers that were registered at the end of the data."""
 
@@ -150,7 +152,8 @@ class StatefulProcessorHandle:
         return AggregatingState(value, create=create, add=add, result=result)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
-        """Fire `handleExpiredTimer` for the current key at this time.
+        """Fire `handleExpiredTimer` for the current key at this time, in event time one after the
+        watermark; in `handleExpiredTimer` one after the timer's, though event time may be there.
 
         At the end of the data, when the watermark is 2**63 - 1, it is counted and does not fire.
         """
@@ -165,10 +168,12 @@ class StatefulProcessorHandle:
                 expected="a call in a handler, for its key",
                 action="register it in handleInputRows",
             )
-        if self._time_mode == "event" and expiryTimestampMs <= watermark:
+        earlier = watermark if self.fired is None else self.fired
+        if self._time_mode == "event" and expiryTimestampMs <= earlier:
+            what = "the watermark" if self.fired is None else "that of the timer that fires,"
             raise ConfigError(
                 f"registerTimer({expiryTimestampMs})",
-                expected=f"a time after the watermark {watermark}",
+                expected=f"a time after {what} {earlier}",
                 action="register a later time, or handle the key at once",
             )
         timers.register(expiryTimestampMs)

@@ -38,8 +38,8 @@ class StateRegistry:
         self._declared = values
         self._states = {info.name: info for info in restored}
         self._values: dict[str, KnownTypes] = {}
-        self._stored = frozenset(self._states)
-        self._wanted: set[str] = set()
+        self._restored_names = frozenset(self._states)
+        self._registered_names: set[str] = set()
 
     def register(
         self, name: str, kind: str, schema: tuple[str, ...], ttl_ms: int | None = None
@@ -48,14 +48,14 @@ class StateRegistry:
 
         Raises StateSchemaError when the name is known with a definition that does not go with it.
         """
-        self._wanted.add(name)
-        known = self._states.get(name)
-        if known is None:
-            taken = (info.id for info in self._states.values())
-            info = StateInfo(max(taken, default=-1) + 1, name, kind, schema, ttl_ms)
+        self._registered_names.add(name)
+        registered = self._states.get(name)
+        if registered is None:
+            ids = (info.id for info in self._states.values())
+            info = StateInfo(max(ids, default=-1) + 1, name, kind, schema, ttl_ms)
         else:
-            info = StateInfo(known.id, name, kind, schema, ttl_ms, known.types)
-            self._check(known, info)
+            info = StateInfo(registered.id, name, kind, schema, ttl_ms, registered.types)
+            self._check(registered, info)
         self._states[name] = info
         return info
 
@@ -66,12 +66,12 @@ class StateRegistry:
         """
         self.keys.adopt(keys)
         for info in infos:
-            mine = self.register(info.name, info.kind, info.schema, info.ttl_ms)
-            if mine.id != info.id:
+            info_here = self.register(info.name, info.kind, info.schema, info.ttl_ms)
+            if info_here.id != info.id:
                 raise StateSchemaError(
                     f"state {info.name!r} of operator {self.operator!r}",
                     expected="all workers to declare the states of an operator in one order",
-                    found=f"it is number {mine.id} in one worker and {info.id} in another",
+                    found=f"it is number {info_here.id} in one worker and {info.id} in another",
                     action="declare all states in `open`, always in the same order",
                 )
             if info.types:
@@ -79,7 +79,11 @@ class StateRegistry:
 
     def stores(self, name: str) -> bool:
         """Whether the checkpoint has a state of this name."""
-        return name in self._stored
+        return name in self._restored_names
+
+    def stored_schema(self, name: str) -> tuple[str, ...]:
+        """The schema of a state that the checkpoint has; empty for others."""
+        return self._states[name].schema if name in self._restored_names else ()
 
     def check_renamed(self, allowed: Collection[str]) -> tuple[str, ...]:
         """The stored states that the operator no longer has, once it has registered all it has.
@@ -87,13 +91,18 @@ class StateRegistry:
         Raises StateSchemaError when it has new ones instead: a state under another name would
         begin empty. `allowed` has the operator, or `OPERATOR/STATE`, where that is meant.
         """
-        if not self._wanted:  # it has finished, and registers nothing any more
+        if not self._registered_names:  # it has finished, and registers nothing any more
             return ()
-        gone, new = (
+        dropped, new = (
             {name for name in names if not name.startswith("$")}
-            for names in (self._stored - self._wanted, self._wanted - self._stored)
+            for names in (
+                self._restored_names - self._registered_names,
+                self._registered_names - self._restored_names,
+            )
         )
-        lost = sorted(n for n in gone if not {self.operator, f"{self.operator}/{n}"} & {*allowed})
+        lost = sorted(
+            n for n in dropped if not {self.operator, f"{self.operator}/{n}"} & {*allowed}
+        )
         if lost and new:
             raise StateSchemaError(
                 f"states of operator {self.operator!r}",
@@ -103,16 +112,16 @@ class StateRegistry:
                 f"it out with --allow-dropped-state {self.operator}/{lost[0]} "
                 "(JobConfig.allow_dropped_state): its rows stay in the store, unread",
             )
-        return tuple(sorted(gone))
+        return tuple(sorted(dropped))
 
     def value_types(
         self, info: StateInfo, option: str, *, numbers_alike: bool = True
     ) -> KnownTypes:
         """The types of the values of a state without a schema; `option` is what declares them."""
         if info.name not in self._values:
-            known = known_values(self.operator, info, self._declared, option)
-            known.numbers_alike = numbers_alike
-            self._values[info.name] = known
+            types = known_values(self.operator, info, self._declared, option)
+            types.numbers_alike = numbers_alike
+            self._values[info.name] = types
         return self._values[info.name]
 
     def infos(self) -> tuple[StateInfo, ...]:
@@ -120,37 +129,37 @@ class StateRegistry:
         return tuple(sorted(map(self._with_types, self._states.values()), key=lambda info: info.id))
 
     def _with_types(self, info: StateInfo) -> StateInfo:
-        known = self._values.get(info.name)
-        return info if known is None else msgspec.structs.replace(info, types=known.names())
+        types = self._values.get(info.name)
+        return info if types is None else msgspec.structs.replace(info, types=types.names())
 
-    def _check(self, known: StateInfo, wanted: StateInfo) -> None:
+    def _check(self, before: StateInfo, after: StateInfo) -> None:
         # A job that begins has nothing stored to compare.
         from tidelog.state.schema.evolution import DECLARED, objection  # noqa: PLC0415
 
-        reason = objection(known, wanted)
+        reason = objection(before, after)
         if reason is not None:
             # An operator of the library names its states itself.
             renaming = (
                 "the changed state a new name"
-                if known.kind in DECLARED
+                if before.kind in DECLARED
                 else "the operator another name= and drop what it has with --allow-dropped-state "
                 f"{self.operator} (JobConfig.allow_dropped_state)"
             )
             raise StateSchemaError(
-                f"state {known.name!r} of operator {self.operator!r}",
-                expected=f"{_describe(known)}, as the checkpoint has it, or a definition that can "
+                f"state {before.name!r} of operator {self.operator!r}",
+                expected=f"{_describe(before)}, as the checkpoint has it, or a definition that can "
                 "read its values",
-                found=f"{_describe(wanted)}: {reason}",
+                found=f"{_describe(after)}: {reason}",
                 action=f"use the stored definition, or give {renaming}",
                 retry_safe=True,
             )
 
 
 def known_keys(
-    operator: str, stored: OperatorState | None, declared: DeclaredType | None
+    operator: str, restored: OperatorState | None, declared: DeclaredType | None
 ) -> KnownTypes:
     """The types of the keys of an operator, as its checkpoint and the job have them."""
-    types = frozenset(map(parse_type, stored.key_types if stored else ()))
+    types = frozenset(map(parse_type, restored.key_types if restored else ()))
     return KnownTypes(f"keys of operator {operator!r}", types, declared)
 
 

@@ -38,7 +38,7 @@ _last_time: Final = attrgetter("last")
 SESSION_VALUES: Final = slice(0, FIRED, _PARTS)
 """Where it has the values of its sessions."""
 
-Held = list[Any]
+KeyCells = list[Any]
 """A row by key."""
 
 
@@ -51,18 +51,21 @@ class StoredSession(NamedTuple):
     """The time of the last record."""
 
 
-def held_sessions(held: Held) -> list[StoredSession]:
+def sessions_in(cells: KeyCells) -> list[StoredSession]:
     """The sessions of a row by key, the earliest first."""
-    return [StoredSession(*held[at : at + _PARTS]) for at in range(0, len(held) + FIRED, _PARTS)]
+    return [
+        StoredSession(*cells[index : index + _PARTS])
+        for index in range(0, len(cells) + FIRED, _PARTS)
+    ]
 
 
 class SessionRows:
     """The sessions of one operator and subtask."""
 
-    def __init__(self, backend: KeyedBackend, gap_ms: int, of: str, option: str) -> None:
-        """`of` is what sessions have as their value, `option` what declares its type."""
+    def __init__(self, backend: KeyedBackend, gap_ms: int, value_name: str, option: str) -> None:
+        """`value_name` is what sessions have as their value, `option` what declares its type."""
         self._gap_ms = gap_ms
-        schema = ("msgpack", f"gap {gap_ms} ms", of)
+        schema = ("msgpack", f"gap {gap_ms} ms", value_name)
         sessions = ("sessions", "sessions", schema)
         self.values = UntypedValues(backend, sessions, option, elements=SESSION_VALUES)
         self.by_key, self.prefix = self.values.rows(), self.values.prefix
@@ -70,45 +73,45 @@ class SessionRows:
         values = UntypedValues(backend, earlier, option, elements=slice(0, 1))
         self._earlier, self._earlier_prefix = values.rows(scanned=True, cached=False), values.prefix
 
-    def find(self, row: bytes, held: Held, time_ms: int) -> StoredSession:
+    def find(self, row: bytes, cells: KeyCells, time_ms: int) -> StoredSession:
         """The session that has a record of this time."""
-        sessions = chain(reversed(held_sessions(held)), self.earlier(row, time_ms))
-        found: StoredSession = next(each for each in sessions if each.start <= time_ms <= each.last)
-        return found
+        sessions = chain(reversed(sessions_in(cells)), self.earlier(row, time_ms))
+        session: StoredSession = next(s for s in sessions if s.start <= time_ms <= s.last)
+        return session
 
-    def take(self, row: bytes, held: Held, time_ms: int) -> list[StoredSession]:
+    def take(self, row: bytes, cells: KeyCells, time_ms: int) -> list[StoredSession]:
         """Remove the sessions that a record of this time joins, the earliest first."""
-        gap, found = self._gap_ms, list[StoredSession]()
-        if held[BOUND] is not None and time_ms - gap <= held[BOUND]:
+        gap, joined = self._gap_ms, list[StoredSession]()
+        if cells[BOUND] is not None and time_ms - gap <= cells[BOUND]:
             for session in self.earlier(row, time_ms - gap):
                 if session.start - gap > time_ms:
                     break
-                found.append(session)
-            for session in found:
+                joined.append(session)
+            for session in joined:
                 self.delete_earlier(row, session.last)
-        for at in reversed(range(0, len(held) + FIRED, _PARTS)):
-            session = StoredSession(*held[at : at + _PARTS])
+        for index in reversed(range(0, len(cells) + FIRED, _PARTS)):
+            session = StoredSession(*cells[index : index + _PARTS])
             if session.start - gap <= time_ms <= session.last + gap:
-                found.append(session)
-                del held[at : at + _PARTS]
-        return sorted(found, key=_last_time)
+                joined.append(session)
+                del cells[index : index + _PARTS]
+        return sorted(joined, key=_last_time)
 
-    def insert(self, row: bytes, held: Held, session: StoredSession) -> list[int]:
+    def insert(self, row: bytes, cells: KeyCells, session: StoredSession) -> list[int]:
         """Add a session, which joins none; the last time of the one before it, if that is held."""
-        bound = held[BOUND]
+        bound = cells[BOUND]
         if bound is not None and session.last <= bound:
             self._put_earlier(row, session)
             return []
-        at = len(held) + FIRED
-        while at > 0 and held[at - 1] > session.last:
-            at -= _PARTS
-        before = held[max(0, at - 1) : at]
-        held[at:at] = session
-        while len(held) + FIRED > MOST_HELD * _PARTS:
-            earliest = StoredSession(*held[:_PARTS])
-            del held[:_PARTS]
+        index = len(cells) + FIRED
+        while index > 0 and cells[index - 1] > session.last:
+            index -= _PARTS
+        before = cells[max(0, index - 1) : index]
+        cells[index:index] = session
+        while len(cells) + FIRED > MOST_HELD * _PARTS:
+            earliest = StoredSession(*cells[:_PARTS])
+            del cells[:_PARTS]
             self._put_earlier(row, earliest)
-            held[BOUND] = earliest.last
+            cells[BOUND] = earliest.last
         return before
 
     def earlier(

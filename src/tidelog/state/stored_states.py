@@ -28,7 +28,7 @@ class AggregateState:
 
     def __init__(self, backend: KeyedBackend, info: StateInfo) -> None:
         values = ObjectEncoding(f"values of operator {backend.registry.operator!r}")
-        codec = ValueCodec(_only, lambda held: (held,), values.encode, values.decode)
+        codec = ValueCodec(_only, lambda value: (value,), values.encode, values.decode)
         self.keyed = KeyedRows(backend, info, codec)
 
 
@@ -67,17 +67,17 @@ def is_readable(info: StateInfo) -> bool:
 def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
     name, ttl_ms = info.name, info.ttl_ms
     schema = [
-        each if each == UNTYPED else canonical_text(stored_fields(each)) for each in info.schema
+        text if text == UNTYPED else canonical_text(stored_fields(text)) for text in info.schema
     ]
-    shown = [_shown(each) for each in schema]
+    views = [_shown(text) for text in schema]
     match info.kind:
         case "value":
-            return NamedState(ValueState(backend, name, schema[0], ttl_ms), shown[0])
+            return NamedState(ValueState(backend, name, schema[0], ttl_ms), views[0])
         case "list":
-            return NamedState(ListState(backend, name, schema[0], ttl_ms), shown[0])
+            return NamedState(ListState(backend, name, schema[0], ttl_ms), views[0])
         case "map":
             state = MapState(backend, name, schema[0], schema[1], ttl_ms)
-            return NamedState(state, shown[1], shown[0])
+            return NamedState(state, views[1], views[0])
     return NamedState(AggregateState(backend, info))
 
 

@@ -14,7 +14,6 @@ Invariants:
 - no number is given twice to a key, nor in one start.
 """
 
-from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain, count
@@ -27,16 +26,18 @@ from tidelog.state.handles.timers import encode_time
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.schema.evolution import IN_BATCHES
 from tidelog.state.timed_rows import (
+    ALL_TIMES,
     KIND,
     MARKS,
     Bucket,
     Entry,
-    Held,
     TimedBatches,
     TimedRows,
+    Times,
     entry_of,
     first_of,
 )
+from tidelog.state.timeline import Held, Records, divided, inserted
 
 _START_BITS: Final = 48
 STEP: Final = 1024
@@ -48,6 +49,7 @@ _BUCKET_BYTES: Final = 1_000
 
 NewRecord = tuple[bytes, int, int, Any]
 """Place, bucket, time and record."""
+Found = Records | Iterator[Held]
 
 
 class TimedRecords:
@@ -140,7 +142,7 @@ class TimedRecords:
             before = of_place.get(place)
             if before:
                 if held < before[-1]:
-                    insort(before, held)
+                    of_place[place] = inserted(before, held)
                 else:
                     before.append(held)
             elif before is None and (fresh is not None or place[:2] in kept.loaded):
@@ -159,23 +161,22 @@ class TimedRecords:
         return range(first, self._next)
 
     def find(
-        self, buckets: Iterable[int], place: bytes
-    ) -> list[tuple[int, Sequence[Held] | Iterator[Held]]]:
-        """The records of a place in order, by bucket, without empty ones; an iterator where memory
-        should not hold them all.
+        self, buckets: Iterable[int], place: bytes, times: Times = ALL_TIMES
+    ) -> list[tuple[int, Found]]:
+        """The records of a place in order, by bucket, without empty ones: all, or an iterator over
+        those with a time between these where memory should not hold them all.
 
         What is changed by the caller afterwards, the iterator does not see.
         """
-        found: list[tuple[int, Sequence[Held] | Iterator[Held]]] = []
+        found: list[tuple[int, Found]] = []
         for bucket in buckets:
-            kept = self._buckets.get(bucket)
-            if kept is None:
+            if (kept := self._buckets.get(bucket)) is None:
                 if bucket >= self._whole_from:
                     continue
                 kept = self._bucket(bucket)
-            held: Sequence[Held] | Iterator[Held] | None = kept.records.get(place)
+            held: Found | None = kept.records.get(place)
             if held is None and not kept.whole:
-                held = self._read(kept, bucket, place)
+                held = self._read(kept, bucket, place, times)
             if held:
                 found.append((bucket, held))
         return found
@@ -196,11 +197,10 @@ class TimedRecords:
             kept.large[place] += len(held)
             if kept.large[place] >= STEP:
                 del kept.large[place]
-        here = kept.records.get(place)
-        if here is not None:
-            del here[: len(held)]
+        if (here := kept.records.get(place)) is not None:
+            _, kept.records[place] = divided(here, len(held))
             self._held -= len(held)
-            if not here:
+            if not kept.records[place]:
                 del kept.records[place]
 
     def expire(self, last: int) -> Iterator[list[Entry]]:
@@ -287,14 +287,13 @@ class TimedRecords:
         return self._in_order[0] if self._in_order else None
 
     def _bucket(self, bucket: int) -> Bucket:
-        kept = self._buckets.get(bucket)
-        if kept is None:
+        if (kept := self._buckets.get(bucket)) is None:
             whole = bucket >= self._whole_from
             kept = self._buckets[bucket] = Bucket(whole, None if whole else 0)
             heappush(self._in_order, bucket)
         return kept
 
-    def _read(self, kept: Bucket, bucket: int, place: bytes) -> Sequence[Held] | Iterator[Held]:
+    def _read(self, kept: Bucket, bucket: int, place: bytes, times: Times) -> Found:
         """The records of a place from its rows; they stay in memory if they are not too many."""
         group = place[:2]
         if group not in kept.loaded:
@@ -304,7 +303,7 @@ class TimedRecords:
             elif reads == LOAD_AFTER and self._loads:
                 self._load(kept, bucket, group)
         if group in kept.loaded:
-            return kept.records.get(place, ())
+            return kept.records.get(place, [])
         if place not in kept.large:
             rows = self._rows.of_place(bucket, place)
             held = first_of(rows, STEP)
@@ -313,7 +312,7 @@ class TimedRecords:
                 self._held += max(1, len(held))
                 return held
             kept.large[place] = 0
-        return self._rows.of_place(bucket, place)
+        return self._rows.of_place(bucket, place, times)
 
     def _unbatch(self, batches: TimedBatches, kept: Bucket, bucket: int, group: bytes) -> None:
         """Bring the batches of a key group in a bucket into memory, or make single rows of them."""
@@ -376,9 +375,10 @@ class TimedRecords:
         taken: list[Entry] = []
         while kept.records and len(taken) < STEP:
             place, held = kept.records.popitem()
-            if len(held) > STEP:
-                kept.records[place] = held[STEP:]
-            taken += [(bucket, place, each) for each in held[:STEP]]
+            first, others = divided(held, STEP)
+            if others:
+                kept.records[place] = others
+            taken += [(bucket, place, each) for each in first]
         self._held -= len(taken)
         # Where no flush has seen any and none is left, there is nothing to delete or to forget.
         stored = self._delete(kept, taken) if kept.rows_from is not None or kept.records else []

@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from math import inf
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -30,6 +31,7 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
 from tidelog.state.objects.values import UntypedValues
+from tidelog.state.timeline import Held, Records
 from tidelog.table.port import Table
 
 KIND: Final = "timed-records"
@@ -41,14 +43,15 @@ NUMBER_BYTES: Final = 12
 _AFTER_KEY: Final = -8 - NUMBER_BYTES
 _BYTES: Final = 1 << 20
 """Values of so many bytes are read at a time."""
+Times = tuple[float, float]
+"""The least and the greatest, each of which may be infinite."""
+ALL_TIMES: Final[Times] = (-inf, inf)
 MOST_BATCHED: Final = 8192
 """Records of a bucket and a key group in batches: all are read where one is looked for ..."""
 BATCHED_BYTES: Final = 1 << 20
 """... and what they may take in memory."""
 
 T = TypeVar("T", bound=tuple[Any, ...])
-Held = tuple[int, int, Any]
-"""Time, number and record, which in this order are sorted."""
 Entry = tuple[int, bytes, Held]
 """Bucket, place, which is a key group with the encoded key, and what is held there."""
 Placed = tuple[bytes, Held]
@@ -76,10 +79,12 @@ class TimedRows:
     def delete(self, entries: Sequence[Entry]) -> None:
         self._rows.delete_many(row_keys(self._state, entries))
 
-    def of_place(self, bucket: int, place: bytes) -> Iterator[Held]:
-        """What the rows of a place hold, in order."""
+    def of_place(self, bucket: int, place: bytes, times: Times = ALL_TIMES) -> Iterator[Held]:
+        """What the rows of a place hold, in order: those with a time between these."""
         prefix = place[:2] + self._state + encode_time(bucket) + place[2:]
-        for row, record in self._rows.scan(prefix, prefix_end(prefix)):
+        # Of all records of a hot key only those near in time are read.
+        lower, upper = (prefix + encode_time(_within(time)) for time in times)
+        for row, record in self._rows.scan(lower, prefix_end(upper)):
             yield _held(row, record)
 
     def of_group(self, bucket: int, group: bytes) -> Iterator[Entry]:
@@ -116,6 +121,11 @@ class TimedRows:
         """The rows of a key group in a bucket, and their values."""
         prefix = group + self._state + encode_time(bucket)
         return self._rows.scan(prefix, prefix_end(prefix))
+
+
+def _within(time: float) -> int:
+    """The time, or the next one that a row can have."""
+    return int(min(max(time, UNKNOWN), MAX_WATERMARK))
 
 
 def check_records(records: list[Any]) -> None:
@@ -267,8 +277,8 @@ class Bucket:
     rows_from: int | None
     """The first number of a record with a row of its own; None: none has. Of a bucket that is not
     whole all may have some: 0."""
-    records: dict[bytes, list[Held]] = field(default_factory=dict)
-    """By key group and encoded key, each list in order."""
+    records: dict[bytes, Records] = field(default_factory=dict)
+    """By key group and encoded key."""
     marked: set[int] = field(default_factory=set)
     """Numbers of marked records of a whole bucket."""
     fresh: dict[int, Placed] = field(default_factory=dict)

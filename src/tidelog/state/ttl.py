@@ -80,10 +80,10 @@ class TtlSweep:
             part = max(1, self._ttl_ms // _PARTS)
             expires = (now_ms + self._ttl_ms) // part * part + part
             # Mostly at the end, but after a clock that was ahead for a moment.
-            place = bisect_left(self._written, (expires, 0))
-            if place < len(self._written) and self._written[place][0] == expires:
-                written += self._written.pop(place)[1]
-            self._written.insert(place, (expires, written))
+            index = bisect_left(self._written, (expires, 0))
+            if index < len(self._written) and self._written[index][0] == expires:
+                written += self._written.pop(index)[1]
+            self._written.insert(index, (expires, written))
 
     def flushed(self) -> None:
         """Rows left the write buffer."""
@@ -107,19 +107,19 @@ class TtlSweep:
     def step(self, now_ms: int, limit: int) -> None:
         """Visit so many of the rows due at most, and remove those that have expired."""
         now = now_ms.to_bytes(8, "big")
-        left = min(limit, int(self._due))
-        if left <= 0:
+        remaining = min(limit, int(self._due))
+        if remaining <= 0:
             return
         for _ in range(self._owned.last - self._owned.first + 1):
             prefix = self._group.to_bytes(2, "big") + self._state
             scan = self._table.scan(max(prefix, self._after), prefix_end(prefix))
-            seen = list(islice(scan, left))
-            self._remove([key for key, stored in seen if self._expired(stored, now)])
-            self._visited += len(seen)
-            self._due = max(0.0, self._due - len(seen))
-            left -= len(seen)
-            if left <= 0:
-                self._after = seen[-1][0] + b"\x00" if seen else self._after
+            visited = list(islice(scan, remaining))
+            self._remove([key for key, value in visited if self._expired(value, now)])
+            self._visited += len(visited)
+            self._due = max(0.0, self._due - len(visited))
+            remaining -= len(visited)
+            if remaining <= 0:
+                self._after = visited[-1][0] + b"\x00" if visited else self._after
                 break
             self._next_group()
         else:
@@ -128,11 +128,11 @@ class TtlSweep:
 
     def _remove(self, keys: list[bytes]) -> None:
         # What the write buffer has is newer than what the table has, and has not expired yet.
-        gone = [key for key in keys if self._rows.changed(key) is None]
-        for key in gone:
+        expired = [key for key in keys if self._rows.changed(key) is None]
+        for key in expired:
             self._rows.delete(key)
-        self._counted += len(gone)
-        self._removed += len(gone)
+        self._counted += len(expired)
+        self._removed += len(expired)
         if self._visited >= _TELLING and self._removed * ROWS_PER_EXPIRY > self._visited:
             self._yield = 1.0
 
@@ -149,13 +149,13 @@ class TtlSweep:
         self._due, self._new = min(self._due, self._new), 0.0
 
 
-def value_expired(stored: bytes, now: bytes) -> bool:
+def value_expired(value: bytes, now: bytes) -> bool:
     """Whether a stored value has expired: it begins with its expiry time."""
-    return stored[:8] <= now
+    return value[:8] <= now
 
 
-def list_expired(stored: bytes, now: bytes) -> bool:
-    return all(element[:8] <= now for element in _elements(stored))
+def list_expired(value: bytes, now: bytes) -> bool:
+    return all(element[:8] <= now for element in _elements(value))
 
 
 _elements: Callable[[bytes], list[Any]] = msgspec.msgpack.Decoder(list[bytes]).decode

@@ -44,9 +44,9 @@ def open_azure_store(url: str, options: Mapping[str, Any]) -> ObstoreStore:
     among them the AZURE_STORAGE_* variables hold, then the identity of the machine. Raises
     ConfigError for a URL without a container.
     """
-    place, prefix = bucket_and_prefix(url, "container")
-    container, _, host = place.partition("@")
-    root = f"{url.partition('://')[0]}://{place}/{prefix}".rstrip("/")
+    authority, prefix = bucket_and_prefix(url, "container")
+    container, _, host = authority.partition("@")
+    root = f"{url.partition('://')[0]}://{authority}/{prefix}".rstrip("/")
     connection = _Connection(root, container, host.partition(".")[0], options)
     return ObstoreStore(root, prefix, lambda: connection.client, connection.common)
 
@@ -81,7 +81,7 @@ class _Connection:
 
     @cached_property
     def _settings(self) -> tuple[CloudOptions, Any]:
-        common, rest = cloud_options(self._url, self._options, own=_OWN, without=_WITHOUT)
+        common, rest = cloud_options(self._url, self._options, cloud_names=_OWN, without=_WITHOUT)
         rest.pop("encryption_scope", None)
         text = rest.pop("connection_string", None)
         if text is None and not rest:

@@ -97,10 +97,11 @@ def cloud_options(
     url: str,
     options: Mapping[str, Any],
     *,
-    own: frozenset[str],
+    cloud_names: frozenset[str],
     without: frozenset[str] = frozenset(),
 ) -> tuple[CloudOptions, dict[str, Any]]:
-    """The common options of the store at `url`, and those of the cloud's `own` that were given.
+    """The common options of the store at `url`, and the given ones of this cloud alone, which are
+    called `cloud_names`.
 
     Raises ConfigError for one of `without`, those that this cloud does not have, for another one
     that nobody knows, and for a variable of the environment that is none.
@@ -113,20 +114,20 @@ def cloud_options(
     if wrong := sorted(variables.keys() - _NAMES):
         names = ", ".join(_VARIABLE + name.upper() for name in wrong)
         raise errors.wrong_settings(url, f"unknown variables of the environment: {names}")
-    given: dict[str, Any] = {name: value for name, value in variables.items() if value}
-    given |= {name: value for name, value in options.items() if name in _NAMES}
-    if wrong := sorted(without & given.keys()):
+    values: dict[str, Any] = {name: value for name, value in variables.items() if value}
+    values |= {name: value for name, value in options.items() if name in _NAMES}
+    if wrong := sorted(without & values.keys()):
         raise errors.wrong_settings(url, f"{', '.join(wrong)}, which this cloud does not have")
     for name, kind in _KINDS.items():
-        if name in given:
+        if name in values:
             try:
-                given[name] = kind.read(given[name])
+                values[name] = kind.read(values[name])
             except ValueError as error:
-                found = f"{name} {error} where {kind.expected} was expected"
-                raise errors.wrong_settings(url, found) from error
-    if wrong := sorted(options.keys() - _NAMES - own):
+                problem = f"{name} {error} where {kind.expected} was expected"
+                raise errors.wrong_settings(url, problem) from error
+    if wrong := sorted(options.keys() - _NAMES - cloud_names):
         raise errors.wrong_settings(url, f"unknown options: {', '.join(wrong)}")
-    return CloudOptions(**given), {name: options[name] for name in own & options.keys()}
+    return CloudOptions(**values), {name: options[name] for name in cloud_names & options.keys()}
 
 
 def checked_endpoint(url: str, endpoint: str) -> str:

@@ -79,23 +79,23 @@ def object_not_found(url: str, name: str) -> ObjectNotFoundError:
     )
 
 
-def access_denied(what: str, found: str, *, local: bool = False) -> AccessDeniedError:
+def access_denied(what: str, reason: str, *, local: bool = False) -> AccessDeniedError:
     of_disk = "check its owner and mode, and that its disk is not mounted read-only"
     return AccessDeniedError(
         what,
         expected="permission to read, write, list and delete",
-        found=found,
+        found=reason,
         action=of_disk if local else "check the credentials and what they allow here",
     )
 
 
-def store_full(what: str, found: str) -> StoreFullError:
-    return StoreFullError(what, found=found, action="free or add space, then continue")
+def store_full(what: str, reason: str) -> StoreFullError:
+    return StoreFullError(what, found=reason, action="free or add space, then continue")
 
 
-def store_unreachable(what: str, found: str) -> StoreUnreachableError:
+def store_unreachable(what: str, reason: str) -> StoreUnreachableError:
     return StoreUnreachableError(
-        what, expected="an answer", found=found, action="check the endpoint and the network"
+        what, expected="an answer", found=reason, action="check the endpoint and the network"
     )
 
 
@@ -120,23 +120,24 @@ def no_directory(what: str) -> StorageError:
     )
 
 
-def storage_failed(what: str, found: str) -> StorageError:
-    return StorageError(what, found=found, action="see the cause; it is not one tidelog knows")
+def storage_failed(what: str, reason: str) -> StorageError:
+    return StorageError(what, found=reason, action="see the cause; it is not one tidelog knows")
 
 
 def from_os_error(error: OSError, what: str) -> StorageError:
     """The error for a failed system call or a library's imitation of one."""
-    found = error.strerror or str(error) or type(error).__name__
+    reason = error.strerror or str(error) or type(error).__name__
     if error.errno in _FULL:
-        return store_full(what, found)
+        return store_full(what, reason)
     if error.errno in _TOO_MANY:
-        return too_many_files(what, found)
+        return too_many_files(what, reason)
     if error.errno in _DENIED or isinstance(error, PermissionError):
-        return access_denied(what, found, local=error.errno in _DENIED)
+        return access_denied(what, reason, local=error.errno in _DENIED)
     if error.errno in _UNREACHABLE or isinstance(error, _NO_ANSWER):
-        return store_unreachable(what, found)
-    known = error.errno in _NO_DIRECTORY
-    return no_directory(what) if known else storage_failed(what, found)
+        return store_unreachable(what, reason)
+    if error.errno in _NO_DIRECTORY:
+        return no_directory(what)
+    return storage_failed(what, reason)
 
 
 _UNSUPPORTED: Final = 501
@@ -189,39 +190,39 @@ _CREDENTIALS: Final = {
 """What was expected and what to do, by the error code of a request whose signature was refused."""
 
 
-def _refused(status: int, code: str, url: str, what: str, found: str) -> TidelogError:
+def _refused(status: int, code: str, url: str, what: str, answer: str) -> TidelogError:
     """The error for the answer with this HTTP status and S3's error code, if it has one.
 
-    `what` names the object, `url` its store, `found` is the answer as messages have it.
+    `what` names the object, `url` its store, `answer` is what messages quote of it.
     """
     if code in _NO_BUCKET:
         return UnavailableError(
             f"store {url}",
             expected="an existing bucket",
-            found=found,
+            found=answer,
             action="create the bucket or correct the URL or endpoint",
         )
     if code in _WRONG_REGION or status in _MOVED:
         return ConfigError(
             f"region of {url}",
             expected="the bucket's own",
-            found=found,
+            found=answer,
             action="set AWS_DEFAULT_REGION to it, or the region of the profile",
         )
     if code in _CREDENTIALS or status in _STATUS_DENIED or (status == 400 and code == _OF_HEAD):
-        return _denied(code, what, found)
+        return _denied(code, what, answer)
     if status == _STATUS_FULL:
-        return store_full(what, found)
+        return store_full(what, answer)
     if status in _TRANSIENT or (status >= 500 and status != _UNSUPPORTED):
-        return store_unreachable(what, found)
-    return storage_failed(what, found)
+        return store_unreachable(what, answer)
+    return storage_failed(what, answer)
 
 
-def _denied(code: str, what: str, found: str) -> AccessDeniedError:
+def _denied(code: str, what: str, answer: str) -> AccessDeniedError:
     if code not in _CREDENTIALS:
-        return access_denied(what, found)
+        return access_denied(what, answer)
     expected, action = _CREDENTIALS[code]
-    return AccessDeniedError(what, expected=expected, found=found, action=action)
+    return AccessDeniedError(what, expected=expected, found=answer, action=action)
 
 
 class EmptyRangeError(Exception):
@@ -235,7 +236,7 @@ def from_answer(
 
     `creates` says that the request was a create-if-absent.
     """
-    what, found = object_at(url, name), f"HTTP {status} {code}: {message}".rstrip(": ")
+    what, answer = object_at(url, name), f"HTTP {status} {code}: {message}".rstrip(": ")
     if status == 404 and code in _ABSENT:
         return object_not_found(url, name)
     if status == 416:
@@ -243,15 +244,15 @@ def from_answer(
     if status == 412 or code == _TAKEN:
         return object_exists(url, name)
     if status == _UNSUPPORTED and creates:
-        return no_conditional_put(url, found)
-    return _refused(status, code, url, what, found)
+        return no_conditional_put(url, answer)
+    return _refused(status, code, url, what, answer)
 
 
-def wrong_settings(url: str, found: str) -> ConfigError:
+def wrong_settings(url: str, problem: str) -> ConfigError:
     """A cloud's settings that cannot work, whatever the server would say."""
     return ConfigError(
         f"settings for {url}",
         expected="a valid endpoint, region, bucket and options",
-        found=found,
+        found=problem,
         action="correct the storage options or the environment",
     )

@@ -70,8 +70,8 @@ class FsspecStore(PlainStore):
         """Also raises ConditionalPutError, when the create is not known to be atomic."""
         errors.check_content(name, data)
         if not self._atomic_create:
-            found = f"{type(self._filesystem).__name__}, whose create is not known to be atomic"
-            raise errors.no_conditional_put(self.url, found)
+            actual = f"{type(self._filesystem).__name__}, whose create is not known to be atomic"
+            raise errors.no_conditional_put(self.url, actual)
         await self._write(name, data, mode="create")
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
@@ -87,13 +87,13 @@ class FsspecStore(PlainStore):
         folder = f"{self._root}/{prefix}".rpartition("/")[0]
         self._filesystem.invalidate_cache()
         try:
-            found = await self._call(f"{prefix}*", "find", folder, detail=True)
+            files = await self._call(f"{prefix}*", "find", folder, detail=True)
         except ObjectNotFoundError:
             return
-        for path in sorted(found):
+        for path in sorted(files):
             name = path[len(self._root) + 1 :]
             if name.startswith(prefix) and name > start_after:
-                yield ObjectInfo(name, found[path]["size"])
+                yield ObjectInfo(name, files[path]["size"])
 
     async def head(self, name: str) -> ObjectInfo:
         self._filesystem.invalidate_cache()

@@ -67,7 +67,7 @@ class GcsStore(PlainStore):
         self._root = f"{prefix}/" if prefix else ""
         self._effects = effects
         self._options = options
-        self._opened: GCSFileSystem | None = None
+        self._filesystem: GCSFileSystem | None = None
 
     async def put(self, name: str, data: bytes) -> None:
         await self._write(name, data, {})
@@ -107,26 +107,26 @@ class GcsStore(PlainStore):
             query["pageToken"] = page["nextPageToken"]
 
     async def head(self, name: str) -> ObjectInfo:
-        found = loads(await self._ask("GET", name, "", {"fields": "size"}))
-        return ObjectInfo(name, int(found["size"]))
+        resource = loads(await self._ask("GET", name, "", {"fields": "size"}))
+        return ObjectInfo(name, int(resource["size"]))
 
     async def delete(self, name: str) -> None:
         with suppress(ObjectNotFoundError):
             await self._ask("DELETE", name, "", {})
 
     async def close(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None and opened.session is not None:
-            await opened.session.close()
+        filesystem, self._filesystem = self._filesystem, None
+        if filesystem is not None and filesystem.session is not None:
+            await filesystem.session.close()
 
     @cached_property
     def _settings(self) -> tuple[CloudOptions, dict[str, Any]]:
-        common, known = cloud_options(self.url, self._options, own=_OWN, without=_WITHOUT)
+        common, rest = cloud_options(self.url, self._options, cloud_names=_OWN, without=_WITHOUT)
         if common.endpoint_url:
-            known["endpoint_url"] = checked_endpoint(self.url, common.endpoint_url)
+            rest["endpoint_url"] = checked_endpoint(self.url, common.endpoint_url)
         elif os.environ.get(_EMULATOR):
-            known.setdefault("token", "anon")  # as Google's own clients ask an emulator
-        return common, known
+            rest.setdefault("token", "anon")  # as Google's own clients ask an emulator
+        return common, rest
 
     @cached_property
     def _tls(self) -> ssl.SSLContext | bool:
@@ -191,8 +191,8 @@ class GcsStore(PlainStore):
         except TidelogError:
             raise
         except _NO_ANSWER as error:
-            found = str(error) or type(error).__name__
-            raise errors.store_unreachable(errors.object_at(self.url, what), found) from error
+            reason = str(error) or type(error).__name__
+            raise errors.store_unreachable(errors.object_at(self.url, what), reason) from error
         except google.GoogleAuthError as error:
             raise errors.access_denied(errors.object_at(self.url, what), str(error)) from error
         except ValueError as error:
@@ -202,8 +202,8 @@ class GcsStore(PlainStore):
         raise self._refusal(status, content, what, creates="ifGenerationMatch" in query)
 
     async def _client(self) -> GCSFileSystem:
-        if self._opened is None:
-            opened = await self._effects.offload.run(
+        if self._filesystem is None:
+            filesystem = await self._effects.offload.run(
                 lambda: GCSFileSystem(
                     asynchronous=True,
                     skip_instance_cache=True,
@@ -211,12 +211,12 @@ class GcsStore(PlainStore):
                     **self._settings[1],
                 )
             )
-            await opened._set_session()
-            if self._opened is None:
-                self._opened = opened
+            await filesystem._set_session()
+            if self._filesystem is None:
+                self._filesystem = filesystem
             else:
-                await opened.session.close()
-        return self._opened
+                await filesystem.session.close()
+        return self._filesystem
 
     def _refusal(self, status: int, content: bytes, name: str, *, creates: bool) -> Exception:
         text = content.decode("utf-8", "replace")

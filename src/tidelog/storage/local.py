@@ -111,8 +111,8 @@ class LocalStore(PlainStore):
         except OSError as error:
             # A directory that is immutable refuses links, and everything else, by the same number.
             if error.errno in _NO_LINKS and access(path.parent, W_OK):
-                found = f"a file system without hard links ({error.strerror})"
-                raise errors.no_conditional_put(self.url, found) from error
+                actual = f"a file system without hard links ({error.strerror})"
+                raise errors.no_conditional_put(self.url, actual) from error
             raise
 
     async def _read(self, name: str, function: Callable[..., T], *args: int) -> T:

@@ -92,9 +92,9 @@ class StoreWithLog:
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         concerned = prefix.startswith(SEGMENTS) or SEGMENTS.startswith(prefix)
         log = await self._found() if concerned else self._main
-        apart = segments_due = log is not self._main
+        has_log_store = segments_due = log is not self._main
         async for info in self._main.list(prefix, start_after):
-            if info.name == LOG_STORE or (apart and info.name.startswith(SEGMENTS)):
+            if info.name == LOG_STORE or (has_log_store and info.name.startswith(SEGMENTS)):
                 continue
             if segments_due and info.name > SEGMENTS:
                 segments_due = False
@@ -134,18 +134,18 @@ class StoreWithLog:
         return self._log
 
     async def _find(self) -> ObjectStore:
-        known = await _partner(self._main, LOG_STORE)
-        if known is None:
+        log_partner = await _partner(self._main, LOG_STORE)
+        if log_partner is None:
             return self._main if self._chosen is None else await self._begin(self._chosen)
-        if self._chosen is not None and self._chosen.url != known.url:
-            raise self._elsewhere(self._chosen, known)
-        log = self._chosen or self._open_log(known.url)
-        there = await _partner(log, LOG_OF)
-        if there is None or there.id != known.id:
+        if self._chosen is not None and self._chosen.url != log_partner.url:
+            raise self._elsewhere(self._chosen, log_partner)
+        log = self._chosen or self._open_log(log_partner.url)
+        named_owner = await _partner(log, LOG_OF)
+        if named_owner is None or named_owner.id != log_partner.id:
             raise RestoreError(
                 f"log store {log.url}",
                 expected=f"the log of {self.url}",
-                found=f"no {LOG_OF}" if there is None else f"the log of {there.url}",
+                found=f"no {LOG_OF}" if named_owner is None else f"the log of {named_owner.url}",
                 action="bring the log store back, or restore both stores from one backup: without "
                 "the log no checkpoint can be restored; nothing was changed",
             )
@@ -168,21 +168,21 @@ class StoreWithLog:
                 action="start without a log store, or begin a new store with `tidelog fork "
                 "URL@latest NEWURL --log-store URL`",
             )
-        mine = Partner(self._new_id(), self.url)
+        owner = Partner(self._new_id(), self.url)
         try:
-            await create_once(log, LOG_OF, seal_document(mine))
+            await create_once(log, LOG_OF, seal_document(owner))
         except ObjectExistsError:
             # A start of this store that came no further, or one that runs beside this one.
-            there = await _partner(log, LOG_OF)
-            if there is None or there.url != self.url or await self._is_of_earlier(log):
-                raise _taken(log.url, there) from None
-            mine = there
+            named_owner = await _partner(log, LOG_OF)
+            if named_owner is None or named_owner.url != self.url or await self._is_of_earlier(log):
+                raise _taken(log.url, named_owner) from None
+            owner = named_owner
         try:
-            await create_once(self._main, LOG_STORE, seal_document(Partner(mine.id, log.url)))
+            await create_once(self._main, LOG_STORE, seal_document(Partner(owner.id, log.url)))
         except ObjectExistsError:
-            known = await _partner(self._main, LOG_STORE)
-            if known is None or known.id != mine.id:
-                raise self._elsewhere(log, known) from None
+            recorded = await _partner(self._main, LOG_STORE)
+            if recorded is None or recorded.id != owner.id:
+                raise self._elsewhere(log, recorded) from None
         return log
 
     async def _is_of_earlier(self, log: ObjectStore) -> bool:
@@ -191,11 +191,11 @@ class StoreWithLog:
             return await _partner(self._main, LOG_STORE) is None
         return False
 
-    def _elsewhere(self, chosen: ObjectStore, known: Partner | None) -> ConfigError:
+    def _elsewhere(self, chosen: ObjectStore, recorded: Partner | None) -> ConfigError:
         return ConfigError(
             f"log store {chosen.url}",
             expected="the place where the store has its log, which never changes",
-            found="another one" if known is None else known.url,
+            found="another one" if recorded is None else recorded.url,
             action="leave the option out: the store knows where its log is",
         )
 

@@ -106,8 +106,8 @@ class ObstoreStore(PlainStore):
                     yield ObjectInfo(name, item["size"])
 
     async def head(self, name: str) -> ObjectInfo:
-        found = await self._call(name, lambda client: obstore.head(client, self._path(name)))
-        return ObjectInfo(name, found["size"])
+        meta = await self._call(name, lambda client: obstore.head(client, self._path(name)))
+        return ObjectInfo(name, meta["size"])
 
     async def delete(self, name: str) -> None:
         with suppress(ObjectNotFoundError):
@@ -122,8 +122,8 @@ class ObstoreStore(PlainStore):
 
     def _read(self, client: Any, name: str, start: int, length: int | None) -> bytes:
         if length is not None:
-            found = obstore.get_range(client, self._path(name), start=start, length=length)
-            return found.to_bytes()
+            content = obstore.get_range(client, self._path(name), start=start, length=length)
+            return content.to_bytes()
         ranged: Any = {"range": {"offset": start}} if start else None
         return obstore.get(client, self._path(name), options=ranged).bytes().to_bytes()
 
@@ -180,9 +180,11 @@ def translated(error: Exception, url: str, name: str, *, creates: bool) -> Excep
     text = str(error)
     if refused := _REFUSED.search(text):
         status, reason, body = int(refused[1]), refused[2], (refused[3] or "").strip()
+        code_match, message_match = _CODE.search(body), _MESSAGE.search(body)
         # A HEAD is answered without a body: its status is all the code there is.
-        code = found[1] if (found := _CODE.search(body)) else "" if body else str(status)
-        message = found[1].strip() if (found := _MESSAGE.search(body)) else body[:200] or reason
+        without_code = "" if body else str(status)
+        code = code_match[1] if code_match else without_code
+        message = message_match[1].strip() if message_match else body[:200] or reason
         return errors.from_answer(status, code, message, url, name, creates=creates)
     if refused := _IN_A_BATCH.search(text):
         status = int(refused[2])
@@ -191,8 +193,8 @@ def translated(error: Exception, url: str, name: str, *, creates: bool) -> Excep
     if _PAST_THE_END in text:
         return errors.EmptyRangeError()
     if _MOVED in text:
-        said = "the bucket must be addressed at its own endpoint"
-        return errors.from_answer(301, "PermanentRedirect", said, url, name, creates=creates)
+        message = "the bucket must be addressed at its own endpoint"
+        return errors.from_answer(301, "PermanentRedirect", message, url, name, creates=creates)
     if lost := _NO_ANSWER.search(text):
         why = ": ".join(part for part in (lost[1].strip(), _cause(text)) if part)
         return errors.store_unreachable(what, why or first)
@@ -200,5 +202,5 @@ def translated(error: Exception, url: str, name: str, *, creates: bool) -> Excep
 
 
 def _cause(text: str) -> str:
-    said = [words or f"invalid certificate, {kind}" for words, kind in _CAUSE.findall(text)]
-    return said[-1] if said else ""
+    causes = [words or f"invalid certificate, {kind}" for words, kind in _CAUSE.findall(text)]
+    return causes[-1] if causes else ""

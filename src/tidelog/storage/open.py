@@ -69,21 +69,23 @@ def open_store(
     that other paths share and that stay open. Raises ConfigError for an unknown scheme, a missing
     library, a malformed URL or one with credentials in it, or a key that cannot be read.
     """
-    for place in (url, url if log_url is None else log_url):
-        require("store URL", repr(place), isinstance(place, str | os.PathLike), "a path or a URL")
+    for location in (url, url if log_url is None else log_url):
+        require(
+            "store URL", repr(location), isinstance(location, str | os.PathLike), "a path or a URL"
+        )
     url, log_url = os.fspath(url), None if log_url is None else os.fspath(log_url)
     counted = metrics or RequestMetrics()
     hide(options or {})
     hide(os.environ)
-    for given in (options or {}, os.environ):
+    for settings in (options or {}, os.environ):
         for name in _ENDPOINTS:
-            check_url(name, str(given.get(name) or ""))
+            check_url(name, str(settings.get(name) or ""))
     encrypted = None if encryption_key is None else _encryption(encryption_key, effects)
 
     def connected(where: str) -> ObjectStore:
         check_url("store URL", where)
-        own = options if _scheme(where) == _scheme(url) else None
-        return _open(_scheme(where), where, effects, own or {})
+        store_options = options if _scheme(where) == _scheme(url) else None
+        return _open(_scheme(where), where, effects, store_options or {})
 
     def opened(where: str) -> ObjectStore:
         store = (connections or Connections()).below(where, path, connected)
@@ -108,7 +110,7 @@ class Connections:
     """Connections to stores, each for many stores below one URL."""
 
     def __init__(self) -> None:
-        self._made: dict[str, ObjectStore] = {}
+        self._stores: dict[str, ObjectStore] = {}
 
     def below(
         self, url: str, path: str | None, connect: Callable[[str], ObjectStore]
@@ -116,14 +118,14 @@ class Connections:
         """The store at `url`, over the connection of what lies above the `path` at its end."""
         if path is None or not url.endswith(f"/{path}"):
             return connect(url)
-        above = url.removesuffix(f"/{path}")
-        if above not in self._made:
-            self._made[above] = connect(above)
-        return StoreBelow(self._made[above], path)
+        parent_url = url.removesuffix(f"/{path}")
+        if parent_url not in self._stores:
+            self._stores[parent_url] = connect(parent_url)
+        return StoreBelow(self._stores[parent_url], path)
 
     async def close(self) -> None:
         """Close all of them, when no store uses them any more."""
-        for store in self._made.values():
+        for store in self._stores.values():
             await store.close()
 
 
@@ -218,31 +220,31 @@ class StoreBelow(PlainStore):
     The connections are those of the whole store, which stays open.
     """
 
-    def __init__(self, whole: ObjectStore, path: str) -> None:
+    def __init__(self, parent: ObjectStore, path: str) -> None:
         check_name(path)
-        self.url = f"{whole.url.rstrip('/')}/{path}"
-        self._whole = whole
+        self.url = f"{parent.url.rstrip('/')}/{path}"
+        self._parent = parent
         self._path = f"{path}/"
 
     async def put(self, name: str, data: bytes) -> None:
-        await self._whole.put(self._path + name, data)
+        await self._parent.put(self._path + name, data)
 
     async def create(self, name: str, data: bytes) -> None:
-        await self._whole.create(self._path + name, data)
+        await self._parent.create(self._path + name, data)
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
-        return await self._whole.get(self._path + name, start, length)
+        return await self._parent.get(self._path + name, start, length)
 
     async def list(self, prefix: str, start_after: str = "") -> AsyncIterator[ObjectInfo]:
         after = self._path + start_after if start_after else ""
-        async for info in self._whole.list(self._path + prefix, after):
+        async for info in self._parent.list(self._path + prefix, after):
             yield ObjectInfo(info.name.removeprefix(self._path), info.size)
 
     async def head(self, name: str) -> ObjectInfo:
-        return ObjectInfo(name, (await self._whole.head(self._path + name)).size)
+        return ObjectInfo(name, (await self._parent.head(self._path + name)).size)
 
     async def delete(self, name: str) -> None:
-        await self._whole.delete(self._path + name)
+        await self._parent.delete(self._path + name)
 
 
 class StoreAccess(msgspec.Struct, frozen=True):

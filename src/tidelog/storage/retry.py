@@ -162,9 +162,9 @@ class RetryingStore:
                     Event.REQUEST_GIVEN_UP.log(
                         logger, object=request.name, attempts=retry + 1, error=error.found
                     )
-                    found = f"{retry + 1} attempts without an answer, the last: {error.found}"
+                    actual = f"{retry + 1} attempts without an answer, the last: {error.found}"
                     what = object_at(self.url, request.name)
-                    raise store_unreachable(what, found) from error
+                    raise store_unreachable(what, actual) from error
                 Event.REQUEST_RETRIED.log(
                     logger, object=request.name, attempt=retry + 2, pause_s=pause, error=error.found
                 )

@@ -69,7 +69,7 @@ class _Connection:
         self._bucket = bucket
         self._options = options
         self._lock = Lock()
-        self._made: tuple[object, S3Store] | None = None
+        self._newest: tuple[object, S3Store] | None = None
 
     def common(self) -> CloudOptions:
         return self._settings.common
@@ -78,13 +78,13 @@ class _Connection:
         """The store for one request."""
         with self._lock:
             credentials = self._credentials()
-            if self._made is None or self._made[0] != credentials:
-                self._made = credentials, self._store(credentials)
-            return self._made[1]
+            if self._newest is None or self._newest[0] != credentials:
+                self._newest = credentials, self._store(credentials)
+            return self._newest[1]
 
     @cached_property
     def _settings(self) -> _Settings:
-        common, rest = cloud_options(self._url, self._options, own=_OWN)
+        common, rest = cloud_options(self._url, self._options, cloud_names=_OWN)
         if common.ca_file is None:
             common = replace(common, ca_file=os.environ.get("AWS_CA_BUNDLE") or None)
         static = {
@@ -105,7 +105,7 @@ class _Connection:
         return Session(profile=self._settings.profile)
 
     @cached_property
-    def _found(self) -> Any:
+    def _session_credentials(self) -> Any:
         return self._session.get_credentials()
 
     def _credentials(self) -> Mapping[str, str]:
@@ -113,19 +113,20 @@ class _Connection:
         if settings.anonymous or settings.static:
             return settings.static
         try:
-            frozen = self._found and self._found.get_frozen_credentials()
+            session_credentials = self._session_credentials
+            frozen = session_credentials and session_credentials.get_frozen_credentials()
         except (boto.CredentialRetrievalError, boto.PartialCredentialsError) as error:
             raise errors.access_denied(f"store {self._url}", str(error)) from error
         except boto.BotoCoreError as error:
             raise errors.wrong_settings(self._url, str(error)) from error
         if not frozen:
             raise errors.access_denied(f"store {self._url}", "Unable to locate credentials")
-        held = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key}
-        return held | ({"token": frozen.token} if frozen.token else {})
+        keys = {"access_key_id": frozen.access_key, "secret_access_key": frozen.secret_key}
+        return keys | ({"token": frozen.token} if frozen.token else {})
 
     def _store(self, credentials: Mapping[str, str]) -> S3Store:
         settings, common = self._settings, self._settings.common
-        given: Any = {"token": None, "expires_at": None, **credentials}
+        provided: Any = {"token": None, "expires_at": None, **credentials}
         config: Any = {
             **self._address(),
             "skip_signature": settings.anonymous,
@@ -147,7 +148,7 @@ class _Connection:
                 self._bucket,
                 config=config,
                 # As settings they would be mixed with those of the environment.
-                credential_provider=(lambda: given) if credentials else None,
+                credential_provider=(lambda: provided) if credentials else None,
                 client_options=client_options(self._url, common),
                 retry_config=NO_RETRIES,
             )

@@ -72,8 +72,8 @@ def translate(error: Exception, directory: Path) -> TidelogError:
             action="pass a fresh directory",
         )
     if lower.startswith("corruption"):
-        named = _FILE_IN_TEXT.search(text)
-        return corrupt(named.group(1) if named else directory, "intact contents", text)
+        file_match = _FILE_IN_TEXT.search(text)
+        return corrupt(file_match.group(1) if file_match else directory, "intact contents", text)
     if isinstance(error, DbClosedError) or lower.startswith("invalid argument"):
         return InvariantError(
             f"table {directory}",

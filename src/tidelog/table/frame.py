@@ -38,23 +38,25 @@ def encode_rows(rows: Sequence[Row]) -> bytes:
 
 def decode_rows(data: bytes, path: Path) -> list[Row]:
     """The rows in `data`, the content of `path`; raises CorruptObjectError."""
-    body, stored = data[: -_U32.size], data[-_U32.size :]
+    body, checksum = data[: -_U32.size], data[-_U32.size :]
     if not body.startswith(_MAGIC) or len(body) < _HEADER_BYTES:
         raise corrupt(path, f"a file that starts with {_MAGIC!r}", f"{data[:8]!r}")
-    if stored != _U32.pack(crc32c(body)):
-        raise corrupt(path, f"CRC32C {crc32c(body):08x} at its end", stored[::-1].hex())
+    if checksum != _U32.pack(crc32c(body)):
+        raise corrupt(path, f"CRC32C {crc32c(body):08x} at its end", checksum[::-1].hex())
     (count,) = _U32.unpack_from(body, len(_MAGIC))
     rows: list[Row] = []
-    at = _HEADER_BYTES
+    offset = _HEADER_BYTES
     for _ in range(count):
-        if at + _LENGTHS.size > len(body):
+        if offset + _LENGTHS.size > len(body):
             raise corrupt(path, f"{count} rows", f"{len(rows)} rows")
-        key_bytes, value_bytes = _LENGTHS.unpack_from(body, at)
-        value_at = at + _LENGTHS.size + key_bytes
-        rows.append((body[at + _LENGTHS.size : value_at], body[value_at : value_at + value_bytes]))
-        at = value_at + value_bytes
-    if at != len(body):
-        raise corrupt(path, f"{count} rows in {len(body)} bytes", f"rows that take {at}")
+        key_bytes, value_bytes = _LENGTHS.unpack_from(body, offset)
+        value_at = offset + _LENGTHS.size + key_bytes
+        rows.append(
+            (body[offset + _LENGTHS.size : value_at], body[value_at : value_at + value_bytes])
+        )
+        offset = value_at + value_bytes
+    if offset != len(body):
+        raise corrupt(path, f"{count} rows in {len(body)} bytes", f"rows that take {offset}")
     return rows
 
 

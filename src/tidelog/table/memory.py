@@ -67,15 +67,15 @@ class MemoryTable:
 
     def columns(self, most_rows: int) -> Iterator[tuple[list[bytes], list[bytes]]]:
         keys = self._sorted_keys()
-        for at in range(0, len(keys), most_rows):
-            chunk = keys[at : at + most_rows]
+        for start in range(0, len(keys), most_rows):
+            chunk = keys[start : start + most_rows]
             yield chunk, list(map(self._rows.__getitem__, chunk))
 
     def clip(self, lower: bytes, upper: bytes | None) -> None:
-        kept = list(self.scan(lower, upper))
-        self._rows = dict(kept)
-        self._keys = [key for key, _ in kept]
-        self._bytes = sum(len(key) + len(value) for key, value in kept)
+        rows = list(self.scan(lower, upper))
+        self._rows = dict(rows)
+        self._keys = [key for key, _ in rows]
+        self._bytes = sum(len(key) + len(value) for key, value in rows)
 
     def crowded(self) -> bool:
         return False

@@ -54,14 +54,14 @@ _NAME = re.compile(rb"CURRENT|MANIFEST-\d+|\d+\.sst")
 class _Process:
     """Whether RocksDB can work in this process."""
 
-    opened = False
+    is_used = False
     """A table was opened, for which RocksDB has begun threads that live as long as the process."""
     has_no_threads = False
     """The process was forked from one with open tables: RocksDB would wait for ever for threads."""
 
     @classmethod
     def forked(cls) -> None:
-        cls.has_no_threads = cls.has_no_threads or cls.opened
+        cls.has_no_threads = cls.has_no_threads or cls.is_used
 
     @classmethod
     def check(cls) -> None:
@@ -73,7 +73,7 @@ class _Process:
                 action="have the process spawned (multiprocessing.get_context('spawn')), or open "
                 "databases and views in the children alone, or choose tables of kind 'memory'",
             )
-        cls.opened = True
+        cls.is_used = True
 
 
 os.register_at_fork(after_in_child=_Process.forked)
@@ -328,11 +328,11 @@ def unpack(directory: Path) -> None:
         if path.suffix != _SST_SUFFIX:
             path.write_bytes(content)
             continue
-        found = path.stat().st_size if path.exists() else None
-        if str(found).encode() != content:
+        size = path.stat().st_size if path.exists() else None
+        if str(size).encode() != content:
             raise corrupt(
                 path,
                 f"{content.decode(errors='replace')} bytes",
-                "no such file" if found is None else f"{found} bytes",
+                "no such file" if size is None else f"{size} bytes",
             )
     snapshot.unlink()

@@ -114,11 +114,11 @@ class RocksOptions:
     def __post_init__(self) -> None:
         if self.options_file is None:
             return
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if each.name not in _BESIDE_A_FILE and value != each.default:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            if setting.name not in _BESIDE_A_FILE and value != setting.default:
                 raise ConfigError(
-                    f"option rocksdb.{each.name}",
+                    f"option rocksdb.{setting.name}",
                     expected="no value, for rocksdb.options_file sets it",
                     found=str(value),
                     action="write it into the options file, or leave the file out",
@@ -126,8 +126,10 @@ class RocksOptions:
 
     def within(self, memory: "RocksMemory") -> "RocksOptions":
         """The same with memory for everything that is automatic."""
-        own = {name: value for name in _AUTOMATIC if (value := getattr(self, name)) is not None}
-        return replace(self, **(asdict(memory) | own))
+        explicit = {
+            name: value for name in _AUTOMATIC if (value := getattr(self, name)) is not None
+        }
+        return replace(self, **(asdict(memory) | explicit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,5 +142,5 @@ class RocksMemory:
     mmap_reads: bool = True
 
 
-_AUTOMATIC: Final = tuple(each.name for each in fields(RocksMemory))
+_AUTOMATIC: Final = tuple(setting.name for setting in fields(RocksMemory))
 _BESIDE_A_FILE: Final = {*_AUTOMATIC, "options_file"}

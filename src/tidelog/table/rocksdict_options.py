@@ -139,17 +139,17 @@ def _refuse(path: Path, text: str) -> None:
             if safe is not None and value.strip() not in safe:
                 raise ConfigError(
                     f"{name} in {path}",
-                    expected=" or ".join(each or "no value" for each in safe),
+                    expected=" or ".join(allowed or "no value" for allowed in safe),
                     found=value,
                     action="correct it: a table could lose rows or leave them out of a snapshot",
                 )
 
 
-def _not_taken(path: Path, found: str) -> ConfigError:
+def _not_taken(path: Path, problem: str) -> ConfigError:
     return ConfigError(
         f"option rocksdb.options_file {path}",
         expected='RocksDB\'s options file with [Version], [DBOptions], [CFOptions "default"] and, '
         'for blocks, [TableOptions/BlockBasedTable "default"]',
-        found=found,
+        found=problem,
         action="correct it; every database of RocksDB has such a file, OPTIONS-<number>",
     )

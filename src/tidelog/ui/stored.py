@@ -57,16 +57,16 @@ class StoreReader:
         ObjectNotFoundError for a store without slots, and what the store raises.
         """
         last = self._last
-        slots = await read_slots(self.store, known=last.slots if last is not None else None)
+        slots = await read_slots(self.store, earlier=last.slots if last is not None else None)
         anew = last is not None and _begun_anew(last.slots, slots)
         if anew:
             last, slots = None, await read_slots(self.store)
         known = last.inventory.descriptors if last is not None else {}
-        inventory = await described(self.store, slots, known=known)
+        inventory = await described(self.store, slots, decoded=known)
         if objects or last is None:
             inventory = replace(inventory, sizes=await data_sizes(self.store))
             found, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
-            present = (await read_slots(self.store, known=slots)).sizes if found else slots.sizes
+            present = (await read_slots(self.store, earlier=slots)).sizes if found else slots.sizes
         else:
             inventory = replace(inventory, sizes=last.inventory.sizes)
             found, objects_ms = last.findings, last.objects_ms

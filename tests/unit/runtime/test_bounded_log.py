@@ -250,7 +250,7 @@ def test_each_block_of_a_manifest_is_decoded_once(
     changes = Block.changes
 
     def counted(self: Block) -> ChangeBatch:
-        decoded[self.first, self.stored] += 1
+        decoded[self.first, self.body] += 1
         return changes(self)
 
     monkeypatch.setattr(Block, "changes", counted)

@@ -13,6 +13,8 @@ from tests.unit.runtime.test_changed_types import stopped
 from tidelog import Job, Replayable, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
+from tidelog.runtime.operators import spans
+from tidelog.runtime.operators.spans import SameWindow
 from tidelog.runtime.operators.window import WindowSpan
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
@@ -94,15 +96,24 @@ def test_what_is_no_join_is_refused_where_it_is_written(
         joined(**arguments)
 
 
+def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[Held]:
+    """Every stored record of a key that is read from now on."""
+    read: list[Held] = []
+    of_place = TimedRows.of_place
+
+    def counted(*asked: Any) -> Iterator[Held]:
+        for held in of_place(*asked):
+            read.append(held)
+            yield held
+
+    monkeypatch.setattr(TimedRows, "of_place", counted)
+    return read
+
+
 def test_after_a_restart_the_many_rows_of_a_key_are_not_read_with_every_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    store, read, of_place = MemoryStore(), [0], TimedRows.of_place
-
-    def counted(rows: TimedRows, bucket: int, place: bytes) -> Iterator[Held]:
-        for held in of_place(rows, bucket, place):
-            read[0] += 1
-            yield held
+    store, read = MemoryStore(), counted_rows(monkeypatch)
 
     def job(sink: Outside) -> Job:
         job = Job("self")
@@ -112,11 +123,39 @@ def test_after_a_restart_the_many_rows_of_a_key_are_not_read_with_every_batch(
         return job
 
     acted_on(job(Outside()), store, at=20, crash=True)
-    monkeypatch.setattr(TimedRows, "of_place", counted)
+    read.clear()
     sink = Outside()
     run(job(sink), store)
     assert sink.records == [True] * 6000
-    assert read[0] < 8 * 6000
+    assert len(read) < 8 * 6000
+
+
+def test_after_a_restart_a_join_reads_of_a_hot_key_what_is_near_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, read, sink = MemoryStore(), counted_rows(monkeypatch), Outside()
+
+    def job() -> Job:
+        job = Job("hot")
+        left, right = (
+            job.source(Portions({"one": times}, portion=portion), name=name)
+            .event_time(int, max_delay_ms=10**6)
+            .key_by(lambda _: "key")
+            for name, times, portion in (
+                ("left", list(range(6_000)), 1_000),
+                ("right", list(range(20_000, 20_200)), 10),
+            )
+        )
+        left.join(right, (20_000, 40_000), how="left").sink(sink)
+        return job
+
+    acted_on(job(), store, at=9, crash=True)
+    read.clear()
+    run(job(), store)
+    pairs = [(left, 20_000 + right) for right in range(200) for left in range(right + 1)]
+    alone = [(left, None) for left in range(200, 6_000)]
+    assert Counter(sink.records) == Counter(pairs + alone)
+    assert 0 < len(read) < 6_000 + len(pairs), "all of them once, and each pair"
 
 
 def test_enrichment_by_processing_time_needs_none() -> None:
@@ -177,6 +216,32 @@ def test_a_changed_program_is_refused_or_migrated() -> None:
     changed = {"key": ("all",), "key_type": tuple[str], "record_type": str, "migrate": str}
     run(make(change=str, **changed), store, seed=3)
     assert len(sink.records) == 60 * 60
+
+
+@pytest.mark.parametrize("earlier", [True, False], ids=["an earlier build", "this one"])
+def test_a_sliding_join_goes_on_with_what_was_kept_for_each_window_or_for_all_of_them(
+    earlier: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, sink, store = Portions({"s": list(range(60))}), Outside(), MemoryStore()
+    span = WindowSpan(100, 10)
+
+    def make() -> Job:
+        job = Job("sliding")
+        keyed = (
+            job.source(source).event_time(lambda n: 7 * n, max_delay_ms=999).key_by(lambda _: "all")
+        )
+        keyed.join(keyed, window=span).map(lambda pair: pair).sink(sink)
+        return job
+
+    with monkeypatch.context() as patches:
+        if earlier:
+            patches.setattr(spans, "join_span", lambda *_: SameWindow(span))
+        stopped(make(), store)
+    assert len(sink.records) > 0
+    run(make(), store, seed=3)
+    windows = {n: {*span.starts(7 * n, -1000)} for n in range(60)}
+    pairs = {(a, b): len(windows[a] & windows[b]) for a in windows for b in windows}
+    assert Counter(sink.records) == Counter({pair: n for pair, n in pairs.items() if n})
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_a_timer_in_the_past_names_operator_and_key() -> None:
     with pytest.raises(
         ConfigError,
         match=r"^operator 'reminders': key \('ann', \d\): registerTimer\(-950\); "
-        r"expected a time after the watermark \d+",
+        r"expected a time after that of the timer that fires, \d+",
     ):
         run(job, MemoryStore())
 

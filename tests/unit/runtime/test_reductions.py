@@ -148,6 +148,19 @@ def test_no_window_combines_none(windows: Any, lateness: int) -> None:
     assert {value for *_, value in emitted(greatest, records)} == {3}
 
 
+@pytest.mark.parametrize("options", [{}, {"emit": "updates"}], ids=str)
+def test_a_window_whose_slices_combine_to_none_does_not_come_out(options: Any) -> None:
+    """Records of one slice leave its value, those of two leave none."""
+
+    def cancelled(keyed: KeyedStream) -> Stream:
+        windowed = keyed.window(Sliding(10, 5), **options)
+        return windowed.aggregate(value_of, lambda a, b: a if a == b else None)
+
+    records = [("a", 1, 3), ("a", 6, 4), ("b", 1, 3), ("b", 6, 3)]
+    windows = {("a", -5, 3), ("a", 5, 4), ("b", -5, 3), ("b", 0, 3), ("b", 5, 3)}
+    assert {*emitted(cancelled, records)} == windows
+
+
 @pytest.mark.parametrize(
     ("windows", "options"),
     [

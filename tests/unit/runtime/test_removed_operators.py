@@ -219,12 +219,22 @@ class Counts(tidelog.StatefulProcessor):
         return iter([(key[0], *(state.get()[0] for state in self.handles))])
 
 
-def processed(*states: str) -> BUILD:
+def processed(*states: str, name: str = "process") -> BUILD:
     def build(stream: tidelog.Stream, sink: Outside) -> None:
         keyed = stream.key_by(str)
-        keyed.transform_with_state(lambda: Counts(*states), name="process").sink(sink, name="sink")
+        made = keyed.transform_with_state(
+            lambda: Counts(*states), time_mode="processing", name=name
+        )
+        made.sink(sink, name="sink")
 
     return build
+
+
+def test_what_a_renamed_processor_would_leave_behind_is_told_by_the_names_that_users_know() -> None:
+    store, sink = MemoryStore(), Outside()
+    stopped(job(processed("seen"), sink), store)
+    with pytest.raises(RestoreError, match="holds its timers, state 'seen' of it"):
+        run(job(processed("seen", name="renamed"), sink), store)
 
 
 def test_a_renamed_state_of_a_processor_would_begin_empty_and_is_refused() -> None:

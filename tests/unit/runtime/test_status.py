@@ -63,6 +63,8 @@ def test_after_the_end_every_record_is_accounted_for(tmp_path: Path, changelog: 
     assert count.records_out == KEYS
     assert status.checkpoints.completed == len(runner.incarnation.driver.metrics.durations_s) > 0
     assert status.checkpoints.last_slot == runner.incarnation.driver.next_slot - 1
+    # Neither positions of the source nor how far the end has come are updates of a state.
+    assert status.state.updates == RECORDS
     assert status.state.updates >= status.state.changes >= KEYS
     assert status.state.table_bytes == 0  # closed
 

@@ -135,6 +135,20 @@ def test_a_flush_is_due_by_rows_by_bytes_and_by_age(limit: dict[str, Any]) -> No
     assert bench.backend.flush_due()
 
 
+@pytest.mark.parametrize(("changes_of_each", "early"), [(1, True), (2, False)])
+def test_rows_that_combine_nothing_are_flushed_before_they_are_old(
+    changes_of_each: int, early: bool
+) -> None:
+    bench = Bench(max_age=1.0)
+    state = bench.value()
+    for _ in range(changes_of_each):
+        for n in range(17_000):
+            bench.update(state, n, n)
+    assert not bench.backend.flush_due()
+    bench.now += 300  # milliseconds
+    assert bench.backend.flush_due() == early
+
+
 class Full(MemoryTable):
     def write(self, keys: Any, values: Any) -> None:
         raise StoreFullError("table", found="no space left", action="free disk space")

@@ -137,8 +137,10 @@ class StartOptions:
 
         other = access.open(self.origin.url, effects) if self.origin.url else own
         if other.url == own.url:
-            return RestoreFrom(self.origin.place, claim=self.claim)
-        return RestoreFrom(self.origin.place, other, claim=self.claim, keep_output=self.keep_output)
+            return RestoreFrom(self.origin.checkpoint, claim=self.claim)
+        return RestoreFrom(
+            self.origin.checkpoint, other, claim=self.claim, keep_output=self.keep_output
+        )
 
 
 _PREFIX: Final = "job_option__"

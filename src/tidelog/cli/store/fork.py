@@ -78,7 +78,7 @@ async def command(
     )
     try:
         with output.progress("forking") as progress:
-            forked = await fork.run(wanted.place, progress)
+            forked = await fork.run(wanted.checkpoint, progress)
     finally:
         await source.close()
         await destination.close()

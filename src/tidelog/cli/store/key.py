@@ -85,5 +85,5 @@ async def rotate(
             if output.as_json:
                 output.json_line({"url": store.url, "keys": len(ring.keys)})
             else:
-                output.line(f"{store.url} is opened by {new.shown} from now on")
+                output.line(f"{store.url} is opened by {new.label} from now on")
     return EXIT_OK

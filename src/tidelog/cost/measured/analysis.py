@@ -59,7 +59,7 @@ async def measure(
         seconds=seconds(found),
         checkpoint_s=checkpoint_s,
         operators=tuple(operators),
-        combine=combine_of(found),
+        combine=combine_of(found, {each.id for each in newest.operators if each.source_types}),
         stored_bytes=sum(stored.values()),
         table_bytes=sum(point.table_bytes for point in history[-1].points.values()),
         usage=log_usage(found, stored),

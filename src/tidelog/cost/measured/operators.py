@@ -6,7 +6,7 @@ generation that is retained, as earlier ones may have been scaled differently; w
 subtasks can tell is not made up for others.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import ceil
 from statistics import fmean
 from typing import Final
@@ -198,18 +198,20 @@ def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:
     return next((reason for reason in reasons if reason != NO_CHANGE), reasons[0])
 
 
-def combine_of(found: Sequence[Sequence[MeasuredSnapshot]]) -> Combine:
+def combine_of(
+    found: Sequence[Sequence[MeasuredSnapshot]], sources: Container[str] = ()
+) -> Combine:
     """How many updates the write buffer makes one logged change of, or why that is not known.
 
     Updates and changes are those between the same two checkpoints of a run, so it does not matter
-    since when updates are counted.
+    since when updates are counted. Those of these sources are left out: they are positions.
     """
     pairs = [
         (run[0].points[who], last)
         for run in found
         if len(run) > 1
         for who, last in run[-1].points.items()
-        if who in run[0].points
+        if who in run[0].points and who.operator not in sources
     ]
     changes = sum(last.seqno - first.seqno for first, last in pairs)
     updates = sum(last.updates - first.updates for first, last in pairs)

@@ -22,8 +22,9 @@ from tidelog.runtime.channels.messages import (
 )
 from tidelog.runtime.channels.partition import Partitioner
 from tidelog.runtime.in_flight.capture import ChannelId, InFlight
+from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.progress import Latencies
-from tidelog.runtime.operators.turn import TURN_S, Portion, WorkTime
+from tidelog.runtime.operators.turn import TURN_S, WorkTime
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class _Emitted:
         self._owned = backend.owned
         info = backend.registry.register("$emitted", "emitted", ("msgpack",))
         self._state = info.id.to_bytes(2, "big")
-        self._rows = backend.rows(bytes, bytes)
+        self._rows = backend.rows(bytes, bytes, hidden=True)
 
     def after(self, prefix: bytes) -> bytes:
         """Where to go on in a key group."""

@@ -12,7 +12,8 @@ from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.operators.event_time import AssignEventTime, Origin
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, Portion, WorkTime
+from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, PAUSE, REST, WorkTime
 from tidelog.runtime.user_code import close_all, named_call
 
 _PIECES: Final = 4
@@ -119,7 +120,7 @@ class OperatorChain:
             if isinstance(batch, SideBatch) or not batch.records:
                 yield batch
                 continue
-            if portion.most > _READING_RECORDS and self._reads_table():
+            if portion.limit_records > _READING_RECORDS and self._reads_table():
                 portion.limit(_READING_RECORDS)
             for piece in portion.pieces(batch, turn) if operator.divisible else (batch,):
                 started, before = turn.now(), rows_bytes()

@@ -5,10 +5,8 @@ its time or before, whatever came first; a row goes when the watermark has passe
 key, so each key keeps one for good.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, repeat, takewhile
-from math import inf
 from operator import add
 from typing import Any, Final, cast
 
@@ -16,13 +14,14 @@ from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext, event_times
 from tidelog.runtime.operators.outputs import Distinct, Outputs
+from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.spans import RIGHT, has_passed
-from tidelog.runtime.operators.turn import PAUSE, REST, Portion
+from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues
 from tidelog.state.timed_records import STEP, TimedRecords
-from tidelog.state.timed_rows import Held
+from tidelog.state.timeline import Held, Records, newest
 
 TIMES: Final = ("event", "processing")
 RECORD_OPTION: Final = "enrich(..., record_type=...)"
@@ -132,8 +131,8 @@ class EnrichAtTime(Operator):
             versions = self._versions_of(place)
             if not isinstance(versions, Iterator):
                 for at in positions:
-                    until = bisect_right(versions, (wanted[at][1], inf))
-                    rows[at] = versions[until - 1][2] if until else None
+                    version = newest(versions, wanted[at][1])
+                    rows[at] = None if version is None else version[2]
                 continue
             row, following = None, next(versions, None)
             for at in sorted(positions, key=lambda at: wanted[at][1]):
@@ -142,9 +141,9 @@ class EnrichAtTime(Operator):
                 rows[at] = row
         return rows
 
-    def _versions_of(self, place: bytes) -> Sequence[Held] | Iterator[Held]:
+    def _versions_of(self, place: bytes) -> Records | Iterator[Held]:
         found = self._versions.find((_ALL_TIMES,), place)
-        return found[0][1] if found else ()
+        return found[0][1] if found else []
 
     def _drop_older(self, place: bytes, time: int) -> Iterator[Batch]:
         """Let rows of a key go but for the newest at a time."""

@@ -7,10 +7,8 @@ bucket. A record is marked when it is first in a pair, on sides that an outer jo
 record is ever written again.
 """
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from math import inf
 from operator import add
 from typing import Any, Final, Literal, cast
 
@@ -20,7 +18,8 @@ from tidelog.runtime.operators.operator import Operator, OperatorContext, event_
 from tidelog.runtime.operators.spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
 from tidelog.state.timed_records import STEP, NewRecord, TimedRecords
-from tidelog.state.timed_rows import Entry, Held, first_of
+from tidelog.state.timed_rows import Entry, first_of
+from tidelog.state.timeline import Held, Records, Timeline, between
 
 JoinKind = Literal["inner", "left", "outer"]
 EMITS_ALONE: Final[dict[str, tuple[int, ...]]] = {
@@ -111,6 +110,10 @@ class Join(Operator):
         self._turn = context.turn
         self._ended = self._expired_to = _NONE_ENDED
         schema, option = f"{self._how}, {self._span.text}", self.record_option
+        if older := self._span.older:
+            older_schema = f"{self._how}, {older.text}"
+            if older_schema in context.backend.registry.stored_schema("left"):
+                self._span, schema = older, older_schema
         emits = self._emits_alone
         self._sides = [
             _MarkedRecords(context.backend, name, schema, option, marks=True)
@@ -170,25 +173,28 @@ class Join(Operator):
         side, entries = batch.side, self._entries(batch)
         partners, others = self._span.partners, self._sides[1 - side]
         alone, others_alone = (each in self._emits_alone for each in (side, 1 - side))
-        ended = self._span.ended(self._backend.event_time.watermark)
+        event_time, step = self._backend.event_time, max(1, STEP // self._span.windows)
+        look_every = max(1, _LOOK_EVERY // self._span.windows)
+        ended = self._span.ended(event_time.watermark)
         numbers = iter(self._sides[side].add([entry for entry in entries if entry[1] > ended]))
         for at, entry in enumerate(entries):
             place, own, time, _ = entry
+            passed = event_time.of(place[:2]) if event_time.ahead else event_time.watermark
             number = next(numbers) if own > ended else None
             paired = False
             buckets, least, most = partners(side, time, own)
-            for bucket, held in others.find(buckets, place):
-                for found in _between(held, least, most):
+            for bucket, held in others.find(buckets, place, (least, most)):
+                for found in _between(held, least, most, step):
                     if found:
                         paired = True
-                        self._pair(pairs, side, entry, found)
+                        self._pair(pairs, side, entry, found, passed)
                         if others_alone:
                             others.mark(bucket, place, found)
-                    if (type(held) is not list or len(found) == STEP) and pairs.due:
+                    if (type(held) is not list or len(found) == step) and pairs.due:
                         yield pairs.cut()
             if alone:
                 self._settle(pairs, side, entry, number, paired=paired)
-            if at % _LOOK_EVERY == 0 and pairs.due:
+            if at % look_every == 0 and pairs.due:
                 yield pairs.cut()
 
     @property
@@ -207,13 +213,16 @@ class Join(Operator):
             for bucket in own(side, time, of(place[:2]) if ahead else passed)
         ]
 
-    def _pair(self, pairs: _Pairs, side: int, entry: NewRecord, found: Sequence[Held]) -> None:
+    def _pair(
+        self, pairs: _Pairs, side: int, entry: NewRecord, found: Sequence[Held], passed: int
+    ) -> None:
         _, own, time, record = entry
+        partners, times = self._span.pairs(time, own, found, passed)
         if side == LEFT:
-            pairs.records += [(record, held[2]) for held in found]
+            pairs.records += [(record, held[2]) for held in partners]
         else:
-            pairs.records += [(held[2], record) for held in found]
-        pairs.times += self._span.pair_times(time, found, own)
+            pairs.records += [(held[2], record) for held in partners]
+        pairs.times += times
 
     def _settle(
         self, pairs: _Pairs, side: int, entry: NewRecord, number: int | None, *, paired: bool
@@ -247,14 +256,18 @@ def _places(batch: KeyedBatch) -> list[bytes]:
     return list(map(add, batch.groups, batch.keys))
 
 
-def _between(held: Iterable[Held], least: float, most: float) -> Iterator[list[Held]]:
-    """The records with times from the least to the most, some at a time."""
-    if type(held) is list:
-        # They are in order: of all records of a hot key only those near in time are looked at.
-        first, end = bisect_left(held, (least,)), bisect_right(held, (most, inf))
-        for at in range(first, end, STEP):
-            yield held[at : min(at + STEP, end)]
-        return
+def _between(
+    held: Records | Iterator[Held], least: float, greatest: float, step: int
+) -> Iterator[list[Held]]:
+    """The records with times from the least to the greatest, so many at a time."""
+    if isinstance(held, list) or type(held) is Timeline:
+        return between(held, least, greatest, step)
+    return _stored_between(held, least, greatest, step)
+
+
+def _stored_between(
+    held: Iterable[Held], least: float, greatest: float, step: int
+) -> Iterator[list[Held]]:
     each = iter(held)
-    while some := first_of(each, STEP):
-        yield [timed for timed in some if least <= timed[0] <= most]
+    while some := first_of(each, step):
+        yield [timed for timed in some if least <= timed[0] <= greatest]

@@ -11,7 +11,8 @@ from typing import Any, Final
 from tidelog.runtime.channels.buffers import bytes_of
 from tidelog.runtime.channels.copies import unchanging
 from tidelog.runtime.channels.messages import Batch
-from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, Portion, Turn
+from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, Turn
 
 _FIRST: Final = 16
 """The first buffers, all of which are checked."""

@@ -20,8 +20,9 @@ from tidelog.runtime.operators.operator import (
     event_times,
 )
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.portion import Portion
 from tidelog.runtime.operators.spans import has_passed
-from tidelog.runtime.operators.turn import PAUSE, Portion
+from tidelog.runtime.operators.turn import PAUSE
 from tidelog.runtime.user_code import named_call, user_code
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import NONE_AHEAD
@@ -195,10 +196,10 @@ class Process(Operator):
         assert handle.timers is not None
         if self._time_mode == "event":
             at_once = time <= self._limit and not (self._lags and self._limit < MAX_WATERMARK)
-            handle.fires_at = self._limit if at_once else time
+            handle.fires_at, handle.fired = self._limit if at_once else time, time
         with self._handler("handleExpiredTimer"):
             yield from outputs.take(self._expire(time, key))
-        handle.fires_at = None
+        handle.fires_at = handle.fired = None
         handle.timers.delete(time)
 
     def _handler(self, name: str) -> named_call:

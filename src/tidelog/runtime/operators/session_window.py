@@ -25,14 +25,14 @@ from tidelog.runtime.operators.operator import (
     event_times,
 )
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.overlaps import Combine
 from tidelog.runtime.operators.spans import Firing
 from tidelog.runtime.operators.turn import PAUSE, REST
-from tidelog.runtime.operators.window import Combine
 from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, Timers, UnflushedTimers
 from tidelog.state.key_groups import decode_key
-from tidelog.state.sessions import BOUND, FIRED, Held, SessionRows, StoredSession, held_sessions
+from tidelog.state.sessions import BOUND, FIRED, KeyCells, SessionRows, StoredSession, sessions_in
 
 _VALUE, _START, _LAST = -5, -4, -3
 """Where the row of a key has its newest session."""
@@ -40,7 +40,7 @@ _FIRST_LAST: Final = 2
 """Where it has the last time of its first session."""
 _EMPTY: Final = 2
 """The length of such a row without sessions."""
-_Heads = dict[bytes, Held | None]
+_Heads = dict[bytes, KeyCells | None]
 """Rows by key."""
 
 
@@ -137,7 +137,7 @@ class SessionWindow(Operator):
         end = self._end(last)
         if end + lateness <= passed:
             for session in joined:  # stored for a lateness that was longer then
-                sessions.insert(row, cast(Held, held), session)
+                sessions.insert(row, cast(KeyCells, held), session)
             return False
         if not held:
             held = heads[row] = [passed, None]
@@ -166,7 +166,7 @@ class SessionWindow(Operator):
         """Emit the sessions of these records that are to be emitted again, each once."""
         found: dict[tuple[bytes, int], StoredSession] = {}
         for row, time in records:
-            session = self._sessions.find(row, cast(Held, heads[row]), time)
+            session = self._sessions.find(row, cast(KeyCells, heads[row]), time)
             ended = self._end(session.last) <= self._backend.event_time.of(row[:2])
             if ended or self._firing.updates:
                 found[row, session.start] = session
@@ -238,7 +238,7 @@ class SessionWindow(Operator):
         return others
 
     def _fire_earlier(
-        self, row: bytes, held: Held, outputs: Outputs
+        self, row: bytes, held: KeyCells, outputs: Outputs
     ) -> Generator[Batch, None, list[int] | None]:
         """Fire and remove sessions with rows of their own; when others of them are due.
 
@@ -265,7 +265,7 @@ class SessionWindow(Operator):
         return [self._due(session, passed) for session in left]
 
     def _fire_held(
-        self, row: bytes, held: Held, due: list[int], outputs: Outputs
+        self, row: bytes, held: KeyCells, due: list[int], outputs: Outputs
     ) -> Iterator[Batch]:
         """Fire and remove sessions of the row of a key, and register when the next ones are due.
 
@@ -273,7 +273,7 @@ class SessionWindow(Operator):
         """
         passed, lateness = self._backend.event_time.of(row[:2]), self._firing.lateness_ms
         kept: list[Any] = []
-        for session in held_sessions(held):
+        for session in sessions_in(held):
             end = self._end(session.last)
             stays = end + lateness > passed
             if held[FIRED] < end <= passed and not self._firing.updates:

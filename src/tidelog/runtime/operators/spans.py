@@ -9,7 +9,8 @@ from typing import Any, Final
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.options.units import milliseconds
-from tidelog.state.timed_rows import Held
+from tidelog.state.schema.evolution import IN_SLICES
+from tidelog.state.timeline import Held
 
 logger = logging.getLogger(__name__)
 
@@ -126,9 +127,32 @@ def has_passed(time: int, watermark: int) -> bool:
     return time <= watermark
 
 
-class Interval:
-    """Pairs with lower <= right time - left time <= upper. As `SameWindow`, it keeps a record in
-    buckets of time and looks for its partners in some of the other stream's.
+class _Buckets:
+    """Buckets of one length, each with what may find partners up to a time within it."""
+
+    buckets_of_record = 1
+    windows = 1
+    """How often two records may be a pair."""
+    older: "JoinSpan | None" = None
+    """What was kept in other buckets by an earlier build, and goes on so."""
+    _length: int
+
+    def end(self, bucket: int) -> int:
+        """The last time of a bucket: it has ended when the watermark is there."""
+        return (bucket + 1) * self._length - 1
+
+    def ended(self, watermark: int) -> int:
+        """The last bucket that has ended."""
+        return (watermark + 1) // self._length - 1
+
+    def between(self, ended: int, later: int) -> range:
+        """The buckets after one that had ended, up to another."""
+        return range(ended + 1, later + 1)
+
+
+class Interval(_Buckets):
+    """Pairs with lower <= right time - left time <= upper. As the windows below, it keeps a record
+    in buckets of time and looks for its partners in some of the other stream's.
 
     Invariant: a bucket that has ended, where event time has passed its last time, holds nothing
     that a record which is not late could be joined with.
@@ -148,8 +172,6 @@ class Interval:
         self.text = f"within {lower_ms} to {upper_ms} ms"
         """What stored buckets depend on: state is not read with another span."""
 
-    buckets_of_record = 1
-
     def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
         """The buckets of a record of a side; it is kept in those that have not ended."""
         return ((time + self._bounds[side][1]) // self._length,)
@@ -160,27 +182,61 @@ class Interval:
         first = time // self._length
         return range(first, first + self._facing), time + lower, time + upper
 
-    def end(self, bucket: int) -> int:
-        """The last time of a bucket: it has ended when the watermark is there."""
-        return (bucket + 1) * self._length - 1
-
-    def ended(self, watermark: int) -> int:
-        """The last bucket that has ended."""
-        return (watermark + 1) // self._length - 1
-
-    def between(self, ended: int, later: int) -> range:
-        """The buckets after one that had ended, up to another."""
-        return range(ended + 1, later + 1)
-
     is_late = staticmethod(has_passed)
 
-    def pair_times(self, time: int, found: Sequence[Held], own: int) -> list[int]:
-        """The event times of the pairs of a record of the bucket `own`."""
-        return [max(time, held[0]) for held in found]
+    def pairs(
+        self, time: int, own: int, found: Sequence[Held], watermark: int
+    ) -> tuple[Sequence[Held], list[int]]:
+        """The partners of a record of the bucket `own`, and the event times of the pairs."""
+        return found, [max(time, held[0]) for held in found]
+
+
+class SharedWindows(_Buckets):
+    """Pairs in each sliding window that holds both; a record is kept once for all of them. Methods
+    as `Interval`.
+
+    Two records are in the windows from the first that has the later one to the last that has the
+    earlier one. So nothing has to be known of a window, unless records are wanted that were alone
+    in it. A record lies in the bucket of the end of its last window.
+    """
+
+    def __init__(self, span: WindowSpan) -> None:
+        self._span = span
+        self.windows = span.windows_of_record
+        self._length = max(1, span.size_ms // 2)
+        self.older = SameWindow(span)
+        self.text = f"{self.older.text}, {IN_SLICES}"
+
+    def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
+        return (self._span.last_end(time) // self._length,)
+
+    def partners(self, side: int, time: int, own: int) -> Partners:
+        first, last = self._span.first_after(time, time - 1), self._span.last_end(time)
+        length, last_end = self._length, self._span.last_end
+        return range(last_end(first) // length, last_end(last) // length + 1), first, last
+
+    def is_late(self, time: int, watermark: int) -> bool:
+        return self._span.last_end(time) <= watermark
+
+    def pairs(
+        self, time: int, own: int, found: Sequence[Held], watermark: int
+    ) -> tuple[Sequence[Held], list[int]]:
+        size, slide, first_after = self._span.size_ms, self._span.slide_ms, self._span.first_after
+        partners: list[Held] = []
+        times: list[int] = []
+        for held in found:
+            earlier, later = sorted((time, held[0]))
+            ends = range(first_after(later, watermark) + size - 1, earlier + size, slide)
+            partners += [held] * len(ends)
+            times += ends
+        return partners, times
 
 
 class SameWindow:
     """Pairs in one tumbling or sliding window, whose start is the bucket; methods as `Interval`."""
+
+    windows = 1
+    older = None
 
     def __init__(self, span: WindowSpan) -> None:
         self._span = span
@@ -206,14 +262,16 @@ class SameWindow:
     def is_late(self, time: int, watermark: int) -> bool:
         return self._span.last_end(time) <= watermark
 
-    def pair_times(self, time: int, found: Sequence[Held], own: int) -> list[int]:
-        return [self.end(own)] * len(found)
+    def pairs(
+        self, time: int, own: int, found: Sequence[Held], watermark: int
+    ) -> tuple[Sequence[Held], list[int]]:
+        return found, [self.end(own)] * len(found)
 
 
-JoinSpan = Interval | SameWindow
+JoinSpan = Interval | SharedWindows | SameWindow
 
 
-def join_span(within: Any, window: Any) -> JoinSpan:
+def join_span(within: Any, window: Any, how: str = "inner") -> JoinSpan:
     """The span of a join by its arguments, of which one is given; raises ConfigError."""
     found = "none" if within is None else "both"
     one = (within is None) != (window is None)
@@ -222,7 +280,10 @@ def join_span(within: Any, window: Any) -> JoinSpan:
         span = getattr(window, "span", window)  # sessions and counts have none
         fits = isinstance(span, WindowSpan)
         require("join(..., window=...)", window, fits, "a tumbling window, or a sliding one")
-        warn_of_many(span, "a window join keeps the record and pairs it")
+        if how == "inner" and not span.tumbling:
+            warn_of_many(span, "a window join emits a pair")
+            return SharedWindows(span)
+        warn_of_many(span, f"a join with how={how!r} keeps the record and pairs it")
         return SameWindow(span)
     two = isinstance(within, tuple | list) and len(within) == 2
     require("join(..., within=...)", within, two, "two bounds, such as ('-5m', '5m')")

@@ -7,6 +7,7 @@ of a key fire in the order of time; nothing is looked up for starts of which no 
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
 from itertools import chain, islice, repeat
 from operator import add
 from typing import Any, Final, cast
@@ -16,8 +17,9 @@ from tidelog.changelog.state_rows import StateRows
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import TIMERS_PER_STEP, OperatorContext
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.overlaps import Combine
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
-from tidelog.runtime.operators.window import AggregateWindow, Combine
+from tidelog.runtime.operators.window import AggregateWindow
 from tidelog.runtime.user_code import map_all
 from tidelog.state.handles.timers import KEY, NONE_AHEAD, TIME, Timers, decode_time, encode_time
 from tidelog.state.key_groups import decode_key
@@ -54,6 +56,8 @@ class TumblingWindow(AggregateWindow):
         self._values.check_first(values)
         starts = [time - time % size for time in cast("list[int]", batch.times)]
         keys = list(map(add, batch.groups, batch.keys))
+        touched = list(map(opened.of, set(starts)))
+        before_count = sum(map(len, touched))
         stored: list[tuple[int, bytes, Any]] = []
         last, held, flushed = starts[0], opened.of(starts[0]), starts[0] in opened.flushed
         try:
@@ -74,6 +78,7 @@ class TumblingWindow(AggregateWindow):
         opened.updated(len(values), keys[0], values[0])
         if stored:
             self._add_stored(stored)
+        opened.count += sum(map(len, touched)) - before_count
 
     def _add_stored(self, added: list[tuple[int, bytes, Any]]) -> None:
         """Add values to windows that have rows; those that have none are new after all."""
@@ -91,7 +96,7 @@ class TumblingWindow(AggregateWindow):
 
     def _fire_windows(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         opened, outputs, before_end = self._open, Outputs(self._turn), self._span.size_ms - 1
-        for start in sorted(s for s in opened.windows if s + before_end <= limit):
+        while (start := opened.earliest(limit - before_end)) is not None:
             yield from self._fire_rows(outputs, start + before_end)
             # A flush in one of the pauses makes rows of what is left.
             while windows := opened.take(start, TIMERS_PER_STEP):
@@ -142,6 +147,10 @@ class _OpenWindows:
         """Their values by start, then key group and encoded key."""
         self.flushed: set[int] = set()
         """Starts of which windows may have rows."""
+        self.count = 0
+        """All windows; they are not counted anew, for their starts can be many."""
+        self._starts: list[int] = []
+        """A heap of the starts, and of some whose windows have all left memory."""
         self._size = RowSize()
         self._without_rows = range(0)
         """No window that begins in these had a row before it was here: what was found last."""
@@ -150,7 +159,7 @@ class _OpenWindows:
 
     def __len__(self) -> int:
         """The rows that a flush would make of them: one of each window and one of its timer."""
-        return 2 * sum(map(len, self.windows.values()))
+        return 2 * self.count
 
     @property
     def memory_bytes(self) -> int:
@@ -161,9 +170,19 @@ class _OpenWindows:
         windows = self.windows.get(start)
         if windows is None:
             windows = self.windows[start] = {}
-            if start not in self.flushed and self._has_rows(start):
-                self.flushed.add(start)
+            if start not in self.flushed:  # else it was here before
+                heappush(self._starts, start)
+                if self._has_rows(start):
+                    self.flushed.add(start)
         return windows
+
+    def earliest(self, last: int) -> int | None:
+        """The first start of windows that are here, if it is not after `last`."""
+        while self._starts and self._starts[0] <= last:
+            if self._starts[0] in self.windows:
+                return self._starts[0]
+            heappop(self._starts)
+        return None
 
     def _has_rows(self, start: int) -> bool:
         if start in self._without_rows:
@@ -188,12 +207,13 @@ class _OpenWindows:
         windows = self.windows.get(start, {})
         taken = [windows.popitem() for _ in range(min(most, len(windows)))]
         self.updates += len(taken)
+        self.count -= len(taken)
         return taken
 
     def spill(self, most: int) -> None:
         """Turn windows into rows and timers, at most so many rows: a flush takes them."""
         left = max(1, most // 2)
-        for start in list(self.windows):
+        for start in list(islice(self.windows, left)):
             taken = self.take(start, left)
             if not self.windows[start]:
                 del self.windows[start]  # its event time may come late, or never

@@ -30,6 +30,7 @@ from tidelog.runtime.operators.operator import (
     event_times,
 )
 from tidelog.runtime.operators.outputs import Outputs
+from tidelog.runtime.operators.overlaps import Combine, Slice, combined, together
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan
 from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.runtime.user_code import map_all
@@ -47,8 +48,6 @@ _SLICED_KEY = slice(ROW_PREFIX_BYTES, -8)
 """Where it has the encoded key."""
 _FIRED: Final = "fired-windows"
 """The timers at the ends of windows that have fired and are still there."""
-
-Combine = Callable[[Any, Any], Any]
 
 
 class _Window(Operator):
@@ -145,20 +144,27 @@ class _Window(Operator):
         newest = max([event_time.watermark, *event_time.ahead.values()])
         if not firing.updates and min(batch.times or (), default=newest + 1) > newest:
             return  # no window with these times has ended
-        windows: dict[tuple[bytes, bytes, int], None] = {}
+        windows: defaultdict[tuple[bytes, bytes], list[int]] = defaultdict(list)
         for time, group, key in zip(batch.times or (), batch.groups, batch.keys, strict=True):
             passed = event_time.of(group)
-            for start in self._span.starts(time, passed - firing.lateness_ms):
-                if firing.updates or start + size - 1 <= passed:
-                    windows[group, key, start] = None
+            starts = self._span.starts(time, passed - firing.lateness_ms)
+            if not firing.updates:
+                starts = starts[: len(range(starts.start, passed - size + 2, starts.step))]
+            windows[group, key] += starts
         outputs = Outputs(self._turn)
-        for group, key, start in windows:
+        for (group, key), changed in windows.items():
             self._backend.key, self._backend.key_prefix = key, group
+            distinct = changed if len(changed) == 1 else sorted(set(changed))
+            yield from self._emit_again(decode_key(key), distinct, outputs)
+        yield from outputs.rest()
+
+    def _emit_again(self, key: Any, starts: list[int], outputs: Outputs) -> Iterator[Batch]:
+        """Emit windows of the current key, which all stay."""
+        for start in starts:
             held, _ = yield from self._held(start, stays=True)
-            yield from self._emit(decode_key(key), start, held, outputs)
+            yield from self._emit(key, start, held, outputs)
             if outputs.due:
                 yield outputs.cut()
-        yield from outputs.rest()
 
     def watermark(self, time: int) -> Iterable[Batch]:
         event_time = self._backend.event_time
@@ -290,6 +296,36 @@ class AggregateWindow(_Window):
             self._rows.delete(row)
         return ([], 0) if value is None else (copies_of([value]), 1)
 
+    def _emit_again(self, key: Any, starts: list[int], outputs: Outputs) -> Iterator[Batch]:
+        if self._span.tumbling:
+            return super()._emit_again(key, starts, outputs)
+        return self._emit_overlapping(key, starts, outputs)
+
+    def _emit_overlapping(self, key: Any, starts: list[int], outputs: Outputs) -> Iterator[Batch]:
+        size = self._span.size_ms
+        for group in together(starts, size):
+            slices = yield from self._slices(group[0], group[-1] + size)
+            for made in combined(slices, group, size, self._combined):
+                if made is None:
+                    if self._turn.ended():
+                        yield REST
+                    continue
+                if made[1] is not None:
+                    outputs.records.append((key, *made))
+                if outputs.due:
+                    yield outputs.cut()
+
+    def _slices(self, start: int, end: int) -> Generator[Batch, None, list[Slice]]:
+        """The slices of the current key between two times. Yields only `REST`."""
+        prefix = self._backend.key_prefix + self._state + self._backend.key
+        slices: list[Slice] = []
+        rows = self._rows.scan(prefix + encode_time(start), prefix + encode_time(end), copied=True)
+        for row, value in rows:
+            slices.append((decode_time(row[_START]), value))
+            if self._turn.ended():
+                yield REST
+        return slices
+
     def _reduced(self, rows: list[bytes], values: list[Any]) -> dict[bytes, Any]:
         combine = self._combine
         reduced: dict[bytes, Any] = {}
@@ -304,7 +340,7 @@ class AggregateWindow(_Window):
             combined = self._combined(combined, value)
             if self._turn.ended():
                 yield REST
-        if held:
+        if combined is not None:
             outputs.records.append((key, start, combined))
 
     def _only_in(self, prefix: bytes, start: int) -> Iterable[bytes]:

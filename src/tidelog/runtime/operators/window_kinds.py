@@ -11,10 +11,11 @@ from tidelog.errors import ConfigError, require
 from tidelog.options.units import Length, milliseconds
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
+from tidelog.runtime.operators.overlaps import Combine
 from tidelog.runtime.operators.spans import ONCE, Firing, WindowSpan, warn_of_many
 from tidelog.runtime.operators.stateless import Finished
 from tidelog.runtime.operators.tumbling_window import aggregate_window
-from tidelog.runtime.operators.window import AggregateWindow, Combine, RecordsWindow
+from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
 from tidelog.runtime.streams.reductions import Keyed
 from tidelog.runtime.user_code import map_all
 from tidelog.state.key_groups import decode_key
@@ -69,7 +70,7 @@ class _Spans(Windows):
 
     def _warn(self, firing: Firing) -> None:
         if firing.updates:
-            warn_of_many(self.span, "emit='updates' combines and emits the window")
+            warn_of_many(self.span, "emit='updates' emits the window")
 
 
 @dataclass(frozen=True)

@@ -86,14 +86,21 @@ class _Leave:
         )
 
 
+_UNNAMED: Final = {
+    "splits": "the positions of its splits",
+    "timers": "its timers",
+    "emitted": "how far its final values were emitted",
+    "ids": "the types of its ids",
+}
+"""What states are whose names no user has given."""
+
+
 def _held(operator: OperatorState) -> list[str]:
     """What would be lost with an operator, described."""
-    held = []
+    held: list[str] = []
     if any(holds_something(layer) for state in operator.subtasks for layer in state.layers):
-        held += [
-            "the positions of its splits" if info.kind == "splits" else f"state {info.name!r}"
-            for info in operator.states
-        ]
+        states = operator.states
+        held += dict.fromkeys(_UNNAMED.get(s.kind) or f"state {s.name!r}" for s in states)
     held += [_pieces(operator, owner) for owner in sorted(_owners(operator))]
     if any(_outputs(operator)):
         held.append(_transactions(operator))

@@ -246,8 +246,8 @@ class StateStatus:
     )
     changes: int = counter(
         "state_changes",
-        "Changes that the table and the log got; several updates of a hot key become one.",
-        watch="What the log has to carry.",
+        "Changes that became of them in table and log; several updates of a hot key become one.",
+        watch="What the log has to carry, besides the positions of sources.",
     )
 
     @property

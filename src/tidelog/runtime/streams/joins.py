@@ -67,7 +67,7 @@ class Joins(ABC, Generic[K, S]):
         from tidelog.runtime.operators.spans import join_span  # noqa: PLC0415
 
         require("join(..., how=...)", how, how in EMITS_ALONE, " or ".join(EMITS_ALONE))
-        span = join_span(within, window)
+        span = join_span(within, window, how)
         types = declared(record_type, Join.record_option, migrate, keys=False)
         return self._with(
             other,

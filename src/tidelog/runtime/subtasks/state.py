@@ -146,7 +146,7 @@ class SubtaskStates:
         finished = task in plan.finished
         factory = MemoryTableFactory() if finished else self._factory(vertex)
         if self._whole(task) and loaded is not None:
-            loaded = replace(loaded, ranges=(), inline=(), known={})
+            loaded = replace(loaded, ranges=(), inline=(), files_by_name={})
         log = None if finished else self._log(task, loaded, state)
         table = loaded.table if loaded else self._created.pop(task, None)
         table = table or factory.create(self.start.directory / str(task))
@@ -241,7 +241,7 @@ class SubtaskStates:
             table_kind=kind,
             directory=start.directory / f"{task}-snapshots",
             upload_slots=self.upload_slots,
-            known=dict(loaded.known) if loaded else {},
+            known=dict(loaded.files_by_name) if loaded else {},
             copies=start.copies,
         )
 

@@ -18,7 +18,8 @@ from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.messages import Batch, SideBatch
 from tidelog.runtime.channels.output import ChannelOutput
-from tidelog.runtime.operators.turn import Portion, WorkTime
+from tidelog.runtime.operators.portion import Portion
+from tidelog.runtime.operators.turn import WorkTime
 from tidelog.runtime.sink import SinkWriter
 from tidelog.runtime.user_code import in_user_code, user_code
 

@@ -168,7 +168,7 @@ class SplitPositions:
         info = backend.registry.register("$splits", "splits", ("msgpack",))
         self._state = info.id.to_bytes(2, "big")
         positions = ObjectEncoding(f"positions of source {backend.registry.operator!r}")
-        self._rows = backend.rows(positions.encode, positions.decode, scanned=True)
+        self._rows = backend.rows(positions.encode, positions.decode, scanned=True, hidden=True)
         self._moved: dict[str, Any] = {}
         """Positions that no barrier has passed yet."""
         self._at_barriers: dict[CheckpointId, dict[str, Any]] = {}

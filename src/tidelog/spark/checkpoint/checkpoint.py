@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote
 
 from tidelog.catalog.application import refuse_application
@@ -40,8 +40,16 @@ Entries = Mapping[ChangelogName, IndexEntry]
 Read = Commit | IndexDocument | TidelogError | None
 """What a commit or a roll-up holds, or what is wrong with it; None when it has disappeared."""
 
-VersionKey = tuple[int, int, int, str]
-"""Operator, partition, version and id."""
+
+class VersionKey(NamedTuple):
+    """One version of a state store, as a commit names it."""
+
+    operator: int
+    partition: int
+    version: int
+    id: str
+    """Empty in checkpoint format 1."""
+
 
 Homes = Mapping[VersionKey, str]
 """Directories of state stores, such as `0/3`, by the versions they have."""
@@ -87,21 +95,25 @@ class QueryCheckpoint:
     @cached_property
     def commits(self) -> dict[int, Commit]:
         """Readable commits by batch, in order."""
-        found = [commit for commit in self.read.values() if isinstance(commit, Commit)]
-        return {commit.batch: commit for commit in sorted(found, key=lambda each: each.batch)}
+        readable = [commit for commit in self.read.values() if isinstance(commit, Commit)]
+        return {
+            commit.batch: commit for commit in sorted(readable, key=lambda commit: commit.batch)
+        }
 
     @cached_property
     def roll_ups(self) -> dict[int, IndexDocument]:
         """The rolled-up index of each window, by the window's first batch, in order."""
-        found = [each for each in self.read.values() if isinstance(each, IndexDocument)]
-        return {document.first: document for document in sorted(found, key=lambda d: d.first)}
+        documents = [
+            content for content in self.read.values() if isinstance(content, IndexDocument)
+        ]
+        return {document.first: document for document in sorted(documents, key=lambda d: d.first)}
 
     @cached_property
     def damaged(self) -> dict[str, TidelogError]:
         """Unreadable objects by name: commits and roll-ups; index lines by their commit's name."""
         errors = {}
-        for name, found in self.read.items():
-            error = found.damage if isinstance(found, Commit) else found
+        for name, content in self.read.items():
+            error = content.damage if isinstance(content, Commit) else content
             if isinstance(error, TidelogError):
                 errors[name] = error
         return errors
@@ -110,9 +122,9 @@ class QueryCheckpoint:
     def damaged_commits(self) -> dict[int, TidelogError]:
         """What is wrong with commits that cannot be read, by batch."""
         return {
-            int(name.removeprefix(COMMITS)): found
-            for name, found in self.read.items()
-            if name.startswith(COMMITS) and isinstance(found, TidelogError)
+            int(name.removeprefix(COMMITS)): content
+            for name, content in self.read.items()
+            if name.startswith(COMMITS) and isinstance(content, TidelogError)
         }
 
     @cached_property
@@ -265,20 +277,22 @@ def require_checkpoint(checkpoint: QueryCheckpoint) -> None:
         )
 
 
-def homes_of(checkpoint: QueryCheckpoint, known: Entries) -> Homes:
-    """All versions of which something is stored; `known` are the changelogs in the log."""
+def homes_of(checkpoint: QueryCheckpoint, entries: Entries) -> Homes:
+    """All versions of which something is stored; `entries` are the changelogs in the log."""
     homes: dict[VersionKey, str] = {}
-    for name in (*known, *checkpoint.changelogs):
-        homes[name.operator, name.partition, name.version, name.id] = name.directory
+    for name in (*entries, *checkpoint.changelogs):
+        key = VersionKey(name.operator, name.partition, name.version, name.id)
+        homes[key] = name.directory
     for snapshot in checkpoint.snapshots:
         operator, partition = map(int, snapshot.directory.split("/")[:2])
-        homes[operator, partition, snapshot.version, snapshot.id or ""] = snapshot.directory
+        key = VersionKey(operator, partition, snapshot.version, snapshot.id or "")
+        homes[key] = snapshot.directory
     return homes
 
 
-def key_of(batch: int, named: NamedId) -> VersionKey:
+def key_of(batch: int, store_id: NamedId) -> VersionKey:
     """Where the commit of a batch says that a version is."""
-    return named.operator, named.partition, batch + 1, named.id
+    return VersionKey(store_id.operator, store_id.partition, batch + 1, store_id.id)
 
 
 async def listed_batches(store: ObjectStore, folder: str) -> list[int]:

@@ -57,7 +57,7 @@ class Commit:
     @cached_property
     def partitions(self) -> frozenset[tuple[int, int]]:
         """Operators and partitions that had a part in the batch."""
-        return frozenset((named.operator, named.partition) for named in self.ids)
+        return frozenset((id_.operator, id_.partition) for id_ in self.ids)
 
 
 class Offsets(NamedTuple):
@@ -76,10 +76,12 @@ def read_offsets(data: bytes) -> Offsets:
     version, metadata, *sources = data.split(b"\n")
     if version.strip() not in _OFFSETS_VERSIONS:
         raise ValueError(repr(version[:20]))
-    named = version.strip() == b"v2"
+    has_names = version.strip() == b"v2"
     try:
-        offsets = [_offset(line.partition(b":")[2] or line if named else line) for line in sources]
-        logs = () if named else ((n, _file_log(offset)) for n, offset in enumerate(offsets))
+        offsets = [
+            _offset(line.partition(b":")[2] or line if has_names else line) for line in sources
+        ]
+        logs = () if has_names else ((n, _file_log(offset)) for n, offset in enumerate(offsets))
         return Offsets(
             msgspec.json.decode(metadata, type=dict[str, Any]),
             {number: entry for number, entry in logs if entry is not None},
@@ -140,8 +142,8 @@ def _index(line: bytes, batch: int, where: str) -> tuple[IndexDocument | None, T
     except TidelogError as error:
         return None, error
     if (index.first, index.last) != (batch, batch):
-        found = f"that of batches {index.first} to {index.last}"
-        return None, damaged(f"object {where}", f"the index of batch {batch} on line 3", found)
+        actual = f"that of batches {index.first} to {index.last}"
+        return None, damaged(f"object {where}", f"the index of batch {batch} on line 3", actual)
     return index, None
 
 
@@ -180,12 +182,16 @@ def _refuse_other_version(version: int, metadata: Mapping[str, Any], where: str)
     that flipped, which Spark refuses or takes for a commit without ids.
     """
     has_ids, sinks = metadata.get("stateUniqueIds"), metadata.get("sinkMetadataMap")
-    wanted = 3 if sinks else 2 if has_ids else version if version < _NEWEST_COMMIT else 2
-    if version != wanted:
+    if sinks:
+        expected, content = 3, "the sinks"
+    elif has_ids:
+        expected, content = 2, "checkpoint ids"
+    else:
+        expected, content = min(version, 2), "no sinks"
+    if version != expected:
         raise damaged(
             f"object {where}",
-            f"version v{wanted} on line 1, as line 2 has "
-            + ("the sinks" if sinks else "checkpoint ids" if has_ids else "no sinks"),
+            f"version v{expected} on line 1, as line 2 has {content}",
             f"v{version}",
         )
 
@@ -201,22 +207,22 @@ def _ids(metadata: Mapping[str, Any], where: str) -> tuple[NamedId, ...]:
             if isinstance(store_id, str)
         )
     except (ValueError, TypeError, AttributeError) as cause:
-        found = repr(metadata.get("stateUniqueIds"))[:80]
-        raise damaged(f"object {where}", "checkpoint ids on line 2", found) from cause
+        actual = repr(metadata.get("stateUniqueIds"))[:80]
+        raise damaged(f"object {where}", "checkpoint ids on line 2", actual) from cause
 
 
 def _refuse_other_ids(ids: tuple[NamedId, ...], index: IndexDocument | None, where: str) -> None:
     entries = index.entries if index is not None else ()
     indexed = {NamedId(e.name.operator, e.name.partition, e.name.id) for e in entries}
     # Ids that the index lacks may be of files; ids that only the index has cannot be.
-    unknown, missing = set(ids) - indexed, indexed - set(ids)
-    for right in sorted(missing):
-        found = sorted(other.id for other in unknown if other[:2] == right[:2])
+    unknown, unlisted = set(ids) - indexed, indexed - set(ids)
+    for right in sorted(unlisted):
+        other_ids = sorted(other.id for other in unknown if other[:2] == right[:2])
         raise CorruptObjectError(
             f"object {where} is damaged on line 2, Spark's own",
             expected=f"the id {right.id} of operator {right.operator}, partition "
             f"{right.partition}, which the checked index on line 3 has",
-            found=f"{found[0]} in its place" if found else "no such id",
+            found=f"{other_ids[0]} in its place" if other_ids else "no such id",
             action=f"stop the query and write {right.id} there; the rest of the object is right",
             retry_safe=False,
         )

@@ -73,8 +73,8 @@ class LogSummary:
 
 def summarize_log(checkpoint: QueryCheckpoint, assessment: Assessment) -> LogSummary:
     """Totals of a checkpoint's log."""
-    named = {p.segment for entry in checkpoint.indexed.values() for p in entry.pieces}
-    orphans = [size for name, size in checkpoint.segments.items() if name not in named]
+    indexed = {p.segment for entry in checkpoint.indexed.values() for p in entry.pieces}
+    orphans = [size for name, size in checkpoint.segments.items() if name not in indexed]
     return LogSummary(
         segments=len(checkpoint.segments),
         bytes=sum(checkpoint.segments.values()),
@@ -101,7 +101,7 @@ async def summarize_batches(store: ObjectStore, checkpoint: QueryCheckpoint) -> 
             batch=batch,
             format=commit.format,
             started_ms=started.get(batch),
-            operators=len({named.operator for named in commit.ids}),
+            operators=len({id_.operator for id_ in commit.ids}),
             partitions=len(commit.partitions),
             changelogs=len(entries[batch]),
             files=files[batch],
@@ -165,8 +165,8 @@ def _origin(checkpoint: QueryCheckpoint, assessment: Assessment) -> CheckResult:
     if checkpoint.commits:
         retained += f", {min(checkpoint.commits)} to {checkpoint.newest}"
     writer = "with the plug-in's log" if [*checkpoint.documents()] else "of Spark alone"
-    found = f"{writer}; {retained}; {len(assessment.live)} live changelogs in the log"
-    return ok("checkpoint", found)
+    summary = f"{writer}; {retained}; {len(assessment.live)} live changelogs in the log"
+    return ok("checkpoint", summary)
 
 
 def _restart(restart: Restart) -> Iterator[CheckResult]:
@@ -203,8 +203,8 @@ def _commit_format(checkpoint: QueryCheckpoint) -> list[CheckResult]:
     newest = checkpoint.commits[checkpoint.newest].format
     if newest >= 2:
         return [ok("stored-format", f"checkpoint format {newest}")]
-    found = f"checkpoint format {newest}, which a checkpoint keeps; the plug-in needs 2"
-    return [fail("stored-format", found, f"start the query anew: another directory, {FORMAT}=2")]
+    actual = f"checkpoint format {newest}, which a checkpoint keeps; the plug-in needs 2"
+    return [fail("stored-format", actual, f"start the query anew: another directory, {FORMAT}=2")]
 
 
 def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResult]:
@@ -218,11 +218,11 @@ def _damage(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResu
     for segment in sorted(located.assessment.live_segments() & lengths.keys()):
         size = checkpoint.segment_bytes[segment]
         if size != lengths[segment]:
-            found = (
+            actual = (
                 f"segment {segment_object(segment)} has {size} bytes, "
                 f"its index says {lengths[segment]}"
             )
-            yield fail("damage", found, BRING_BACK)
+            yield fail("damage", actual, BRING_BACK)
     read_footers = located.damaged_footers is not None
     if read_footers and not (located.assessment.lost or checkpoint.damaged):
         yield warn("index", "something needed stands only in the segments' footers", INDEX_LOST)
@@ -238,12 +238,12 @@ def _lost(assessment: Assessment) -> Iterator[CheckResult]:
 
 
 def _orphans(checkpoint: QueryCheckpoint, located: Located) -> Iterator[CheckResult]:
-    named = {piece.segment for entry in located.known.values() for piece in entry.pieces}
-    orphans = [name for name in checkpoint.segments if name not in named]
+    indexed = {piece.segment for entry in located.entries.values() for piece in entry.pieces}
+    orphans = [name for name in checkpoint.segments if name not in indexed]
     if orphans:
         size = sum(checkpoint.segments[name] for name in orphans)
-        found = f"{len(orphans)} segments of {size} bytes that no index names"
-        yield warn("orphans", found, "nothing: the query's next start sweeps garbage")
+        actual = f"{len(orphans)} segments of {size} bytes that no index names"
+        yield warn("orphans", actual, "nothing: the query's next start sweeps garbage")
 
 
 async def _contents(

@@ -78,12 +78,12 @@ def assess(checkpoint: QueryCheckpoint, entries: Entries) -> Assessment:
         for store in _stores(checkpoint, entries)
     }
     needed = [entry for n, entry in entries.items() if n.version >= stores[n.directory].floor]
-    missing = {entry.name: _missing_segments(checkpoint, entry) for entry in needed}
-    live = [entry for entry in needed if not missing[entry.name]]
+    missing_segments = {entry.name: _missing_segments(checkpoint, entry) for entry in needed}
+    live = [entry for entry in needed if not missing_segments[entry.name]]
     lost = [
-        Lost(f"state/{name.path} in {', '.join(map(segment_object, gone))}", name.version - 1)
-        for name, gone in missing.items()
-        if gone and name not in checkpoint.changelogs
+        Lost(f"state/{name.path} in {', '.join(map(segment_object, segments))}", name.version - 1)
+        for name, segments in missing_segments.items()
+        if segments and name not in checkpoint.changelogs
     ]
     for store in stores.values():
         lost += _gaps(store, checkpoint, oldest)
@@ -115,8 +115,8 @@ def _committed(checkpoint: QueryCheckpoint, names: Iterable[ChangelogName]) -> C
     for name in names:
         ids[name.operator, name.partition, name.version].add(name.id)
     for commit in checkpoint.commits.values():
-        for named in commit.ids:
-            ids[named.operator, named.partition, commit.batch + 1].add(named.id)
+        for id_ in commit.ids:
+            ids[id_.operator, id_.partition, commit.batch + 1].add(id_.id)
     return ids
 
 
@@ -146,7 +146,7 @@ def _floor(
     reach = oldest + KEPT_LONGER if oldest > 1 else oldest
     # An index names changelogs for some time after their segments were cleaned up. That is no loss
     # while no batch misses them whose state Spark keeps.
-    gone = max(
+    newest_lost = max(
         (
             name.version
             for name, entry in store.entries.items()
@@ -157,7 +157,7 @@ def _floor(
         default=-1,
     )
     later = (version for version in versions if oldest < version <= reach)
-    return next((version for version in (start, *later) if version > gone), start)
+    return next((version for version in (start, *later) if version > newest_lost), start)
 
 
 def _is_usable(snapshot: StoreSnapshot, committed: Committed) -> bool:
@@ -187,15 +187,15 @@ def _unresolved(
     checkpoint: QueryCheckpoint, stores: Iterable[StoreVersions], entries: Entries
 ) -> list[Lost]:
     """Ids that retained commits name, that are not expired, and that nothing has."""
-    known = {(name.operator, name.partition, name.id) for name in entries}
+    resolved = {(name.operator, name.partition, name.id) for name in entries}
     floors: dict[tuple[int, int], int] = {}
     for store in stores:
-        known |= {(*store.partition, name.id) for name in store.files}
-        known |= {(*store.partition, s.id) for s in store.snapshots if s.id is not None}
+        resolved |= {(*store.partition, name.id) for name in store.files}
+        resolved |= {(*store.partition, s.id) for s in store.snapshots if s.id is not None}
         floors[store.partition] = min(floors.get(store.partition, store.floor), store.floor)
     return [
         Lost(f"state/{n.operator}/{n.partition}/{commit.batch + 1}_{n.id}.changelog", commit.batch)
         for commit in checkpoint.retained.values()
         for n in commit.ids
-        if n not in known and commit.batch + 1 >= floors.get((n.operator, n.partition), 0)
+        if n not in resolved and commit.batch + 1 >= floors.get((n.operator, n.partition), 0)
     ]

@@ -54,12 +54,12 @@ class Loading:
         Raises RestoreError when there is none, and as `lineage`.
         """
         lineage = [version] if version in self.snapshots else await self._lineage(version)
-        first, *others = self._bases(lineage)
+        first, *older_bases = self._bases(lineage)
         path = _path(lineage, first)
         if path is not None and first not in damaged:
             return path
         lineage = await self._whole_lineage(version, lineage)
-        for base in (*self._bases(lineage), *others):
+        for base in (*self._bases(lineage), *older_bases):
             path = _path(lineage, base)
             in_reach = version[0] - (base[0] if base else 0) <= REPLAY_LIMIT
             if base != first and in_reach and base not in damaged and path is not None:
@@ -76,16 +76,18 @@ class Loading:
     async def _whole_lineage(self, version: Version, lineage: list[Version]) -> list[Version]:
         """All versions that Spark can follow back; `lineage` where it cannot follow to the end."""
         oldest = max(1, version[0] - REPLAY_LIMIT)
-        whole = [version]
-        while whole[0][0] > oldest:
+        versions = [version]
+        while versions[0][0] > oldest:
             try:
-                before = [v for v in await self.lineage(whole[0]) if oldest <= v[0] < whole[0][0]]
+                before = [
+                    v for v in await self.lineage(versions[0]) if oldest <= v[0] < versions[0][0]
+                ]
             except UNREADABLE:
                 return lineage
             if not before:
                 return lineage
-            whole = [*sorted(before), *whole]
-        return whole
+            versions = [*sorted(before), *versions]
+        return versions
 
     def _no_path(self, lineage: Sequence[Version], damaged: frozenset[Version]) -> RestoreError:
         lost = [f"{number}_{id_}.zip" for number, id_ in lineage if (number, id_) in damaged]
@@ -103,5 +105,5 @@ def _path(lineage: Sequence[Version], base: Version | None) -> LoadPath | None:
     """The way from a base to the end of a lineage; None where a version in between is missing."""
     start = base[0] if base else 0
     later = tuple(version for version in lineage if version[0] > start)
-    wanted = list(range(start + 1, lineage[-1][0] + 1))
-    return LoadPath(base, later) if [number for number, _ in later] == wanted else None
+    expected = list(range(start + 1, lineage[-1][0] + 1))
+    return LoadPath(base, later) if [number for number, _ in later] == expected else None

@@ -51,16 +51,18 @@ async def read_footers(
             damaged[where] = error
 
     await gather_bounded(sorted(segments), read, progress)
-    found = (assembled(name, parts) for name, parts in pieces.items())
-    return {entry.name: entry for entry in found if entry is not None}, damaged
+    entries = (assembled(name, parts) for name, parts in pieces.items())
+    return {entry.name: entry for entry in entries if entry is not None}, damaged
 
 
-def assembled(name: ChangelogName, found: Sequence[tuple[str, FooterEntry]]) -> IndexEntry | None:
+def assembled(
+    name: ChangelogName, located_pieces: Sequence[tuple[str, FooterEntry]]
+) -> IndexEntry | None:
     """The index entry that pieces of a changelog make; None if one is missing."""
     # An upload whose answer was lost may be there twice, under two names: either will do.
-    in_order = sorted(found, key=lambda each: each[0])
+    in_order = sorted(located_pieces, key=lambda piece: piece[0])
     pieces = {e.piece: ChangelogPiece(segment, e.offset, e.length) for segment, e in in_order}
-    total = max(entry.pieces for _, entry in found)
+    total = max(entry.pieces for _, entry in located_pieces)
     if total == 0 or pieces.keys() != set(range(total)):
         return None
     content_bytes = sum(piece.length - framing_bytes(name) for piece in pieces.values())
@@ -72,7 +74,7 @@ class Located:
     """What a checkpoint needs, and the entries that say where it is."""
 
     assessment: Assessment
-    known: Entries
+    entries: Entries
     """All entries: of the index, and of the footers if they were read."""
     damaged_footers: Mapping[str, TidelogError] | None
     """Segments whose footer cannot be read, by object; None when the index was enough."""
@@ -101,8 +103,8 @@ async def locate(
         for name, entry in entries.items()
         if name.version <= newest + 1 and checkpoint.names(name)
     }
-    known = {**committed, **checkpoint.indexed}
-    return Located(assess(checkpoint, known), known, damaged)
+    all_entries = {**committed, **checkpoint.indexed}
+    return Located(assess(checkpoint, all_entries), all_entries, damaged)
 
 
 class ChangelogReader:

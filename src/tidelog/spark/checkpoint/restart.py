@@ -110,13 +110,13 @@ def _sequence(checkpoint: QueryCheckpoint) -> Iterator[Obstacle]:
         return
     newest = offsets[-1]
     if newest > 0 and newest - 1 not in offsets:
-        name, wanted = f"{OFFSETS}{newest - 1}", "the offsets of the batch before the newest"
-        yield Obstacle(name, wanted, _NOTHING, BRING_BACK, newest)
+        name, expected = f"{OFFSETS}{newest - 1}", "the offsets of the batch before the newest"
+        yield Obstacle(name, expected, _NOTHING, BRING_BACK, newest)
     if commit is not None and commit > newest:
         again = f"delete {COMMITS}{commit}: batch {commit} then runs again"
         action = f"bring it back from a backup, or {again}"
-        name, wanted = f"{OFFSETS}{commit}", "the offsets of the newest batch that is committed"
-        yield Obstacle(name, wanted, _NOTHING, action, commit)
+        name, expected = f"{OFFSETS}{commit}", "the offsets of the newest batch that is committed"
+        yield Obstacle(name, expected, _NOTHING, action, commit)
     elif (-1 if commit is None else commit) < newest - 1 and checkpoint.is_stateful:
         yield Obstacle(
             f"{COMMITS}{newest - 1}",
@@ -158,22 +158,22 @@ def _source_logs(checkpoint: QueryCheckpoint, offsets: Offsets, batch: int) -> I
         compact = (n for n in range(number, -1, -1) if f"{folder}{n}.compact" in checkpoint.objects)
         for entry in range(next(compact, -1) + 1, number + 1):
             if f"{folder}{entry}" not in checkpoint.objects:
-                wanted = f"the files that the source had read up to {OFFSETS}{batch}"
-                yield Obstacle(f"{folder}{entry}", wanted, _NOTHING, BRING_BACK, batch)
+                expected = f"the files that the source had read up to {OFFSETS}{batch}"
+                yield Obstacle(f"{folder}{entry}", expected, _NOTHING, BRING_BACK, batch)
 
 
 async def _state(
     store: ObjectStore, checkpoint: QueryCheckpoint, located: Located, batch: int
 ) -> list[Obstacle]:
     """The versions that the newest commit names and that Spark cannot load, one for each store."""
-    homes = homes_of(checkpoint, located.known)
+    homes = homes_of(checkpoint, located.entries)
     reader = ChangelogReader(store)
     look = partial(_look_at_version, store, checkpoint, located, reader, homes, batch)
     try:
-        found = await gather_bounded(checkpoint.commits[batch].ids, look)
+        obstacles = await gather_bounded(checkpoint.commits[batch].ids, look)
     finally:
         await reader.close()
-    return [obstacle for obstacle in found.values() if obstacle is not None]
+    return [obstacle for obstacle in obstacles.values() if obstacle is not None]
 
 
 async def _look_at_version(
@@ -183,9 +183,9 @@ async def _look_at_version(
     reader: ChangelogReader,
     homes: Homes,
     batch: int,
-    named: NamedId,
+    store_id: NamedId,
 ) -> Obstacle | None:
-    directory = homes.get(key_of(batch, named))
+    directory = homes.get(key_of(batch, store_id))
     if directory is None:
         return None  # It is nowhere, and counted among what is lost.
 
@@ -194,7 +194,7 @@ async def _look_at_version(
 
     async def lineage(version: Version) -> Sequence[Version]:
         name = name_of(version)
-        entry = located.known.get(name) if name is not None else None
+        entry = located.entries.get(name) if name is not None else None
         where = f"{STATE}{directory}/{version[0]}_{version[1]}.changelog"
         data = await (reader.read(entry) if entry is not None else store.get(where))
         return lineage_of(read_changelog(data, where))
@@ -204,17 +204,17 @@ async def _look_at_version(
         for snapshot in checkpoint.snapshots
         if snapshot.directory == directory and snapshot.id is not None
     )
-    version = batch + 1, named.id
+    version = batch + 1, store_id.id
     try:
         path = await Loading(directory, snapshots, lineage).path(version)
     except UnreadableCodecError:
         return None  # Spark reads it.
     except UNREADABLE as error:
         return _of_error(error.what, error, batch)
-    for each in path.changelogs:
-        name = name_of(each)
-        if name not in located.known and name not in checkpoint.changelogs:
-            where = f"{STATE}{directory}/{each[0]}_{each[1]}.changelog"
+    for changelog in path.changelogs:
+        name = name_of(changelog)
+        if name not in located.entries and name not in checkpoint.changelogs:
+            where = f"{STATE}{directory}/{changelog[0]}_{changelog[1]}.changelog"
             return Obstacle(
                 where, "a changelog, in the log or as a file", "nothing", BRING_BACK, batch
             )
@@ -222,5 +222,5 @@ async def _look_at_version(
 
 
 def _of_error(where: str, error: TidelogError, batch: int | None) -> Obstacle:
-    found = error.found or str(error)
-    return Obstacle(where, error.expected or "a readable object", found, error.action, batch)
+    actual = error.found or str(error)
+    return Obstacle(where, error.expected or "a readable object", actual, error.action, batch)

@@ -130,7 +130,7 @@ class _Reader:
     def __init__(self, content: bytes, where: str) -> None:
         self._content = content
         self._where = where
-        self._at = 0
+        self._offset = 0
 
     def text(self) -> bytes:
         return self._take(int.from_bytes(self._take(2), "big"))
@@ -160,8 +160,8 @@ class _Reader:
         return self._ended(records)
 
     def _ended(self, records: list[Record]) -> list[Record]:
-        if self._at != len(self._content):
-            raise self._damage("the end", f"{len(self._content) - self._at} more bytes")
+        if self._offset != len(self._content):
+            raise self._damage("the end", f"{len(self._content) - self._offset} more bytes")
         return records
 
     def _int(self) -> int:
@@ -173,14 +173,14 @@ class _Reader:
         return self._take(length)
 
     def _take(self, length: int) -> bytes:
-        taken = self._content[self._at : self._at + length]
-        if len(taken) < length:
-            raise self._damage(f"{length} bytes", f"{len(taken)} (truncated)")
-        self._at += length
-        return taken
+        chunk = self._content[self._offset : self._offset + length]
+        if len(chunk) < length:
+            raise self._damage(f"{length} bytes", f"{len(chunk)} (truncated)")
+        self._offset += length
+        return chunk
 
     def _damage(self, expected: str, found: str) -> CorruptObjectError:
-        return damaged(f"{self._where}, uncompressed byte {self._at},", expected, found)
+        return damaged(f"{self._where}, uncompressed byte {self._offset},", expected, found)
 
 
 _INT: Final = struct.Struct(">i")
@@ -228,18 +228,18 @@ def _zstd(data: bytes, where: str) -> bytes:
 
 
 def _lz4(data: bytes, where: str) -> bytes:
-    parts, at, ended = [], 0, False
-    while at < len(data):
-        part, at = _lz4_block(data, at, where)
-        ended = not part
+    parts, offset, is_complete = [], 0, False
+    while offset < len(data):
+        part, offset = _lz4_block(data, offset, where)
+        is_complete = not part
         parts.append(part)
-    if not ended:
+    if not is_complete:
         raise damaged(where, "the end mark of an LZ4 stream", "the end of the bytes (truncated)")
     return b"".join(parts)
 
 
-def _lz4_block(data: bytes, at: int, where: str) -> tuple[bytes, int]:
-    """The content of the block at byte `at`, and where the next one starts."""
+def _lz4_block(data: bytes, offset: int, where: str) -> tuple[bytes, int]:
+    """The content of the block at byte `offset`, and where the next one starts."""
     # Libraries of the extra `spark`.
     with optional_library(
         f"{where}, compressed with lz4",
@@ -249,16 +249,16 @@ def _lz4_block(data: bytes, at: int, where: str) -> tuple[bytes, int]:
     ):
         import lz4.block  # noqa: PLC0415
         import xxhash  # noqa: PLC0415
-    start = at + _LZ4_HEADER.size
+    start = offset + _LZ4_HEADER.size
     if start > len(data):
-        raise damaged(f"{where} at byte {at}", "an LZ4 block header", "the end (truncated)")
-    magic, token, stored_bytes, raw_bytes, checksum = _LZ4_HEADER.unpack_from(data, at)
+        raise damaged(f"{where} at byte {offset}", "an LZ4 block header", "the end (truncated)")
+    magic, token, stored_bytes, raw_bytes, checksum = _LZ4_HEADER.unpack_from(data, offset)
     end, method = start + stored_bytes, token & 0xF0
     # Checked before the library makes room for so many bytes.
     fits = raw_bytes <= 1 << _SMALLEST_CLASS + (token & 0x0F)
     if magic != _LZ4_MAGIC or method not in (_AS_THEY_ARE, _LZ4) or end > len(data) or not fits:
-        found = f"{data[at:start].hex()} and {len(data) - start} bytes"
-        raise damaged(f"{where} at byte {at}", "an LZ4 block", found)
+        actual = f"{data[offset:start].hex()} and {len(data) - start} bytes"
+        raise damaged(f"{where} at byte {offset}", "an LZ4 block", actual)
     raw = data[start:end]
     if method == _LZ4:
         try:

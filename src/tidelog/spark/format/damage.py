@@ -24,23 +24,24 @@ def damaged(where: str, expected: str, found: str, action: str = BRING_BACK) -> 
 
 
 @contextmanager
-def spark_action(action: str = BRING_BACK, place: str | None = None) -> Iterator[None]:
+def spark_action(action: str = BRING_BACK, location: str | None = None) -> Iterator[None]:
     """Replaces the next action of the damage that readers shared with the runtime find.
 
-    `place` is where the bytes lie that they were given: they only know their own first byte.
+    `location` says where the bytes lie in the stored object: such a reader counts from the first
+    byte that it was given.
     """
     try:
         yield
     except CorruptObjectError as error:
         raise CorruptObjectError(
-            f"object {place} is damaged" if place else error.what,
+            f"object {location} is damaged" if location else error.what,
             expected=error.expected,
             found=error.found,
             action=action,
         ) from error
     except FormatVersionError as error:
         raise FormatVersionError(
-            f"object {place}" if place else error.what,
+            f"object {location}" if location else error.what,
             expected=error.expected,
             found=error.found,
             action="use the tidelog release that wrote it, or a newer one",

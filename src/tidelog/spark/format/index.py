@@ -97,8 +97,8 @@ def read_index(line: str, where: str) -> IndexDocument:
 def _entry(changelog: _Changelog, segments: Sequence[_Segment], where: str) -> IndexEntry:
     name = ChangelogName.of(changelog.directory, changelog.version, changelog.id)
     if name is None:
-        found = f"{changelog.directory}, {changelog.version}, {changelog.id}"
-        raise damaged(where, "the name of a changelog", found, INDEX_LOST)
+        actual = f"{changelog.directory}, {changelog.version}, {changelog.id}"
+        raise damaged(where, "the name of a changelog", actual, INDEX_LOST)
     outside = [piece for piece in changelog.pieces if piece.segment >= len(segments)]
     if outside:
         expected = f"pieces in one of {len(segments)} segments"

@@ -79,8 +79,8 @@ class ChangelogName:
     def of(cls, directory: str, version: int, checkpoint_id: str) -> Self | None:
         """The name that a directory, a version and an id make; None if they make none."""
         name = cls.parse(f"{directory}/{version}_{checkpoint_id}.changelog")
-        wanted = directory, version, checkpoint_id
-        return name if name is not None and name.sort_key == wanted else None
+        expected = directory, version, checkpoint_id
+        return name if name is not None and name.sort_key == expected else None
 
 
 def segment_name(run: str, executor: str, counter: int) -> str:

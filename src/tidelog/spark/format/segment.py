@@ -47,11 +47,11 @@ def read_content(block: bytes, name: ChangelogName, piece: int, pieces: int, whe
     Raises CorruptObjectError (damaged, truncated, or another changelog's or piece's block) and
     FormatVersionError; `where` names object and place.
     """
-    with spark_action(place=where):
-        opened = open_block(block, 0, where)
-    if opened.size != len(block):
-        raise damaged(where, f"a block of {len(block)} bytes", f"one of {opened.size}")
-    return _content(opened, name, piece, pieces, where)
+    with spark_action(location=where):
+        content_block = open_block(block, 0, where)
+    if content_block.size != len(block):
+        raise damaged(where, f"a block of {len(block)} bytes", f"one of {content_block.size}")
+    return _content(content_block, name, piece, pieces, where)
 
 
 def _content(block: Block, name: ChangelogName, piece: int, pieces: int, where: str) -> bytes:
@@ -70,12 +70,12 @@ def _content(block: Block, name: ChangelogName, piece: int, pieces: int, where: 
     if content_at > len(payload):
         raise damaged(where, "a name and two numbers", f"{len(payload)} bytes of payload")
     path = payload[name_at : name_at + name_bytes].decode(errors="replace")
-    found = _NUMBERS.unpack_from(payload, content_at - _NUMBERS.size)
-    if (block.first, path, *found) != (name.version, name.path, piece, pieces):
+    piece_numbers = _NUMBERS.unpack_from(payload, content_at - _NUMBERS.size)
+    if (block.first, path, *piece_numbers) != (name.version, name.path, piece, pieces):
         raise damaged(
             where,
             f"piece {piece} of {name.path}, {_of(pieces)}",
-            f"piece {found[0]} of {path}, {_of(found[1])}",
+            f"piece {piece_numbers[0]} of {path}, {_of(piece_numbers[1])}",
         )
     return payload[content_at:]
 
@@ -113,13 +113,13 @@ def read_footer(data: bytes, where: str) -> tuple[SegmentAuthor, tuple[FooterEnt
         segment: Segment = container.read_footer(data, where)
         trailer = container.read_trailer(data[-TRAILER_BYTES:], len(data), where)
         footer = data[trailer.footer_at : -TRAILER_BYTES]
-        found = container.decode_footer(footer, trailer, where, SparkEntry)
-        entries = tuple(_footer_entry(each, where) for each in found)
+        footer_entries = container.decode_footer(footer, trailer, where, SparkEntry)
+        entries = tuple(_footer_entry(entry, where) for entry in footer_entries)
     for entry in entries:
-        place = f"{where} at byte {entry.offset}"
+        location = f"{where} at byte {entry.offset}"
         with spark_action():
-            opened = open_block(data, entry.offset, where)
-        _content(opened, entry.name, entry.piece, entry.pieces, place)
+            block = open_block(data, entry.offset, where)
+        _content(block, entry.name, entry.piece, entry.pieces, location)
     return segment.author, entries
 
 
@@ -153,8 +153,8 @@ async def read_segment(
 async def read_footer_at(store: ObjectStore, where: str, size: int) -> tuple[FooterEntry, ...]:
     """The footer of a stored segment of a query; raises as `stored_entries`."""
     with spark_action():
-        found = await stored_entries(store, where, size, SparkEntry)
-        return tuple(_footer_entry(each, where) for each in found)
+        footer_entries = await stored_entries(store, where, size, SparkEntry)
+        return tuple(_footer_entry(entry, where) for entry in footer_entries)
 
 
 async def stored_entries(
@@ -168,8 +168,8 @@ async def stored_entries(
     tail_at = max(size - TAIL_BYTES, 0)
     tail = await read_segment(store, where, tail_at, size - tail_at)
     if len(tail) < size - tail_at:
-        found = f"the end of the object at byte {tail_at + len(tail)} (truncated)"
-        raise corrupt(where, tail_at, f"a segment of {size} bytes", found)
+        actual = f"the end of the object at byte {tail_at + len(tail)} (truncated)"
+        raise corrupt(where, tail_at, f"a segment of {size} bytes", actual)
     trailer = container.read_trailer(tail[-TRAILER_BYTES:], size, where)
     if trailer.footer_at >= tail_at:
         footer = tail[trailer.footer_at - tail_at : -TRAILER_BYTES]

@@ -109,14 +109,14 @@ def check_installation(spark_home: Path | None = None) -> tuple[list[CheckResult
         spark = find_spark(spark_home)
     except ConfigError as error:
         return [_from_error("spark", error), _java()], None
-    found = ok("spark", f"{spark.version} at {spark.home}")
-    return [found, _java(), _compiled(spark)], spark
+    installation = ok("spark", f"{spark.version} at {spark.home}")
+    return [installation, _java(), _compiled(spark)], spark
 
 
 def hadoop_version(jars: Sequence[str]) -> tuple[int, ...] | None:
     """Version of the Hadoop client among these jars."""
-    found = filter(None, map(_HADOOP_JAR.fullmatch, jars))
-    return next((tuple(map(int, match.groups())) for match in found), None)
+    matches = filter(None, map(_HADOOP_JAR.fullmatch, jars))
+    return next((tuple(map(int, match.groups())) for match in matches), None)
 
 
 def _is_true(conf: Conf, key: str, default: bool = False) -> bool:
@@ -139,24 +139,24 @@ def _jar(conf: Conf) -> CheckResult:
 
 
 def _class(check: str, conf: Conf, key: str, expected: str) -> CheckResult:
-    found = conf.get(key, "Spark's default").strip()
-    if found == expected:
+    actual = conf.get(key, "Spark's default").strip()
+    if actual == expected:
         return ok(check, expected)
-    return fail(check, f"{key} is {found}", f"set {key}={expected}")
+    return fail(check, f"{key} is {actual}", f"set {key}={expected}")
 
 
 def _changelog(conf: Conf) -> CheckResult:
     if _is_true(conf, CHANGELOG):
         return ok("changelog", "changelog checkpointing is on")
-    found = "changelog checkpointing is off: every commit uploads a snapshot"
-    return fail("changelog", found, f"set {CHANGELOG}=true")
+    actual = "changelog checkpointing is off: every commit uploads a snapshot"
+    return fail("changelog", actual, f"set {CHANGELOG}=true")
 
 
 def _format(conf: Conf) -> CheckResult:
-    found = conf.get(FORMAT, "1").strip()
-    if found == "2":
+    version = conf.get(FORMAT, "1").strip()
+    if version == "2":
         return ok("format", "checkpoint format 2: commits name what they need")
-    reason = f"checkpoint format {found}: commits do not name what must be durable"
+    reason = f"checkpoint format {version}: commits do not name what must be durable"
     return fail("format", reason, f"set {FORMAT}=2")
 
 
@@ -165,20 +165,20 @@ def _speculation(conf: Conf) -> CheckResult:
         return ok("speculation", "off")
     if conf.get(FORMAT, "1").strip() == "2":
         return ok("speculation", "on; with checkpoint format 2 each attempt has its own names")
-    found = "on: with checkpoint format 1 two attempts write the same names"
-    return fail("speculation", found, f"set {FORMAT}=2 or {SPECULATION}=false")
+    actual = "on: with checkpoint format 1 two attempts write the same names"
+    return fail("speculation", actual, f"set {FORMAT}=2 or {SPECULATION}=false")
 
 
 def _own_options(conf: Conf) -> list[CheckResult]:
-    known = {option.key: option for option in OPTIONS}
+    options = {option.key: option for option in OPTIONS}
     results, valid = [], {}
     for key in sorted(key for key in conf if key.startswith(PREFIX)):
-        if key not in known:
-            action = f"correct the name; options are {', '.join(known)}"
+        if key not in options:
+            action = f"correct the name; options are {', '.join(options)}"
             results.append(warn("options", f"{key} is no option", action))
             continue
         try:
-            valid[key] = render(known[key], conf[key])
+            valid[key] = render(options[key], conf[key])
         except ConfigError as error:
             results.append(_from_error("options", error))
     try:
@@ -217,9 +217,9 @@ def _file_system(url: str, conf: Conf, jars: Sequence[str]) -> list[CheckResult]
     """Whether checkpoints at `url` are written atomically; `jars` are the names of Spark's."""
     scheme = (url if ":/" in url else conf.get(DEFAULT_FS, "file:///")).partition(":")[0].lower()
     puts = {part.strip() for part in conf.get(PUT_SCHEMES, "s3a").split(",")} - {""}
-    seen = "a plain write there can be seen half done or overwrite another's"
+    danger = "a plain write there can be seen half done or overwrite another's"
     results = [
-        fail("put-schemes", f"{other}: {seen}", f"take {other} out of {PUT_SCHEMES}")
+        fail("put-schemes", f"{other}: {danger}", f"take {other} out of {PUT_SCHEMES}")
         for other in sorted(puts - {"s3a"})
     ]
     if scheme == "s3a":
@@ -230,36 +230,36 @@ def _file_system(url: str, conf: Conf, jars: Sequence[str]) -> list[CheckResult]
         action = "use s3a:// for S3, or a file system whose rename is atomic"
         return [*results, fail(_FILE_SYSTEM, f"{scheme}: a rename there is not atomic", action)]
     if scheme not in _RENAMES:
-        found = f"{scheme}: not known to rename atomically"
+        actual = f"{scheme}: not known to rename atomically"
         action = "make sure that its rename is atomic and refuses a name that exists"
-        return [*results, warn(_FILE_SYSTEM, found, action)]
+        return [*results, warn(_FILE_SYSTEM, actual, action)]
     master = conf.get(MASTER, "local")
     if scheme == "file" and not master.startswith("local"):
-        found = f"file: with {MASTER}={master}: several machines may write"
+        actual = f"file: with {MASTER}={master}: several machines may write"
         action = "make sure all of them mount the same directory"
-        return [*results, warn(_FILE_SYSTEM, found, action)]
+        return [*results, warn(_FILE_SYSTEM, actual, action)]
     return [*results, ok(_FILE_SYSTEM, f"{scheme}: files appear by rename")]
 
 
 def _s3a(puts: set[str], conf: Conf, jars: Sequence[str]) -> list[CheckResult]:
     results, hadoop = [], hadoop_version(jars)
     if "s3a" not in puts:
-        found = "s3a: files would appear by rename, which on S3 is a copy and not atomic"
-        results.append(fail(_FILE_SYSTEM, found, f"add s3a to {PUT_SCHEMES}"))
+        actual = "s3a: files would appear by rename, which on S3 is a copy and not atomic"
+        results.append(fail(_FILE_SYSTEM, actual, f"add s3a to {PUT_SCHEMES}"))
     if not _is_true(conf, S3A_CONDITIONAL, default=True):
-        found = "s3a: conditional writes are switched off"
-        results.append(fail(_FILE_SYSTEM, found, f"set {S3A_CONDITIONAL}=true"))
+        actual = "s3a: conditional writes are switched off"
+        results.append(fail(_FILE_SYSTEM, actual, f"set {S3A_CONDITIONAL}=true"))
     if hadoop is not None and hadoop < S3A_SINCE:
-        found = f"s3a of Hadoop {_dotted(hadoop)}, which has no conditional writes"
-        results.append(fail(_FILE_SYSTEM, found, f"use Hadoop {_dotted(S3A_SINCE)} or later"))
+        actual = f"s3a of Hadoop {_dotted(hadoop)}, which has no conditional writes"
+        results.append(fail(_FILE_SYSTEM, actual, f"use Hadoop {_dotted(S3A_SINCE)} or later"))
     if not results:
         results.append(ok(_FILE_SYSTEM, "s3a: every file is one conditional PUT"))
-    named = ",".join([*jars, conf.get(JARS, ""), conf.get(PACKAGES, "")])
-    if "hadoop-aws" not in named and hadoop is not None:
+    packages = ",".join([*jars, conf.get(JARS, ""), conf.get(PACKAGES, "")])
+    if "hadoop-aws" not in packages and hadoop is not None:
         package = f"org.apache.hadoop:hadoop-aws:{_dotted(hadoop)}"
-        found = f"hadoop-aws is neither among Spark's jars nor in {JARS} or {PACKAGES}"
+        actual = f"hadoop-aws is neither among Spark's jars nor in {JARS} or {PACKAGES}"
         action = f"set {PACKAGES}={package}, unless the cluster has it"
-        results.append(warn("hadoop-aws", found, action))
+        results.append(warn("hadoop-aws", actual, action))
     return results
 
 

@@ -147,11 +147,11 @@ def render(option: PluginOption, value: OptionValue) -> str:
     return text
 
 
-def check_together(given: Mapping[str, str]) -> None:
-    """Raise ConfigError for options that exclude each other; `given` maps full names to texts that
-    `render` made.
+def check_together(settings: Mapping[str, str]) -> None:
+    """Raise ConfigError for options that exclude each other; `settings` maps full names to texts
+    that `render` made.
     """
-    texts = {o.name: given.get(o.key, o.default) for o in OPTIONS}
+    texts = {o.name: settings.get(o.key, o.default) for o in OPTIONS}
     amounts = {o.name: o.amount(texts[o.name]) or 0 for o in OPTIONS}
     for larger, smaller in _ORDERS:
         if amounts[larger] < amounts[smaller]:

@@ -82,11 +82,11 @@ def settings(
     times with their unit (ms, s, min). None stands for the default. Raises ConfigError for a value
     or name that is wrong.
     """
-    given = {**FIXED, **(METRICS if metrics else {})}
+    rendered = {**FIXED, **(METRICS if metrics else {})}
     if jar is not None:
-        given[JARS] = _jar_entry(jar)
+        rendered[JARS] = _jar_entry(jar)
     if snapshot_every is not None:
-        given[SNAPSHOT_PERIOD] = _snapshot_period(snapshot_every)
+        rendered[SNAPSHOT_PERIOD] = _snapshot_period(snapshot_every)
     by_argument = {option.argument: option for option in OPTIONS}
     for argument, value in options.items():
         if argument not in by_argument:
@@ -97,9 +97,9 @@ def settings(
             )
         if value is not None:
             option = by_argument[argument]
-            given[option.key] = render(option, value)
-    check_together(given)
-    return given
+            rendered[option.key] = render(option, value)
+    check_together(rendered)
+    return rendered
 
 
 def configure(
@@ -202,12 +202,12 @@ def refuse_connect(options: Mapping[str, Any], action: str) -> None:
     for key in ("spark.remote", "spark.api.mode"):
         variable = key.upper().replace(".", "_")
         name = key if key in options else variable
-        found = str(options.get(key) or os.environ.get(variable, ""))
-        if found and (key == "spark.remote" or found.lower() == "connect"):
+        value = str(options.get(key) or os.environ.get(variable, ""))
+        if value and (key == "spark.remote" or value.lower() == "connect"):
             raise ConfigError(
                 "session builder",
                 expected="one that starts Spark in this process",
-                found=f"a client of Spark Connect, by {name}={found}",
+                found=f"a client of Spark Connect, by {name}={value}",
                 action=action,
             )
 
@@ -223,7 +223,7 @@ def read_properties(path: Path) -> dict[str, str]:
             found=str(cause),
             action="correct --properties-file",
         ) from cause
-    found = {}
+    properties = {}
     numbered = enumerate(map(str.strip, lines), start=1)
     for number, line in numbered:
         if not line or line.startswith(("#", "!")):
@@ -239,8 +239,8 @@ def read_properties(path: Path) -> dict[str, str]:
                 found="something else",
                 action="correct the line",
             )
-        found[match[1]] = match[2].strip()
-    return found
+        properties[match[1]] = match[2].strip()
+    return properties
 
 
 def _refuse_running_context() -> None:

@@ -118,15 +118,15 @@ def java_version(java: Path) -> int:
     """Major version of a `java`; raises ConfigError when it does not start."""
     try:
         run = subprocess.run([java, "-version"], capture_output=True, text=True, check=True)
-        said = (run.stderr + run.stdout).strip()
+        output = (run.stderr + run.stdout).strip()
     except (OSError, subprocess.CalledProcessError) as cause:
-        said = str(cause)
-    match = _JAVA_VERSION.search(said)
+        output = str(cause)
+    match = _JAVA_VERSION.search(output)
     if match is None:
         raise ConfigError(
             f"Java at {java}",
             expected="a JVM that tells its version",
-            found=said,
+            found=output,
             action="set JAVA_HOME to a working one",
         )
     return int(match[1])
@@ -149,22 +149,22 @@ def fitting_java(oldest: int, whose: str) -> Path:
     return java
 
 
-def home_of(given: Path | str | None) -> Path:
-    """The directory `given`, else that of the Spark that pyspark would start; raises ConfigError
+def home_of(home: Path | str | None) -> Path:
+    """The directory `home`, else that of the Spark that pyspark would start; raises ConfigError
     when there is none.
     """
-    chosen = given or os.environ.get("SPARK_HOME")
+    chosen = home or os.environ.get("SPARK_HOME")
     if chosen:
         return Path(chosen)
-    found = find_spec("pyspark")
-    if found is None or found.origin is None:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
         raise ConfigError(
             "Spark",
             expected=f"pyspark {SUPPORTED_TEXT} in this Python, or SPARK_HOME",
             found="neither",
             action="pip install 'tidelog[spark]', or set SPARK_HOME",
         )
-    return Path(found.origin).parent
+    return Path(spec.origin).parent
 
 
 def _spark_at(home: Path) -> Spark:
@@ -173,10 +173,10 @@ def _spark_at(home: Path) -> Spark:
     core = next(filter(None, map(_CORE_JAR.fullmatch, names)), None)
     compiler = next(filter(None, map(_COMPILER_JAR.fullmatch, names)), None)
     if core is None or compiler is None:
-        missing = "spark-core_*.jar" if core is None else "scala-compiler-*.jar"
+        pattern = "spark-core_*.jar" if core is None else "scala-compiler-*.jar"
         raise ConfigError(
             f"Spark at {home}",
-            expected=f"{missing} in {jars}",
+            expected=f"{pattern} in {jars}",
             found=f"{len(names)} jars, none of that name",
             action="point SPARK_HOME to a full installation; pyspark-client has no Spark in it",
         )

@@ -101,9 +101,9 @@ class SparkProcessor:
         user_key = _key_of(key)
         self._handle.use(user_key)
         with user_code(f"{self._name}.handleInputRows"):
-            given = _rows_of(rows, self._columns)
+            cut_rows = _rows_of(rows, self._columns)
             times = _times_of(timerValues, self._time_mode)
-            for row in self._processor.handleInputRows(user_key, given, times) or ():
+            for row in self._processor.handleInputRows(user_key, cut_rows, times) or ():
                 yield self._output.fit(row)
 
     def handleExpiredTimer(
@@ -155,13 +155,13 @@ def _times_of(values: Any, time_mode: TimeMode) -> TimerValues:
 
 def _rows_of(rows: Iterable[Any], columns: Sequence[str]) -> Iterator[Row]:
     """Rows of pyspark, cut to `columns`."""
-    at: list[int] | None = None
+    indexes: list[int] | None = None
     for row in rows:
-        if at is None:
+        if indexes is None:
             # Spark puts the key's columns first, and adds the one with the event time.
             names = list(row.__fields__)
-            at = [names.index(column) for column in columns]
-        yield Row.of(columns, (_nested(row[position]) for position in at))
+            indexes = [names.index(column) for column in columns]
+        yield Row.of(columns, (_nested(row[position]) for position in indexes))
 
 
 def _key_of(key: Iterable[Any]) -> tuple[Any, ...]:

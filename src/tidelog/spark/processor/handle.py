@@ -95,8 +95,8 @@ class SparkValueState(_SparkState):
     """`tidelog.state.handles.keyed.ValueState` on Spark; `state` is pyspark's."""
 
     def get(self) -> tuple[Any, ...] | None:
-        found = self._state.get()
-        return None if found is None else _plain(tuple(found))
+        value = self._state.get()
+        return None if value is None else _plain(tuple(value))
 
     def update(self, newValue: tuple[Any, ...]) -> None:
         self._state.update(self._values.check(newValue))
@@ -138,8 +138,8 @@ class SparkMapState(_SparkState):
         self._keys = keys
 
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        found = self._state.getValue(self._keys.check(key))
-        return None if found is None else _plain(tuple(found))
+        value = self._state.getValue(self._keys.check(key))
+        return None if value is None else _plain(tuple(value))
 
     def containsKey(self, key: tuple[Any, ...]) -> bool:
         return bool(self._state.containsKey(self._keys.check(key)))

@@ -88,13 +88,13 @@ class _Draft:
 
 
 def _check_modules() -> None:
-    missing = [package for module, package in _NEEDED.items() if not _found(module)]
-    if missing:
+    packages = [package for module, package in _NEEDED.items() if not _found(module)]
+    if packages:
         raise ConfigError(
             "Python packages for transformWithState",
             expected=", ".join(_NEEDED.values()),
-            found=f"no {', '.join(missing)}",
-            action=f"pip install {' '.join(missing)}, here and where the executors run",
+            found=f"no {', '.join(packages)}",
+            action=f"pip install {' '.join(packages)}, here and where the executors run",
         )
 
 

@@ -144,10 +144,10 @@ class SourceOptions:
     access: StoreAccess
 
 
-def read_options(given: Mapping[str, str]) -> SourceOptions:
+def read_options(options: Mapping[str, str]) -> SourceOptions:
     """Read the options of a load; raises ConfigError naming the option that is wrong."""
-    texts = {name.lower(): text.strip() for name, text in given.items()}
-    for name in given:
+    texts = {name.lower(): text.strip() for name, text in options.items()}
+    for name in options:
         if name.lower() not in map(str.lower, _NAMES):
             expected = f"one of {', '.join(_NAMES)}"
             raise _wrong(name, expected, "no such option", "correct its name or remove it")
@@ -197,9 +197,11 @@ def _filter(texts: Texts, view: SourceView) -> Filter:
         if option.lower() not in texts:
             continue
         if column not in view.narrowed_by:
-            views = " or ".join(each.name for each in VIEWS.values() if column in each.narrowed_by)
-            found = "a load in which it has no effect"
-            raise _wrong(option, f"its use with view {views}", found, "remove it, or use it there")
+            views = " or ".join(
+                other.name for other in VIEWS.values() if column in other.narrowed_by
+            )
+            actual = "a load in which it has no effect"
+            raise _wrong(option, f"its use with view {views}", actual, "remove it, or use it there")
         if option == "operator":
             names[column] = frozenset(_listed(texts[option]))
         elif option != "slot" or _slots(texts, view) == "these":
@@ -219,10 +221,10 @@ def _value(
 ) -> T:
     """The value of an option; raises ConfigError for a text that `read` has no value for."""
     text = texts.get(name.lower(), default)
-    found = read(text)
-    if found is None:
+    value = read(text)
+    if value is None:
         raise _wrong(name, expected, repr(text))
-    return found
+    return value
 
 
 def _wrong(option: str, expected: str, found: str, action: str = "correct it") -> ConfigError:

@@ -99,14 +99,14 @@ class Listing:
     def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
         """The rows that pass the filter, in their order, in batches."""
         try:
-            found = session.run(self.rows(session.store))
+            all_rows = session.run(self.rows(session.store))
         except ObjectNotFoundError:
             if not self.may_vanish:
                 raise
             return
-        rows = request.kept(found)
-        for at in range(0, len(rows), ROWS):
-            yield from_rows(request.columns, rows[at : at + ROWS])
+        rows = request.kept(all_rows)
+        for start in range(0, len(rows), ROWS):
+            yield from_rows(request.columns, rows[start : start + ROWS])
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def noticing_drops(url: str) -> Iterator[None]:
     try:
         yield
     except (ObjectNotFoundError, RestoreError) as error:
-        if not any(isinstance(each, ObjectNotFoundError) for each in (error, error.__cause__)):
+        if not any(isinstance(cause, ObjectNotFoundError) for cause in (error, error.__cause__)):
             raise
         raise RestoreError(
             f"{error.what} of {url}",
@@ -153,13 +153,13 @@ def from_rows(columns: Sequence[ViewColumn], rows: Sequence[Row]) -> pa.RecordBa
 def from_arrays(columns: Sequence[ViewColumn], length: int, arrays: Arrays) -> pa.RecordBatch:
     """A batch of `length` rows from functions that make its columns."""
     fields = schema(columns)
-    made = [
+    columns_of_batch = [
         arrays[field.name]().cast(field.type)
         if field.name in arrays
         else pa.nulls(length, field.type)
         for field in fields
     ]
-    return pa.RecordBatch.from_arrays(made, schema=fields)
+    return pa.RecordBatch.from_arrays(columns_of_batch, schema=fields)
 
 
 def constants(length: int, **values: int | str) -> Arrays:
@@ -167,12 +167,12 @@ def constants(length: int, **values: int | str) -> Arrays:
     return {name: partial(pa.repeat, value, length) for name, value in values.items()}
 
 
-def where(batch: pa.RecordBatch, numbers: pa.Array, wanted: Intervals) -> pa.RecordBatch:
+def where(batch: pa.RecordBatch, numbers: pa.Array, intervals: Intervals) -> pa.RecordBatch:
     """The rows whose number, in an array of its own, is wanted."""
     wide = numbers.cast(pa.int64())
     spans = [
         pc.and_(pc.greater_equal(wide, first), pc.less_equal(wide, last))
-        for first, last in wanted.spans
+        for first, last in intervals.spans
     ]
     none = pa.repeat(False, len(wide))
     return batch.filter(reduce(pc.or_, spans, none))

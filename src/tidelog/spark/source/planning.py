@@ -83,15 +83,15 @@ def bundled(parts: Sequence[ReadPart], limit_bytes: BundleBytes) -> Sequence[Rea
     """
     if limit_bytes == 0:
         return parts
-    each = sum(part.size for part in parts) // _TASKS
-    suitable = min(max(each, _LEAST_BYTES), _MOST_BYTES)
-    most: int = suitable if limit_bytes == "auto" else limit_bytes
+    share = sum(part.size for part in parts) // _TASKS
+    suitable = min(max(share, _LEAST_BYTES), _MOST_BYTES)
+    limit: int = suitable if limit_bytes == "auto" else limit_bytes
     bundles: list[list[ReadPart]] = []
     room = 0
     for part in parts:
         if not bundles or part.size > room:
             bundles.append([])
-            room = most
+            room = limit
         bundles[-1].append(part)
         room -= part.size
     return [Bundle(tuple(bundle)) for bundle in bundles]

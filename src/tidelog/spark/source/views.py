@@ -109,13 +109,13 @@ def chosen(
 def checked(view: SourceView, fields: Iterable[tuple[str, str]]) -> tuple[ViewColumn, ...]:
     """The columns of a schema, given by name and type; raises ConfigError if one does not fit."""
     columns = []
-    for name, found in fields:
+    for name, type_name in fields:
         column = _named(view, name)
-        if column.type != found:
+        if column.type != type_name:
             raise ConfigError(
                 f"column {name} in the schema for view {view.name}",
                 expected=f"type {column.type}",
-                found=found,
+                found=type_name,
                 action="correct the type, or choose columns with option columns instead",
             )
         columns.append(column)

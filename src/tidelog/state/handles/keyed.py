@@ -21,6 +21,7 @@ from tidelog.changelog.write_buffer import SLICE_ROWS
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.first_rows import FirstRows
+from tidelog.state.registry import POSITIONS
 from tidelog.state.schema.schema import (
     Schema,
     TupleCodec,
@@ -55,12 +56,13 @@ class KeyedRows:
         scanned: bool = False,
         cached: bool = True,
         expired: Expired = value_expired,
+        hidden: bool = False,
     ) -> None:
         self._backend = backend
         self._state = info.id.to_bytes(2, "big")
         self.codec = codec
         self.rows: StateRows = backend.rows(
-            codec.encode, codec.decode, scanned=scanned, cached=cached
+            codec.encode, codec.decode, scanned=scanned, cached=cached, hidden=hidden
         )
         if info.ttl_ms is not None:
             backend.sweep(
@@ -227,7 +229,8 @@ class MapState:
         values = parse_schema(value_schema, name)
         info = register(backend, name, "map", (self.user_key, values), ttl_ms)
         codec = value_codec(values, ttl_ms, backend.now_ms)
-        self.keyed = KeyedRows(backend, info, codec, scanned=scanned)
+        hidden = name == POSITIONS
+        self.keyed = KeyedRows(backend, info, codec, scanned=scanned, hidden=hidden)
         self.entries = FirstRows(self.keyed.rows)
 
     def exists(self) -> bool:

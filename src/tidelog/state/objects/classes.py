@@ -40,23 +40,23 @@ class RecordTypes:
     """Types that records of a job may be made of; `types` are those that the job names."""
 
     def __init__(self, types: Iterable[type] = ()) -> None:
-        self._named = {(module_of(kind), kind.__qualname__): kind for kind in types}
+        self._named_types = {(module_of(kind), kind.__qualname__): kind for kind in types}
         self._kinds: dict[type, Kind] = {}
         self._builders: dict[Any, Builder] = {}
 
     def names(self, module: str, name: str) -> type | None:
-        return self._named.get((module, name))
+        return self._named_types.get((module, name))
 
     def find(self, module: str, name: str) -> type:
         """A type that is there already; raises UnstorableError when there is none."""
-        found = self.names(module, name) or _imported(module, name)
-        if found is None:
-            moved = _named(module, name)
-            now = f" (it is {module_of(moved)}.{moved.__qualname__} now)" if moved else ""
+        kind = self.names(module, name) or _imported(module, name)
+        if kind is None:
+            kind_now = _class_named(module, name)
+            now = f" (it is {module_of(kind_now)}.{kind_now.__qualname__} now)" if kind_now else ""
             raise _unreadable(
                 f"{module}.{name}{now}", "a class of a module that the job imports before it starts"
             )
-        return found
+        return kind
 
     def check(self, name: str) -> None:
         """Raises UnstorableError unless records of this type, `module:name`, can be read."""
@@ -65,29 +65,29 @@ class RecordTypes:
 
     def builder_of(self, shape: Any, new: Callable[[Any, "RecordTypes"], Builder]) -> Builder:
         """What builds instances of a shape, which `new` makes when it is needed first."""
-        made = self._builders.get(shape)
-        if made is None:
-            made = new(shape, self)
+        build = self._builders.get(shape)
+        if build is None:
+            build = new(shape, self)
             if shape.kind != "row":  # of which data may have new ones without end
-                self._builders[shape] = made
-        return made
+                self._builders[shape] = build
+        return build
 
     def kind_of(self, kind: type) -> Kind:
         """How instances are taken apart; raises UnstorableError if none may be in flight."""
-        known = self._kinds.get(kind)
-        if known is None:
-            known = self._kinds[kind] = self._looked_at(kind)
-        return known
+        how = self._kinds.get(kind)
+        if how is None:
+            how = self._kinds[kind] = self._looked_at(kind)
+        return how
 
     def _looked_at(self, kind: type) -> Kind:
         if issubclass(kind, Row) and kind.__module__ == Row.__module__:
             return "row"
         name = f"{kind.__module__}.{kind.__qualname__}"
-        named = self.names(module_of(kind), kind.__qualname__) is kind
+        is_named = self.names(module_of(kind), kind.__qualname__) is kind
         data = _data_kind(kind)
-        if named:
-            own = data is None or _hooks(kind)
-            return "class" if own or data is None else data
+        if is_named:
+            by_pickling = data is None or _hooks(kind)
+            return "class" if by_pickling or data is None else data
         if data is None:
             raise unstorable(name, "its type is no named tuple, dataclass, msgspec struct or enum")
         if hooks := _hooks(kind):
@@ -119,20 +119,20 @@ def _name_of_program() -> str:
 
 def _imported(module: str, name: str) -> type | None:
     """A class that an imported module defines."""
-    kind = _named(module, name)
+    kind = _class_named(module, name)
     if kind is None or (kind.__module__, kind.__qualname__) != (_module_now(module), name):
         return None
     return kind
 
 
-def _named(module: str, name: str) -> type | None:
+def _class_named(module: str, name: str) -> type | None:
     """What class an imported module has by a name, by what is there and no hook of it."""
-    found: Any = sys.modules.get(_module_now(module))
+    member: Any = sys.modules.get(_module_now(module))
     for part in name.split("."):
-        if not isinstance(found, ModuleType | type):
+        if not isinstance(member, ModuleType | type):
             return None
-        found = vars(found).get(part)
-    return found if isinstance(found, type) else None
+        member = vars(member).get(part)
+    return member if isinstance(member, type) else None
 
 
 def _module_now(module: str) -> str:
@@ -172,23 +172,23 @@ _HEAP_TYPE = 1 << 9
 
 def _hooks(kind: type) -> list[str]:
     """Methods of a type that would run, or could, when an instance is made or destroyed."""
-    wanted = ["__del__"]
+    hooks = ["__del__"]
     if issubclass(kind, msgspec.Struct):
         # A struct is only ever made by its constructor, which calls this.
-        wanted.append("__post_init__")
+        hooks.append("__post_init__")
     elif issubclass(kind, enum.Enum):
-        wanted.append("_missing_")
+        hooks.append("_missing_")
     else:
-        wanted.extend(_PICKLING)
-    return [hook for hook in wanted if _has_own(kind, hook)]
+        hooks.extend(_PICKLING)
+    return [hook for hook in hooks if _has_own(kind, hook)]
 
 
 def _has_own(kind: type, hook: str) -> bool:
     for base in kind.__mro__:
         if hook in vars(base):
             # Frozen dataclasses with slots are given theirs by the decorator.
-            made = getattr(vars(base)[hook], "__module__", None) == dataclasses.__name__
-            return not made and base is not object and base.__module__ != enum.__name__
+            by_decorator = getattr(vars(base)[hook], "__module__", None) == dataclasses.__name__
+            return not by_decorator and base is not object and base.__module__ != enum.__name__
     return False
 
 
@@ -226,11 +226,11 @@ def builder(kind: type, names: tuple[str, ...]) -> Builder:
 
 
 def _struct_builder(kind: type[msgspec.Struct], names: tuple[str, ...]) -> Builder:
-    own = kind.__struct_fields__
-    by_default = zip(reversed(own), reversed(kind.__struct_defaults__), strict=False)
+    fields = kind.__struct_fields__
+    by_default = zip(reversed(fields), reversed(kind.__struct_defaults__), strict=False)
     optional = {name for name, default in by_default if _is_data(default)}
-    if not set(own) - optional <= set(names) <= set(own):
-        raise _other_fields(kind, names, own)
+    if not set(fields) - optional <= set(names) <= set(fields):
+        raise _other_fields(kind, names, fields)
     return lambda values: kind(**dict(zip(names, values, strict=True)))
 
 
@@ -247,28 +247,28 @@ _BASIC = (list, dict, set, tuple, frozenset, bytearray, deque, Counter, OrderedD
 
 
 def _tuple_builder(kind: type, names: tuple[str, ...]) -> Builder:
-    own: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
+    fields: tuple[str, ...] = kind._fields  # type: ignore[attr-defined]
     defaults: dict[str, Any] = getattr(kind, "_field_defaults", {})
-    if not set(own) - defaults.keys() <= set(names) <= set(own):
-        raise _other_fields(kind, names, own)
+    if not set(fields) - defaults.keys() <= set(names) <= set(fields):
+        raise _other_fields(kind, names, fields)
 
     def build(values: Sequence[Any]) -> Any:
-        given = {**defaults, **dict(zip(names, values, strict=True))}
-        return tuple.__new__(kind, [given[name] for name in own])
+        by_name = {**defaults, **dict(zip(names, values, strict=True))}
+        return tuple.__new__(kind, [by_name[name] for name in fields])
 
     return build
 
 
 def _attribute_builder(kind: type, names: tuple[str, ...]) -> Builder:
     slots = _slots(kind)
-    own = {field.name: field for field in dataclasses.fields(kind)}
+    fields = {field.name: field for field in dataclasses.fields(kind)}
     has_dict = any("__dict__" in vars(base) for base in kind.__mro__)
-    added = [field for name, field in own.items() if name not in names and _is_set(field, slots)]
-    other = [name for name in names if name not in own and name not in slots]
+    added = [field for name, field in fields.items() if name not in names and _is_set(field, slots)]
+    other = [name for name in names if name not in fields and name not in slots]
     # Instances may have attributes that are no fields; one that became another field is not lost.
     renamed = added and not set(other) <= {name for base in kind.__mro__ for name in vars(base)}
     if (other and not has_dict) or renamed or not all(map(_has_default, added)):
-        raise _other_fields(kind, names, own)
+        raise _other_fields(kind, names, fields)
 
     def build(values: Sequence[Any]) -> Any:
         record: Any = object.__new__(kind)
@@ -287,9 +287,9 @@ def _attribute_builder(kind: type, names: tuple[str, ...]) -> Builder:
 
 def _is_set(field: "dataclasses.Field[Any]", slots: Container[str]) -> bool:
     """Whether every instance has the field, and not by the class alone."""
-    made = field.default_factory is not dataclasses.MISSING
-    kept = field.name in slots and field.default is not dataclasses.MISSING
-    return (field.init or made or kept) and not isinstance(field.default, property)
+    by_factory = field.default_factory is not dataclasses.MISSING
+    by_slot = field.name in slots and field.default is not dataclasses.MISSING
+    return (field.init or by_factory or by_slot) and not isinstance(field.default, property)
 
 
 def _has_default(field: "dataclasses.Field[Any]") -> bool:
@@ -335,17 +335,19 @@ def _unreadable(found: str, expected: str) -> UnstorableError:
     )
 
 
-def _other_fields(kind: type, stored: Iterable[str], now: Iterable[str]) -> UnstorableError:
-    fields = f"with the fields {', '.join(stored)}, as the checkpoint has them, and others only"
+def _other_fields(kind: type, stored_fields: Iterable[str], now: Iterable[str]) -> UnstorableError:
+    fields = (
+        f"with the fields {', '.join(stored_fields)}, as the checkpoint has them, and others only"
+    )
     return changed(kind, f"{fields} with defaults: a value or an empty collection", ", ".join(now))
 
 
-def changed(kind: type, stored: str, now: str) -> UnstorableError:
+def changed(kind: type, as_stored: str, now: str) -> UnstorableError:
     """The error for a class that is not what it was when an instance of it was stored."""
     name = f"{kind.__module__}.{kind.__qualname__}"
     return UnstorableError(
         f"records in flight of type {name}",
-        expected=f"{name} {stored}",
+        expected=f"{name} {as_stored}",
         found=now,
         action="give the type back what it had, stop the old job with a savepoint, or drop the "
         "records with --drop-in-flight if losing them is acceptable",

@@ -36,11 +36,14 @@ from tidelog.state.objects.classes import (
 )
 from tidelog.state.schema.row import Row, row_maker
 
-LIST, TUPLE, DICT, SET, FROZEN_SET, BIG_INT, ODD_TEXT, BYTE_ARRAY, COMPLEX, RANGE, SLICE = range(11)
-DATE, DATE_TIME, TIME, TIME_DELTA, OFFSET, ZONE, DECIMAL, FRACTION, UUID_, ORDERED = range(11, 21)
-DEQUE, COUNTER, TYPED, DEFAULT_DICT = range(21, 25)
+# Tags of the format: a number stays, and a new tag gets the next one.
+LIST, TUPLE, DICT, SET, FROZEN_SET = 0, 1, 2, 3, 4
+BIG_INT, ODD_TEXT, BYTE_ARRAY, COMPLEX, RANGE, SLICE = 5, 6, 7, 8, 9, 10
+DATE, DATE_TIME, TIME, TIME_DELTA, OFFSET, ZONE = 11, 12, 13, 14, 15, 16
+DECIMAL, FRACTION, UUID_, ORDERED, DEQUE, COUNTER = 17, 18, 19, 20, 21, 22
+TYPED, DEFAULT_DICT = 23, 24
 
-NEW, NEW_WITH_NAMES, CALL = range(3)
+NEW, NEW_WITH_NAMES, CALL = 0, 1, 2
 """How a type named by the job makes an instance."""
 
 _WHOLE: Final = ("named-tuple", "struct")  # stored by their fields alone
@@ -145,34 +148,34 @@ class _Encoder:
         return self._typed(kind, value)
 
     def _typed(self, kind: type, value: Any) -> list[Any]:
-        way = self._types.kind_of(kind)
+        how = self._types.kind_of(kind)
         fields: tuple[str, ...] = ()
-        if way == "row":
+        if how == "row":
             fields, values = value._fields, list(tuple.__iter__(value))
-        elif way == "named-tuple":
+        elif how == "named-tuple":
             fields, values = cast(Any, kind)._fields, list(tuple.__iter__(value))
-        elif way == "struct":
+        elif how == "struct":
             fields, values = cast(Any, kind).__struct_fields__, list(msgspec.structs.astuple(value))
-        elif way == "dataclass":
-            held = fields_of(value)
-            fields, values = tuple(held), list(held.values())
-        elif way == "enum":
+        elif how == "dataclass":
+            attributes = fields_of(value)
+            fields, values = tuple(attributes), list(attributes.values())
+        elif how == "enum":
             values = _members(value)
         else:
             values = _as_pickled(kind, value)
-        if way in _WHOLE and (len(fields) != len(values) or getattr(value, "__dict__", None)):
+        if how in _WHOLE and (len(fields) != len(values) or getattr(value, "__dict__", None)):
             check_no_more(value, len(fields) == len(values))
-        return [TYPED, self._shape(way, kind, fields), *self.all(values)]
+        return [TYPED, self._shape(how, kind, fields), *self.all(values)]
 
-    def _shape(self, way: Kind, kind: type, fields: tuple[str, ...]) -> int:
+    def _shape(self, how: Kind, kind: type, fields: tuple[str, ...]) -> int:
         number = self._numbers.get((kind, fields))
         if number is None:
             if not all(type(name) is str for name in fields):
                 raise unstorable(kind.__qualname__, "names of its fields are no text")
             number = self._numbers[kind, fields] = len(self.shapes)
             # A row is of no module: its names say which class it is of.
-            module, name = ("", "") if way == "row" else (module_of(kind), kind.__qualname__)
-            self.shapes.append(Shape(way, module, name, fields))
+            module, name = ("", "") if how == "row" else (module_of(kind), kind.__qualname__)
+            self.shapes.append(Shape(how, module, name, fields))
         return number
 
 
@@ -191,8 +194,8 @@ def _joined(kind: type, names: Sequence[str]) -> Any:
     try:
         members = [cast(Any, kind)._member_map_[name] for name in names]
     except KeyError as gone:
-        stored = f"with the member {gone}, as the checkpoint has it"
-        raise changed(kind, stored, "none of that name") from None
+        expected = f"with the member {gone}, as the checkpoint has it"
+        raise changed(kind, expected, "none of that name") from None
     if len(members) == 1:
         return members[0]
     if not issubclass(kind, Flag):
@@ -203,23 +206,23 @@ def _joined(kind: type, names: Sequence[str]) -> Any:
 def _as_pickled(kind: type, value: Any) -> list[Any]:
     """How to make an instance, with what, and what to fill it with."""
     if isinstance(value, msgspec.Struct):
-        named = {name: getattr(value, name) for name in value.__struct_fields__}
-        return [CALL, (), named, None, None, None]
+        keywords = {name: getattr(value, name) for name in value.__struct_fields__}
+        return [CALL, (), keywords, None, None, None]
     reduced = value.__reduce_ex__(5)
     if not isinstance(reduced, tuple) or len(reduced) > 5:
         raise unstorable(kind.__qualname__, "its pickling has a form of its own")
-    made, arguments, state, elements, items = (*reduced, None, None, None)[:5]
-    how, named = CALL, {}
-    if made is copyreg.__newobj__:  # type: ignore[attr-defined]  # missing in its stubs
-        how, made, arguments = NEW, arguments[0], arguments[1:]
-    elif made is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
-        how, (made, arguments, named) = NEW_WITH_NAMES, arguments
-    if made is not kind:
-        raise unstorable(kind.__qualname__, f"its pickling calls {made!r} instead of the type")
+    callee, arguments, state, elements, items = (*reduced, None, None, None)[:5]
+    how, keywords = CALL, {}
+    if callee is copyreg.__newobj__:  # type: ignore[attr-defined]  # missing in its stubs
+        how, callee, arguments = NEW, arguments[0], arguments[1:]
+    elif callee is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
+        how, (callee, arguments, keywords) = NEW_WITH_NAMES, arguments
+    if callee is not kind:
+        raise unstorable(kind.__qualname__, f"its pickling calls {callee!r} instead of the type")
     return [
         how,
         tuple(arguments),
-        dict(named),
+        dict(keywords),
         state,
         None if elements is None else list(elements),
         None if items is None else dict(items),
@@ -328,14 +331,14 @@ def _from_pickled(
     kind: type,
     how: int,
     arguments: tuple[Any, ...],
-    named: dict[str, Any],
+    keywords: dict[str, Any],
     state: Any,
     elements: list[Any] | None,
     items: dict[Any, Any] | None,
 ) -> Any:
     """An instance of a type that the job names, made as its own pickling says."""
     record: Any = (
-        kind(*arguments, **named) if how == CALL else kind.__new__(kind, *arguments, **named)
+        kind(*arguments, **keywords) if how == CALL else kind.__new__(kind, *arguments, **keywords)
     )
     if state is not None:
         _set_state(record, state)
@@ -358,11 +361,11 @@ def _set_state(record: Any, state: Any) -> None:
 
 
 def _mapping(make: Callable[[], Any], parts: Sequence[Any]) -> Any:
-    made = make()
+    mapping = make()
     # Not `update`: that of a counter adds.
     for key, value in zip(parts[::2], parts[1::2], strict=True):
-        made[key] = value
-    return made
+        mapping[key] = value
+    return mapping
 
 
 _TOGETHER: Final[dict[int, Callable[[list[Any]], Any]]] = {

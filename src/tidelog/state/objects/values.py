@@ -136,9 +136,9 @@ class UntypedValues(ObjectEncoding):
         info = backend.registry.register(*definition)
         self.prefix = info.id.to_bytes(2, "big")
         """What its rows have after their key group."""
-        known = backend.registry.value_types(info, option)
-        super().__init__(known.what)
-        self._types = ValueTypes(known)
+        known_types = backend.registry.value_types(info, option)
+        super().__init__(known_types.what)
+        self._types = ValueTypes(known_types)
         self._elements = elements
         self._tried: set[type] = set()
         """Types of which a value has been encoded."""
@@ -147,7 +147,9 @@ class UntypedValues(ObjectEncoding):
         """As in `ObjectEncoding`; raises StateSchemaError also for types that were not declared."""
         elements = self._elements
         self._types.observe(
-            values if elements is None else [each for value in values for each in value[elements]]
+            values
+            if elements is None
+            else [element for value in values for element in value[elements]]
         )
         return super().encode_many(values)
 

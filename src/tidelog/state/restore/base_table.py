@@ -169,7 +169,7 @@ class BaseTable:
     """An open table and what it was made from."""
 
     table: Table
-    known: Mapping[str, TableObject] = field(default_factory=dict)
+    files_by_name: Mapping[str, TableObject] = field(default_factory=dict)
     """Stored files of the table, by local name."""
     descriptors: Mapping[str, Descriptor] = field(default_factory=dict)
     """All materializations that the table was made from, by object name."""
@@ -183,24 +183,30 @@ async def open_base_table(
     Raises RestoreError, CorruptObjectError, FormatVersionError and what the store raises.
     """
     layers = [
-        (each, each.materialization) for each in state.layers if each.materialization is not None
+        (layer, layer.materialization)
+        for layer in state.layers
+        if layer.materialization is not None
     ]
     if not layers:
         return BaseTable(factory.create(directory))
-    found = await asyncio.gather(*(files.descriptor(ref, what) for _, ref in layers))
-    parts = [_Part(layer, each) for (layer, _), each in zip(layers, found, strict=True)]
-    descriptors = {ref.descriptor: each for (_, ref), each in zip(layers, found, strict=True)}
+    read = await asyncio.gather(*(files.descriptor(ref, what) for _, ref in layers))
+    parts = [_Part(layer, descriptor) for (layer, _), descriptor in zip(layers, read, strict=True)]
+    descriptors = {
+        ref.descriptor: descriptor for (_, ref), descriptor in zip(layers, read, strict=True)
+    }
     if state.inherited:
         return await _Merge(files, factory, directory, what).build(parts, descriptors)
-    (own,) = parts
-    if own.descriptor.table != factory.kind:
+    (part,) = parts
+    if part.descriptor.table != factory.kind:
         raise RestoreError(
             f"the table of {what}",
             expected=f"kind {factory.kind!r}",
-            found=f"kind {own.descriptor.table!r}",
-            action=f"run the job with --table {own.descriptor.table}",
+            found=f"kind {part.descriptor.table!r}",
+            action=f"run the job with --table {part.descriptor.table}",
         )
-    return BaseTable(await files.open(own.descriptor, factory, directory), own.known, descriptors)
+    return BaseTable(
+        await files.open(part.descriptor, factory, directory), part.files_by_name, descriptors
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +226,7 @@ class _Part:
         return end.to_bytes(2, "big") if end <= 0xFFFF else None
 
     @property
-    def known(self) -> dict[str, TableObject]:
+    def files_by_name(self) -> dict[str, TableObject]:
         return {file.name: file for file in self.descriptor.shared}
 
 
@@ -240,21 +246,24 @@ class _Merge:
         same = [part for part in parts if part.descriptor.table == self.factory.kind]
         base = max(same, key=lambda part: part.descriptor.table_bytes, default=None)
         # Every task ends by itself: cancelled, its thread would go on writing.
-        others = [part for part in parts if part is not base]
-        opening = [asyncio.ensure_future(self._open(*each)) for each in enumerate(others)]
+        merged_parts = [part for part in parts if part is not base]
+        opening = [
+            asyncio.ensure_future(self._open(*numbered_part))
+            for numbered_part in enumerate(merged_parts)
+        ]
         basing = asyncio.ensure_future(self._base(base))
         try:
             table = await basing
-            for part, source in zip(others, opening, strict=True):
+            for part, source in zip(merged_parts, opening, strict=True):
                 await self._copy(part, await source, table)
         except BaseException:
-            for ended in await asyncio.gather(basing, *opening, return_exceptions=True):
-                if not isinstance(ended, BaseException):
-                    ended.close()
+            for outcome in await asyncio.gather(basing, *opening, return_exceptions=True):
+                if not isinstance(outcome, BaseException):
+                    outcome.close()
             raise
         finally:
-            await self.files.effects.offload.run(self._remove_inherited, len(others))
-        return BaseTable(table, base.known if base is not None else {}, descriptors)
+            await self.files.effects.offload.run(self._remove_inherited, len(merged_parts))
+        return BaseTable(table, base.files_by_name if base is not None else {}, descriptors)
 
     async def _base(self, base: _Part | None) -> Table:
         if base is None:
@@ -277,8 +286,8 @@ class _Merge:
     def _inherited(self, number: int) -> Path:
         return self.directory.with_name(f"{self.directory.name}-inherited-{number}")
 
-    def _remove_inherited(self, others: int) -> None:
-        for number in range(others):
+    def _remove_inherited(self, count: int) -> None:
+        for number in range(count):
             shutil.rmtree(self._inherited(number), ignore_errors=True)
 
 

@@ -69,8 +69,13 @@ class LogReplay:
         self._opening = opening
         trimmed = []
         groups = _groups(state.log, min(_GROUP_BYTES, self.read_ahead_bytes // 2))
-        wanted = [[each for each in group if concerns(each, self.key_groups)] for group in groups]
-        for group, ranges, ahead in zip(groups, wanted, [*wanted[1:], []], strict=False):
+        ranges_of_groups = [
+            [log_range for log_range in group if concerns(log_range, self.key_groups)]
+            for group in groups
+        ]
+        for group, ranges, ahead in zip(
+            groups, ranges_of_groups, [*ranges_of_groups[1:], []], strict=False
+        ):
             read = dict(zip(ranges, await self.log.read(ranges, ahead), strict=True))
             for log_range in group:
                 if log_range not in read:
@@ -85,14 +90,14 @@ class LogReplay:
         self._rows.check_end(state.seqno)
         return tuple(trimmed)
 
-    def _skip(self, held: LogRange | Block) -> None:
+    def _skip(self, changes: LogRange | Block) -> None:
         """Pass over changes of other key groups, as far as they are part of the state."""
-        end = min(held.end, self.state.seqno)
+        end = min(changes.end, self.state.seqno)
         if end > self._rows.next:
-            self._rows.skip(max(held.first, self._rows.next), end)
+            self._rows.skip(max(changes.first, self._rows.next), end)
 
     async def _merge(self, blocks: Iterable[LoggedBlock]) -> None:
-        taken: list[LoggedBlock] = []
+        batch: list[LoggedBlock] = []
         next_change, size = self._rows.next, 0
         for logged in blocks:
             block = logged.block
@@ -102,17 +107,17 @@ class LogReplay:
                 continue
             next_change = block.end
             if concerns(block, self.key_groups):
-                taken.append(logged)
+                batch.append(logged)
                 size += block.raw_bytes
                 if size < _DECODED_BYTES:
                     continue
-            await self._take(taken)
-            taken, size = [], 0
+            await self._take(batch)
+            batch, size = [], 0
             if self._rows.next < next_change:
                 # It was not taken: it has nothing of these key groups.
                 logged.skip()
                 self._skip(block)
-        await self._take(taken)
+        await self._take(batch)
 
     async def _take(self, blocks: Sequence[LoggedBlock]) -> None:
         """Decode blocks and merge them; what does not fit into memory any more is prepared."""
@@ -152,11 +157,11 @@ class LogReplay:
                     await self.offload.run(base.table.ingest, rows)
 
 
-def concerns(held: LogRange | Block, key_groups: range | None) -> bool:
+def concerns(changes: LogRange | Block, key_groups: range | None) -> bool:
     """Whether a range or a block can hold changes in these key groups (None: all)."""
     if key_groups is None:
         return True
-    return held.key_group_min < key_groups.stop and key_groups.start <= held.key_group_max
+    return changes.key_group_min < key_groups.stop and key_groups.start <= changes.key_group_max
 
 
 def _add(merge: LastWriterWins, blocks: Iterator[tuple[ChangeBatch, LoggedBlock]]) -> int:
@@ -187,8 +192,8 @@ def _trim(log_range: LogRange, blocks: Iterable[Block], upto: SeqNo) -> LogRange
 
     A segment can hold blocks flushed after the barrier; the new log goes on before them.
     """
-    kept = [block for block in blocks if block.end <= upto]
-    if not kept:
+    covered = [block for block in blocks if block.end <= upto]
+    if not covered:
         return log_range
-    length = sum(block.size for block in kept)
-    return msgspec.structs.replace(log_range, length=length, end=kept[-1].end)
+    length = sum(block.size for block in covered)
+    return msgspec.structs.replace(log_range, length=length, end=covered[-1].end)

@@ -91,8 +91,8 @@ def _heir(
 def _watermark(parents: Iterable[SubtaskState]) -> int | None:
     """The earliest of all; unknown when one is."""
     marks = [parent.watermark for parent in parents]
-    known = [mark for mark in marks if mark is not None]
-    return min(known) if len(known) == len(marks) else None
+    reported = [mark for mark in marks if mark is not None]
+    return min(reported) if len(reported) == len(marks) else None
 
 
 def _ahead(
@@ -123,9 +123,9 @@ def _inherited(parents: Iterable[SubtaskState], owned: KeyGroupRange) -> Iterabl
             yield msgspec.structs.replace(layer, first_key_group=first, last_key_group=last)
 
 
-def _clip(held: SubtaskState | InheritedState, owned: KeyGroupRange) -> KeyGroupRange | None:
-    first = max(held.first_key_group, owned.first)
-    last = min(held.last_key_group, owned.last)
+def _clip(layer: SubtaskState | InheritedState, owned: KeyGroupRange) -> KeyGroupRange | None:
+    first = max(layer.first_key_group, owned.first)
+    last = min(layer.last_key_group, owned.last)
     return KeyGroupRange(KeyGroup(first), KeyGroup(last)) if first <= last else None
 
 
@@ -134,36 +134,38 @@ def holds_something(layer: InheritedState) -> bool:
     return layer.materialization is not None or layer.seqno > layer.upto
 
 
-def redistribute_operator_state(old: OperatorState, dealt: OperatorState) -> OperatorState:
-    """`dealt`, the new shape of `old`, with its part of the operator state in every subtask."""
+def redistribute_operator_state(old: OperatorState, new: OperatorState) -> OperatorState:
+    """`new`, the new shape of `old`, with its part of the operator state in every subtask."""
     if not any(subtask.operator_state for subtask in old.subtasks):
-        return dealt
-    count = len(dealt.subtasks)
+        return new
+    count = len(new.subtasks)
     shares = _shares(old.subtasks, count)
     subtasks = [
         msgspec.structs.replace(subtask, operator_state=tuple(share))
-        for subtask, share in zip(dealt.subtasks, shares, strict=True)
+        for subtask, share in zip(new.subtasks, shares, strict=True)
     ]
-    return msgspec.structs.replace(dealt, subtasks=tuple(subtasks))
+    return msgspec.structs.replace(new, subtasks=tuple(subtasks))
 
 
 def _shares(subtasks: Sequence[SubtaskState], count: int) -> list[list[OperatorPiece]]:
     shares: list[list[OperatorPiece]] = [[] for _ in range(count)]
     running_first = sorted(subtasks, key=lambda subtask: subtask.finished)
-    named = {
+    first_pieces = {
         (piece.operator, piece.name): piece
         for subtask in reversed(running_first)
         for piece in subtask.operator_state
     }
-    for (operator, name), first in named.items():
-        held = [_entries(subtask, operator, name) for subtask in subtasks]
-        whole = tuple(entry for entries in held for entry in entries)
+    for (operator, name), first in first_pieces.items():
+        of_subtasks = [_entries(subtask, operator, name) for subtask in subtasks]
+        all_entries = tuple(entry for entries in of_subtasks for entry in entries)
         for index, share in enumerate(shares):
             entries = first.entries
             if first.kind == "union":
-                entries = whole
+                entries = all_entries
             elif first.kind == "list":
-                entries = held[index] if len(subtasks) == count else whole[index::count]
+                entries = (
+                    of_subtasks[index] if len(subtasks) == count else all_entries[index::count]
+                )
             share.append(OperatorPiece(operator, name, first.kind, entries))
     return shares
 

@@ -41,7 +41,7 @@ class RestoredSubtask:
     """The subtask's log after the materialization, trimmed to what the checkpoint covers."""
     inline: tuple[SealedBlock, ...]
     """Blocks of it that lived in the manifest and must be logged again."""
-    known: Mapping[str, TableObject]
+    files_by_name: Mapping[str, TableObject]
     """Stored files of the table, by local name."""
     descriptors: Mapping[str, Descriptor]
     """The materializations that were read, by object."""
@@ -82,14 +82,14 @@ async def restore_subtasks(
     try:
         restored = await asyncio.gather(*restoring.values())
     except BaseException:
-        for each in restoring.values():
-            each.cancel()
-        for ended in await asyncio.gather(*restoring.values(), return_exceptions=True):
-            if not isinstance(ended, BaseException):
-                ended.table.close()
+        for restore in restoring.values():
+            restore.cancel()
+        for outcome in await asyncio.gather(*restoring.values(), return_exceptions=True):
+            if not isinstance(outcome, BaseException):
+                outcome.table.close()
         raise
     finally:
-        await together([log.close(), *(each.close() for each in restorers.values())])
+        await together([log.close(), *(restorer.close() for restorer in restorers.values())])
     for staging in restorers:
         await effects.offload.run(shutil.rmtree, staging, True)
     return dict(zip(restoring, restored, strict=True))
@@ -132,7 +132,9 @@ class Restorer:
             log = _shared_log(self.store, self.effects, self.progress, self.config)
             _expect(log, state)
         name = f"inline log of {what}"
-        layers = [(each, [log.inline(data, name) for data in each.inline]) for each in state.layers]
+        layers = [
+            (layer, [log.inline(data, name) for data in layer.inline]) for layer in state.layers
+        ]
         # The log is fetched and merged while the table's files arrive.
         opening = asyncio.ensure_future(
             open_base_table(state, self._files, self.factory, directory, what)
@@ -153,7 +155,7 @@ class Restorer:
             for logged, data in zip(layers[-1][1], state.inline, strict=True)
         )
         return RestoredSubtask(
-            base.table, state.seqno, ranges, inline, base.known, base.descriptors
+            base.table, state.seqno, ranges, inline, base.files_by_name, base.descriptors
         )
 
     async def _replay(
@@ -203,7 +205,7 @@ def _expect(log: SharedLog, state: SubtaskState) -> None:
     for layer in layers:
         log.expect_inline(layer.inline)
         groups = None if layer is layers[-1] else _key_groups(layer)
-        log.expect(each for each in layer.log if concerns(each, groups))
+        log.expect(log_range for log_range in layer.log if concerns(log_range, groups))
 
 
 def _key_groups(layer: InheritedState) -> range:
@@ -228,8 +230,8 @@ def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
 
 
 def _overlap(one: InheritedState, other: InheritedState) -> bool:
-    ours, theirs = _key_groups(one), _key_groups(other)
-    return ours.start < theirs.stop and theirs.start < ours.stop
+    groups, other_groups = _key_groups(one), _key_groups(other)
+    return groups.start < other_groups.stop and other_groups.start < groups.stop
 
 
 async def _give_up(opening: "asyncio.Task[BaseTable]", replaying: "asyncio.Task[Any]") -> None:

@@ -58,7 +58,7 @@ class SharedLog:
     limit_bytes: int
     tasks: SharedTasks = field(default_factory=SharedTasks)
     """The fetches, and the decodings that several readers wait for."""
-    _wanted: Counter[LogRange] = field(default_factory=Counter)
+    _readers: Counter[LogRange] = field(default_factory=Counter)
     """How many readers have yet to come for a range."""
     _in_segment: dict[str, list[LogRange]] = field(default_factory=lambda: defaultdict(list))
     _entries: dict[LogRange, _Entry] = field(default_factory=dict)
@@ -73,18 +73,18 @@ class SharedLog:
 
     def inline(self, data: bytes, name: str) -> LoggedBlock:
         """The block of a manifest, opened for all who replay it; raises as `open_block`."""
-        opened = self._inline.get(data)
-        if opened is None:
+        block = self._inline.get(data)
+        if block is None:
             readers = max(1, self._inline_readers[data])
-            opened = self._inline[data] = LoggedBlock(open_block(data, 0, name), readers, self)
-        return opened
+            block = self._inline[data] = LoggedBlock(open_block(data, 0, name), readers, self)
+        return block
 
     def expect(self, ranges: Iterable[LogRange]) -> None:
         """Somebody will read these."""
-        for wanted in ranges:
-            if not self._wanted[wanted]:
-                self._in_segment[wanted.segment].append(wanted)
-            self._wanted[wanted] += 1
+        for log_range in ranges:
+            if not self._readers[log_range]:
+                self._in_segment[log_range.segment].append(log_range)
+            self._readers[log_range] += 1
 
     async def read(
         self, ranges: Sequence[LogRange], ahead: Sequence[LogRange] = ()
@@ -92,34 +92,38 @@ class SharedLog:
         """The blocks of each range; those of `ahead`, which the caller reads next, are fetched in
         the meantime. Raises what `SegmentReader.read_ranges` raises.
         """
-        for some in (ranges, ahead):
-            missing = [wanted for wanted in some if wanted not in self._entries]
-            if missing:
-                self._fetch(missing)
-        entries = [self._entries[wanted] for wanted in ranges]
+        for group in (ranges, ahead):
+            absent = [log_range for log_range in group if log_range not in self._entries]
+            if absent:
+                self._fetch(absent)
+        entries = [self._entries[log_range] for log_range in ranges]
         for entry in entries:
             await self.tasks.wait(entry.fetching)
-        for wanted, entry in zip(ranges, entries, strict=True):
-            self._taken(wanted, entry)
+        for log_range, entry in zip(ranges, entries, strict=True):
+            self._taken(log_range, entry)
         return [entry.blocks for entry in entries]
 
     async def take(self, blocks: Sequence[LoggedBlock]) -> list[ChangeBatch]:
         """The changes of blocks, in one step for all; each block is decoded once for all its
         readers while there is room to keep what it gave. Raises CorruptObjectError.
         """
-        left = [logged for logged in blocks if logged.decoding is None]
-        shared = [each for each in left if each.readers > 1 and self.keep(each.block.raw_bytes)]
+        undecoded = [logged for logged in blocks if logged.decoding is None]
+        shared = [
+            logged
+            for logged in undecoded
+            if logged.readers > 1 and self.keep(logged.block.raw_bytes)
+        ]
         if shared:
             decoding = self.tasks.start(self._decode(shared))
             for logged in shared:
                 logged.decoding = decoding
         decodings = {logged: logged.decoding for logged in blocks if logged.decoding is not None}
-        found = await self._decode([logged for logged in left if logged not in decodings])
+        changes = await self._decode([logged for logged in undecoded if logged not in decodings])
         for logged, decoding in decodings.items():
-            found[logged] = (await self.tasks.wait(decoding))[logged]
+            changes[logged] = (await self.tasks.wait(decoding))[logged]
         for logged in blocks:
             logged.skip()
-        return [found[logged] for logged in blocks]
+        return [changes[logged] for logged in blocks]
 
     async def _decode(self, blocks: Sequence[LoggedBlock]) -> _Decoded:
         if not blocks:
@@ -144,39 +148,39 @@ class SharedLog:
         """Count `size` bytes as freed."""
         self._held_bytes -= size
 
-    def _fetch(self, missing: Sequence[LogRange]) -> None:
+    def _fetch(self, absent: Sequence[LogRange]) -> None:
         """Start to read missing ranges, and ranges of the same segments that others want."""
-        ranges = list(missing)
-        for wanted in ranges:
-            self._held_bytes += wanted.length
-        for segment in dict.fromkeys(wanted.segment for wanted in missing):
+        ranges = list(absent)
+        for log_range in ranges:
+            self._held_bytes += log_range.length
+        for segment in dict.fromkeys(log_range.segment for log_range in absent):
             for other in self._in_segment[segment]:
                 new = other not in self._entries and other not in ranges
-                if new and self._wanted[other] and self.keep(other.length):
+                if new and self._readers[other] and self.keep(other.length):
                     ranges.append(other)
         entries: dict[LogRange, _Entry] = {}
         fetching = self.tasks.start(self._read(ranges, entries))
-        entries.update((wanted, _Entry(fetching)) for wanted in ranges)
+        entries.update((log_range, _Entry(fetching)) for log_range in ranges)
         self._entries.update(entries)
 
     async def _read(self, ranges: Sequence[LogRange], entries: dict[LogRange, _Entry]) -> None:
         with self.progress.timings.fetch_log:
-            found = await self.reader.read_ranges(ranges)
-        self.progress.bytes += sum(wanted.length for wanted in ranges)
-        for wanted, blocks in zip(ranges, found, strict=True):
-            readers = max(1, self._wanted[wanted])
-            entries[wanted].blocks = [LoggedBlock(block, readers, self) for block in blocks]
+            read = await self.reader.read_ranges(ranges)
+        self.progress.bytes += sum(log_range.length for log_range in ranges)
+        for log_range, blocks in zip(ranges, read, strict=True):
+            readers = max(1, self._readers[log_range])
+            entries[log_range].blocks = [LoggedBlock(block, readers, self) for block in blocks]
 
-    def _taken(self, wanted: LogRange, entry: _Entry) -> None:
+    def _taken(self, log_range: LogRange, entry: _Entry) -> None:
         """A reader got the range: it is dropped after its last reader, or when too much is held."""
-        self._wanted[wanted] -= 1
-        if self._entries.get(wanted) is not entry:
+        self._readers[log_range] -= 1
+        if self._entries.get(log_range) is not entry:
             return
-        others = self._wanted[wanted]
-        if others <= 0 or self._held_bytes > self.limit_bytes:
-            del self._entries[wanted]
-            self._held_bytes -= wanted.length
-            if others > 0:
+        readers = self._readers[log_range]
+        if readers <= 0 or self._held_bytes > self.limit_bytes:
+            del self._entries[log_range]
+            self._held_bytes -= log_range.length
+            if readers > 0:
                 # They come too late for these blocks, and fetch the range again.
                 for block in entry.blocks:
-                    block.skip(others)
+                    block.skip(readers)

@@ -111,12 +111,12 @@ def _quoted_name(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def split_parts(text: str, opening: str, closing: str) -> list[str]:
+def split_parts(text: str, openers: str, closers: str) -> list[str]:
     """What stands between commas, but for those within brackets or quotes."""
     parts, depth, in_quotes = [""], 0, False
     for character in text:
         in_quotes ^= character == "`"
-        depth += 0 if in_quotes else (character in opening) - (character in closing)
+        depth += 0 if in_quotes else (character in openers) - (character in closers)
         if character == "," and depth == 0 and not in_quotes:
             parts.append("")
         else:
@@ -149,28 +149,30 @@ class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens = self._tokenize(text)
-        self._at = 0
+        self._position = 0
 
     @staticmethod
     def _tokenize(text: str) -> list[str]:
-        tokens, at, end = [], 0, len(text.rstrip())
-        while at < end:
-            match = _TOKEN.match(text, at)
+        tokens, position, end = [], 0, len(text.rstrip())
+        while position < end:
+            match = _TOKEN.match(text, position)
             if match is None:
-                raise bad_schema(text, f"a field list; could not read {_shortened(text[at:])}")
+                raise bad_schema(
+                    text, f"a field list; could not read {_shortened(text[position:])}"
+                )
             tokens.append(match.group(1))
-            at = match.end()
+            position = match.end()
         return tokens
 
     def struct_fields(self) -> tuple[Field, ...]:
         """The whole text: `a int, b string` or `struct<a:int,b:string>`."""
         if self._peek().lower() == "struct" and self._peek(1) == "<":
-            self._at += 2
+            self._position += 2
             fields = self._fields(">")
             self._take(">")
         else:
             fields = self._fields("")
-        if self._at != len(self._tokens):
+        if self._position != len(self._tokens):
             raise bad_schema(self._text, f"no {self._peek()!r} there")
         return fields
 
@@ -183,10 +185,10 @@ class _Parser:
             if name[0] == "`":
                 name = name[1:-1].replace("``", "`")
             if self._peek() == ":":
-                self._at += 1
+                self._position += 1
             type_name, python, scalar = self._type()
             if [self._peek().upper(), self._peek(1).upper()] == ["NOT", "NULL"]:
-                self._at += 2
+                self._position += 2
             fields.append(Field(name, type_name, python | None, scalar))
         return tuple(fields)
 
@@ -223,24 +225,25 @@ class _Parser:
         """`(10,2)` of a decimal, `(20)` of a varchar."""
         if self._peek() != "(":
             return ""
-        taken = ""
-        while not taken.endswith(")"):
-            taken += self._next()
-        return taken
+        text = ""
+        while not text.endswith(")"):
+            text += self._next()
+        return text
 
     def _peek(self, ahead: int = 0) -> str:
-        at = self._at + ahead
-        return self._tokens[at] if at < len(self._tokens) else ""
+        index = self._position + ahead
+        return self._tokens[index] if index < len(self._tokens) else ""
 
     def _next(self) -> str:
         token = self._peek()
         if not token:
             raise bad_schema(self._text, "more text")
-        self._at += 1
+        self._position += 1
         return token
 
     def _take(self, token: str) -> None:
         if self._next() != token:
             raise bad_schema(
-                self._text, f"{token!r} after {_shortened(' '.join(self._tokens[: self._at - 1]))}"
+                self._text,
+                f"{token!r} after {_shortened(' '.join(self._tokens[: self._position - 1]))}",
             )

@@ -94,7 +94,7 @@ _unpack_elements: Final = msgspec.msgpack.Decoder(list[bytes]).decode
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How one state's rows are read: own key to (key, entry), bytes to (value, expiry)."""
+    """How one state's rows are read: state key to (key, entry), bytes to (value, expiry)."""
 
     split: Callable[[bytes], tuple[Any, Any]]
     value: Callable[[bytes], tuple[Any, int | list[int] | None]]
@@ -110,20 +110,20 @@ class RowDecoder:
         """Decode one row; a `value` of None is a delete."""
         group = KeyGroup(int.from_bytes(row_key[:2], "big"))
         state = int.from_bytes(row_key[2:ROW_PREFIX_BYTES], "big")
-        own = row_key[ROW_PREFIX_BYTES:]
+        state_key = row_key[ROW_PREFIX_BYTES:]
         info, reader = self._states.get(state, (None, None))
         raw = DecodedRow(
             key_group=group,
             state=info.name if info else None,
             kind=info.kind if info else None,
-            key=_base64(own),
+            key=_base64(state_key),
             value=None if value is None else _base64(value),
             encoding="base64",
         )
         if reader is None:
             return raw
         try:
-            key, entry = reader.split(own)
+            key, entry = reader.split(state_key)
             read, expires = (None, None) if value is None else reader.value(value)
         except _UNDECODED:
             return raw
@@ -143,9 +143,9 @@ def _reader(info: StateInfo) -> _Kind | None:
         return _Kind(_timed_key, lambda _: (None, None))
     try:
         schemas = [
-            parse_schema(canonical_text(stored_fields(each)))
-            for each in info.schema
-            if each != UNTYPED
+            parse_schema(canonical_text(stored_fields(text)))
+            for text in info.schema
+            if text != UNTYPED
         ]
     except StateSchemaError:
         return None
@@ -169,8 +169,8 @@ def _reader(info: StateInfo) -> _Kind | None:
     return reader
 
 
-def _whole_key(own: bytes) -> tuple[Any, None]:
-    return _plain(_unpack(own)), None
+def _whole_key(state_key: bytes) -> tuple[Any, None]:
+    return _plain(_unpack(state_key)), None
 
 
 def _split_position(data: bytes) -> tuple[dict[str, Any], None]:
@@ -182,8 +182,8 @@ def _split_position(data: bytes) -> tuple[dict[str, Any], None]:
     }, None
 
 
-def _partition(own: bytes) -> tuple[None, dict[str, Any]]:
-    _, entry = first_value(own)
+def _partition(state_key: bytes) -> tuple[None, dict[str, Any]]:
+    _, entry = first_value(state_key)
     (partition,) = _unpack(entry)
     return None, {"partition": _plain(_unpack(partition))}
 
@@ -193,11 +193,11 @@ def _position(data: bytes) -> tuple[dict[str, Any], None]:
     return {"position": _plain(_unpack(position))}, None
 
 
-def _numbered_key(shown: Callable[[int], Any]) -> Callable[[bytes], tuple[Any, Any]]:
+def _numbered_key(number_of: Callable[[int], Any]) -> Callable[[bytes], tuple[Any, Any]]:
     """A key with a number after it: a position, or a time."""
-    return lambda own: (
-        _plain(_unpack(own[:-_NUMBER_BYTES])),
-        shown(int.from_bytes(own[-_NUMBER_BYTES:], "big")),
+    return lambda state_key: (
+        _plain(_unpack(state_key[:-_NUMBER_BYTES])),
+        number_of(int.from_bytes(state_key[-_NUMBER_BYTES:], "big")),
     )
 
 
@@ -205,18 +205,21 @@ _timer_by_key: Final = _numbered_key(lambda number: number - _TIME_BIAS)
 _window_key: Final = _numbered_key(lambda number: {"start_ms": number - _TIME_BIAS})
 
 
-def _timer_by_time(own: bytes) -> tuple[Any, int]:
-    return _timer_by_key(own[_NUMBER_BYTES:] + own[:_NUMBER_BYTES])
+def _timer_by_time(state_key: bytes) -> tuple[Any, int]:
+    return _timer_by_key(state_key[_NUMBER_BYTES:] + state_key[:_NUMBER_BYTES])
 
 
-def _window_records_key(own: bytes) -> tuple[Any, dict[str, int]]:
-    key, window = _window_key(own[:-_NUMBER_BYTES])
-    return key, {**window, "position": int.from_bytes(own[-_NUMBER_BYTES:], "big")}
+def _window_records_key(state_key: bytes) -> tuple[Any, dict[str, int]]:
+    key, window = _window_key(state_key[:-_NUMBER_BYTES])
+    return key, {**window, "position": int.from_bytes(state_key[-_NUMBER_BYTES:], "big")}
 
 
-def _timed_key(own: bytes) -> tuple[Any, dict[str, int]]:
-    key, time_ms = _timer_by_key(own[_NUMBER_BYTES:-_POSITION_BYTES])
-    return key, {"time_ms": time_ms, "position": int.from_bytes(own[-_POSITION_BYTES:], "big")}
+def _timed_key(state_key: bytes) -> tuple[Any, dict[str, int]]:
+    key, time_ms = _timer_by_key(state_key[_NUMBER_BYTES:-_POSITION_BYTES])
+    return key, {
+        "time_ms": time_ms,
+        "position": int.from_bytes(state_key[-_POSITION_BYTES:], "big"),
+    }
 
 
 def _batch(data: bytes) -> list[dict[str, Any]]:
@@ -238,31 +241,31 @@ _WINDOWS: Final = {
 
 
 def _map_key(keys: TupleCodec) -> Callable[[bytes], tuple[Any, Any]]:
-    def split(own: bytes) -> tuple[Any, Any]:
-        key, entry = first_value(own)
-        return _plain(_unpack(key)), _named(keys, entry)
+    def split(state_key: bytes) -> tuple[Any, Any]:
+        key, entry = first_value(state_key)
+        return _plain(_unpack(key)), _by_name(keys, entry)
 
     return split
 
 
 def _typed(values: TupleCodec, ttl_ms: int | None) -> Callable[[bytes], tuple[Any, int | None]]:
     if ttl_ms is None:
-        return lambda data: (_named(values, data), None)
-    return lambda data: (_named(values, data[EXPIRY_BYTES:]), expiry_of(data))
+        return lambda data: (_by_name(values, data), None)
+    return lambda data: (_by_name(values, data[EXPIRY_BYTES:]), expiry_of(data))
 
 
 def _elements(
     element: Callable[[bytes], tuple[Any, int | None]],
 ) -> Callable[[bytes], tuple[list[Any], list[int] | None]]:
     def value(data: bytes) -> tuple[list[Any], list[int] | None]:
-        read = [element(stored) for stored in _unpack_elements(data)]
+        read = [element(item) for item in _unpack_elements(data)]
         expiries = [expires for _, expires in read if expires is not None]
         return [value for value, _ in read], expiries or None
 
     return value
 
 
-def _named(codec: TupleCodec, data: bytes) -> dict[str, Any]:
+def _by_name(codec: TupleCodec, data: bytes) -> dict[str, Any]:
     names = (field.name for field in codec.fields)
     return {name: _plain(value) for name, value in zip(names, codec.decode(data), strict=True)}
 
@@ -279,8 +282,8 @@ def _with_text_keys(value: Any) -> Any:
     """As `_plain`, of values with dicts whose keys JSON does not have, such as tuples."""
     if isinstance(value, dict):
         return {
-            key if isinstance(key, str) else msgspec.json.encode(_plain(key)).decode(): _plain(each)
-            for key, each in value.items()
+            key if isinstance(key, str) else msgspec.json.encode(_plain(key)).decode(): _plain(part)
+            for key, part in value.items()
         }
     if isinstance(value, list | tuple | set | frozenset | deque):
         return list(map(_plain, value))

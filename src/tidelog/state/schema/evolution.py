@@ -31,48 +31,48 @@ DECLARED: Final = frozenset({"value", "list", "map"})
 """Kinds of the states that a program declares and names by itself."""
 
 
-def objection(stored: StateInfo, wanted: StateInfo) -> str | None:
+def objection(before: StateInfo, after: StateInfo) -> str | None:
     """Why values stored as one definition cannot be read as the other; None when they can."""
-    if stored.kind != wanted.kind:
-        return f"the kind was {stored.kind} and is {wanted.kind}"
-    if wanted.schema == (*stored.schema, IN_SLICES):
+    if before.kind != after.kind:
+        return f"the kind was {before.kind} and is {after.kind}"
+    if after.schema == (*before.schema, IN_SLICES):
         return "an earlier build kept each record once per window, and this one once per slice"
-    if wanted.schema == (*stored.schema, IN_BATCHES):
+    if after.schema == (*before.schema, IN_BATCHES):
         return None
-    if stored.ttl_ms is None and wanted.ttl_ms is not None:
+    if before.ttl_ms is None and after.ttl_ms is not None:
         return "it has a TTL now, and its values were stored without the time when they expire"
-    if stored.ttl_ms is not None and wanted.ttl_ms is None:
+    if before.ttl_ms is not None and after.ttl_ms is None:
         return "it has no TTL any more, and its values were stored with the time when they expire"
-    return _of_schema(stored, wanted)
+    return _of_schema(before, after)
 
 
-def _of_schema(stored: StateInfo, wanted: StateInfo) -> str | None:
-    if stored.schema == wanted.schema:
+def _of_schema(before: StateInfo, after: StateInfo) -> str | None:
+    if before.schema == after.schema:
         return None
     try:
-        if stored.kind in DECLARED and len(stored.schema) == len(wanted.schema):
-            return _of_parsed(stored.schema, wanted.schema)
+        if before.kind in DECLARED and len(before.schema) == len(after.schema):
+            return _of_parsed(before.schema, after.schema)
     except StateSchemaError:
         pass  # older releases put no name into quotes
-    return f"({'; '.join(stored.schema)}) became ({'; '.join(wanted.schema)})"
+    return f"({'; '.join(before.schema)}) became ({'; '.join(after.schema)})"
 
 
-def _of_parsed(stored: Sequence[str], wanted: Sequence[str]) -> str | None:
+def _of_parsed(before: Sequence[str], after: Sequence[str]) -> str | None:
     """What changed incompatibly between schemas: texts of a map's keys, if any, then of values."""
-    *old_keys, old = map(stored_fields, stored)
-    *new_keys, new = map(stored_fields, wanted)
+    *old_keys, old = map(stored_fields, before)
+    *new_keys, new = map(stored_fields, after)
     for old_key, new_key in zip(old_keys, new_keys, strict=True):
         if len(old_key) != len(new_key):
             return "the map's keys have another number of fields"
-        if found := _fields(old_key, new_key, key=True):
-            return f"in the map's keys {found}"
+        if reason := _fields(old_key, new_key, key=True):
+            return f"in the map's keys {reason}"
     return _fields(old, new, key=False)
 
 
 def _fields(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
     if len(new) < len(old):
-        gone = [field.name for field in old if field.name not in {f.name for f in new}]
-        return f"{', '.join(map(repr, gone)) or 'a field'} is missing"
+        missing = [field.name for field in old if field.name not in {f.name for f in new}]
+        return f"{', '.join(map(repr, missing)) or 'a field'} is missing"
     for before, after in zip(old, new, strict=False):
         if before.name != after.name:
             return f"{after.name!r} stands where {before.name!r} was; new fields come last"
@@ -95,15 +95,15 @@ def _readable(old: str, new: str, *, key: bool) -> bool:
     old_parts, new_parts = (list(map(_name_and_type, parts)) for parts in (inner, new_inner))
     last = len(old_parts) - 1
     return len(old_parts) == len(new_parts) and all(
-        before == after and _readable(a, b, key=key or (outer == "map" and at < last))
-        for at, ((before, a), (after, b)) in enumerate(zip(old_parts, new_parts, strict=True))
+        before == after and _readable(a, b, key=key or (outer == "map" and index < last))
+        for index, ((before, a), (after, b)) in enumerate(zip(old_parts, new_parts, strict=True))
     )
 
 
 def _name_and_type(part: str) -> tuple[str, str]:
     """`a:int` as a and int; what starts with a type has no name."""
-    named = _NAMED.fullmatch(part)
-    return ("", part) if named is None else (named[1], named[2])
+    match = _NAMED.fullmatch(part)
+    return ("", part) if match is None else (match[1], match[2])
 
 
 def _larger_decimal(old: list[str], new: list[str]) -> bool:
@@ -122,7 +122,7 @@ _LARGER: Final = {"decimal": _larger_decimal, "string": _longer_string}
 
 def _taken_apart(type_name: str) -> tuple[str, list[str]]:
     """`map<a,b>` as map and [a, b]; `decimal(10,2)` as decimal and [10, 2]."""
-    starts = [at for at in (type_name.find("<"), type_name.find("(")) if at >= 0]
+    starts = [start for start in map(type_name.find, "<(") if start >= 0]
     if not starts:
         return type_name, []
     return type_name[: min(starts)], split_parts(type_name[min(starts) + 1 : -1], "<(", ")>")

@@ -101,10 +101,10 @@ def _new_maker(names: tuple[str, ...]) -> RowMaker:
     if len(_makers) >= _MOST_CLASSES or not all(type(name) is str for name in names):
         return partial(_with_own_names, _OwnNames, names)
     members = {"__slots__": (), "__module__": __name__, "_fields": names}
-    for at, name in enumerate(names):
+    for index, name in enumerate(names):
         # `row.count` is the method of tuples, and no name with an underscore is a field's.
         if name not in members and not name.startswith("_") and not hasattr(Row, name):
-            members[name] = _tuplegetter(at, f"Value {at} of the row.")
+            members[name] = _tuplegetter(index, f"Value {index} of the row.")
     return _makers.setdefault(names, partial(tuple.__new__, type("Row", (Row,), members)))
 
 

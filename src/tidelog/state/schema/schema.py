@@ -94,19 +94,19 @@ def parse_schema(schema: Schema, state: str | None = None) -> TupleCodec:
 
 def _decoder(fields: tuple[Field, ...], python: Any) -> Callable[[bytes], tuple[Any, ...]]:
     """Reads values of the schema, and those from before its last fields were added."""
-    whole: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(python).decode
+    decode_all: Callable[[bytes], tuple[Any, ...]] = msgspec.msgpack.Decoder(python).decode
     shorter: dict[int, Callable[[bytes], tuple[Any, ...]]] = {}
 
     def decode(data: bytes) -> tuple[Any, ...]:
         try:
-            return whole(data)
+            return decode_all(data)
         except msgspec.ValidationError:
-            stored = len(_raw(data))
-            if not 0 < stored < len(fields):
+            count = len(_raw(data))
+            if not 0 < count < len(fields):
                 raise
-        if stored not in shorter:
-            shorter[stored] = msgspec.msgpack.Decoder(tuple_of(fields[:stored])).decode
-        return shorter[stored](data) + (None,) * (len(fields) - stored)
+        if count not in shorter:
+            shorter[count] = msgspec.msgpack.Decoder(tuple_of(fields[:count])).decode
+        return shorter[count](data) + (None,) * (len(fields) - count)
 
     return decode
 
@@ -135,24 +135,24 @@ def _checker(
     """
     exact = tuple(_EXACT.get(field.type_name) for field in fields)
     bounds = [
-        (at, -(1 << bits - 1), (1 << bits - 1) - 1)
-        for at, field in enumerate(fields)
+        (index, -(1 << bits - 1), (1 << bits - 1) - 1)
+        for index, field in enumerate(fields)
         if (bits := INTEGER_BITS.get(field.type_name))
     ]
-    texts = [at for at, kind in enumerate(exact) if kind is str]
+    texts = [index for index, kind in enumerate(exact) if kind is str]
     types = " ".join(field.type_name for field in fields)
     not_of_text = [kind for name, kind in _NOT_OF_TEXT.items() if name in types] or None
 
     def check(value: Any) -> tuple[Any, ...]:
         # The usual value, a tuple of exactly these scalars, needs no conversion.
         if value.__class__ is tuple and tuple(map(type, value)) == exact:
-            for at, low, high in bounds:
-                if not low <= value[at] <= high:
+            for index, low, high in bounds:
+                if not low <= value[index] <= high:
                     return convert(value)
-            for at in texts:
-                if not value[at].isascii():
+            for index in texts:
+                if not value[index].isascii():
                     try:
-                        value[at].encode()
+                        value[index].encode()
                     except UnicodeEncodeError as cause:
                         raise _refusal(what, value, cause) from cause
             checked: tuple[Any, ...] = value
@@ -211,22 +211,22 @@ def value_codec(values: TupleCodec, ttl_ms: int | None, now_ms: Callable[[], int
     return inner if ttl_ms is None else _with_ttl(inner, ttl_ms, now_ms)
 
 
-def _unchanged(held: Any) -> Any:
-    return held
+def _unchanged(value: Any) -> Any:
+    return value
 
 
 def _with_ttl(inner: ValueCodec, ttl_ms: int, now_ms: Callable[[], int]) -> ValueCodec:
     return ValueCodec(
         hold=lambda value: (now_ms() + ttl_ms, inner.hold(value)),
-        read=lambda held: inner.read(held[1]) if held[0] > now_ms() else None,
-        encode=lambda held: held[0].to_bytes(EXPIRY_BYTES, "big") + inner.encode(held[1]),
+        read=lambda item: inner.read(item[1]) if item[0] > now_ms() else None,
+        encode=lambda item: item[0].to_bytes(EXPIRY_BYTES, "big") + inner.encode(item[1]),
         decode=lambda data: (expiry_of(data), inner.decode(data[EXPIRY_BYTES:])),
     )
 
 
-def expiry_of(stored: bytes) -> int:
+def expiry_of(data: bytes) -> int:
     """Expiry time of a stored value of a state with TTL, in milliseconds."""
-    return int.from_bytes(stored[:EXPIRY_BYTES], "big")
+    return int.from_bytes(data[:EXPIRY_BYTES], "big")
 
 
 def list_codec(
@@ -238,7 +238,7 @@ def list_codec(
     rows = ValueCodec(
         hold=_unchanged,
         read=_unchanged,
-        encode=lambda held: msgspec.msgpack.encode(list(map(element.encode, held))),
+        encode=lambda elements: msgspec.msgpack.encode(list(map(element.encode, elements))),
         decode=lambda data: list(map(element.decode, split(data))),
     )
     return element, rows

@@ -12,15 +12,18 @@ class KeySides:
 
     def __init__(self) -> None:
         self._types: tuple[set[Type], set[Type]] = set(), set()
-        self._said = False
+        self._has_warned = False
 
     def came(self, side: int, types: Collection[Type]) -> bool:
         """Keys of these types came on a side; True the first time that no type is common."""
         if self._types[side].issuperset(types):
             return False
         self._types[side].update(types)
-        said, self._said = self._said, self._said or self.apart is not None
-        return self._said and not said
+        warned_before, self._has_warned = (
+            self._has_warned,
+            self._has_warned or self.apart is not None,
+        )
+        return self._has_warned and not warned_before
 
     @property
     def apart(self) -> str | None:
@@ -28,8 +31,10 @@ class KeySides:
 
         None may be a part of any key.
         """
-        left, right = self._types
-        common = any(fits(one, other, numbers_alike=False) for one in left for other in right)
-        if not left or not right or common:
+        left_types, right_types = self._types
+        common = any(
+            fits(one, other, numbers_alike=False) for one in left_types for other in right_types
+        )
+        if not left_types or not right_types or common:
             return None
-        return f"{union_text(left)} on the left, {union_text(right)} on the right"
+        return f"{union_text(left_types)} on the left, {union_text(right_types)} on the right"

@@ -58,21 +58,23 @@ def parse_type(text: str) -> Type:
     return (head, *(parse_type(part.strip()) for part in parts if part not in ("", "()")))
 
 
-def fits(found: Type, known: Type, *, numbers_alike: bool, by_older_release: bool = False) -> bool:
+def fits(
+    kind: Type, known_kind: Type, *, numbers_alike: bool, by_older_release: bool = False
+) -> bool:
     """Whether data of one type goes where data of the other is.
 
     An older release may have stored as a value of msgpack what is called by its own name now.
     """
-    if found == known or "None" in (found, known):
+    if kind == known_kind or "None" in (kind, known_kind):
         return True
-    (head, *parts), (known_head, *known_parts) = _opened(found), _opened(known)
+    (head, *parts), (known_head, *known_parts) = _opened(kind), _opened(known_kind)
     if by_older_release and head not in _OF_MSGPACK and known_head in _OF_MSGPACK:
         return True
-    if isinstance(found, str) and isinstance(known, str):
-        return numbers_alike and {found, known} <= _NUMBERS
+    if isinstance(kind, str) and isinstance(known_kind, str):
+        return numbers_alike and {kind, known_kind} <= _NUMBERS
     if head != known_head:
         return False
-    if isinstance(found, str) or isinstance(known, str):
+    if isinstance(kind, str) or isinstance(known_kind, str):
         return True
     if known_parts[1:] == ["..."]:
         known_parts = known_parts[:1] * len(parts)
@@ -165,39 +167,39 @@ class KnownTypes(msgspec.Struct):
 
     what: str
     """Whose: `keys of operator 'count'`."""
-    stored: frozenset[Type] = frozenset()
+    stored_types: frozenset[Type] = frozenset()
     """Types in the checkpoint; empty when it had no data, or is older than stored types."""
     declared: DeclaredType | None = None
     numbers_alike: bool = False
     """For values: a sum may become a float."""
     option: str = "key_by(..., key_type=...)"
-    _seen: set[Type] = msgspec.field(default_factory=set)
+    _admitted: set[Type] = msgspec.field(default_factory=set)
 
-    def admit(self, found: Iterable[Type]) -> None:
+    def admit(self, kinds: Iterable[Type]) -> None:
         """Data of these types is to be stored; raises StateSchemaError when it must not be."""
-        for kind in found:
-            if kind in self._seen:
+        for kind in kinds:
+            if kind in self._admitted:
                 continue
             if not self.allows(kind):
                 raise self._refusal(kind)
-            self._seen.add(kind)
+            self._admitted.add(kind)
 
     def adopt(self, names: Iterable[str]) -> None:
         """Take over the types that another process has admitted, as `names` has them."""
-        self._seen.update(map(parse_type, names))
+        self._admitted.update(map(parse_type, names))
 
-    def check(self, found: Iterable[Type]) -> None:
+    def check(self, kinds: Iterable[Type]) -> None:
         """Raises StateSchemaError for a type that is not exactly one of those that there may be."""
-        for kind in found:
+        for kind in kinds:
             if self._allowed and not self._fit(kind):
                 raise self._refusal(kind)
 
-    def admit_fields(self, found: Collection[Type]) -> None:
+    def admit_fields(self, kinds: Collection[Type]) -> None:
         """Like `admit` for the fields of one dict, row or tuple: it may have new ones besides."""
-        if self.declared is None and any(map(self.allows, found)):
-            self._seen.update(found)
+        if self.declared is None and any(map(self.allows, kinds)):
+            self._admitted.update(kinds)
         else:
-            self.admit(found)
+            self.admit(kinds)
 
     def allows(self, kind: Type) -> bool:
         """Whether data of this type may be stored."""
@@ -209,14 +211,14 @@ class KnownTypes(msgspec.Struct):
         """Something stored is, or may be, of a type that is to be changed."""
         if self.declared is None or self.declared.migrate is None:
             return False
-        if not self.stored or self.misfits():
+        if not self.stored_types or self.misfits():
             return True
         # A checkpoint of a release that did not look into dicts: their rows tell.
-        return "dict" in self.stored and "dict" not in self.declared.types
+        return "dict" in self.stored_types and "dict" not in self.declared.types
 
     def misfits(self) -> frozenset[Type]:
         """Stored types that the declared ones do not allow."""
-        return frozenset(kind for kind in self.stored if not self._fit(kind))
+        return frozenset(kind for kind in self.stored_types if not self._fit(kind))
 
     def check_declared(self) -> None:
         """Raises StateSchemaError when something stored is neither declared nor migrated."""
@@ -224,7 +226,7 @@ class KnownTypes(msgspec.Struct):
         if misfits and self.declared is not None and self.declared.migrate is None:
             raise StateSchemaError(
                 self.what,
-                expected=f"{union_text(self.stored)}, as the checkpoint has them",
+                expected=f"{union_text(self.stored_types)}, as the checkpoint has them",
                 found=f"{union_text(self.declared.types)} declared",
                 action=f"declare {union_text(misfits)} too in {self.option}, or add migrate=, a "
                 "function that makes one of the declared types of what is stored",
@@ -232,49 +234,49 @@ class KnownTypes(msgspec.Struct):
 
     def names(self) -> tuple[str, ...]:
         """For a checkpoint taken now."""
-        known = (self.stored - self.misfits()) | self._seen
-        return tuple(sorted(map(text_of, _abridged(known))))
+        types = (self.stored_types - self.misfits()) | self._admitted
+        return tuple(sorted(map(text_of, _abridged(types))))
 
     @property
     def _allowed(self) -> frozenset[Type]:
-        return self.stored if self.declared is None else self.declared.types
+        return self.stored_types if self.declared is None else self.declared.types
 
     def _fit(self, kind: Type, *, by_older_release: bool = False) -> bool:
         alike = self.numbers_alike
         return any(
-            fits(kind, known, numbers_alike=alike, by_older_release=by_older_release)
-            for known in self._allowed
+            fits(kind, allowed, numbers_alike=alike, by_older_release=by_older_release)
+            for allowed in self._allowed
         )
 
-    def _refusal(self, found: Type) -> StateSchemaError:
+    def _refusal(self, kind: Type) -> StateSchemaError:
         if self.declared is not None:
             return StateSchemaError(
                 self.what,
                 expected=f"{union_text(self.declared.types)}, as declared",
-                found=text_of(found),
-                action=f"{_WAY_BACK}, or declare {text_of(found)} too in {self.option}",
+                found=text_of(kind),
+                action=f"{_WAY_BACK}, or declare {text_of(kind)} too in {self.option}",
             )
-        both = union_text({*self.stored, found})
+        both = union_text({*self.stored_types, kind})
         return StateSchemaError(
             self.what,
-            expected=f"{union_text(self.stored)}, as the checkpoint has them",
-            found=text_of(found),
+            expected=f"{union_text(self.stored_types)}, as the checkpoint has them",
+            found=text_of(kind),
             action=f"{_WAY_BACK}; or keep both with {self.option.replace('...)', both + ')')};"
             f" or change what is stored with "
-            f"{self.option.replace('...)', f'{text_of(found)}, migrate=function)')}",
+            f"{self.option.replace('...)', f'{text_of(kind)}, migrate=function)')}",
         )
 
 
-def _abridged(known: Iterable[Type]) -> set[Type]:
+def _abridged(types: Iterable[Type]) -> set[Type]:
     """Without types that others include."""
-    kept = set(known)
-    if sum(isinstance(kind, tuple) and kind[0] == "tuple" for kind in kept) > _MANY:
-        kept.add("tuple")
-        kept = {kind for kind in kept if isinstance(kind, str) or kind[0] != "tuple"}
+    rest = set(types)
+    if sum(isinstance(kind, tuple) and kind[0] == "tuple" for kind in rest) > _MANY:
+        rest.add("tuple")
+        rest = {kind for kind in rest if isinstance(kind, str) or kind[0] != "tuple"}
     for empty in ("list", "dict", "set", "frozenset"):
-        if any(isinstance(kind, tuple) and kind[0] == empty for kind in kept):
-            kept.discard(empty)  # it tells nothing about those with elements
-    return kept
+        if any(isinstance(kind, tuple) and kind[0] == empty for kind in rest):
+            rest.discard(empty)  # it tells nothing about those with elements
+    return rest
 
 
 def signature(keys: Sequence[Any]) -> Hashable:
@@ -321,11 +323,11 @@ class ValueTypes:
         if kinds <= self._plain:
             return
         for kind in kinds - self._plain:
-            mine = values
+            of_kind = values
             if len(kinds) > 1:
-                mine = [value for value in values if value.__class__ is kind]
+                of_kind = [value for value in values if value.__class__ is kind]
             if kind is dict or issubclass(kind, _SEQUENCES):
-                self._observe_parts(kind, mine)
+                self._observe_parts(kind, of_kind)
             else:
                 self.known.admit({_head(kind)})
                 self._plain.add(kind)
@@ -351,7 +353,7 @@ def types_of_value(value: Any) -> Iterator[Type]:
         yield from elements or {head}
     elif type(value) is dict:
         fields: set[Type] = {
-            ("dict", _head(type(key)), _head(type(held))) for key, held in value.items()
+            ("dict", _head(type(key)), _head(type(item))) for key, item in value.items()
         }
         yield from fields or {"dict"}
     else:

@@ -47,7 +47,7 @@ class KeySource(Protocol):
     This is the port for a key management service.
     """
 
-    shown: str
+    label: str
     """What messages call it."""
 
     async def wrap(self, key: bytes, context: str) -> Wrapped:
@@ -101,8 +101,8 @@ def key_id(key: bytes) -> str:
 class LocalKeys:
     """Keys that this process has itself, the one for new wraps first."""
 
-    def __init__(self, keys: tuple[bytes, ...], shown: str, effects: Effects) -> None:
-        self.shown = f"{shown} with {', '.join(_LOCAL + key_id(key) for key in keys)}"
+    def __init__(self, keys: tuple[bytes, ...], label: str, effects: Effects) -> None:
+        self.label = f"{label} with {', '.join(_LOCAL + key_id(key) for key in keys)}"
         self._keys = {_LOCAL + key_id(key): AESGCM(key) for key in keys}
         self._newest = _LOCAL + key_id(keys[0])
         self._effects = effects

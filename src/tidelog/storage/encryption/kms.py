@@ -55,7 +55,7 @@ class AwsKms:
     """
 
     def __init__(self, key: str, session: Session, effects: Effects) -> None:
-        self.shown = f"encryption key {_PREFIX}{key}"
+        self.label = f"encryption key {_PREFIX}{key}"
         self._key = key
         self._session = session
         self._effects = effects
@@ -88,7 +88,7 @@ class AwsKms:
             raise self._denied(str(cause)) from cause
         except exceptions.NoRegionError as cause:
             raise ConfigError(
-                self.shown, expected="a region", found="none", action="set AWS_REGION"
+                self.label, expected="a region", found="none", action="set AWS_REGION"
             ) from cause
         except exceptions.BotoCoreError as cause:
             raise self._unreachable(str(cause)) from cause
@@ -99,29 +99,29 @@ class AwsKms:
 
     def _translated(self, error: Any) -> Exception:
         answer = error.response["Error"]
-        code, found = answer["Code"], f"{answer['Code']}: {answer.get('Message', '')}"
+        code, message = answer["Code"], f"{answer['Code']}: {answer.get('Message', '')}"
         if code in _OF_ANOTHER_KEY:
             return _OtherKeyError(code)
         if code in _NO_SUCH_KEY:
             return ConfigError(
-                self.shown,
+                self.label,
                 expected="an enabled key for encryption in this account and region",
-                found=found,
+                found=message,
                 action="correct the key or the region, or enable the key",
             )
         if code in _DENIED:
-            return self._denied(found)
-        return self._unreachable(found)
+            return self._denied(message)
+        return self._unreachable(message)
 
-    def _unreachable(self, found: str) -> StoreUnreachableError:
+    def _unreachable(self, reason: str) -> StoreUnreachableError:
         action = "bring the service back, then start again"
-        return StoreUnreachableError(self.shown, found=found, action=action)
+        return StoreUnreachableError(self.label, found=reason, action=action)
 
-    def _denied(self, found: str) -> AccessDeniedError:
+    def _denied(self, reason: str) -> AccessDeniedError:
         return AccessDeniedError(
-            self.shown,
+            self.label,
             expected="credentials that may use the key (kms:Encrypt, kms:Decrypt)",
-            found=found,
+            found=reason,
             action="give the job these permissions, or new credentials",
         )
 

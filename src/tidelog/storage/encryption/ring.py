@@ -99,10 +99,10 @@ async def begin_ring(store: ObjectStore, source: KeySource, effects: Effects) ->
     try:
         await _write(store, ring, source)
     except ObjectExistsError:
-        theirs = await read_ring(store, source)
-        if theirs is None:
+        existing = await read_ring(store, source)
+        if existing is None:
             raise
-        return theirs
+        return existing
     return ring
 
 
@@ -167,13 +167,13 @@ async def _opened(store: ObjectStore, number: int, source: KeySource) -> KeyRing
     if not wrapped:
         raise _damaged(what, "no key")
     ring = KeyRing(identity, number, {})
-    names = ", ".join(sorted({each.by for _, each in wrapped}))
-    for position, (key_id, each) in enumerate(wrapped):
+    names = ", ".join(sorted({wrapped_key.by for _, wrapped_key in wrapped}))
+    for position, (key_id, wrapping) in enumerate(wrapped):
         context = _context(document.store, len(wrapped), number, position, key_id)
-        secret = await source.unwrap(each, context)
+        secret = await source.unwrap(wrapping, context)
         if secret is None:
             raise ConfigError(
-                source.shown,
+                source.label,
                 expected=f"the key of store {store.url}, {names}",
                 found="another key",
                 action="give the key that the store was begun with or last rotated to; nothing "

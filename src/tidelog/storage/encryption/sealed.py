@@ -51,34 +51,34 @@ class ObjectIdentity:
     store: bytes
     """The id of the store."""
     name: str
-    shown: str
+    label: str
     """The object in messages."""
 
 
-def key_id_of(header: bytes, place: ObjectIdentity) -> bytes:
+def key_id_of(header: bytes, identity: ObjectIdentity) -> bytes:
     """The id of the store key that an object was sealed with.
 
     Raises CorruptObjectError for what is no sealed object, FormatVersionError for a newer one.
     """
     if len(header) < HEADER or not header.startswith(SEALED_MAGIC):
-        raise _damaged(place, "an encrypted object", "one that is not encrypted, or cut short")
+        raise _damaged(identity, "an encrypted object", "one that is not encrypted, or cut short")
     _, version, chunk_log2, zero, key_id, _ = _FIELDS.unpack_from(header)
     if version > _VERSION:
         raise FormatVersionError(
-            place.shown,
+            identity.label,
             expected=f"sealed objects of format <= {_VERSION}",
             found=f"format {version}",
             action="use the tidelog release that wrote it, or a newer one; nothing was changed",
         )
     if (version, chunk_log2, zero) != (_VERSION, _CHUNK_LOG2, 0):
-        raise _damaged(place, "a header of sealed objects", "other values in its fields")
+        raise _damaged(identity, "a header of sealed objects", "other values in its fields")
     return bytes(key_id)
 
 
-def seal(data: bytes, key: StoreKey, place: ObjectIdentity, salt: bytes) -> bytes:
+def seal(data: bytes, key: StoreKey, identity: ObjectIdentity, salt: bytes) -> bytes:
     """The stored bytes of an object; `salt` has 24 random bytes, new for every call."""
     fields = _FIELDS.pack(SEALED_MAGIC, _VERSION, _CHUNK_LOG2, 0, key.id, salt)
-    cipher, commitment = _derived(key, fields, place)
+    cipher, commitment = _derived(key, fields, identity)
     content = memoryview(data)
     parts = [fields, commitment]
     last = max(0, len(data) - 1) // CHUNK
@@ -88,12 +88,12 @@ def seal(data: bytes, key: StoreKey, place: ObjectIdentity, salt: bytes) -> byte
     return b"".join(parts)
 
 
-def open_whole(stored: bytes, key: StoreKey, place: ObjectIdentity) -> bytes:
+def open_whole(sealed_bytes: bytes, key: StoreKey, identity: ObjectIdentity) -> bytes:
     """The content of a whole object; raises CorruptObjectError."""
-    chunks = memoryview(stored)[HEADER:]
+    chunks = memoryview(sealed_bytes)[HEADER:]
     if not chunks:  # an empty object has one chunk too, with nothing but its tag
-        raise _altered(place)
-    return _open_chunks(stored[:HEADER], chunks, 0, key, place, ends=True)
+        raise _altered(identity)
+    return _open_chunks(sealed_bytes[:HEADER], chunks, 0, key, identity, ends=True)
 
 
 def stored_range(start: int, length: int | None) -> tuple[int, int | None]:
@@ -114,7 +114,7 @@ def open_range(
     start: int,
     length: int | None,
     key: StoreKey,
-    place: ObjectIdentity,
+    identity: ObjectIdentity,
 ) -> bytes:
     """A range of content, from the bytes at `stored_range`; raises CorruptObjectError.
 
@@ -122,17 +122,17 @@ def open_range(
     """
     if not chunks:
         return b""
-    _, wanted = stored_range(start, length)
-    ends = wanted is None or len(chunks) < wanted
+    _, stored_length = stored_range(start, length)
+    ends = stored_length is None or len(chunks) < stored_length
     first = start // CHUNK
-    content = _open_chunks(header, memoryview(chunks), first, key, place, ends=ends)
+    content = _open_chunks(header, memoryview(chunks), first, key, identity, ends=ends)
     skipped = start - first * CHUNK
     return content[skipped:] if length is None else content[skipped : skipped + length]
 
 
-def content_size(stored: int) -> int:
+def content_size(stored_bytes: int) -> int:
     """Bytes of content of an object with so many stored bytes."""
-    body = stored - HEADER
+    body = stored_bytes - HEADER
     return max(0, body - _TAG * -(-body // _STORED_CHUNK))
 
 
@@ -141,15 +141,15 @@ def _open_chunks(
     chunks: memoryview,
     first: int,
     key: StoreKey,
-    place: ObjectIdentity,
+    identity: ObjectIdentity,
     *,
     ends: bool,
 ) -> bytes:
     """The content of successive chunks, the last of which must be the object's when it `ends`."""
     fields, commitment = header[: _FIELDS.size], header[_FIELDS.size : HEADER]
-    cipher, expected = _derived(key, fields, place)
+    cipher, expected = _derived(key, fields, identity)
     if not hmac.compare_digest(commitment, expected):
-        raise _altered(place)
+        raise _altered(identity)
     parts = []
     count = -(-len(chunks) // _STORED_CHUNK)
     for number in range(count):
@@ -164,15 +164,15 @@ def _open_chunks(
                     raise
                 parts.append(cipher.decrypt(_nonce(first + number, last=True), chunk, None))
         except InvalidTag as cause:
-            raise _altered(place) from cause
+            raise _altered(identity) from cause
     return b"".join(parts)
 
 
-def _derived(key: StoreKey, fields: bytes, place: ObjectIdentity) -> tuple[AESGCM, bytes]:
+def _derived(key: StoreKey, fields: bytes, identity: ObjectIdentity) -> tuple[AESGCM, bytes]:
     """The cipher of an object and its commitment to the key: HKDF-Expand of RFC 5869, SHA-512."""
-    name = place.name.encode()
-    lengths = struct.pack("<HH", len(place.store), len(name))
-    info = _LABEL + fields + lengths + place.store + name
+    name = identity.name.encode()
+    lengths = struct.pack("<HH", len(identity.store), len(name))
+    info = _LABEL + fields + lengths + identity.store + name
     derived = hmac.digest(key.secret, info + b"\x01", "sha512")
     return AESGCM(derived[:KEY]), derived[KEY : KEY + _COMMITMENT]
 
@@ -181,17 +181,17 @@ def _nonce(index: int, last: bool) -> bytes:
     return index.to_bytes(8, "big") + int(last).to_bytes(4, "big")
 
 
-def _altered(place: ObjectIdentity) -> CorruptObjectError:
+def _altered(identity: ObjectIdentity) -> CorruptObjectError:
     return _damaged(
-        place,
+        identity,
         "what was written in this store under this name",
         "other bytes: damaged, cut short, or brought from another name or store",
     )
 
 
-def _damaged(place: ObjectIdentity, expected: str, found: str) -> CorruptObjectError:
+def _damaged(identity: ObjectIdentity, expected: str, found: str) -> CorruptObjectError:
     return CorruptObjectError(
-        f"{place.shown} does not open",
+        f"{identity.label} does not open",
         expected=expected,
         found=found,
         action=f"{OLDER_SLOT} or bring the object back from a backup of this store",

@@ -79,9 +79,9 @@ class EncryptedStore:
         if await self._readable() is None:
             raise object_not_found(self.url, name)
         if start == 0 and length is None:
-            stored = await self._inner.get(name)
-            self._remember(name, stored[:HEADER])
-            return await self.opened(name, stored)
+            sealed_bytes = await self._inner.get(name)
+            self._remember(name, sealed_bytes[:HEADER])
+            return await self.opened(name, sealed_bytes)
         if length == 0:
             await self._inner.head(name)
             return b""
@@ -108,37 +108,37 @@ class EncryptedStore:
     async def sealed(self, name: str, data: bytes) -> bytes:
         """The bytes to store under a name."""
         ring = await self._writable()
-        salt, place = self._effects.rng.randbytes(SALT), self._place(ring, name)
-        return await self._computed(len(data), seal, data, ring.newest, place, salt)
+        salt, identity = self._effects.rng.randbytes(SALT), self._identity(ring, name)
+        return await self._computed(len(data), seal, data, ring.newest, identity, salt)
 
-    async def opened(self, name: str, stored: bytes) -> bytes:
+    async def opened(self, name: str, sealed_bytes: bytes) -> bytes:
         """The content of the bytes that are stored under a name; raises CorruptObjectError."""
-        key, place = await self._key(name, stored)
-        return await self._computed(len(stored), open_whole, stored, key, place)
+        key, identity = await self._key(name, sealed_bytes)
+        return await self._computed(len(sealed_bytes), open_whole, sealed_bytes, key, identity)
 
     async def _stored(self, name: str, data: bytes) -> bytes:
         if name.startswith(PROBE):
             return data
-        stored = await self.sealed(name, data)
-        self._remember(name, stored[:HEADER])
-        return stored
+        sealed_bytes = await self.sealed(name, data)
+        self._remember(name, sealed_bytes[:HEADER])
+        return sealed_bytes
 
     async def _range(self, name: str, start: int, length: int | None) -> bytes:
         chunks = self._inner.get(name, *stored_range(start, length))
-        known = self._headers.get(name)
-        if known is None:
-            header, stored = await asyncio.gather(self._inner.get(name, 0, HEADER), chunks)
+        cached_header = self._headers.get(name)
+        if cached_header is None:
+            header, sealed_chunks = await asyncio.gather(self._inner.get(name, 0, HEADER), chunks)
             self._remember(name, header)
         else:
-            header, stored = known, await chunks
+            header, sealed_chunks = cached_header, await chunks
         try:
-            key, place = await self._key(name, header)
+            key, identity = await self._key(name, header)
             return await self._computed(
-                len(stored), open_range, header, stored, start, length, key, place
+                len(sealed_chunks), open_range, header, sealed_chunks, start, length, key, identity
             )
         except CorruptObjectError:
             self._headers.pop(name, None)
-            if known is None:
+            if cached_header is None:
                 raise
         # Another process may have overwritten it since its header was seen.
         return await self._range(name, start, length)
@@ -146,23 +146,23 @@ class EncryptedStore:
     async def _key(self, name: str, header: bytes) -> tuple[StoreKey, ObjectIdentity]:
         """The key that an object was sealed with; asks anew for one that a rotation has made."""
         ring = await self._writable()
-        place = self._place(ring, name)
-        wanted = key_id_of(header, place)
-        if wanted not in ring.keys:
+        identity = self._identity(ring, name)
+        key_id = key_id_of(header, identity)
+        if key_id not in ring.keys:
             async with self._asking:
                 self._ring = await read_ring(self._inner, self._source) or ring
             ring = self._ring
-        if wanted in ring.keys:
-            return ring.keys[wanted], place
+        if key_id in ring.keys:
+            return ring.keys[key_id], identity
         raise CorruptObjectError(
-            f"{place.shown} does not open",
+            f"{identity.label} does not open",
             expected=f"a key of this store, which has {', '.join(k.hex() for k in ring.keys)}",
-            found=f"one that was sealed with {wanted.hex()}",
+            found=f"one that was sealed with {key_id.hex()}",
             action=f"bring the documents below {KEYS} back from a backup; if the object is from "
             "another store, bring back the right one",
         )
 
-    def _place(self, ring: KeyRing, name: str) -> ObjectIdentity:
+    def _identity(self, ring: KeyRing, name: str) -> ObjectIdentity:
         return ObjectIdentity(ring.store, name, object_at(self.url, name))
 
     async def _readable(self) -> KeyRing | None:
@@ -183,7 +183,7 @@ class EncryptedStore:
                 ring = self._ring
                 if ring is None:
                     ring = await begin_ring(self._inner, self._source, self._effects)
-                    Event.STORE_ENCRYPTED.log(logger, store=self.url, source=self._source.shown)
+                    Event.STORE_ENCRYPTED.log(logger, store=self.url, source=self._source.label)
                     self._ring = ring
         return ring
 

@@ -75,7 +75,7 @@ async def _settle(
         replace(result, findings=tuple(_without_confirmed(f, confirmed) for f in result.findings))
         for result in judged
     ]
-    return [*judged, *found], (await read_slots(store, known=slots)).sizes
+    return [*judged, *found], (await read_slots(store, earlier=slots)).sizes
 
 
 def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) -> Finding:

@@ -70,7 +70,7 @@ async def read_query(
         dict.fromkeys(retained), chosen, "batch", store.url, "tidelog spark checkpoints"
     )
     listed = await _listed(store, checkpoint, batches, retained)
-    homes = homes_of(checkpoint, located.known)
+    homes = homes_of(checkpoint, located.entries)
     commits = {n: c for n, c in checkpoint.retained.items() if n in batches}
     stores, expired = _state_stores(checkpoint, located, listed, commits, homes)
     units: list[Unit[UnitResult]] = [*stores]
@@ -209,7 +209,7 @@ def _state_stores(
             else:
                 wanted[home].append((batch + 1, named.id))
     changelogs: dict[str, dict[Version, IndexEntry | None]] = defaultdict(dict)
-    for name, entry in {**dict.fromkeys(checkpoint.changelogs), **located.known}.items():
+    for name, entry in {**dict.fromkeys(checkpoint.changelogs), **located.entries}.items():
         changelogs[name.directory][name.version, name.id] = entry
     snapshots: dict[str, list[Version]] = defaultdict(list)
     for snapshot in checkpoint.snapshots:

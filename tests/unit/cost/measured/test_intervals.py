@@ -27,7 +27,6 @@ from tests.unit.cost.measured.jobs import (
     INTERVAL_S,
     KEYS,
     PER_S,
-    TICK_S,
     aggregate,
     few_windows,
     left_by,
@@ -172,10 +171,15 @@ def test_without_two_counts_there_is_a_reason(
 
 def test_the_write_buffer_of_a_real_job_combines_what_the_formula_says() -> None:
     combine = measured(left_by(aggregate)).combine
-    # Records come ten times a second and are flushed once; a source moves its position as often.
-    moves = 1 / TICK_S / 2
-    changes = expected_distinct(KEYS, 0.0, AGGREGATED_PER_S) + 1
-    assert combine.factor == pytest.approx((AGGREGATED_PER_S + moves) / changes, rel=0.05)
+    # Records are flushed once a second; the positions of the source are none of them.
+    changes = expected_distinct(KEYS, 0.0, AGGREGATED_PER_S)
+    assert combine.factor == pytest.approx(AGGREGATED_PER_S / changes, rel=0.02)
+
+
+def test_positions_of_sources_are_no_updates() -> None:
+    moves = [[counted(1, 10, 8), counted(2, 20, 38)]]
+    assert combine_of(moves).factor == 30 / 10
+    assert combine_of(moves, {WHO.operator}).factor is None
 
 
 def test_a_restart_goes_on_counting() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.pipelines import Outside, Portions, acted_on, config, effects, run
 from tests.support.workers import runner_of
-from tidelog import Job, StatefulProcessor, StatefulProcessorHandle
+from tidelog import ConfigError, Job, StatefulProcessor, StatefulProcessorHandle
 from tidelog.runtime.status.observe import status_of
 from tidelog.storage.memory import MemoryStore
 
@@ -90,6 +90,21 @@ def test_a_timer_that_registers_itself_again_ends_with_the_data(
     assert unfired >= 2 * KEYS
     assert sum(said["timers"] for said in logged("timers_not_fired")) == unfired
     assert {said["operator"] for said in logged("timers_not_fired")} == {"process"}
+
+
+@pytest.mark.parametrize("portion", [2, 40], ids=["a minute at a time", "ten minutes at once"])
+def test_a_timer_may_register_the_next_one_however_far_the_watermark_has_gone(portion: int) -> None:
+    sink = Outside()
+    source = Portions({"only": records()}, portion=portion)
+    run(minutes(source, sink, lambda at, _: at + MINUTE), MemoryStore(), config())
+    for key in range(KEYS):
+        assert of_key(sink.records, f"k{key}") == [*range(1, 11), 40, 50]
+
+
+def test_a_timer_that_fires_registers_no_earlier_one() -> None:
+    job = minutes(Portions({"only": records()}, portion=40), Outside(), lambda at, _: at)
+    with pytest.raises(ConfigError, match=r"after that of the timer that fires, 60000"):
+        run(job, MemoryStore(), config())
 
 
 def test_a_drain_fires_what_was_there_once_and_a_further_start_nothing() -> None:

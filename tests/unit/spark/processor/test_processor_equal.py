@@ -52,7 +52,7 @@ class Case:
 OUTAGES = Case(
     Outages,
     "device",
-    lambda f: (f._known.get(), list(f._recent.get()), list(f._waiting.iterator())),
+    lambda f: (f._totals.get(), list(f._recent.get()), list(f._waiting.iterator())),
     ends=True,
 )
 SESSIONS = Case(

@@ -79,7 +79,7 @@ def test_chunks_of_an_object_cannot_change_places() -> None:
         # Where one ends and the other begins counts.
         ObjectIdentity(PLACE.store + b"s", PLACE.name[1:], "both moved by a byte"),
     ],
-    ids=lambda place: place.shown,
+    ids=lambda place: place.label,
 )
 def test_an_object_brought_from_elsewhere_does_not_open(place: ObjectIdentity) -> None:
     with pytest.raises(CorruptObjectError, match="brought from another name or store"):

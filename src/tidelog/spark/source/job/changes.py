@@ -45,9 +45,9 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
             if not request.options.filter.accepts(operator=operator.id, subtask=state.index):
                 continue
             # All of the log is looked at, so that a missing part is noticed whatever is wanted.
-            for each in ranges_of(checkpoint, operator, state):
-                if _is_wanted(each, request):
-                    by_object[each.object].append(each)
+            for change_range in ranges_of(checkpoint, operator, state):
+                if _is_wanted(change_range, request):
+                    by_object[change_range.object].append(change_range)
     return [LogPart(tuple(by_object[name])) for name in sorted(by_object)]
 
 
@@ -75,37 +75,37 @@ def ranges_of(
     """
     name = object_names.checkpoint(checkpoint.slot)
     what = f"object {name}: log of {operator.id}-{state.index}"
-    at = state.upto
+    seqno = state.upto
     pieces: list[tuple[SeqNo, SeqNo, LogRange | bytes]] = [(r.first, r.end, r) for r in state.log]
     for data in state.inline:
         block = open_block(data, 0, what)
         pieces.append((block.first, block.end, data))
     for first, last, log in sorted(pieces, key=lambda piece: piece[:2]):
-        if last <= at:
+        if last <= seqno:
             continue
-        if first > at or at >= state.seqno:
+        if first > seqno or seqno >= state.seqno:
             break
         end = min(last, state.seqno)
         stored_in = log.segment if isinstance(log, LogRange) else name
         yield ChangeRange(
-            operator.id, state.index, operator.states, at, end, stored_in, log, checkpoint.slot
+            operator.id, state.index, operator.states, seqno, end, stored_in, log, checkpoint.slot
         )
-        at = end
-    if at < state.seqno:
+        seqno = end
+    if seqno < state.seqno:
         raise CorruptObjectError(
             what,
             expected=f"changes {state.upto} to {state.seqno - 1}",
-            found=f"none from {at} on",
+            found=f"none from {seqno} on",
             action="run `tidelog inspect URL`; read an older slot",
         )
 
 
 def _is_wanted(change_range: ChangeRange, request: ReadRequest) -> bool:
-    log, wanted = change_range.log, request.options.filter
-    if not any(wanted.of("seqno").within(change_range.start, change_range.end)):
+    log, row_filter = change_range.log, request.options.filter
+    if not any(row_filter.of("seqno").within(change_range.start, change_range.end)):
         return False
     return isinstance(log, bytes) or any(
-        wanted.of("key_group").within(log.key_group_min, log.key_group_max + 1)
+        row_filter.of("key_group").within(log.key_group_min, log.key_group_max + 1)
     )
 
 
@@ -121,18 +121,20 @@ class LogPart:
         return sum(log_range.length for log_range in self._stored())
 
     def read(self, request: ReadRequest, session: ReadSession) -> Iterator[pa.RecordBatch]:
-        stored = self._stored()
+        log_ranges = self._stored()
         reader = SegmentReader(session.store)
         # Together: neighbours in a segment share a request.
-        read = session.run(reader.read_ranges(stored))
-        blocks = dict(zip(stored, read, strict=True))
+        read = session.run(reader.read_ranges(log_ranges))
+        blocks = dict(zip(log_ranges, read, strict=True))
         for change_range in self.ranges:
             log = change_range.log
-            own = (
+            range_blocks = (
                 [open_block(log, 0, change_range.object)] if isinstance(log, bytes) else blocks[log]
             )
-            wanted = (block for block in own if _has_wanted(request, change_range, block))
-            for run in _runs(wanted):
+            matching = (
+                block for block in range_blocks if _has_wanted(request, change_range, block)
+            )
+            for run in _runs(matching):
                 yield from _changes(request, change_range, run)
 
     def _stored(self) -> list[LogRange]:
@@ -143,10 +145,10 @@ class LogPart:
 def _has_wanted(request: ReadRequest, change_range: ChangeRange, block: Block) -> bool:
     if block.kind != BlockKind.CHANGES:
         return False
-    wanted = request.options.filter
+    row_filter = request.options.filter
     start, end = max(change_range.start, block.first), min(change_range.end, block.end)
-    groups = wanted.of("key_group").within(block.key_group_min, block.key_group_max + 1)
-    return any(wanted.of("seqno").within(start, end)) and any(groups)
+    groups = row_filter.of("key_group").within(block.key_group_min, block.key_group_max + 1)
+    return any(row_filter.of("seqno").within(start, end)) and any(groups)
 
 
 def _runs(blocks: Iterable[Block]) -> Iterator[list[Block]]:
@@ -169,12 +171,12 @@ def _changes(
     """The wanted changes of a run of blocks that lie in the range."""
     begin = run[0].first
     start, end = max(change_range.start, begin), min(change_range.end, run[-1].end)
-    columns, wanted = record_batch(run), request.options.filter
-    for first, last in wanted.of("seqno").within(start, end):
+    columns, row_filter = record_batch(run), request.options.filter
+    for first, last in row_filter.of("seqno").within(start, end):
         part = columns.slice(first - begin, last - first)
         batch = _batch(request, change_range, part, first)
-        if wanted.narrows("key_group"):
-            batch = where(batch, part.column("key_group"), wanted.of("key_group"))
+        if row_filter.narrows("key_group"):
+            batch = where(batch, part.column("key_group"), row_filter.of("key_group"))
         if batch.num_rows:
             yield batch
 
@@ -184,7 +186,7 @@ def _batch(
 ) -> pa.RecordBatch:
     """Columns of a block as columns of the view; `first` is the number of the first change."""
     count = part.num_rows
-    stored = StoredRows(part.column("key"), part.column("value"), change_range.states)
+    rows = StoredRows(part.column("key"), part.column("value"), change_range.states)
     arrays = {
         **constants(
             count,
@@ -195,6 +197,6 @@ def _batch(
         ),
         "seqno": lambda: pa.array(np.arange(first, first + count)),
         "op": lambda: pc.if_else(pc.equal(part.column("op"), OP_PUT), "put", "delete"),
-        **stored.arrays(part.column("key_group"), part.column("state_id")),
+        **rows.arrays(part.column("key_group"), part.column("state_id")),
     }
     return from_arrays(request.columns, count, arrays)

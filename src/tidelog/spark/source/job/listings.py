@@ -75,7 +75,7 @@ async def _object_rows(store: ObjectStore) -> list[Row]:
     inventory = await read_inventory(store)
     if any(isinstance(error, ObjectNotFoundError) for error in inventory.unreadable.values()):
         # A running job may have dropped the slots that name it since: then these do not count.
-        present = await read_slots(store, known=inventory.slots)
+        present = await read_slots(store, earlier=inventory.slots)
         inventory = _with_slots(inventory, present.sizes)
     for error in (*inventory.slots.unreadable.values(), *inventory.unreadable.values()):
         raise error
@@ -102,10 +102,14 @@ def _with_slots(inventory: Inventory, present: Collection[Slot]) -> Inventory:
     """The inventory as far as these slots make it."""
     slots = inventory.slots
     entries = {slot: entry for slot, entry in slots.entries.items() if slot in present}
-    left = replace(slots, entries=entries)
-    named = {name for each in left.checkpoints.values() for name in checkpoint_objects(each)}
-    unreadable = {name: e for name, e in inventory.unreadable.items() if name in named}
-    return replace(inventory, slots=left, unreadable=unreadable)
+    present_slots = replace(slots, entries=entries)
+    names = {
+        name
+        for checkpoint in present_slots.checkpoints.values()
+        for name in checkpoint_objects(checkpoint)
+    }
+    unreadable = {name: e for name, e in inventory.unreadable.items() if name in names}
+    return replace(inventory, slots=present_slots, unreadable=unreadable)
 
 
 def kind_of(name: str) -> str:
@@ -122,13 +126,13 @@ def _orphans(
     """Whether an object is garbage for certain; those are left out of which that is not known:
     the newest generation may still name what nothing names yet.
     """
-    kept = {info.name: False for info in infos if object_names.slot_of(info.name) is not None}
-    kept |= dict.fromkeys(users, False)
+    orphans = {info.name: False for info in infos if object_names.slot_of(info.name) is not None}
+    orphans |= dict.fromkeys(users, False)
     generation = inventory.slots.generation
     if generation is None:
-        return kept
+        return orphans
     garbage, _ = sweepable((info.name for info in infos), users.keys(), generation)
-    return kept | dict.fromkeys(garbage, True)
+    return orphans | dict.fromkeys(garbage, True)
 
 
 _IN_HEADERS: Final = ("codec", "raw_bytes")
@@ -162,9 +166,9 @@ async def plan_blocks(store: ObjectStore, request: ReadRequest) -> Sequence[Read
         if object_names.generation_of(info.name) is not None
     ]
     manifests = [
-        Listing(partial(_inline_rows, each))
-        for each in retained
-        if any(True for _, state in each.subtasks() for _ in _inline(state))
+        Listing(partial(_inline_rows, checkpoint))
+        for checkpoint in retained
+        if any(True for _, state in checkpoint.subtasks() for _ in _inline(state))
     ]
     return [*segments, *manifests]
 
@@ -213,7 +217,7 @@ def _inline(state: SubtaskState) -> Iterator[tuple[int, bytes]]:
 
 
 async def _from_footer(store: ObjectStore, name: str, size: int) -> list[Row]:
-    return [_footer_row(each, name) for each in await stored_entries(store, name, size, Entry)]
+    return [_footer_row(entry, name) for entry in await stored_entries(store, name, size, Entry)]
 
 
 async def _from_headers(store: ObjectStore, name: str, size: int) -> list[Row]:

@@ -61,16 +61,16 @@ async def chosen(store: ObjectStore, request: ReadRequest) -> list[Checkpoint]:
     if len(numbers.spans) == 1 and numbers.spans[0][0] == numbers.spans[0][1]:
         return [await find_checkpoint(store, Slot(numbers.spans[0][0]))]
     retained = (await read_slots(store)).all_checkpoints()
-    found = [each for each in retained if each.slot in numbers]
-    if not found:
-        slots = ", ".join(str(each.slot) for each in retained)
+    matching = [checkpoint for checkpoint in retained if checkpoint.slot in numbers]
+    if not matching:
+        slots = ", ".join(str(checkpoint.slot) for checkpoint in retained)
         raise ObjectNotFoundError(
             f"option slot, store {store.url}",
             expected=f"slots of checkpoints, such as {slots or 'none yet'}",
             found="none of them",
             action="choose a checkpoint that `tidelog checkpoints list URL` shows",
         )
-    return found
+    return matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +94,8 @@ class StoredRows:
 
         def named(names: Sequence[str]) -> pa.Array:
             ids = pa.array([info.id for info in self.states], pa.int32())
-            found = pc.index_in(state_id.cast(pa.int32()), value_set=ids)
-            return pa.array(names, pa.string()).take(found)
+            indexes = pc.index_in(state_id.cast(pa.int32()), value_set=ids)
+            return pa.array(names, pa.string()).take(indexes)
 
         return {
             "key_group": lambda: key_group,
@@ -189,13 +189,13 @@ class StatePart:
     ) -> Iterator[pa.RecordBatch]:
         for chunk in _chunks(table.scan(_lower(start), _lower(end) if end <= 0xFFFF else None)):
             keys, values = zip(*chunk, strict=True)
-            stored = StoredRows(
+            rows = StoredRows(
                 pa.array(keys, pa.binary()), pa.array(values, pa.binary()), self.operator.states
             )
             owner = constants(
                 len(chunk), slot=self.slot, operator=self.operator.id, subtask=self.state.index
             )
-            arrays = {**owner, **stored.arrays(*stored.numbers())}
+            arrays = {**owner, **rows.arrays(*rows.numbers())}
             yield from_arrays(request.columns, len(chunk), arrays)
 
 

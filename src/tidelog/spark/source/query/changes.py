@@ -61,7 +61,7 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
     assessment = (await locate(store, checkpoint)).assessment
     _check_chosen(checkpoint, request)
     _check_complete(checkpoint, assessment, request)
-    live = [each for each in assessment.live if each.name.version - 1 in checkpoint.retained]
+    live = [entry for entry in assessment.live if entry.name.version - 1 in checkpoint.retained]
     segments: dict[str, list[IndexEntry]] = defaultdict(list)
     for entry in live:
         if _is_wanted(entry.name, request):
@@ -82,8 +82,8 @@ async def plan(store: ObjectStore, request: ReadRequest) -> Sequence[ReadPart]:
 
 
 def _is_wanted(name: ChangelogName, request: ReadRequest) -> bool:
-    wanted = request.options.filter
-    return not wanted.narrows("key_group") and wanted.accepts(
+    row_filter = request.options.filter
+    return not row_filter.narrows("key_group") and row_filter.accepts(
         slot=name.version - 1,
         operator=name.operator_id,
         subtask=name.partition,
@@ -135,13 +135,13 @@ def _check_complete(
     """Raise the error of a damaged commit of a batch that is wanted, and RestoreError for a
     commit or a changelog of one that is lost.
     """
-    wanted, oldest = request.options.filter.of("slot"), min(checkpoint.offsets, default=0)
+    slots, oldest = request.options.filter.of("slot"), min(checkpoint.offsets, default=0)
     for batch, error in checkpoint.damaged_commits.items():
-        if batch >= oldest and batch in wanted:
+        if batch >= oldest and batch in slots:
             raise error
     # Spark cleans up from the oldest batch on: what is missing in between is lost.
     for batch in range(min(checkpoint.retained, default=0), checkpoint.newest or 0):
-        if batch in wanted and batch not in checkpoint.commits:
+        if batch in slots and batch not in checkpoint.commits:
             raise RestoreError(
                 f"object {COMMITS}{batch} of {checkpoint.url}",
                 expected="the commit of a batch between others, which says what of it counts",
@@ -150,7 +150,7 @@ def _check_complete(
                 "from a backup, or read other batches (option slot)",
             )
     for lost in assessment.lost:
-        if lost.batch in checkpoint.retained and lost.batch in wanted:
+        if lost.batch in checkpoint.retained and lost.batch in slots:
             raise RestoreError(
                 f"changelog {lost.what}",
                 expected="in a segment or a file of the checkpoint",
@@ -199,12 +199,12 @@ def _records(
     request: ReadRequest, name: ChangelogName, data: bytes, stored_in: str
 ) -> Iterator[pa.RecordBatch]:
     records = read_changelog(data, f"changelog {STATE}{name.path}").records
-    for at in range(0, len(records), ROWS):
-        yield _batch(request, name, at, records[at : at + ROWS], stored_in)
+    for first in range(0, len(records), ROWS):
+        yield _batch(request, name, first, records[first : first + ROWS], stored_in)
 
 
 def _batch(
-    request: ReadRequest, name: ChangelogName, at: int, records: Sequence[Record], stored_in: str
+    request: ReadRequest, name: ChangelogName, first: int, records: Sequence[Record], stored_in: str
 ) -> pa.RecordBatch:
     count = len(records)
     kinds, keys, values = zip(*records, strict=True)
@@ -217,7 +217,7 @@ def _batch(
             seqno=name.version,
             object=stored_in,
         ),
-        "position": lambda: pa.array(np.arange(at, at + count)),
+        "position": lambda: pa.array(np.arange(first, first + count)),
         "op": lambda: pa.array(map(_OPS.__getitem__, kinds), pa.string()),
         "key": lambda: pa.array(keys, pa.binary()),
         "value": lambda: pa.array(values, pa.binary()),

@@ -43,7 +43,7 @@ async def _batch_rows(store: ObjectStore) -> list[Row]:
     checkpoint = await read_checkpoint(store)
     restart = await read_restart(store, checkpoint, await locate(store, checkpoint))
     summaries = await summarize_batches(store, checkpoint)
-    batches = [_batch_row(checkpoint, restart, each) for each in summaries]
+    batches = [_batch_row(checkpoint, restart, summary) for summary in summaries]
     unreadable = [
         {"slot": batch, "kind": "unreadable", "error": str(error)}
         for batch, error in checkpoint.damaged_commits.items()
