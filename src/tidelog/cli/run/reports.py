@@ -18,7 +18,7 @@ from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import StorageError, TidelogError, error_fields
 from tidelog.ids import Slot
-from tidelog.outlet import outlet_of, settle
+from tidelog.outlet import Outlet, outlet_of, settle
 from tidelog.runtime.operators.progress import STANDSTILL_S
 from tidelog.runtime.status.status import JobStatus
 
@@ -312,7 +312,11 @@ def _plain(status: JobStatus) -> dict[str, Any]:
 def _print_json(fields: dict[str, Any], *, last: bool = False) -> None:
     try:
         with printing():
-            click.echo(msgspec.json.encode(fields))
+            line = msgspec.json.encode(fields) + b"\n"
+            if isinstance(sys.stdout, Outlet):
+                sys.stdout.write(line)  # click would try it out, and lose an earlier error
+            else:
+                click.echo(line, nl=False)
             if last:
                 settle(sys.stdout)
     except BrokenPipeError as error:
