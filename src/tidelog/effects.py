@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import selectors
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -19,12 +20,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, ClassVar, Final, ParamSpec, Protocol, TypeVar, cast
 
-from tidelog.interrupt import OWN_THREADS
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
 CACHE_VARIABLE: Final = "TIDELOG_CACHE"
+
+_LEAVE_S: Final = 2.0
+"""How long a process that ends waits for the threads of its pools."""
 
 
 class Clock(Protocol):
@@ -160,7 +162,7 @@ class ThreadOffload:
 
     def __init__(self, threads: int = 4) -> None:
         self.working = 0
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=OWN_THREADS)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="tidelog")
         self._idle: list[SimpleQueue[Callable[[], None] | None]] = []
         """Waiting threads without work, by what they take it from."""
         self._closed = False
@@ -302,6 +304,23 @@ def daemon_thread(work: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
+def end_soon(code: int) -> None:
+    """End the process with this code in two seconds, if it has not ended by then.
+
+    Python waits for the threads of pools, and a request that nobody waits for any more may take a
+    minute.
+    """
+
+    def end() -> None:
+        time.sleep(_LEAVE_S)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+    daemon_thread(end, "tidelog-end")
+
+
 def hold_thread(seconds: float) -> None:
     """Keep the calling thread for so long, as a slow call into another system does."""
     time.sleep(seconds)
@@ -365,16 +384,6 @@ class Effects:
     def token(self) -> str:
         """A fresh 16-hex-digit name for an attempt or author."""
         return f"{self.rng.getrandbits(64):016x}"
-
-
-@contextmanager
-def command_effects() -> Iterator[Effects]:
-    """Those of a command: what threads still do at its end, nobody waits for."""
-    effects = Effects()
-    try:
-        yield effects
-    finally:
-        effects.offload.close(wait=False)
 
 
 def cache_directory() -> Path:

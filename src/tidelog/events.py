@@ -199,6 +199,24 @@ class Event(Enum):
         WARNING,
         "%(object)s cannot be read, nothing of older generations is deleted: %(error)s",
     )
+    OBJECTS_MISSING = (
+        WARNING,
+        "%(objects)d objects that checkpoints refer to are gone from the store, %(object)s among "
+        "them: slots %(slots)s cannot be restored. What the local tables have is uploaded again "
+        "now. Until the log says that it was, do not end the job, or take a canonical savepoint "
+        "first (`tidelog savepoint URL --format canonical`); and find out what else deletes "
+        "objects under this URL.",
+    )
+    OBJECTS_UPLOADED_AGAIN = (
+        WARNING,
+        "%(objects)d objects that were gone from the store are there again; %(left)d others stay "
+        "lost, and with them older checkpoints and savepoints that name them",
+    )
+    OBJECTS_NOT_CHECKED = (
+        WARNING,
+        "whether the store has all that checkpoints refer to is not known, and is looked at again "
+        "later: %(error)s",
+    )
     SLOT_NOT_DELETED = (WARNING, "slot %(slot)d, which nothing needs, was not deleted: %(error)s")
     OBJECTS_NOT_DELETED = (
         WARNING,

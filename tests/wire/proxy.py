@@ -20,6 +20,8 @@ class Exchange:
     conditional: bool
     key: str = ""
     """The access key that signed it."""
+    checksum: str = ""
+    """That of a write, as it was sent."""
 
 
 @dataclass
@@ -79,7 +81,8 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
             conditional = "If-None-Match" in self.headers
             authorization = self.headers.get("Authorization", "")
             key = authorization.partition("Credential=")[2].partition("/")[0]
-            exchange = Exchange(self.command, self.path, conditional, key)
+            checksum = self.headers.get("x-amz-checksum-sha256", "")
+            exchange = Exchange(self.command, self.path, conditional, key, checksum)
             behaviour.seen.append(exchange)
             if behaviour.stalls.is_set():
                 self._stall()

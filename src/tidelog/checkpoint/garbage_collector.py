@@ -50,6 +50,11 @@ class Collector:
         """The slots of checkpoints that exist."""
         return self._retained.keys()
 
+    @property
+    def references(self) -> dict[Slot, frozenset[str]]:
+        """All objects that each checkpoint needs, by slot."""
+        return dict(self._retained)
+
     def retain(self, entry: Checkpoint) -> None:
         """Account for a checkpoint that exists."""
         objects = self.ledger.closure(checkpoint_objects(entry))

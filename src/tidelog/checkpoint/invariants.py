@@ -277,6 +277,15 @@ def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[F
     return found
 
 
+def lost_objects(
+    names: Iterable[str], sizes: Mapping[str, int], expected: Mapping[str, int]
+) -> set[str]:
+    """Those of the objects that are not among the stored ones, or have fewer bytes than expected,
+    where that is known.
+    """
+    return {name for name in names if sizes.get(name, -1) < expected.get(name, 0)}
+
+
 def descriptor_violations(
     operator: str, state: InheritedState, ref: MaterializationRef, descriptor: Descriptor
 ) -> list[Finding]:

@@ -121,6 +121,21 @@ class LocalFirstStore:
             await self._keep_content(name, data)
         return data
 
+    async def put_again(self, name: str) -> bool:
+        """Upload an object that the store has lost from its copy; False when none is intact."""
+        if not local_copies.copied(name):
+            return False
+        try:
+            data = await self._whole(name)  # also one that a worker has made
+        except (ValueError, CorruptObjectError) as damage:
+            Event.LOCAL_COPY_DAMAGED.log(logger, object=name, error=damage)
+            self._metrics.damaged += 1
+            return False
+        if data is None:
+            return False
+        await self._inner.put(name, data)
+        return True
+
     async def delete(self, name: str) -> None:
         """Delete in the store, then the copy."""
         await self._inner.delete(name)

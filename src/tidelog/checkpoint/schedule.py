@@ -37,3 +37,12 @@ class Schedule:
         when="0 to stop at the first failure; more where the store is known to pause.",
         aliases=("--tolerable-failures",),
     )
+    object_check_interval: float | None = option(
+        600.0,
+        Duration(ABOVE_ZERO),
+        "How often the store is asked whether it still has all objects that checkpoints refer to, "
+        "one LIST for each kind of object; what is gone is uploaded again from the local tables.",
+        when="Shorter where others delete in the bucket; longer, or never, for many small jobs "
+        "whose LIST requests add up. Savepoints are always checked.",
+        none="never",
+    )

@@ -106,9 +106,18 @@ class SlotLog:
         self._last_read = await read_slot(self._store, slot)
         return self._last_read
 
-    async def take_over(self, job: str, first: Slot = Slot(0)) -> TakeOver:  # noqa: B008
+    async def take_over(
+        self,
+        job: str,
+        first: Slot = Slot(0),  # noqa: B008
+        *,
+        goes_back: bool = False,
+    ) -> TakeOver:
         """Write our `start` after the last slot and thereby fence all older generations; its slot
         is `first` at least.
+
+        Raises FormatVersionError when a newer release has written the newest slot, unless the start
+        `goes_back` to a savepoint of this store.
         """
         attempt = self._effects.token()
         taken: set[Slot] = set()
@@ -116,7 +125,7 @@ class SlotLog:
             # With what a listing that lags behind does not show yet.
             stored = sorted(taken.union(await self.slots()))
             slot = Slot(max(first, stored[-1] + 1 if stored else 0))
-            earlier, newest = await self._counted(stored)
+            earlier, newest = await self._counted(stored, goes_back=goes_back)
             if newest is not None:
                 # The start that ours supersedes.
                 earlier = [each for each in earlier if each != Slot(newest.author.generation)]
@@ -138,8 +147,12 @@ class SlotLog:
             Event.START_RACED.log(logger, slot=slot)
             taken.add(slot)
 
-    async def _counted(self, stored: list[Slot]) -> tuple[list[Slot], Entry | None]:
-        """The slots that count, and the newest entry that can be read."""
+    async def _counted(
+        self, stored: list[Slot], *, goes_back: bool = False
+    ) -> tuple[list[Slot], Entry | None]:
+        """The slots that count, and the newest entry that can be read; it `goes_back` behind those
+        of newer releases.
+        """
         known = self._last_read
         if known is not None and stored and known.slot == stored[-1]:
             # The newest entry is never dropped, so its slot has not had another one meanwhile.
@@ -147,8 +160,10 @@ class SlotLog:
         for slot in reversed(stored):
             try:
                 newest = await self.read(slot)
-            except (CorruptObjectError, ObjectNotFoundError) as error:
-                # Damaged, or dropped by the job that runs.
+            except (CorruptObjectError, FormatVersionError, ObjectNotFoundError) as error:
+                if isinstance(error, FormatVersionError) and not goes_back:
+                    raise
+                # Damaged, newer, or dropped by the job that runs.
                 Event.SLOT_UNREADABLE.log(logger, slot=slot, error=error)
                 continue
             return counted(stored, newest), newest

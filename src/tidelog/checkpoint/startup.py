@@ -133,7 +133,7 @@ async def read_history(
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:
     try:
         return await slots.read(slot)
-    except (CorruptObjectError, ObjectNotFoundError) as error:
+    except (CorruptObjectError, FormatVersionError, ObjectNotFoundError) as error:
         Event.SLOT_UNREADABLE.log(logger, slot=slot, error=error)
         return error
 

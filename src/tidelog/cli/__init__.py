@@ -4,7 +4,9 @@ Invariant: a command's module is imported only when that command runs, so `tidel
 no more than click itself.
 """
 
+import logging
 import signal
+import sys
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
@@ -75,6 +77,11 @@ class LazyGroup(click.Group):
             if isinstance(error, click.BadOptionUsage):  # as an option without its value
                 message += self._form(ctx, error.option_name)
             error.message = masked(message)  # type: ignore[misc]  # what click prints
+            if ctx.params.get("log_format") == "json":
+                from tidelog.cli.logs import say  # noqa: PLC0415  # not needed for --help
+
+                say(f"Error: {error.format_message()}", logging.ERROR)
+                raise SystemExit(error.exit_code) from None
             raise
 
     def _form(self, ctx: click.Context, name: str) -> str:
@@ -181,3 +188,15 @@ def main(context: click.Context, log_level: str, log_format: str) -> None:
     if getattr(signal.getsignal(signal.SIGINT), "__name__", "") == "end_at_once":
         signal.signal(signal.SIGINT, signal.default_int_handler)
     show_logs(context, log_level, log_format)
+
+
+def run() -> None:
+    """As `main`; no thread that is left keeps the process then."""
+    try:
+        main()
+    except SystemExit as end:
+        if "tidelog.effects" in sys.modules:  # no command has begun threads otherwise
+            from tidelog.effects import end_soon  # noqa: PLC0415
+
+            end_soon(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise

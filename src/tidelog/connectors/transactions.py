@@ -134,7 +134,8 @@ def check_there(missing: Iterable[TransactionId]) -> None:
             found=f"nothing of {len(lost)} transactions, of the checkpoints {first} to {last}: an "
             "older copy of it",
             action="bring back the newest one; or write their records again, from a savepoint or "
-            f"checkpoint before {first}: `tidelog fork URL@N NEWURL`, and start the job there",
+            f"checkpoint before {first}: `tidelog fork URL@N NEWURL`, and start the job there; to "
+            f"write to another output from now on, {FORK}",
             retry_safe=False,
         )
 

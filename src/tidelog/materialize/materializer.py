@@ -67,8 +67,14 @@ class Materializer:
     missed: int = 0
     """Intervals that passed without the materialization that was due."""
     _due: float = field(init=False)
+    _replacing: bool = False
+    """The store has lost something of the last materialization or the log after it."""
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Nothing is to be replaced; or the loop has ended, and nothing will be."""
+    _over: bool = False
 
     def __post_init__(self) -> None:
+        self._settled.set()
         now = self.effects.clock.monotonic()
         self._due = first_due(self.rank, self.subtasks, self.config.interval, now)
 
@@ -82,14 +88,31 @@ class Materializer:
         """Seconds since the materialization under way, or the next one, was due."""
         return max(0.0, self.effects.clock.monotonic() - self._due)
 
+    async def replace(self) -> None:
+        """Materialize soon, because the store has lost what the subtask refers to; returns when
+        that is done, or will not be.
+        """
+        if not self._over:
+            self.log.start_over()
+            self._replacing = True
+            self._settled.clear()
+            await self._settled.wait()
+
     async def run(self) -> None:
         """Materialize until cancelled; raises after too many failures in a row."""
+        try:
+            await self._run()
+        finally:
+            self._over = True
+            self._settled.set()
+
+    async def _run(self) -> None:
         clock, interval = self.effects.clock, self.config.interval
         while True:
             now = clock.monotonic()
             await clock.sleep(min(LOOK_S, interval, max(0.0, self._due - now)))
             now = clock.monotonic()
-            if is_due(self.config, self._observed(), self._due, now):
+            if self._replacing or is_due(self.config, self._observed(), self._due, now):
                 if not await self._attempt():
                     # Still due: only this subtask waits, and then it tries again.
                     await clock.sleep(self.config.retry_pause)
@@ -120,6 +143,16 @@ class Materializer:
 
     async def materialize(self) -> None:
         """Freeze the table with all that was flushed, upload what is new, cut the log it covers."""
+        replacing, self._replacing = self._replacing, False
+        try:
+            await self._materialize()
+        except BaseException:
+            self._replacing |= replacing
+            raise
+        if not self._replacing:
+            self._settled.set()
+
+    async def _materialize(self) -> None:
         async with self.turns.freezing:
             for _ in self.backend.flush_in_steps():
                 await self.effects.clock.sleep(0)

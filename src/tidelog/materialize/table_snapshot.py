@@ -2,7 +2,8 @@
 
 Invariants:
 - a shared file is uploaded once per table, under a name that no other upload ever has: the
-  collector can delete a name without asking whether someone is about to write it again;
+  collector can delete a name without asking whether someone is about to write it again; only one
+  that the store has lost, and that the table still uses, is uploaded again under its name;
 - a descriptor is written after all files it names; it is small, so private files live in it;
 - nothing refers to a snapshot before its descriptor is durable.
 """
@@ -83,6 +84,8 @@ class TableSnapshots:
     """Shared with the tables of all subtasks."""
     known: dict[str, TableObject] = field(default_factory=dict)
     """Shared files of the table that are stored already, by local name."""
+    lost: set[str] = field(default_factory=set)
+    """Objects that the store has lost: the next snapshot uploads them again."""
     copies: "LocalFirstStore | None" = None
     """The store, when it keeps copies on local disk."""
     metrics: SnapshotMetrics = field(default_factory=SnapshotMetrics)
@@ -153,12 +156,17 @@ class TableSnapshots:
     ) -> list[TableObject]:
         """All shared files of the snapshot, those that are not stored yet uploaded."""
         shared = [file for file in files if file.shared]
-        new = [file for file in shared if file.name not in self.known]
+        new = [file for file in shared if self._stored_as(file) is None]
         remaining = None
         if finish_by is not None:
             remaining = Remaining(finish_by, len(new), sum(file.size for file in new))
         await together((self._upload_file(snapshot, file, remaining) for file in new), TRANSFERS)
         return [self.known[file.name] for file in shared]
+
+    def _stored_as(self, file: TableFile) -> TableObject | None:
+        """The object that holds a file; None for one that is not stored, or that is lost."""
+        known = self.known.get(file.name)
+        return None if known is None or known.object in self.lost else known
 
     async def _upload_file(
         self, snapshot: MaterializationId, file: TableFile, remaining: Remaining | None
@@ -168,8 +176,7 @@ class TableSnapshots:
             digest, crc = await self.effects.offload.run(
                 lambda: (content_hash(data), checksum(data))
             )
-            label = f"{digest}-{self.operator}-{self.subtask}-{snapshot}"
-            name = object_names.table_file(self.generation, label)
+            name = self._object_name(file, digest, snapshot)
             self.ledger.begin(name)
             try:
                 await self.store.put(name, data)
@@ -177,9 +184,18 @@ class TableSnapshots:
                 if self.copies is not None:
                     await self.copies.keep_file(name, file.path)
                 self.known[file.name] = TableObject(file.name, name, len(data), crc)
+                self.lost.discard(name)
             finally:
                 # From here on `known` protects it, or nobody will ever refer to it.
                 self.ledger.done([name])
+
+    def _object_name(self, file: TableFile, digest: str, snapshot: MaterializationId) -> str:
+        """A name of its own for a new file; a lost one keeps its name, for older checkpoints."""
+        known = self.known.get(file.name)
+        if known is not None and object_names.content_hash_of(known.object) == digest:
+            return known.object
+        label = f"{digest}-{self.operator}-{self.subtask}-{snapshot}"
+        return object_names.table_file(self.generation, label)
 
     async def _write_descriptor(
         self, captured: Captured, files: Iterable[TableFile], shared: Iterable[TableObject]

@@ -168,7 +168,8 @@ class JobRunner:
         directory = open_work_dir(self.config.work_dir, self.store.url)
         ended = False
         try:
-            taken = await slots.take_over(self.job.name, seen.first)
+            goes_back = self.restore_from is not None and self.restore_from.store is None
+            taken = await slots.take_over(self.job.name, seen.first, goes_back=goes_back)
             self.generation = taken.generation
             result = await self._run(slots, taken, plan, directory, on_started)
             ended = True

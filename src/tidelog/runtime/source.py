@@ -65,6 +65,9 @@ class Source(ABC):
     splits_grow: bool = False
     """Splits have no end: those that an earlier run has read to their end are read on."""
 
+    position_format: int = 1
+    """Format of its positions: raise it when releases of the source before this one cannot read
+    them. A start that would go back to one of those is refused before it changes anything."""
     new_split_position: Any = None
     """Where splits begin that appear after the source has begun; None: where the first ones do."""
 
@@ -75,6 +78,12 @@ class Source(ABC):
     @abstractmethod
     def open(self, split: str, position: Any) -> SplitReader:
         """Read a split from a position; None is its start."""
+
+    def check_begun(self, split: str, position: Any) -> None:
+        """An earlier run has begun this split and got so far, maybe to its end: raises RestoreError
+        where the source is divided otherwise now, so that records would come twice or not at all.
+        Called once for each such split, before it is opened.
+        """
 
     def would_read(self, file: Path) -> bool:
         """Whether a file of this path would be read, once it is there."""

@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.catalog.audit import inventory_findings, next_step
+from tidelog.catalog.audit import advised, inventory_findings, verdicts_on
 from tidelog.catalog.inventory import Inventory, Slots, data_sizes, described, read_slots
 from tidelog.catalog.summary import OperatorSummary, SlotSummary, checkpoint_summary, slot_summary
 from tidelog.checkpoint.finding import Finding, without_changes
-from tidelog.checkpoint.invariants import unreadable
+from tidelog.checkpoint.invariants import Invariant
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.effects import Clock
 from tidelog.ids import Slot
-from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 
@@ -35,7 +34,7 @@ class StoreView:
     objects_ms: int
     """When all objects were listed."""
     findings: tuple[Finding, ...]
-    """What was wrong when all objects were listed, without what was dropped since."""
+    """What is wrong, as far as that is known: objects are those of the last list."""
     anew: bool
     """Whether the store was emptied, and a job has begun in it, since it was read before."""
 
@@ -63,18 +62,33 @@ class StoreReader:
             last, slots = None, await read_slots(self.store)
         known = last.inventory.descriptors if last is not None else {}
         inventory = await described(self.store, slots, decoded=known)
+        present = slots.sizes
         if objects or last is None:
             inventory = replace(inventory, sizes=await data_sizes(self.store))
             found, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
-            present = (await read_slots(self.store, earlier=slots)).sizes if found else slots.sizes
+            if found:  # a running job may have dropped some of them
+                present = (await read_slots(self.store, earlier=slots)).sizes
         else:
             inventory = replace(inventory, sizes=last.inventory.sizes)
-            found, objects_ms = last.findings, last.objects_ms
-            present = slots.sizes
+            found, objects_ms = _known_findings(inventory, last), last.objects_ms
         findings = tuple(without_changes(found, slots.sizes, present))
         now_ms = self.clock.now_ms()
         self._last = StoreView(self.store.url, inventory, now_ms, objects_ms, findings, anew)
         return self._last
+
+
+def _known_findings(inventory: Inventory, last: StoreView) -> tuple[Finding, ...]:
+    """What is wrong by what is known without another list: objects that were written since are
+    taken to be there, and those that were missing are missing for newer checkpoints, too.
+    """
+    missing = {each.where for each in last.findings if each.check == Invariant.OBJECTS}
+    assumed = {
+        need.name: need.size
+        for checkpoint in inventory.slots.checkpoints.values()
+        for need in inventory.needs(checkpoint)
+        if need.name not in missing
+    }
+    return inventory_findings(replace(inventory, sizes={**assumed, **inventory.sizes})).all()
 
 
 def _begun_anew(before: Slots, now: Slots) -> bool:
@@ -148,11 +162,12 @@ def slot_parts(view: StoreView) -> Iterator[SlotPart]:
     """All slots that count, newest first."""
     checkpoints = view.slots.checkpoints
     detailed = sorted(checkpoints)[-DETAILED:]
-    for slot in sorted(view.slots.sizes, reverse=True):
+    for verdict in reversed(verdicts_on(view.slots, view.findings)):
+        slot = verdict.slot
         summary, problem = slot_summary(view.slots, slot), problem_of(view, slot)
         yield SlotPart(
             **msgspec.structs.asdict(summary),
-            restorable=None if summary.kind == "start" else problem is None,
+            restorable=verdict.restorable,
             operators=checkpoint_summary(checkpoints[slot]).operators if slot in detailed else None,
             problem=problem,
         )
@@ -163,27 +178,12 @@ def problem_of(view: StoreView, slot: Slot) -> str | None:
     error = view.slots.unreadable.get(slot)
     if error is not None:
         return str(error)
-    wrong = [str(finding) for finding in view.findings if slot in finding.unusable]
-    checkpoint = view.slots.checkpoints.get(slot)
-    named = descriptor_sizes(checkpoint) if checkpoint is not None else {}
-    broken = view.inventory.unreadable
-    wrong += (str(broken[name]) for name in sorted(named.keys() & broken.keys()))
-    return wrong[0] if wrong else None
+    return next((str(finding) for finding in view.findings if slot in finding.unusable), None)
 
 
-def problems(view: StoreView) -> list[Finding]:
-    """What is wrong with the store: what a listing of all objects showed, and what is new since."""
-    found = {finding.where: finding for finding in view.findings}
-    for slot, error in view.slots.unreadable.items():
-        name = object_names.checkpoint(slot)
-        found.setdefault(name, replace(unreadable(name, error), unusable=(slot,)))
-    for name, error in view.inventory.unreadable.items():
-        users = [c.slot for c in view.slots.checkpoints.values() if name in descriptor_sizes(c)]
-        found.setdefault(name, replace(unreadable(name, error), unusable=tuple(users)))
-    for name, each in found.items():
-        usable = view.slots.checkpoints.keys() - set(each.unusable)
-        found[name] = replace(each, action=next_step(each, max(usable, default=None)))
-    return list(found.values())
+def problems(view: StoreView, *, running: bool) -> tuple[Finding, ...]:
+    """What is wrong with the store, and what to do, where `running` says that its job runs here."""
+    return advised(view.findings, verdicts_on(view.slots, view.findings), running=running)
 
 
 def descriptor_sizes(*checkpoints: Checkpoint) -> dict[str, int]:

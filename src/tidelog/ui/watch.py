@@ -128,7 +128,10 @@ class Watcher:
             started_ms=started_ms,
             phase=phase,
             notices=(self._silence,) if status is None and not ended and self._silence else (),
-            problems=(*unread, *(problems(view) if view is not None else ())),
+            problems=(
+                *unread,
+                *(problems(view, running=done is not None) if view is not None else ()),
+            ),
             live=None if done is None else live_part(done, self._looks, self._samples.all()),
             checkpoints=tuple(self._seen.all(view.slots.checkpoints if view is not None else {})),
             slots=tuple(slot_parts(view)) if view is not None else (),

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from tidelog.cli.effects import command_effects
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_PROBLEM, exit_code_of
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
@@ -32,7 +33,6 @@ from tidelog.cli.run.reports import (
     reports_never_wait,
 )
 from tidelog.cli.run.running import run_with_restarts
-from tidelog.effects import command_effects
 from tidelog.errors import ConfigError, TidelogError, UnavailableError
 from tidelog.ids import Slot
 from tidelog.runtime.config import JobArguments, JobConfig

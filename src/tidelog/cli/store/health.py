@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from tidelog.catalog.application import Application, read_application, stored_partitions
-from tidelog.catalog.audit import AuditReport, audit, next_step
+from tidelog.catalog.audit import AuditReport, advised, audit
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import unreadable
 from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
@@ -17,6 +17,7 @@ from tidelog.cli.store.options import StoreCommand, on_store, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError
+from tidelog.runtime.control.client import runs_here
 from tidelog.storage.object_names import partition_path
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectInfo
@@ -68,10 +69,10 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
         return await _inspect_partitions(invocation, *found, deep=deep)
     with output.progress("inspecting") as progress:
         report = await audit(invocation.store, deep=deep, progress=progress)
+    if report.problems:
+        running = await runs_here(invocation.store.url)
+        report = replace(report, problems=advised(report.problems, report.slots, running=running))
     newest = report.newest_restorable
-    report = replace(
-        report, problems=tuple(replace(p, action=next_step(p, newest)) for p in report.problems)
-    )
     problems = [
         {
             "invariant": problem.check,

@@ -16,10 +16,11 @@ import click
 
 from tidelog.catalog.locate import CheckpointName, parse_place
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.cli.effects import command_effects
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, exit_code_of
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
-from tidelog.effects import Effects, command_effects
+from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore

@@ -32,7 +32,8 @@ SUFFIX: Final = ".inprogress"
 _WRITER: Final = ".writer"
 
 _BUFFER_BYTES: Final = 1 << 20
-_PENDING: Final = re.compile(r"(?P<generation>\d+)-.*-(?P<subtask>\d+)-\d+\.inprogress")
+PENDING: Final = re.compile(r"(?P<generation>\d+)-(?P<attempt>.*)-(?P<subtask>\d+)-\d+\.inprogress")
+FINAL: Final = re.compile(r"part-\d+-(?P<checkpoint>\d+)-.*")
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
@@ -44,15 +45,17 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     crc32c: int
 
 
-def take_over(directory: Path, context: SinkContext) -> None:
-    """Record who writes to a directory; raises FencedError as `check_newest`."""
+def take_over(directory: Path, context: SinkContext) -> Writer | None:
+    """Record who writes to a directory; raises FencedError, and returns, as `check_newest`."""
     path, me = directory / STAGING / _WRITER, Writer.of(context)
-    if check_newest(directory, context) != me:
+    before = check_newest(directory, context)
+    if before != me:
         made = path.with_name(f"{_WRITER}-{me}-{context.subtask}")
         with failures(path):
             make_directory(path.parent)
             made.write_bytes(msgspec.json.encode(me))
             made.replace(path)
+    return before
 
 
 def check_newest(directory: Path, context: SinkContext) -> Writer | None:
@@ -198,7 +201,7 @@ def remove_pending(
     staging = directory / STAGING
     with failures(staging):
         for path in staging.glob(f"*{SUFFIX}"):
-            owner = _PENDING.fullmatch(path.name)
+            owner = PENDING.fullmatch(path.name)
             if owner is None or path.name in kept:
                 continue
             if chosen(int(owner["generation"]), int(owner["subtask"])):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from tidelog.connectors import transactions
 from tidelog.connectors.arguments import local_path, typed
+from tidelog.connectors.files.committed import CommitMarks
 from tidelog.connectors.files.parts import (
     STAGING,
     OpenPart,
@@ -81,20 +82,25 @@ class FilesWriter(SinkWriter):
         self._sink = sink
         self._directory = sink.directory
         self._context = context
-        take_over(self._directory, context)
+        self._marks = CommitMarks(self._directory, context, take_over(self._directory, context))
         self._opened = 0
         self._parts: list[OpenPart] = []
         """The open transaction."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
-        """Publish these; remove the other hidden files that are its to abort."""
+        """Publish these; remove the other hidden files that are its to abort.
+
+        Raises ObjectNotFoundError where the directory lacks what was committed to it.
+        """
         for transaction in transactions:
             self._publish(transaction, verify=True)
         context = self._context
         if context.retained is not None:
+            self._marks.check_complete()
             named = those_of(list[Part], (*context.retained, *transactions))
-            kept = {part.pending for parts in named for part in parts}
-            remove_pending(self._directory, context.may_abort, kept)
+            parts = [part for transaction in named for part in transaction]
+            remove_pending(self._directory, context.may_abort, {part.pending for part in parts})
+            self._marks.forget_all_but(parts)
 
     def write(self, records: Sequence[Any]) -> None:
         """Append to the open part; raises UserFunctionError for a record that has no such form."""
@@ -142,10 +148,12 @@ class FilesWriter(SinkWriter):
 
     def _publish(self, transaction: bytes, *, verify: bool) -> None:
         check_newest(self._directory, self._context)
-        for part in transactions.decode(self._context.name, list[Part], transaction):
+        parts = transactions.decode(self._context.name, list[Part], transaction)
+        for part in parts:
             publish(self._directory, part, verify=verify)
         with failures(self._directory):
             sync_directory(self._directory)
+        self._marks.record(parts)
 
     def _next_name(self) -> str:
         context, number = self._context, self._opened

@@ -134,6 +134,8 @@ class Settings:
     """Subtasks with keyed state, over all processes."""
     processes: int = 1
     checkpoint_interval: float = Schedule().interval
+    object_check_interval: float | None = Schedule().object_check_interval
+    """Seconds between two looks at whether the store has all objects; None: it is never asked."""
     retain: int = 3
     """How many of the newest checkpoints are retained."""
     restores_per_month: float = 30.0

@@ -17,6 +17,10 @@ _SLOT_LISTS: Final = 4
 """Listings of slots: before the take-over, for it, after it and before sinks recover."""
 _OBJECT_LISTS: Final = 3
 """Listings of segments, tables and descriptors, side by side with reading descriptors."""
+_CHECK_LISTS: Final = _OBJECT_LISTS + 1
+"""Listings of one look at what is stored: of each kind of object, and of the slots."""
+_PAGE: Final = 1000
+"""Names that one LIST brings; each thousand more is one more."""
 _GETS: Final = 1
 """The newest slot."""
 _IN_A_ROW: Final = _SLOT_LISTS + _GETS + 2
@@ -74,11 +78,18 @@ def side_by_side_s(objects: Objects, at_once: int, link: StoreLink) -> float:
 
 
 def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
-    """What all processes ask for a second: each checkpoint lists the slots above its own."""
+    """What all processes ask for a second: each checkpoint lists the slots above its own, and now
+    and then all objects are listed, to see whether one is gone.
+    """
     read = (fetch.slots, fetch.described, fetch.files, fetch.segments)
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
+    check = 0.0
+    if settings.object_check_interval is not None:
+        objects = sum(each.count for each in read)
+        check = settings.processes * (_CHECK_LISTS + objects / _PAGE)
+        check /= settings.object_check_interval
     return Reads(
         gets=restores_per_s * (_GETS + sum(each.count for each in read)),
-        lists=restores_per_s * (_SLOT_LISTS + _OBJECT_LISTS) + settings.processes / cycle_s,
+        lists=restores_per_s * (_SLOT_LISTS + _OBJECT_LISTS) + settings.processes / cycle_s + check,
         bytes=restores_per_s * sum(each.bytes for each in read),
     )

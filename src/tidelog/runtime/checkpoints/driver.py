@@ -25,6 +25,7 @@ from tidelog.checkpoint.coordinator import (
     Trigger,
 )
 from tidelog.checkpoint.finished import exited_state
+from tidelog.checkpoint.formats import FORMATS, above_first
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.invariants import check_manifest
 from tidelog.checkpoint.manifest import (
@@ -43,6 +44,7 @@ from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import Reports, Savepoints
+from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.meaning import stored_meaning
@@ -82,6 +84,7 @@ class CheckpointDriver:
     reports: Reports
     collector: Collector
     tasks: Sequence[DrivenTask]
+    objects: StoredObjects
     next_slot: Slot = field(init=False)
     previous: Checkpoint | None = field(init=False)
     """The newest durable checkpoint: what the next one adds is counted against it."""
@@ -113,12 +116,24 @@ class CheckpointDriver:
         return self.reports.coordinator
 
     async def savepoint(self, request: SavepointRequest) -> Savepoint:
+        if request.format == "native" and not self._closed:
+            # It refers to what older checkpoints do: what of that is lost is replaced before.
+            await self.objects.look(self._patience_s(request))
         answer = self.savepoints.ask(request)
         if self._closed:
             self.savepoints.ended()
         else:
             self.reports.decide(self.coordinator.savepoint(request, self._now()))
         return await answer
+
+    def _patience_s(self, request: SavepointRequest | None) -> float:
+        chosen = request.timeout_s if request is not None else None
+        return self.start.config.checkpoint.timeout if chosen is None else chosen
+
+    def refresh(self) -> None:
+        """Let a checkpoint begin as soon as may be, for nobody waits for it."""
+        if not self._closed:
+            self.reports.decide(self.coordinator.hurry(self._now())[1])
 
     async def checkpoint(self) -> Checkpoint:
         """Wait for a checkpoint of all that is there now; one that fails is tried again.
@@ -271,6 +286,9 @@ class CheckpointDriver:
             self.reports.declined(checkpoint, reason)
             return
         check_manifest(entry)
+        if (reason := await self._lacks_objects(decision, entry)) is not None:
+            self.reports.declined(checkpoint, reason)
+            return
         try:
             with self.start.cadence.moving():
                 entry = await self._append(entry)
@@ -291,6 +309,19 @@ class CheckpointDriver:
         self._durable(entry)
         self.reports.decide(self.coordinator.stored(checkpoint, self._now()))
 
+    async def _lacks_objects(
+        self, decision: Store[SubtaskId, SubtaskState], entry: Checkpoint
+    ) -> str | None:
+        """Why a savepoint, or the last checkpoint, cannot be restored: the local tables go next."""
+        savepoint = decision.savepoint
+        if savepoint is None and not decision.final:
+            return None
+        # A last checkpoint is tried once more, with what was uploaded; the output must get out.
+        failures, allowed = self.coordinator.consecutive_failures, self.start.config.checkpoint
+        insists = savepoint is not None or failures < min(1, allowed.tolerable_failures)
+        reason = await self.objects.lacking(entry, self._patience_s(savepoint))
+        return reason if insists else None
+
     def _entry(self, decision: Store[SubtaskId, SubtaskState]) -> Checkpoint:
         entry = Checkpoint(
             slot=self.next_slot,
@@ -303,6 +334,7 @@ class CheckpointDriver:
             ),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
+            formats=above_first(FORMATS) or msgspec.UNSET,
         )
         wanted = decision.savepoint
         if wanted is None:
@@ -336,6 +368,7 @@ class CheckpointDriver:
             sink=last.id if last.sink is not None else "",
             sink_types=sink_types(vertex),
             meaning=stored_meaning(vertex.head.meaning),
+            formats=above_first(vertex.formats),
         )
 
     def _durable(self, entry: Checkpoint) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.errors import AccessDeniedError, ControlError
+from tidelog.errors import AccessDeniedError, ControlError, TidelogError
 from tidelog.runtime.control.protocol import (
     ANSWER_LIMIT_BYTES,
     Done,
@@ -27,6 +27,7 @@ from tidelog.runtime.control.protocol import (
 
 SILENCE_S: Final = 60.0
 """A job that takes a savepoint says every quarter of a second how far it is."""
+_PATIENCE_S: Final = 5.0
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -60,6 +61,18 @@ async def ask(request: Request, progress: Callable[[Progress], None] = lambda _:
         action="`tidelog checkpoints list URL` shows whether the savepoint was completed; the job "
         "itself says why it ended",
     )
+
+
+async def runs_here(url: str) -> bool:
+    """Whether a job runs on the store at `url`, on this machine, also one that does not answer."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await ask(Request(url, "status"))
+    except ControlError:
+        return False
+    except (TimeoutError, TidelogError):
+        return True
+    return True
 
 
 async def _next_line(reader: asyncio.StreamReader, request: Request) -> bytes:

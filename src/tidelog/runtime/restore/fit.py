@@ -4,12 +4,13 @@ Invariants: nothing is fenced or changed before the plan is made; an operator wh
 the checkpoint never handles a record again, or the job does not start.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rocksdict import Cache
 
 from tidelog.checkpoint.finished import fully_finished
+from tidelog.checkpoint.formats import POSITIONS, TRANSACTIONS, check_formats
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.effects import Effects
 from tidelog.errors import RestoreError
@@ -24,7 +25,7 @@ from tidelog.runtime.restore.choose import Operators, RestorePlan, Resumption, c
 from tidelog.runtime.restore.dropped import without_removed
 from tidelog.runtime.restore.migration import migrates
 from tidelog.runtime.restore.shares import empty, finished_subtasks, rechain, reshaped
-from tidelog.runtime.subtasks.vertices import Vertex, compile_job
+from tidelog.runtime.subtasks.vertices import Vertex, compile_job, sink_types, source_types
 from tidelog.runtime.user_code import user_code
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import range_of
@@ -42,7 +43,8 @@ def fit_checkpoint(
 
     Operators that records are in flight to keep tasks of their own, also where they would be
     chained now, and so do those after a finished one. Raises ConfigError, and RestoreError,
-    StateSchemaError or UnstorableError when job and checkpoint do not fit.
+    StateSchemaError or UnstorableError when job and checkpoint do not fit, FormatVersionError when
+    a newer source or sink has written what the job's ones would have to read.
     """
     stored = {operator.id: operator for operator in restored.operators}
     apart = set(_first_unfinished(compile_job(job, config.parallelism), stored))
@@ -63,6 +65,7 @@ def fit_checkpoint(
             operator = (operator or empty(vertex, config.key_groups)).with_all(finished=True)
         if operator is None:
             continue
+        check_formats(f"state of operator {vertex.id!r}", *_formats(vertex, operator))
         if not fully_finished(operator):
             if vertex.head.state is not None:
                 registry = StateRegistry(operator.id, operator.states)
@@ -74,6 +77,20 @@ def fit_checkpoint(
         operators[vertex.id] = reshaped(vertex, operator, config, anew=vertex.id in migrated)
     finished = finished_subtasks(vertices, operators, shared=not resumption.detached)
     return RestorePlan(resumption, vertices, operators, frozenset(migrated), finished, dropped)
+
+
+def _formats(
+    vertex: Vertex, operator: OperatorState
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Formats that source and sink of an operator have written, and those that they know: only
+    where the job has them yet, for others have checks of their own.
+    """
+    same = {
+        POSITIONS: operator.source_types[:1] == source_types(vertex)[:1],
+        TRANSACTIONS: operator.sink_types[:1] == sink_types(vertex)[:1],
+    }
+    stored = {kind: number for kind, number in operator.formats.items() if same.get(kind, True)}
+    return stored, vertex.formats
 
 
 def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:

@@ -127,6 +127,11 @@ class LogSnapshotter(Captures):
         """A whole snapshot is durable: log and materialization are complete again."""
         self.log.materialized(ref)
 
+    def start_over(self) -> None:
+        """The store has lost something: the next checkpoint makes a materialization."""
+        self.log.start_over()
+        self.log.complete = False
+
     def completed(self, checkpoint: CheckpointId) -> None:
         captured = self.pending.get(checkpoint)
         if captured is not None:
@@ -188,6 +193,10 @@ class TableSnapshotter(Captures):
         """A snapshot is durable; one of a checkpoint given up may come after a newer one."""
         if self.materialization is None or self.materialization.upto < ref.upto:
             self.materialization = ref
+
+    def start_over(self) -> None:
+        """The store has lost something: the next checkpoint makes a materialization."""
+        self.materialization = None
 
     def objects(self) -> set[str]:
         last = {self.materialization.descriptor} if self.materialization is not None else set()

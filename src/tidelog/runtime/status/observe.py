@@ -216,6 +216,9 @@ def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
         dropped_buffers=incarnation.dropped_buffers,
         interval_s=incarnation.start.config.checkpoint.interval,
         age_s=None if metrics.next_since is None else now - metrics.next_since,
+        objects_lost=driver.objects.lost,
+        objects_uploaded_again=driver.objects.uploaded_again,
+        objects_missing=len(driver.objects.missing),
         contents=metrics.last_contents,
         phases=last.phases if last is not None else None,
     )

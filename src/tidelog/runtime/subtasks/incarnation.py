@@ -8,19 +8,21 @@ import contextlib
 import logging
 import math
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.garbage_collector import Collector
+from tidelog.concurrency import together
 from tidelog.errors import TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.materialize.materializer import warn_of_lag
 from tidelog.runtime.checkpoints.driver import CheckpointDriver, DrivenTask, predecessors
 from tidelog.runtime.checkpoints.requests import Reports
+from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
@@ -77,7 +79,11 @@ class Incarnation(msgspec.Struct, frozen=True):
         """Run everything until the final checkpoint; the first failure stops all of it."""
         await run_until_done(
             [self.driver.run(), *self.subtasks.main()],
-            [self.collector.run(self.subtasks.live_objects), *self.subtasks.services()],
+            [
+                self.collector.run(self.subtasks.live_objects),
+                self.driver.objects.run(self.driver.refresh),
+                *self.subtasks.services(),
+            ],
         )
 
 
@@ -107,6 +113,11 @@ class Subtasks(Protocol):
     async def live_objects(self) -> set[str]:
         """Stored objects that running subtasks refer to."""
 
+    async def upload_again(self, lost: Set[str]) -> None:
+        """Upload what running subtasks refer to of these objects, which the store has lost, or
+        what stands for it; returns when that is done, or left to the next checkpoint.
+        """
+
 
 class LocalSubtasks:
     elsewhere = ()
@@ -133,6 +144,20 @@ class LocalSubtasks:
 
     async def live_objects(self) -> set[str]:
         return self.objects()
+
+    async def upload_again(self, lost: Set[str]) -> None:
+        ledger, replacing = self.states.start.ledger, []
+        for task in self.tasks:
+            subtask = self.states.subtasks[task.id]
+            concerned = ledger.closure(subtask.snapshotter.objects()) & lost
+            if not concerned or subtask.released:
+                continue
+            subtask.snapshots.lost |= concerned
+            if subtask.materializer is not None:
+                replacing.append(subtask.materializer.replace())
+            else:
+                subtask.snapshotter.start_over()
+        await together(replacing)
 
     def objects(self) -> set[str]:
         """What `live_objects` answers, at once."""
@@ -194,7 +219,8 @@ async def incarnate(
     await subtasks.restore()
     await prove_newest()
     tasks = await subtasks.build(reports)
-    driver = CheckpointDriver(start, reports, collector, tasks)
+    objects = StoredObjects(start, collector, subtasks.upload_again)
+    driver = CheckpointDriver(start, reports, collector, tasks, objects)
     return Incarnation(start, states, tasks, collector, driver, subtasks)
 
 

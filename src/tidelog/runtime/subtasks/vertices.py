@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from tidelog.checkpoint.formats import POSITIONS, TRANSACTIONS
 from tidelog.errors import ConfigError
 from tidelog.ids import SubtaskId
 from tidelog.runtime.graph import Job
@@ -47,6 +48,13 @@ class Vertex(msgspec.Struct, eq=False):
     @property
     def subtasks(self) -> list[SubtaskId]:
         return [SubtaskId(self.id, index) for index in range(self.parallelism)]
+
+    @property
+    def formats(self) -> dict[str, int]:
+        """Formats of what its source and its sink store, by kind."""
+        source, sink = self.head.source, self.nodes[-1].sink
+        formats = {} if source is None else {POSITIONS: source.position_format}
+        return formats if sink is None else {**formats, TRANSACTIONS: sink.transaction_format}
 
     @property
     def makes_watermarks(self) -> bool:

@@ -52,6 +52,18 @@ def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
     return tuple({token_of(found): None for state in subtasks for found in state.transactions})
 
 
+def transactions_by_sink(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[bytes, CheckpointId]]:
+    """As `transactions_of`, by the sink that wrote them, each with the checkpoint it belongs to."""
+    by_sink: dict[str, dict[bytes, CheckpointId]] = {}
+    for checkpoint in checkpoints:
+        for operator, state in checkpoint.subtasks():
+            stored = map(_decoded, state.transactions)
+            by_sink.setdefault(operator.sink, {}).update(
+                (transaction.token, transaction.checkpoint) for transaction in stored
+            )
+    return by_sink
+
+
 class SinkOutput(ChannelOutput):
     """The output of a task that ends in a sink: a writer, and no channels."""
 

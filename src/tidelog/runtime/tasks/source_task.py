@@ -189,7 +189,11 @@ class SourceTask(Task):
                 await self._rest()
             self._seen.add(split)
             if self._positions.owns(split):
-                stored = self._positions.get(split) if split in begun else StoredSplit()
+                stored = StoredSplit()
+                if split in begun:
+                    stored = self._positions.get(split)
+                    with user_code(self.id.operator):
+                        self._source.check_begun(split, stored.position)
                 self._add(split, stored, found=split in known)
         if not self._found:
             self._found = True

@@ -74,6 +74,13 @@ class ListObjects(msgspec.Struct, frozen=True):
     reply: int
 
 
+class UploadAgain(msgspec.Struct, frozen=True):
+    """Upload these objects again, which the store has lost, as far as the worker refers to them."""
+
+    reply: int
+    lost: Set[str]
+
+
 class Close(msgspec.Struct, frozen=True):
     """Close everything and end."""
 
@@ -119,7 +126,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to `Call` or `ListObjects`."""
+    """The answer to `Call`, `ListObjects` or `UploadAgain`."""
 
     number: int
     result: Any = None

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from tidelog.concurrency import together
 from tidelog.effects import Effects, Offload, wait_for
 from tidelog.errors import WorkerLostError
 from tidelog.ids import CheckpointId, SubtaskId
@@ -297,6 +298,10 @@ class RemoteSubtasks:
             self._start.ledger.inherit(worker.written())
             live |= worker.in_use
         return live
+
+    async def upload_again(self, lost: Set[str]) -> None:
+        running = [worker for worker in self._workers if not worker.done]
+        await together(each.ask(lambda reply: m.UploadAgain(reply, lost)) for each in running)
 
     async def _all(self, kind: type[T]) -> list[T]:
         """What each worker says next, while all of them say something."""

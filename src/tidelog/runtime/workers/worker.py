@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ import msgspec
 
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.checkpoint.slots import SlotLog
+from tidelog.concurrency import SharedTasks
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
 from tidelog.events import Event
@@ -76,6 +77,7 @@ class Worker:
         self.subtasks: LocalSubtasks | None = None
         """The subtasks of this worker; None until the parent has said what to restore."""
         self._running = False
+        self._uploads = SharedTasks()
 
     async def run(self, parent: Connect, peers: Mapping[int, Connect]) -> None:
         """Work until the parent says that it is enough, or is gone."""
@@ -97,6 +99,7 @@ class Worker:
             )
             self._parent.send(m.WorkerFailed(_sendable(error)))
         finally:
+            await self._uploads.close()
             for each in opened:
                 await each.close()
             self._parent.close()
@@ -198,9 +201,16 @@ class Worker:
                     if start.copies is not None:
                         await start.copies.recount()
                     self._parent.send(m.Reply(reply, await self._objects()))
+                case m.UploadAgain(reply, lost):
+                    # It takes long, and other messages wait meanwhile.
+                    self._uploads.start(self._upload_again(subtasks, reply, lost))
                 case m.Ahead(least):
                     for source, others in least.items():
                         subtasks.splits[source].alignment.elsewhere(others)
+
+    async def _upload_again(self, subtasks: LocalSubtasks, reply: int, lost: Set[str]) -> None:
+        await subtasks.upload_again(lost)
+        self._parent.send(m.Reply(reply))
 
     async def _say_alive(self) -> None:
         while True:

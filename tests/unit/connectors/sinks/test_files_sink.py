@@ -96,7 +96,7 @@ def test_every_phase_syncs_what_it_wrote_before_it_returns(
     assert synced == [staging / "1-a-0-0.inprogress", staging]
     synced.clear()
     writer.commit(transaction)
-    assert synced == [tmp_path / "out"]
+    assert synced == [tmp_path / "out", staging]
 
 
 def test_closing_removes_the_open_transaction_and_keeps_a_pre_committed_one(tmp_path: Path) -> None:

@@ -19,7 +19,14 @@ from tidelog.connectors import transactions
 from tidelog.connectors.kafka import client
 from tidelog.connectors.kafka.client import DeadLetterTopic, OnError
 from tidelog.connectors.kafka.writing.messages import Message
-from tidelog.connectors.kafka.writing.producing import LATE_S, PATIENCE_S, now, produce, producer
+from tidelog.connectors.kafka.writing.producing import (
+    LATE_S,
+    PATIENCE_S,
+    check_fits,
+    now,
+    produce,
+    producer,
+)
 from tidelog.connectors.kafka.writing.staging import (
     Commits,
     Refusal,
@@ -103,6 +110,13 @@ class Mover:
         forget = f"give it another prefix= or delete its topics {topics}"
         transactions.check_begins(context, context.name, moved, forget)
 
+    def lacks(self, staged: StagedRange) -> bool:
+        """Whether a range that an older checkpoint names neither was moved nor waits in staging, as
+        that of a checkpoint does that the job went on without.
+        """
+        moved = self._commits.moved.get(str(staged.start), 0)
+        return moved < staged.stop and not self._topics.waits(staged)
+
     def move(self, staged: StagedRange) -> None:
         """Move a range, unless it was moved.
 
@@ -182,6 +196,7 @@ class Mover:
                 delivered(error.args[0], None)
                 raise
             except BufferError:
+                check_fits(self._producer, message, self._cluster)
                 self._make_room()
             else:
                 return
@@ -193,7 +208,7 @@ class Mover:
             while waiting and len(self._producer) >= waiting:
                 if stopped.is_set():
                     raise TimeoutError
-                self._producer.poll(0.1)
+                self._producer.flush(0.1)  # a poll would wait for the end of linger.ms
 
     def _ask(self, call: Callable[[], None]) -> None:
         """Make a call of the producer that waits for the cluster."""

@@ -202,6 +202,7 @@ class KafkaStagingWriter(_OutboxWriter):
             end = self._topics.end(self._topics.staging, partition)
             self._mover(partition).begin()
             self._mover(partition).check_begins(self._context)
+            self._check_complete(partition)
             for staged in pending:
                 if staged.partition == partition:
                     self._mover(partition).move(staged)
@@ -264,6 +265,17 @@ class KafkaStagingWriter(_OutboxWriter):
             )
             self._movers[partition] = found
         return found
+
+    def _check_complete(self, partition: int) -> None:
+        """Whether the topics have what was moved: a copy of an earlier day lacks some of it."""
+        if self._context.retained is not None:
+            sink, lacks = self._context.name, self._mover(partition).lacks
+            tokens.check_there(
+                staged.id(sink, checkpoint)
+                for token, checkpoint in self._context.settled.items()
+                for staged in own_ranges(self._topics.staging, partition, [token])
+                if lacks(staged)
+            )
 
     def _remove_left_over(self, partition: int, end: int, transactions: Sequence[bytes]) -> None:
         retained = self._context.retained

@@ -15,8 +15,9 @@ import msgspec
 from tidelog.connectors import transactions
 from tidelog.connectors.kafka.client import Cluster, letter_headers
 from tidelog.connectors.kafka.writing.messages import Message
-from tidelog.connectors.transactions import Writer
+from tidelog.connectors.transactions import TransactionId, Writer
 from tidelog.errors import FencedError, ObjectNotFoundError, StorageError
+from tidelog.ids import CheckpointId
 
 _HEADER: Final = "tidelog"
 """Name of the header that holds the envelope; the first one of a staged message."""
@@ -57,6 +58,9 @@ class StagedRange(msgspec.Struct, frozen=True, array_like=True, tag="kafka"):
     def stop(self) -> int:
         """Number after the last record."""
         return self.first + self.records
+
+    def id(self, sink: str, checkpoint: CheckpointId) -> TransactionId:
+        return TransactionId(sink, self.partition, *self.start, checkpoint)
 
     def __str__(self) -> str:
         numbers = f"records {self.first} to {self.stop - 1} of start {self.start}"

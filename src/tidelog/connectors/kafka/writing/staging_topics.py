@@ -154,8 +154,17 @@ class StagingTopics:
             self._consumer = reader(self.cluster, f"{self._stem}.reader")
         return self._consumer
 
+    def waits(self, staged: StagedRange) -> bool:
+        """Whether the records of a range are in staging."""
+        first, end = self._marks(staged.topic, staged.partition)
+        return first <= staged.begin and staged.end <= end
+
     def end(self, topic: str, partition: int) -> int:
         """The offset after the last record."""
+        return self._marks(topic, partition)[1]
+
+    def _marks(self, topic: str, partition: int) -> tuple[int, int]:
+        """The offsets of the first record and after the last one."""
         what = _name_of(topic, partition)
         position = client.library().TopicPartition(topic, partition)
         consumer = self._connected()
@@ -167,7 +176,7 @@ class StagingTopics:
         )
         if marks is None:
             raise _unreachable(what)
-        return int(marks[1])
+        return marks[0], marks[1]
 
     def _read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Any]:
         """Messages from `begin` on, until the log ends at `end` or later."""
