@@ -142,11 +142,11 @@ class Worker:
         await self._next(m.Build)
         await subtasks.build(self)
         vertices = [vertex.id for vertex in start.plan.vertices]
-        begun = {source for source, splits in subtasks.splits.items() if splits.begun}
+        begun = {source for source, splits in subtasks.splits.items() if splits.resumes}
         self._parent.send(m.Alive(self._status()))  # what was restored, before the job says it runs
         self._parent.send(m.Built({each: self._declared(each) for each in vertices}, begun))
         for source in (await self._next(m.Run)).begun & subtasks.splits.keys():
-            subtasks.splits[source].begun = True
+            subtasks.splits[source].resumes = True
         for splits in subtasks.splits.values():
             splits.alignment.elsewhere(-math.inf)  # until the others have said
         services = [self._obey(start, subtasks), self._say_ahead(subtasks), *subtasks.services()]
