@@ -142,9 +142,9 @@ class CheckpointDriver:
         """
         if self._closed:
             raise self._no_more()
-        least, decisions = self.coordinator.hurry(self._now())
+        first_id, decisions = self.coordinator.hurry(self._now())
         answer: asyncio.Future[Checkpoint] = asyncio.get_running_loop().create_future()
-        self._waiting.append((least, answer))
+        self._waiting.append((first_id, answer))
         self.reports.decide(decisions)
         return await answer
 
@@ -161,10 +161,10 @@ class CheckpointDriver:
 
     def _answer(self, checkpoint: CheckpointId, entry: Checkpoint) -> None:
         """Answer who waits for this checkpoint or an earlier one."""
-        for least, answer in self._waiting:
-            if least <= checkpoint and not answer.done():
+        for first_id, answer in self._waiting:
+            if first_id <= checkpoint and not answer.done():
                 answer.set_result(entry)
-        self._waiting = [each for each in self._waiting if not each[1].done()]
+        self._waiting = [waiter for waiter in self._waiting if not waiter[1].done()]
 
     def _no_more(self) -> CheckpointFailedError:
         return CheckpointFailedError(
@@ -344,11 +344,11 @@ class CheckpointDriver:
             history=self._history(savepoint=decision.savepoint is not None),
             formats=above_first(FORMATS) or msgspec.UNSET,
         )
-        wanted = decision.savepoint
-        if wanted is None:
+        request = decision.savepoint
+        if request is None:
             return entry
         fields = msgspec.structs.asdict(entry)
-        return Savepoint(**fields, name=wanted.name, savepoint_format=wanted.format)
+        return Savepoint(**fields, name=request.name, savepoint_format=request.format)
 
     def _operator(
         self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
@@ -402,5 +402,5 @@ class CheckpointDriver:
 
     def _history(self, *, savepoint: bool) -> SlotRanges:
         return self.collector.history(
-            self.next_slot, savepoint=savepoint, unproven=[each.slot for each in self._unproven]
+            self.next_slot, savepoint=savepoint, unproven=[entry.slot for entry in self._unproven]
         )
