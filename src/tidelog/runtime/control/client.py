@@ -91,9 +91,9 @@ async def _next_line(reader: asyncio.StreamReader, request: Request) -> bytes:
 
 
 async def _connect(url: str) -> Connection:
-    own = socket_of(url)
-    for path in [own, *sockets_of_others(url)]:
-        if path != own and os.geteuid() != 0:
+    socket_path = socket_of(url)
+    for path in [socket_path, *sockets_of_others(url)]:
+        if path != socket_path and os.geteuid() != 0:
             raise _another_user(url, path)
         try:
             return await asyncio.open_unix_connection(str(path), limit=ANSWER_LIMIT_BYTES)

@@ -50,11 +50,11 @@ def socket_of(url: str) -> Path:
 
 def sockets_of_others(url: str) -> Iterator[Path]:
     """Sockets of other users' jobs on this store; they refuse us, but say that a job runs."""
-    own = socket_of(url)
+    socket_path = socket_of(url)
     with suppress(StorageError):
-        for found in _temporary().glob(f"{_PREFIX}*/{_name(url)}"):
-            if found != own:
-                yield found
+        for path in _temporary().glob(f"{_PREFIX}*/{_name(url)}"):
+            if path != socket_path:
+                yield path
 
 
 def _name(url: str) -> str:
@@ -66,8 +66,8 @@ def prepare_directory() -> None:
     path = directory()
     # Other users may list it, so that clients can name the job's owner; the sockets refuse them.
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
-    found = path.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(0, "belongs to another user, or others may write to it", str(path))
 
 
