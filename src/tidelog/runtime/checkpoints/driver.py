@@ -326,11 +326,11 @@ class CheckpointDriver:
             history=self._history(savepoint=decision.savepoint is not None),
             formats=above_first(FORMATS) or msgspec.UNSET,
         )
-        wanted = decision.savepoint
-        if wanted is None:
+        request = decision.savepoint
+        if request is None:
             return entry
         fields = msgspec.structs.asdict(entry)
-        return Savepoint(**fields, name=wanted.name, savepoint_format=wanted.format)
+        return Savepoint(**fields, name=request.name, savepoint_format=request.format)
 
     def _operator(
         self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
@@ -384,5 +384,5 @@ class CheckpointDriver:
 
     def _history(self, *, savepoint: bool) -> SlotRanges:
         return self.collector.history(
-            self.next_slot, savepoint=savepoint, unproven=[each.slot for each in self._unproven]
+            self.next_slot, savepoint=savepoint, unproven=[entry.slot for entry in self._unproven]
         )

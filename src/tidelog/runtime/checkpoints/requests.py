@@ -60,8 +60,8 @@ class Reports:
         if self.decisions:
             return
         due = self.coordinator.next_event_at()
-        left = None if due is None else max(0.0, due - self.clock.monotonic())
-        await wait_for(self._changed, self.clock, left)
+        remaining = None if due is None else max(0.0, due - self.clock.monotonic())
+        await wait_for(self._changed, self.clock, remaining)
 
 
 @dataclass(slots=True)
@@ -108,33 +108,37 @@ class Savepoints:
     stopped: Savepoint | None = None
     """The savepoint that the job has stopped with."""
     _waiting: dict[SavepointRequest, asyncio.Future[Savepoint]] = field(default_factory=dict)
-    _stored: dict[str, Savepoint] = field(default_factory=dict)
+    _savepoints: dict[str, Savepoint] = field(default_factory=dict)
     """The newest savepoint of each name that there is or was."""
 
     def known(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Account for checkpoints that exist."""
         for entry in checkpoints:
             if isinstance(entry, Savepoint):
-                self._stored[entry.name] = entry
+                self._savepoints[entry.name] = entry
 
-    def name(self, wanted: str | None, now_ms: int, retained: Container[Slot]) -> str:
-        """The wanted name, or a new one; raises ConfigError for one that is not valid, or is that
-        of a savepoint in a slot that is `retained`.
+    def name(self, requested_name: str | None, now_ms: int, retained: Container[Slot]) -> str:
+        """The requested name, or a new one; raises ConfigError for one that is not valid, or is
+        that of a savepoint in a slot that is `retained`.
         """
-        taken = {name: each.slot for name, each in self._stored.items() if each.slot in retained}
-        if wanted is None:
+        slots_by_name = {
+            name: savepoint.slot
+            for name, savepoint in self._savepoints.items()
+            if savepoint.slot in retained
+        }
+        if requested_name is None:
             now = datetime.fromtimestamp(now_ms / 1000, UTC)
             first = f"savepoint-{now:%Y%m%d-%H%M%S}"
             names = chain([first], (f"{first}-{number}" for number in count(2)))
-            return next(name for name in names if name not in taken)
-        if check_name(wanted) in taken:
+            return next(name for name in names if name not in slots_by_name)
+        if check_name(requested_name) in slots_by_name:
             raise ConfigError(
-                f"savepoint name {wanted!r}",
+                f"savepoint name {requested_name!r}",
                 expected="a name that no other savepoint of this store has",
-                found=f"it is that of slot {taken[wanted]}",
+                found=f"it is that of slot {slots_by_name[requested_name]}",
                 action="choose another name",
             )
-        return wanted
+        return requested_name
 
     def ask(self, request: SavepointRequest) -> asyncio.Future[Savepoint]:
         """A future for the answer to a request that is about to be made."""
@@ -144,7 +148,7 @@ class Savepoints:
 
     def completed(self, request: SavepointRequest) -> None:
         """The savepoint is durable, and sinks have committed it."""
-        entry = self._stored[request.name]
+        entry = self._savepoints[request.name]
         if request.stop:
             self.stopped = entry
         answer = self._waiting.pop(request, None)
