@@ -69,10 +69,12 @@ async def doctor_command(invocation: StoreCommand) -> int:
 
 def _link(report: ProbeReport) -> Iterator[str]:
     """The options of estimates that say what was measured; none where nothing was."""
-    latency = next((each.median_ms for each in report.latencies if each.operation == "put"), None)
-    if report.bandwidths and latency is not None:
-        speed = min(each.bytes_per_s for each in report.bandwidths)
-        yield f"for estimates: --bandwidth {speed / 1e6:.0f}MB --latency {max(1, round(latency))}ms"
+    put_ms = next(
+        (latency.median_ms for latency in report.latencies if latency.operation == "put"), None
+    )
+    if report.bandwidths and put_ms is not None:
+        speed = min(bandwidth.bytes_per_s for bandwidth in report.bandwidths)
+        yield f"for estimates: --bandwidth {speed / 1e6:.0f}MB --latency {max(1, round(put_ms))}ms"
 
 
 @click.command("inspect")
@@ -87,8 +89,8 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
     stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output
-    if (found := await _application_at(invocation)) is not None:
-        return await _inspect_partitions(invocation, *found, deep=deep)
+    if (application_stores := await _application_at(invocation)) is not None:
+        return await _inspect_partitions(invocation, *application_stores, deep=deep)
     with output.progress("inspecting") as progress:
         report = await audit(invocation.store, deep=deep, progress=progress)
     if report.problems:
@@ -130,11 +132,11 @@ async def _application_at(invocation: StoreCommand) -> tuple[Application, list[i
     """The application at the URL, and its partitions that have a store; None: it is a store."""
     # What is above the stores of partitions is not encrypted when these are.
     plain = StoreAccess(invocation.access.endpoint)
-    async with opened(invocation.url, plain, invocation.output) as above:
-        application = await read_application(above.store)
+    async with opened(invocation.url, plain, invocation.output) as parent:
+        application = await read_application(parent.store)
         if application is None:
             return None
-        return application, [each async for each in stored_partitions(above.store)]
+        return application, [partition async for partition in stored_partitions(parent.store)]
 
 
 async def _inspect_partitions(
@@ -165,7 +167,7 @@ async def _inspect_partitions(
         }
         for partition, report in reports.items()
     ]
-    known = "" if application.partitions is None else f" of {application.partitions}"
+    total = "" if application.partitions is None else f" of {application.partitions}"
     output.show(
         {
             "url": url,
@@ -176,7 +178,7 @@ async def _inspect_partitions(
         },
         Rows(stores, "partition", "newest_restorable", "objects", "bytes", "problems", "url"),
         "",
-        f"{len(reports)} partitions{known}; `tidelog inspect` of a store says more",
+        f"{len(reports)} partitions{total}; `tidelog inspect` of a store says more",
     )
     return EXIT_PROBLEM if any(report.problems for report in reports.values()) else EXIT_OK
 
@@ -211,10 +213,10 @@ async def sweep_command(invocation: StoreCommand, dry_run: bool) -> int:
 
 def _swept(plan: SweepPlan, *, deleted: bool) -> Iterator[str | Rows]:
     verdict = "deleted" if deleted else "garbage"
-    if found := [*plan.garbage, *plan.undecided]:
+    if objects := [*plan.garbage, *plan.undecided]:
         garbage = set(plan.garbage)
-        of = ("verdict", lambda info: verdict if info in garbage else "undecided")
-        yield Rows(found, of, "size", ("object", lambda info: info.name))
+        column = ("verdict", lambda info: verdict if info in garbage else "undecided")
+        yield Rows(objects, column, "size", ("object", lambda info: info.name))
     yield f"{len(plan.garbage)} objects of {size(_bytes(plan.garbage))} {verdict}"
     if plan.undecided:
         yield (
