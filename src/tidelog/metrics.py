@@ -33,9 +33,9 @@ class Metric:
     """For a flag, whether a value of the field becomes the sample 1; other values become 0. None
     for counters and gauges."""
 
-    def value(self, found: Any) -> Any:
+    def value(self, value: Any) -> Any:
         """What a value of the field is as a sample."""
-        return found if self.holds is None else float(self.holds(found))
+        return value if self.holds is None else float(self.holds(value))
 
     @property
     def unit(self) -> str | None:
