@@ -257,7 +257,7 @@ class SubtaskStates:
             table_kind=kind,
             directory=start.directory / f"{task}-snapshots",
             upload_slots=self.upload_slots,
-            known=dict(loaded.files_by_name) if loaded else {},
+            stored_files=dict(loaded.files_by_name) if loaded else {},
             copies=start.copies,
         )
 
