@@ -15,6 +15,8 @@ from tidelog.credentials import masked
 
 OLDER_SLOT: Final = "restore an older slot (`tidelog inspect URL --deep` says which)"
 """What to do where an object of a checkpoint is damaged or gone."""
+_ENDS: Final = " .\n\r\t"
+"""What messages of libraries end with."""
 
 
 class TidelogError(Exception):
@@ -62,12 +64,12 @@ class TidelogError(Exception):
             parts.append(f"found {self.found}")
         head = "; ".join(parts)
         retry = "a retry is safe" if self.retry_safe else "do not retry before that"
-        return advised(head, f"{self.action.rstrip('.')} ({retry})")
+        return advised(head, f"{self.action.rstrip(_ENDS)} ({retry})")
 
 
 def advised(what: str, action: str) -> str:
     """What is wrong and what to do, in two sentences, also where one quotes a whole message."""
-    return f"{what.rstrip(' .')}. Next: {action.rstrip(' .')}."
+    return f"{what.rstrip(_ENDS)}. Next: {action.rstrip(_ENDS)}."
 
 
 def error_fields(error: TidelogError) -> dict[str, Any]:

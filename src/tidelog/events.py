@@ -33,6 +33,10 @@ class Event(Enum):
     )
     OBJECT_NOT_LINKED = (DEBUG, "%(object)s is copied, because the disk cannot link it: %(error)s")
     FILE_NOT_DELETED = (WARNING, "%(path)s, which nothing needs, was not deleted: %(error)s")
+    OUTPUT_STAYS_IN_PROGRESS = (
+        WARNING,
+        "the newest output file in %(directory)s stays in progress until the next start: %(error)s",
+    )
 
     # Sources.
     FILE_NOT_COMPLETE = (

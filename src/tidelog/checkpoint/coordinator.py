@@ -8,7 +8,7 @@ Invariants:
 - the final checkpoint is the one under way when all tasks have ended if it contains the finish of
   all, else one triggered at once; nothing is triggered after it;
 - when nothing has changed since the last checkpoint and nobody waits for one, none is due before
-  the next interval ends;
+  the next interval ends, and when only positions have, none before the idle interval ends;
 - every task that has not exited takes part, and gets the barrier either from the coordinator or
   from a predecessor that takes part (Flink's FLIP-147);
 - one savepoint at most is asked for at a time; it is the next checkpoint, and its failure is
@@ -18,6 +18,7 @@ Invariants:
   so a job that fails meanwhile resumes as if nobody had asked.
 """
 
+import math
 import re
 from collections.abc import Collection, Hashable, Iterable, Mapping, Set
 from typing import Final, Generic, TypeVar
@@ -25,7 +26,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from tidelog.checkpoint.manifest import SavepointFormat
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.schedule import Change, Schedule
 from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 
@@ -175,6 +176,8 @@ class Coordinator(Generic[Task, State]):
         self._schedule = schedule
         self._next_id = next_id
         self._due = now + schedule.interval
+        self._began = now
+        """When the last durable checkpoint began, or else this run."""
         self._running: _InProgress[Task, State] | None = None
         self._exited = set(exited)
         self._ended = set(self._exited)
@@ -210,11 +213,15 @@ class Coordinator(Generic[Task, State]):
             return None if self._running.storing else late
         return None if self._draining() else self._due
 
-    def tick(self, now: float, *, unchanged: bool = False) -> list[Decision[Task, State]]:
+    def asks_for_change(self, now: float) -> bool:
+        """Whether a checkpoint is due that `tick` takes only if something has changed."""
+        due = self._running is None and not self.finished and now >= self._due
+        return due and not self._awaited()
+
+    def tick(self, now: float, *, change: Change = Change.STATE) -> list[Decision[Task, State]]:
         """Time passed: a checkpoint may be due, or the one in progress late.
 
-        `unchanged`: one that is due now would hold what the last one does, and is not taken unless
-        somebody waits for it.
+        `change` is what one that is due now would hold beyond the last one.
         """
         running = self._running
         if running is not None:
@@ -227,8 +234,9 @@ class Coordinator(Generic[Task, State]):
             return []
         if self.finished or now < self._due:
             return []
-        if unchanged and self._promised is None and not self._savepoint_due():
-            self._due = now + self._schedule.interval
+        needed_at = self._needed_at(now, change)
+        if needed_at > now and not self._awaited():
+            self._due = min(now + self._schedule.interval, needed_at)
             return []
         return self._trigger(now)
 
@@ -289,7 +297,7 @@ class Coordinator(Generic[Task, State]):
         """The manifest holds its slot."""
         running = self._running
         assert running is not None and running.checkpoint == checkpoint and running.storing
-        self._running = None
+        self._running, self._began = None, running.started
         self.consecutive_failures = 0
         if self._promised is not None and self._promised <= checkpoint:
             self._promised = None
@@ -305,6 +313,20 @@ class Coordinator(Generic[Task, State]):
         if not self.finished and (self._all_ended() or self._savepoint_due() or self._hurried):
             decisions += self._trigger(now)
         return decisions
+
+    def _awaited(self) -> bool:
+        """Somebody waits for the next checkpoint, whatever it holds."""
+        return self._promised is not None or self._savepoint_due() or self._all_ended()
+
+    def _needed_at(self, now: float, change: Change) -> float:
+        """When a checkpoint is to be taken for what has changed."""
+        match change:
+            case Change.NONE:
+                return math.inf
+            case Change.POSITION:
+                return self._began + self._schedule.idle_interval
+            case Change.STATE:
+                return now
 
     def _savepoint_due(self) -> bool:
         """A savepoint is wanted that need not wait for the end of the data."""

@@ -4,6 +4,7 @@ Invariants: with --json standard output holds JSON and nothing else; results go 
 output, progress and errors to standard error.
 """
 
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ import click
 import msgspec
 
 from tidelog.checkpoint.finding import Finding
+from tidelog.cli.logs import say
 from tidelog.cli.values import seconds_text, size
 from tidelog.credentials import masked
 from tidelog.errors import InvariantError, TidelogError, error_fields, usable_path
@@ -134,7 +136,7 @@ class Output(msgspec.Struct, frozen=True):
         if self.as_json:
             click.echo(msgspec.json.encode({"error": error_fields(error)}), err=True)
         else:
-            click.echo(f"Error: {error}", err=True)
+            say(f"Error: {error}", logging.ERROR)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Step]:
@@ -192,7 +194,7 @@ def defect(cause: Exception) -> InvariantError:
 
 def print_traceback(error: BaseException) -> None:
     """Print the traceback of an error and of its causes, whose texts are those of libraries."""
-    click.echo(masked("".join(traceback.format_exception(error))), err=True, nl=False)
+    say(masked("".join(traceback.format_exception(error))).rstrip("\n"), logging.ERROR)
 
 
 def printable(text: str) -> str:

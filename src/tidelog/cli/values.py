@@ -58,6 +58,16 @@ def bounds(text: str) -> tuple[float, float]:
     return lower / 1000, upper / 1000
 
 
+def window(text: str) -> tuple[float, float]:
+    """Seconds of a window and of its slide, such as 10m or 10m,1m; an option's type. Raises
+    BadParameter.
+    """
+    lengths = [duration(each) for each in text.split(",")]
+    if len(lengths) > 2 or lengths[0] < lengths[-1]:
+        raise click.BadParameter(f"{text!r} is no window; write 10m, or 10m,1m for a slide of 1m")
+    return lengths[0], lengths[-1]
+
+
 def size(count: int) -> str:
     """A number of bytes for people."""
     value = float(count)

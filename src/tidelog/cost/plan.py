@@ -26,6 +26,8 @@ INTERVALS: Final = (
     *(3_600.0 * step for step in (1, 1.5, 2, 3, 6, 12, 24)),
 )
 """Materialization intervals that are tried, in seconds: round, because users set round ones."""
+CHECKPOINTS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
+"""Checkpoint intervals that are tried, in seconds."""
 _ROOM: Final = 1.25
 """Room in the replay target above what the interval leads to."""
 _EQUAL: Final = 1.01
@@ -69,16 +71,19 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PlanTargets:
-    """All that is asked; None: anything will do. The interval of checkpoints is always asked."""
+    """All that is asked; None: anything will do."""
 
-    checkpoint_s: float
+    checkpoint_s: float | None = None
     restore_s: float | None = None
+    late_s: float | None = None
+    """How late output may be."""
     budget: Money | None = None
 
     def __post_init__(self) -> None:
         """Raises ConfigError for targets that mean nothing."""
         budget = None if self.budget is None else self.budget.amount
-        for what, value in (("--restore", self.restore_s), ("--budget", budget)):
+        asked = ("--restore", self.restore_s), ("--lateness", self.late_s), ("--budget", budget)
+        for what, value in asked:
             require(what, value, value is None or value > 0, "more than 0")
 
     def missed_by(self, candidate: Candidate) -> dict[str, float]:
@@ -86,7 +91,11 @@ class PlanTargets:
         ones compare; 0 or less when it is met.
         """
         estimate, cost = candidate.estimate, candidate.cost
-        found = {"checkpoint": estimate.cycle_s / self.checkpoint_s - 1}
+        found = dict[str, float]()
+        if self.checkpoint_s is not None:
+            found["checkpoint"] = estimate.cycle_s / self.checkpoint_s - 1
+        if self.late_s is not None:
+            found["lateness"] = estimate.late_s / self.late_s - 1
         if self.restore_s is not None:
             found["restore"] = estimate.restore_s / self.restore_s - 1
         if self.budget is not None and self.budget.currency == cost.currency:
@@ -95,7 +104,15 @@ class PlanTargets:
 
     def distance(self, candidate: Candidate) -> float:
         """The share by which the target that is missed most is missed; 0 or less: all are met."""
-        return max(self.missed_by(candidate).values())
+        return max(self.missed_by(candidate).values(), default=0.0)
+
+    def intervals(self, interval_s: float) -> list[float]:
+        """The checkpoint intervals that are worth a try where a job is to have one of
+        `interval_s`: that one and longer ones, and with a lateness all that are short enough.
+        """
+        if self.checkpoint_s is None and self.late_s is not None:
+            return [each for each in CHECKPOINTS if each < self.late_s] or [CHECKPOINTS[0]]
+        return [interval_s, *(each for each in CHECKPOINTS if each > interval_s)]
 
 
 def candidates(

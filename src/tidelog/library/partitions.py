@@ -71,8 +71,8 @@ def open_partitions(
         local_recovery_bytes=chosen.local_recovery_bytes // _EXPECTED,
     )
     if partitions is not None:
-        some = type(partitions) is int and 1 <= partitions <= MOST_PARTITIONS
-        require("partitions=", repr(partitions), some, f"a number from 1 to {MOST_PARTITIONS}")
+        fits = type(partitions) is int and 1 <= partitions <= MOST_PARTITIONS
+        require("partitions=", repr(partitions), fits, f"a number from 1 to {MOST_PARTITIONS}")
     require("name=", repr(name), isinstance(name, str), "a text")
     check_states(state)
     event_loop, connections = EventLoop(), Connections()
@@ -92,7 +92,7 @@ def open_partitions(
 
     try:
         above = opened(url, log_url=log_url)
-        place, log_place = from_here(url), None if log_url is None else from_here(log_url)
+        here, log_here = from_here(url), None if log_url is None else from_here(log_url)
         application = event_loop.ask(begun(above))
     except BaseException:
         event_loop.close()
@@ -102,7 +102,7 @@ def open_partitions(
     def job_of(partition: int) -> StateJob:
         path, key = partition_path(partition), chosen.encryption_key
         return StateJob(
-            opened(place, log_url=log_place, encryption_key=key, path=path),
+            opened(here, log_url=log_here, encryption_key=key, path=path),
             state,
             name,
             share,
@@ -259,7 +259,7 @@ class Partitions:
         job = self._job_of(partition)
 
         def forget() -> None:
-            if (found := self._open.get(partition)) is not None and found.job is job:
+            if partition in self._open and self._open[partition].job is job:
                 del self._open[partition]
 
         return _Open(job, Database(job, forget))
@@ -270,12 +270,11 @@ class Partitions:
         Answers why there is no checkpoint of some, by their labels.
         """
         with self._changing:
-            taken = [self._open.pop(each).job for each in set(partitions) if each in self._open]
-            if not taken:  # also when all is closed
+            jobs = [self._open.pop(each).job for each in set(partitions) if each in self._open]
+            if not jobs:  # also when all is closed
                 return {}
             closing = {
-                job.label: _close(job, timeout_s, in_step=job.program.steps.in_step)
-                for job in taken
+                job.label: _close(job, timeout_s, in_step=job.program.steps.in_step) for job in jobs
             }
             return self._event_loop.ask(_outcomes(closing))
 

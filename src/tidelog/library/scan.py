@@ -10,7 +10,7 @@ comes once, with the value that it has when its piece is read.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, Final
 
@@ -106,26 +106,21 @@ class Scan:
 
 def _shown(named: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
     """What a program sees of rows; what has expired is left out."""
-    state, value = named.state, named.value
-    match state:
-        case ListState():
-            read = state.element.read
-            for own, pieces in groupby(rows, lambda row: row[0][:-_POSITION_BYTES]):
-                held = [element for _, piece in pieces for element in piece]
-                alive = [value(found) for each in held if (found := read(each)) is not None]
-                if alive:
-                    yield decode_key(own), alive
-        case MapState():
-            for own, held in rows:
-                found = state.keyed.codec.read(held)
-                if found is not None:
-                    key, entry = first_value(own)
-                    yield decode_key(key), named.entry(state.user_key.decode(entry)), value(found)
-        case _:
-            for own, held in rows:
-                found = state.keyed.codec.read(held)
-                if found is not None:
-                    yield decode_key(own), value(found)
+    state, shown = named.state, named.value
+    if isinstance(state, ListState):
+        for key, pieces in groupby(rows, lambda row: row[0][:-_POSITION_BYTES]):
+            stored = chain.from_iterable(piece for _, piece in pieces)
+            alive = filter(None, map(state.element.read, stored))
+            if elements := [shown(element) for element in alive]:
+                yield decode_key(key), elements
+        return
+    for key, stored in rows:
+        value = state.keyed.codec.read(stored)
+        if value is not None and isinstance(state, MapState):
+            owner, entry = first_value(key)
+            yield decode_key(owner), named.entry(state.user_key.decode(entry)), shown(value)
+        elif value is not None:
+            yield decode_key(key), shown(value)
 
 
 @dataclass(slots=True)

@@ -56,9 +56,7 @@ class StateJob:
         partition: str | None = None,
         resources: Resources | None = None,
     ) -> None:
-        """`partition` is what errors call it when it is one of several that share `resources`;
-        a partition takes no checkpoints while nothing changes.
-        """
+        """`partition` is what errors call it when it is one of several that share `resources`."""
         self.label = partition or f"database {store.url}"
         """What errors call it."""
         self.event_loop = event_loop
@@ -73,7 +71,6 @@ class StateJob:
             event_loop.effects.clock,
             self.ending,
             self.break_off,
-            skip_unchanged_checkpoints=partition is not None,
         )
         job = Job(name)
         job.called_by(self.program, name=_OPERATOR, sinks=sinks)
@@ -216,7 +213,7 @@ class StateJob:
         """A checkpoint, unless it would be the last one again."""
         if self.ended:
             raise self.ending()
-        if not self.driver.unchanged:
+        if await self.driver.change():
             await self.checkpoint()
 
     async def savepoint(self, name: str | None) -> Savepoint:

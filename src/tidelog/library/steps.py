@@ -258,7 +258,7 @@ class Steps:
         _all_steps.add(self)
 
     def look_at_next(self) -> None:
-        """Call `look` with the next change."""
+        """Call `look` with the next change, or after the present one."""
         self.changes = _LOOK_EVERY - 1
 
     @property

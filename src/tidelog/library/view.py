@@ -4,6 +4,7 @@ Invariants: nothing is written to the store and nobody is fenced; once it is ope
 store no more, so it stays what it is whatever becomes of the checkpoint.
 """
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,11 +144,10 @@ class View:
         self.close()
 
     def _stored_positions(self) -> dict[Any, bytes]:
-        found: dict[Any, bytes] = {}
-        if POSITIONS in {info.name for info in self._operator.states}:
-            for each in self._subtasks:
-                found |= Positions(each.backend).stored()
-        return found
+        if POSITIONS not in {info.name for info in self._operator.states}:
+            return {}
+        of_subtasks = [Positions(each.backend).stored() for each in self._subtasks]
+        return dict(ChainMap(*of_subtasks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +169,14 @@ class ViewOpening:
         before: Checkpoint | None = None
         try:
             while True:
-                tries, found = tries - 1, None
+                tries, checkpoint = tries - 1, None
                 try:
-                    found = await find(self.store, place)
-                    return await self._opened(found)
+                    checkpoint = await find(self.store, place)
+                    return await self._opened(checkpoint)
                 except (RestoreError, ObjectNotFoundError):
-                    if not tries or (found is not None and found == before):
+                    if not tries or (checkpoint is not None and checkpoint == before):
                         raise
-                    before = found
+                    before = checkpoint
         finally:
             await self.store.close()
 

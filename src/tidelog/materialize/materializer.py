@@ -27,7 +27,7 @@ from tidelog.materialize.schedule import (
     missed,
     next_due,
 )
-from tidelog.materialize.table_snapshot import TableSnapshots
+from tidelog.materialize.table_snapshot import Captured, TableSnapshots
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.log import SubtaskLog
 
@@ -154,19 +154,23 @@ class Materializer:
 
     async def _materialize(self) -> None:
         async with self.turns.freezing:
-            for _ in self.backend.flush_in_steps():
-                await self.effects.clock.sleep(0)
-            # What is flushed from here on belongs to the log after it.
-            upto = self.backend.begin_chain()
-            for _ in self.backend.settle():
-                # In no hurry: there may be hundreds of thousands of rows, and records wait.
-                await self.effects.clock.sleep(min(_PAUSE_S, self.config.interval / 2000))
-            await self.snapshots.prepare()
-            captured = self.snapshots.capture(upto)
+            with self.snapshots.counting():
+                captured = await self._frozen()
         now = self.effects.clock.monotonic()
         ref = await self.snapshots.upload(captured, finish_by(self._due, self.config.interval, now))
         self.log.materialized(ref)
         self.snapshots.ledger.done([ref.descriptor])
+
+    async def _frozen(self) -> Captured:
+        for _ in self.backend.flush_in_steps():
+            await self.effects.clock.sleep(0)
+        # What is flushed from here on belongs to the log after it.
+        upto = self.backend.begin_chain()
+        for _ in self.backend.settle():
+            # In no hurry: there may be hundreds of thousands of rows, and records wait.
+            await self.effects.clock.sleep(min(_PAUSE_S, self.config.interval / 2000))
+        await self.snapshots.prepare()
+        return self.snapshots.capture(upto)
 
     def _observed(self) -> Observed:
         chain, base = self.log.chain, self.log.base

@@ -11,7 +11,8 @@ Invariants:
 import asyncio
 import shutil
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -93,6 +94,18 @@ class TableSnapshots:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One upload at a time: each ends with what it knows to be stored."""
 
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Within, an error is a failed snapshot, whichever of its steps it comes from: writing the
+        table to the local disk, or uploading it.
+        """
+        try:
+            yield
+        # A task that ends cancels its materialization: that is no failure.
+        except Exception as error:
+            self.metrics.failure(error)
+            raise
+
     async def prepare(self) -> None:
         """Do the slow part ahead, while the task goes on."""
         await self.effects.offload.run_to_end(self.table.prepare_snapshot)
@@ -115,8 +128,9 @@ class TableSnapshots:
         reference is in use.
         """
         try:
-            async with self._turn:
-                return await self._upload(captured, finish_by)
+            with self.counting():
+                async with self._turn:
+                    return await self._upload(captured, finish_by)
         finally:
             await self.discard(captured)
 
@@ -132,13 +146,7 @@ class TableSnapshots:
             shared = await self._upload_files(captured.id, files, finish_by)
             ref = await self._write_descriptor(captured, files, shared)
         except OSError as cause:
-            error = from_os_error(cause, f"table snapshot {captured.directory}")
-            self.metrics.failure(error)
-            raise error from cause
-        # A task that ends cancels its materialization: that is no failure.
-        except Exception as error:
-            self.metrics.failure(error)
-            raise
+            raise from_os_error(cause, f"table snapshot {captured.directory}") from cause
         live = {file.name for file in files}
         self.known = {name: known for name, known in self.known.items() if name in live}
         self.metrics.completed += 1

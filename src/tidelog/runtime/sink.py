@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidelog.effects import Clock, SystemClock
 from tidelog.ids import CheckpointId, Generation
 from tidelog.state.key_groups import successor
 
@@ -37,6 +38,7 @@ class SinkContext:
     """
     begins: bool = False
     """The job begins with this start, which restores nothing."""
+    clock: Clock = field(default_factory=SystemClock, compare=False)
 
     def answers_for(self, subtask: int) -> bool:
         """Whether what a subtask of that number left open, at whatever parallelism the job then

@@ -26,6 +26,9 @@ class SplitReader(ABC):
     read_bytes: int | None = None
     """Bytes of the source that the last `read` has turned into records; None: the records that a
     thread has read are measured."""
+    unread: int | None = None
+    """What waits behind the position as far as the last `read` knows: bytes of a file, messages of
+    a topic; None: not known."""
     trickles: bool = False
     """A blocking `read` waits for a record and returns it at once, alone: it is called many times
     in a row, and what it returned so far goes on while it waits."""
@@ -65,6 +68,8 @@ class Source(ABC):
     splits_grow: bool = False
     """Splits have no end: those that an earlier run has read to their end are read on."""
 
+    skipped: int = 0
+    """Records that could not be read and were left out, as the user wished, in this process."""
     position_format: int = 1
     """Format of its positions: raise it when releases of the source before this one cannot read
     them. A start that would go back to one of those is refused before it changes anything."""

@@ -215,8 +215,7 @@ def _line(
             + requests.get * book.get_per_1000
             + requests.delete * book.delete_per_1000
         ) / 1000
-        written, read = requests.bytes_written, requests.bytes_read
-        moved = (written * book.upload_gb + read * book.retrieval_gb) / book.gb_bytes
+        moved = book.moved(requests.bytes_written, requests.bytes_read)
     return BillLine(
         provider=book.provider,
         title=book.title,

@@ -142,6 +142,7 @@ def test_json_has_every_candidate_at_every_provider_and_the_decision() -> None:
     assert document["targets"] == {
         "checkpoint_s": 1.0,
         "restore_s": 20.0,
+        "late_s": None,
         "budget": 60.0,
         "currency": "USD",
     }

@@ -122,7 +122,7 @@ def test_every_declared_series_is_served_with_its_labels_and_no_other() -> None:
 
 def test_a_scrape_is_answered_from_the_newest_status() -> None:
     with tidelog.serve_metrics(port := free_port()) as update:
-        assert scrape(port) == ""
+        assert "tidelog_" not in scrape(port)
         update(STATUS)
         assert 'tidelog_state_bytes{job_name="words"} 41.0' in scrape(port)
         update(replace(STATUS, job="later"))
@@ -162,3 +162,13 @@ async def test_the_program_of_the_guide_serves_its_metrics() -> None:
     served.cancel()
     await asyncio.gather(served, return_exceptions=True)
     assert "tidelog_records_read_total" in scraped[-1]
+
+
+def test_the_usual_series_of_the_process_are_served_beside_those_of_the_job() -> None:
+    with tidelog.serve_metrics(port := free_port()) as update:
+        update(STATUS)
+        text = scrape(port)
+    names = {line.split()[0] for line in text.splitlines() if line.startswith("process_")}
+    start, cpu, memory, files = "start_time", "cpu", "resident_memory", "open_fds"
+    assert names >= {f"process_{start}_seconds", f"process_{cpu}_seconds_total"}
+    assert names >= {f"process_{memory}_bytes", f"process_{files}"}

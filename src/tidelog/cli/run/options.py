@@ -46,7 +46,9 @@ class RunOptions:
     include: str = declared("--include", default="*", metavar="GLOB", help="Input files.")
     follow: bool = declared("--follow", is_flag=True, help="Never end: wait for more input.")
     report_interval: float | None = declared(
-        "--report-interval", type=duration, help="How often to report without a terminal."
+        "--report-interval",
+        type=duration,
+        help="How often to report without a terminal; by default a minute, with --json a second.",
     )
     as_json: bool = declared(
         "--json", is_flag=True, help="Report as JSON lines on standard output."

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from tidelog.cli.effects import command_effects
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_PROBLEM, exit_code_of
+from tidelog.cli.logs import in_documents
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
 from tidelog.cli.run.reports import (
@@ -213,11 +214,12 @@ def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
         return Reporter()
     workers = next(each.value for each in resolved.effective if each.declared.name == "workers")
     # A panel that is redrawn erases what other processes print and log to its terminal.
-    if sys.stderr.isatty() and workers == 1:
+    terminal = sys.stderr.isatty() and not in_documents()
+    if terminal and workers == 1:
         from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
 
         return LiveView()
-    return PlainLines(options.report_interval or 5.0)
+    return PlainLines(options.report_interval or (5.0 if terminal else 60.0))
 
 
 def load_job(name: str, arguments: JobArguments) -> Job:

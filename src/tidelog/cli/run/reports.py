@@ -4,6 +4,7 @@ Invariants: a reporter only formats what it is given; it never looks at the job 
 `reports_never_wait` no report waits for who reads it.
 """
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ import click
 import msgspec
 
 from tidelog.checkpoint.manifest import Savepoint
+from tidelog.cli.logs import say
 from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import StorageError, TidelogError, error_fields
@@ -81,7 +83,7 @@ class Reporter:
     def end(self, ending: Ending) -> None:
         """The job has ended; called once."""
         if ending.error is not None:
-            _to_stderr(f"Error: {ending.error}")
+            _to_stderr(f"Error: {ending.error}", logging.ERROR)
 
 
 class JsonReports(Reporter):
@@ -126,7 +128,9 @@ class PlainLines(Reporter):
 
     poll_s = 0.25
 
-    def __init__(self, interval_s: float = 5.0, write: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, interval_s: float = 5.0, write: Callable[[str, int], None] | None = None
+    ) -> None:
         self._interval_s = interval_s
         self._write = write or _to_stderr
         self._last: JobStatus | None = None
@@ -142,17 +146,18 @@ class PlainLines(Reporter):
             self._say(status, "; ".join(said) or status.phase)
 
     def stopping(self) -> None:
-        self._write(STOPPING)
+        self._write(STOPPING, logging.INFO)
 
     def notice(self, text: str) -> None:
-        self._write(text)
+        self._write(text, logging.WARNING)
 
     def end(self, ending: Ending) -> None:
-        self._write(ending_line(ending))
+        level = logging.INFO if ending.error is None else logging.ERROR
+        self._write(ending_line(ending), level)
 
     def _say(self, status: JobStatus, line: str) -> None:
         self._said_at = status.at_s
-        self._write(f"{status.job}: {line}")
+        self._write(f"{status.job}: {line}", logging.INFO)
 
 
 STOPPING: Final = "stopping; the same signal again ends the process at once, which loses nothing"
@@ -328,10 +333,10 @@ def _print_json(fields: dict[str, Any], *, last: bool = False) -> None:
         ) from error
 
 
-def _to_stderr(line: str) -> None:
+def _to_stderr(line: str, level: int) -> None:
     # Standard output belongs to a job that prints its results.
     try:
-        click.echo(line, err=True)
+        say(line, level)
     except BrokenPipeError:
         raise
     except OSError:

@@ -20,7 +20,7 @@ Exit codes:
   1    it failed; the message says what to do, another start resumes
   2    wrong usage: an option or the job's definition, which no other start can help
   3    fenced: a newer start of the job took over the store
-  130  stopped by Ctrl-C or SIGTERM; another start resumes
+  130  stopped by Ctrl-C, SIGTERM or SIGHUP; another start resumes
 """
 
 

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM, exit_code_of
+from tidelog.cli.logs import in_form
 from tidelog.cli.run.reports import Ending, Outcome, ReadSpeed, Reporter
 from tidelog.effects import daemon_thread, hold_thread
 from tidelog.errors import FencedError, NoMoreWorkersError, StorageError, TidelogError
@@ -30,16 +31,23 @@ _LONGEST_PAUSE_S: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
-_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 STOP_LIMIT_S: Final = 8.0
 """A job that is stopped by a signal has ended then, whatever it waits for."""
 _NOT_ENDED: Final = (
     f"the job has not ended {STOP_LIMIT_S:g} s after the signal: the process ends as it is, which "
-    "loses nothing\n"
+    "loses nothing"
 )
 _STANDARD_ERROR: Final = 2
 _LOOK_S: Final = 1.0
 """So often, at least, somebody who serves the job's figures gets them."""
+
+
+def _signals() -> list[signal.Signals]:
+    """Those that stop a job in order. A terminal that is closed sends SIGHUP; `nohup` has it
+    ignored, which stays so.
+    """
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if hangs_up else [])]
 
 
 class Speedometer:
@@ -196,13 +204,14 @@ def _signalled() -> "SimpleQueue[int]":
     The thread is there before: a handler that comes while Python starts one may start none.
     """
     signals: SimpleQueue[int] = SimpleQueue()
+    line = f"{in_form(_NOT_ENDED, logging.WARNING)}\n".encode()
 
     def end_in_time() -> None:
         signals.get()
         hold_thread(STOP_LIMIT_S)
         with suppress(OSError):  # nobody may read it
             os.set_blocking(_STANDARD_ERROR, False)
-            os.write(_STANDARD_ERROR, _NOT_ENDED.encode())
+            os.write(_STANDARD_ERROR, line)
         os._exit(EXIT_INTERRUPTED)
 
     daemon_thread(end_in_time, "tidelog-stop")
@@ -213,7 +222,7 @@ def _on_signals(stop: Callable[[], object]) -> None:
     """Stop at the first signal. A second one ends the process at once, and so does the time when
     nothing else has; that loses nothing.
     """
-    loop = asyncio.get_running_loop()
+    loop, numbers = asyncio.get_running_loop(), _signals()
     # The first process of a container gets no default actions of signals.
     first = os.getpid() == 1
     second = (lambda number, _: os._exit(128 + number)) if first else signal.SIG_DFL
@@ -223,16 +232,16 @@ def _on_signals(stop: Callable[[], object]) -> None:
     def once(*_: object) -> None:
         if signals is not None:
             signals.put(1)
-        for number in _SIGNALS:
+        for number in numbers:
             signal.signal(number, second)
 
     def stop_once() -> None:
-        for number in _SIGNALS:
+        for number in numbers:
             loop.remove_signal_handler(number)
         once()
         stop()
 
-    for number in _SIGNALS:
+    for number in numbers:
         loop.add_signal_handler(number, stop_once)
         # At once, also while a call of a user's function holds the event loop.
         signal.signal(number, once)

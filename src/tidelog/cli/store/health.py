@@ -13,7 +13,7 @@ from tidelog.checkpoint.invariants import unreadable
 from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, fields_of, finding_lines
-from tidelog.cli.store.options import StoreCommand, on_store, opened
+from tidelog.cli.store.options import StoreCommand, on_store, on_store_for_a_verdict, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError
@@ -21,7 +21,7 @@ from tidelog.runtime.control.client import runs_here
 from tidelog.storage.object_names import partition_path
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectInfo
-from tidelog.storage.probe import probe_store
+from tidelog.storage.probe import ProbeReport, probe_store
 
 
 @click.command("doctor")
@@ -29,8 +29,8 @@ from tidelog.storage.probe import probe_store
 async def doctor_command(invocation: StoreCommand) -> int:
     """Test whether the store at URL keeps what jobs rely on.
 
-    Writes, races for, lists and deletes objects under probe/. Exits with 1 when the store is not
-    safe.
+    Writes, races for, lists and deletes objects under probe/, 32 MiB among them to measure the
+    bandwidth that `tidelog estimate` asks for. Exits with 1 when the store is not safe.
     """
     other = invocation.access.open(invocation.url, invocation.effects)  # another connection
     try:
@@ -49,19 +49,36 @@ async def doctor_command(invocation: StoreCommand) -> int:
         "",
         Rows(report.latencies, "operation", "calls", "min_ms", "median_ms", "max_ms"),
         "",
+        Rows(
+            report.bandwidths,
+            "operation",
+            ("large objects", "objects", str),
+            ("bandwidth", "bytes_per_s", lambda speed: f"{speed / 1e6:.1f} MB/s"),
+        ),
+        *_link(report),
+        "",
         safe if report.passed else unsafe,
     )
     return EXIT_OK if report.passed else EXIT_PROBLEM
 
 
+def _link(report: ProbeReport) -> Iterator[str]:
+    """The options of estimates that say what was measured; none where nothing was."""
+    latency = next((each.median_ms for each in report.latencies if each.operation == "put"), None)
+    if report.bandwidths and latency is not None:
+        speed = min(each.bytes_per_s for each in report.bandwidths)
+        yield f"for estimates: --bandwidth {speed / 1e6:.0f}MB --latency {max(1, round(latency))}ms"
+
+
 @click.command("inspect")
-@on_store
+@on_store_for_a_verdict
 @click.option("--deep", is_flag=True, help="Read all segments and table files, check every CRC.")
 async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
     """Check every invariant of the store at URL; nothing is written.
 
     Names the checkpoints that can be restored, and for each problem those that cannot because
-    of it. Exits with 1 when there is a problem. For an application that several processes share the
+    of it. Exits with 1 when there is a problem, with 4 when the store could not be read, which says
+    nothing of it. For an application that several processes share the
     stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output

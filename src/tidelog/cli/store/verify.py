@@ -13,7 +13,7 @@ from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option, options_of
 from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
-from tidelog.cli.store.options import StoreCommand, on_store
+from tidelog.cli.store.options import StoreCommand, on_store_for_a_verdict
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import CheckpointReport, VerifyReport, verify
@@ -28,7 +28,7 @@ def _choice(text: str) -> Choice:
 
 
 @click.command("verify")
-@partial(on_store, location=store_url)  # as Spark writes it
+@partial(on_store_for_a_verdict, location=store_url)  # as Spark writes it
 @option(
     "--slot",
     "chosen",
@@ -58,7 +58,8 @@ async def command(
 
     URL is a store of tidelog, or the checkpoint of a Spark query. Where retained checkpoints
     allow it, each partition is also restored from the materialization before, and both must
-    agree. Exits with 0 only if every checkpoint can be restored and nothing is wrong.
+    agree. Exits with 0 only if every checkpoint can be restored and nothing is wrong, with 4 when
+    the store could not be read.
     """
     opened = open_engine(invocation, "tidelog verify", engine, jobs=jobs, work_dir=work_dir)
     with opened as chosen_engine, invocation.output.progress("verifying") as progress:

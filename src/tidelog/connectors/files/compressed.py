@@ -64,6 +64,10 @@ class CompressedText:
     seen: Final = None
     """Nobody waits for more at its end."""
 
+    def unread(self, offset: int) -> int | None:
+        """How much text is left is known at its end alone."""
+        return None
+
     def __init__(self, file: InputFile, position: Any, new_member: Callable[[], Member]) -> None:
         position = position or (0, None, 0, 0)
         if len(position) < 4:

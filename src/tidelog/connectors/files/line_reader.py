@@ -112,6 +112,11 @@ class PlainText:
         self._before, self._before_at = before + data, offset - len(before)
         return data
 
+    def unread(self, offset: int) -> int | None:
+        """Bytes behind an offset, as the file is now."""
+        end = self._file.open_bytes() if self.ends_at is None else self.ends_at
+        return None if end is None else max(0, end - offset)
+
     def position(self, offset: int) -> list[Any]:
         """What a checkpoint keeps, so that a restart goes on at this offset."""
         before = self._before[: offset - self._before_at]
@@ -170,6 +175,7 @@ class LineReader(SplitReader):
         records = self.decode(text, offset) if text else []
         self._offset += len(data)
         self.read_bytes = len(data)
+        self.unread = self._text.unread(self._offset)
         self.position = self._text.position(self._offset)
         if self.at_end:
             self._log_counts(at_end=True)

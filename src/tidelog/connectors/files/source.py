@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import translate
 from pathlib import Path, PurePosixPath
 from typing import Final, NamedTuple
@@ -137,7 +137,7 @@ class InputFiles(Source):
 
 def _is_left_out(name: str) -> bool:
     """Whether a name is by convention that of something unfinished: of our sink, Spark, Hadoop."""
-    return name.startswith(".") or name == "_temporary"
+    return name.startswith((".", "_part-")) or name == "_temporary"
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -235,6 +235,12 @@ class InputFile:
         assert self._file is not None
         with failures(self.path):
             return os.pread(self._file, size, offset)
+
+    def open_bytes(self) -> int | None:
+        """Bytes of the file that is open; None when it is not, or the system does not say."""
+        with suppress(OSError):
+            return None if self._file is None else os.fstat(self._file).st_size
+        return None
 
     def size_now(self) -> int:
         """Bytes under the file's name, which must still be this file's."""

@@ -17,7 +17,7 @@ from tidelog.cost.measured.history import read_history, read_stored, without_dro
 from tidelog.cost.measured.log import block_facts, read_log, subtasks_of
 from tidelog.cost.measured.operators import combine_of, has_windows, report_operators
 from tidelog.cost.measured.report import OperatorReport, OverheadReport
-from tidelog.cost.model.usage import Flow, Reads, Usage
+from tidelog.cost.model.usage import MONTH_S, Flow, Reads, Usage
 from tidelog.engines import Engine
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.checkpoint import find_layout
@@ -41,9 +41,9 @@ async def measure(
     newest = checkpoints[-1]
     stored = await read_stored(store)
     windowed = [operator.id for operator in newest.operators if has_windows(operator.states)]
-    logs = await read_log(engine, subtasks_of(checkpoints), progress, windowed)
+    logs, gone = await read_log(engine, subtasks_of(checkpoints), progress, windowed)
     blocks = block_facts(logs)
-    history = await without_dropped(store, read, blocks)
+    history = await without_dropped(store, read, blocks, gone)
     operators = report_operators(history, newest.operators, blocks)
     found = contiguous_runs(history)
     pairs = len(history) - len(found)
@@ -109,17 +109,47 @@ def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
 def log_usage(
     found: Sequence[Sequence[MeasuredSnapshot]], stored: Mapping[str, int]
 ) -> Usage | None:
-    """Segments and manifests as flows of objects; None without a time to divide by."""
+    """Segments and manifests as flows of objects, and the LIST of each checkpoint; None without a
+    time to divide by.
+    """
     span = seconds(found)
     if not span:
         return None
     manifests = [snapshot.manifest_bytes for run in found for snapshot in run]
     segments = [size for name, size in stored.items() if name.startswith(object_names.SEGMENTS)]
+    checkpoints_per_s = (len(manifests) - len(found)) / span
     flows = (
-        _flow("segment", _segments_written(found) / span, segments),
-        _flow("manifest", (len(manifests) - len(found)) / span, manifests),
+        _flow("segment", _segments_per_s(found, span, segments), segments),
+        _flow("manifest", checkpoints_per_s, manifests),
     )
-    return Usage(tuple(flow for flow in flows if flow is not None), Reads())
+    usage = tuple(flow for flow in flows if flow is not None)
+    return Usage(usage, Reads(lists=checkpoints_per_s))
+
+
+def _segments_per_s(
+    found: Sequence[Sequence[MeasuredSnapshot]], span: float, sizes: Sequence[int]
+) -> float:
+    """How many segments a slow log writes shows only in the bytes that its segments come to: all
+    that is logged is in one in the end.
+    """
+    written = _segments_written(found)
+    if written or not sizes:
+        return written / span
+    changes = sum(_changes(run[0], run[-1]) for run in found)
+    newest = found[-1][-1].points.values()
+    in_log = sum(point.seqno - point.upto for point in newest)
+    if not changes or not in_log:  # nothing is written any more: what lies there stays
+        return len(sizes) / MONTH_S
+    of_change = sum(point.log_bytes for point in newest) / in_log
+    return changes * of_change / span / fmean(sizes)
+
+
+def _changes(before: MeasuredSnapshot, after: MeasuredSnapshot) -> int:
+    return sum(
+        point.seqno - before.points[who].seqno
+        for who, point in after.points.items()
+        if who in before.points
+    )
 
 
 def _segments_written(found: Sequence[Sequence[MeasuredSnapshot]]) -> int:

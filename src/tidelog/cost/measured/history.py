@@ -64,12 +64,16 @@ def _point(checkpoint: Checkpoint, state: SubtaskState) -> Point:
 
 
 async def without_dropped(
-    store: ObjectStore, history: Sequence[MeasuredSnapshot], blocks: BlockFacts
+    store: ObjectStore,
+    history: Sequence[MeasuredSnapshot],
+    blocks: BlockFacts,
+    gone: Mapping[str, RestoreError],
 ) -> list[MeasuredSnapshot]:
     """The history without the checkpoints that were dropped while blocks were read.
 
-    A checkpoint whose blocks do not add up to what its manifest names was dropped, or its log is
-    damaged: then it raises CorruptObjectError. Raises RestoreError when none is left.
+    A checkpoint whose blocks do not add up to what its manifest names was dropped, or a segment of
+    its log is gone, whose error it raises, or damaged: then it raises CorruptObjectError. Raises
+    RestoreError when none is left.
     """
     short = {
         snapshot.slot: mismatch
@@ -77,8 +81,11 @@ async def without_dropped(
         if (mismatch := _first_mismatch(snapshot, blocks.by_log)) is not None
     }
     there = (await read_slots(store)).sizes if short else {}
+    segments = {snapshot.slot: snapshot.segments for snapshot in history}
     for slot, (who, expected, found) in short.items():
         if slot in there:
+            for segment in sorted(segments[slot] & gone.keys()):
+                raise gone[segment]
             raise CorruptObjectError(
                 f"object {object_names.checkpoint(Slot(slot))}: log of {who}",
                 expected=f"{expected} bytes of blocks",

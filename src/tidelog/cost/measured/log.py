@@ -2,7 +2,7 @@
 
 Invariants: a range is read once, however many checkpoints name it; a worker holds the blocks of a
 few segments at a time, and what it returns are figures of blocks, never changes. A segment that is
-gone contributes nothing, which the caller notices.
+gone contributes nothing; the caller is told which.
 """
 
 import logging
@@ -53,8 +53,9 @@ async def read_log(
     states: Mapping[LogKey, SubtaskState],
     progress: Progress,
     counted: Collection[str] = (),
-) -> Logs:
-    """The blocks in the logs of these subtasks; the deletes of the operators `counted` are counted.
+) -> tuple[Logs, dict[str, RestoreError]]:
+    """The blocks in the logs of these subtasks, and the errors of segments that are gone, by name;
+    the deletes of the operators `counted` are counted.
 
     Raises CorruptObjectError and FormatVersionError, and what the store raises.
     """
@@ -66,17 +67,20 @@ async def read_log(
         _LogUnit(ranges) for ranges in _bundled(tuple(each.items()) for each in by_segment.values())
     ]
     blocks: dict[LogRange, Sequence[MeasuredBlock]] = {}
+    gone: dict[str, RestoreError] = {}
     for found, missing in await engine.run(units, progress):
         blocks |= found
-        for error in missing:
-            Event.SEGMENT_SKIPPED.log(logger, error=error)
-    return {
+        gone |= missing
+    for error in gone.values():
+        Event.SEGMENT_SKIPPED.log(logger, error=error)
+    logs = {
         log: [
             *(block for part in state.log for block in blocks.get(part, ())),
             *(_logged(block, log[1].operator in counted) for block in _inline(log, state)),
         ]
         for log, state in states.items()
     }
+    return logs, gone
 
 
 def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[LogKey, SubtaskState]:
@@ -98,8 +102,8 @@ def block_facts(logs: Logs) -> BlockFacts:
     )
 
 
-_Read = tuple[dict[LogRange, Sequence[MeasuredBlock]], list[RestoreError]]
-"""What a unit has read, and why segments could not be."""
+_Read = tuple[dict[LogRange, Sequence[MeasuredBlock]], dict[str, RestoreError]]
+"""What a unit has read, and the errors of segments that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,13 +119,13 @@ class _LogUnit:
     async def run(self, workspace: Workspace) -> _Read:
         reader = SegmentReader(workspace.store)
         found: dict[LogRange, Sequence[MeasuredBlock]] = {}
-        missing: list[RestoreError] = []
+        missing: dict[str, RestoreError] = {}
 
         async def read(ranges: _Ranges) -> None:
             try:
                 blocks = await reader.read_ranges([part for part, _ in ranges])
             except RestoreError as error:  # The segment is gone: dropped meanwhile, or missing.
-                missing.append(error)
+                missing[ranges[0][0].segment] = error
                 return
             for (part, counted), own in zip(ranges, blocks, strict=True):
                 found[part] = [_logged(block, counted) for block in own]

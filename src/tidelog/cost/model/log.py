@@ -144,15 +144,15 @@ def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycl
         each += source.times(aged / found.count)
     ahead = _keyed_blocks(workload, settings, found.ahead)
     tail = _keyed_blocks(workload, settings, found.barrier) + source
-    leaving = _leaving(settings, found, each, ahead, tail)
+    leaving = _leaving(settings, cycle_s, found, each, ahead, tail)
     # A materialization flushes in between; what that adds travels with the flushes around it.
     split = _rows_split(workload, found) * cycle_s / settings.materialize.interval
-    split /= settings.processes
+    split /= settings.uploaders
     stored = each.times(found.count).stored + ahead.stored + tail.stored
     writes = workload.writes_per_s / settings.parallelism * cycle_s / leaving.segments
     headers = leaving.segments * (HEADER_BYTES + TRAILER_BYTES)
     return LogCycle(
-        changes=found.all_rows / settings.processes + split,
+        changes=found.all_rows / settings.uploaders + split,
         segments=leaving.segments,
         segment_bytes=stored + split * workload.change_bytes + headers,
         inline_bytes=leaving.inline_bytes,
@@ -164,7 +164,7 @@ def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycl
 
 def _keyed_blocks(workload: Workload, settings: Settings, flush: Flush) -> _Blocks:
     """A flush of all subtasks with keyed state of a process."""
-    rows = flush.rows / settings.processes
+    rows = flush.rows / settings.uploaders
     written = 1 - exp(-workload.writes_per_s * flush.span_s / settings.parallelism)
     blocks = settings.keyed_per_process * written
     raw = rows * workload.raw_change_bytes
@@ -199,7 +199,12 @@ class _Leaving:
 
 
 def _leaving(
-    settings: Settings, found: Flushes, each: _Blocks, ahead: _Blocks, tail: _Blocks
+    settings: Settings,
+    cycle_s: float,
+    found: Flushes,
+    each: _Blocks,
+    ahead: _Blocks,
+    tail: _Blocks,
 ) -> _Leaving:
     """`each` of the flushes by limits, then what is flushed `ahead` of the checkpoint, then the
     `tail` at its barrier.
@@ -214,8 +219,10 @@ def _leaving(
     # Ahead of a checkpoint raw bytes count, at the barrier those that the manifest would hold.
     weight = max(gathered.raw, gathered.stored) if ahead.raw else gathered.stored
     if not between and weight <= config.inline_bytes:
-        cycles = config.inline_bytes // weight + 1
-        return _Leaving(1 / cycles, gathered.stored * (cycles - 1) / 2, config.linger)
+        # A materialization flushes as well, and what waits leaves with that.
+        turns = settings.materialize.interval / settings.keyed_per_process / cycle_s
+        cycles = max(1.0, min(config.inline_bytes // weight + 1, turns))
+        return _Leaving(1 / cycles, gathered.stored * cycles / 2, config.linger)
 
     # A tail that the manifest holds goes with the next segment.
     small = tail.stored <= config.inline_bytes

@@ -81,7 +81,8 @@ def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     """What all processes ask for a second: each checkpoint lists the slots above its own, and now
     and then all objects are listed, to see whether one is gone.
     """
-    read = (fetch.slots, fetch.described, fetch.files, fetch.segments)
+    of_workers = (fetch.described, fetch.files, fetch.segments)
+    read = (fetch.slots, *(of for of in of_workers for _ in range(settings.workers)))
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
     check = 0.0
     if settings.object_check_interval is not None:

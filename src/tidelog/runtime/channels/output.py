@@ -97,11 +97,11 @@ class ChannelOutput:
         for buffer in self.limit.cut(batch):
             # The last one gets the records themselves, which nobody has had until then.
             for edge in edges:
-                mine = buffer if edge is edges[-1] else copy_of(buffer)
+                outgoing = buffer if edge is edges[-1] else copy_of(buffer)
                 if not edge.partitioner.divisible:
-                    await self._route(edge, mine)
+                    await self._route(edge, outgoing)
                     continue
-                for piece in edge.portion.pieces(mine, self.work.turn):
+                for piece in edge.portion.pieces(outgoing, self.work.turn):
                     await self._route(edge, piece)
 
     async def _route(self, edge: OutputEdge, buffer: Batch) -> None:

@@ -126,17 +126,17 @@ class ByKey(Partitioner):
         numbers = [crc(key) % count for key in keys]
         prefixes = self._prefixes
         groups = [prefixes[number] for number in numbers]
-        whole = KeyedBatch(batch.records, batch.times, keys, groups, self._side)
+        keyed = KeyedBatch(batch.records, batch.times, keys, groups, self._side)
         if self._targets == 1:
-            yield 0, whole
+            yield 0, keyed
             return
         owner = self._owner
         chosen: list[list[int]] = [[] for _ in range(self._targets)]
-        for at, number in enumerate(numbers):
-            chosen[owner[number]].append(at)
+        for position, number in enumerate(numbers):
+            chosen[owner[number]].append(position)
         for target, positions in enumerate(chosen):
             if positions:
-                yield target, _pick(whole, positions)
+                yield target, _pick(keyed, positions)
 
     def _encoded(self, keys: list[Any]) -> list[bytes]:
         kinds = signature(keys)
@@ -185,9 +185,9 @@ def _plain(keys: list[Any]) -> bool:
 def _pick(batch: KeyedBatch, positions: list[int]) -> KeyedBatch:
     records, times, keys, groups = batch.records, batch.times, batch.keys, batch.groups
     return KeyedBatch(
-        [records[at] for at in positions],
-        None if times is None else [times[at] for at in positions],
-        [keys[at] for at in positions],
-        [groups[at] for at in positions],
+        [records[position] for position in positions],
+        None if times is None else [times[position] for position in positions],
+        [keys[position] for position in positions],
+        [groups[position] for position in positions],
         batch.side,
     )

@@ -37,6 +37,7 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
     is_canonical,
 )
+from tidelog.checkpoint.schedule import Change
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
@@ -66,8 +67,7 @@ class DrivenTask(Protocol):
     id: SubtaskId
     exited: bool
 
-    @property
-    def unchanged(self) -> bool: ...
+    async def change(self) -> Change: ...
     def trigger(self, barrier: Barrier) -> None: ...
     def drain(self) -> None: ...
     def abort(self, checkpoint: CheckpointId) -> None: ...
@@ -182,21 +182,29 @@ class CheckpointDriver:
             if self.coordinator.finished:
                 break
             await self.reports.wait()
-            self._tick()
+            await self._tick()
         self.finished.set()
 
-    @property
-    def unchanged(self) -> bool:
-        """A checkpoint would hold what the last durable one does."""
-        return all(task.unchanged for task in self.tasks)
+    async def change(self) -> Change:
+        """What a checkpoint would hold that the last durable one does not.
 
-    def _tick(self) -> None:
-        idle, unchanged = self.coordinator.in_progress is None, self.unchanged
-        due_at = self.coordinator.next_event_at()
-        self.reports.decide(self.coordinator.tick(self._now(), unchanged=unchanged))
-        if idle and unchanged and due_at != self.coordinator.next_event_at():
+        Tasks are asked one after the other, and workers answer for a moment that has passed: what
+        comes meanwhile is part of the checkpoint an interval later.
+        """
+        change = Change.NONE
+        for task in self.tasks:
+            if change is not Change.STATE and not task.exited:
+                change = max(change, await task.change())
+        return change
+
+    async def _tick(self) -> None:
+        asks = self.coordinator.asks_for_change(self._now())
+        change = await self.change() if asks else Change.STATE
+        self.reports.decide(self.coordinator.tick(self._now(), change=change))
+        if asks and self.coordinator.in_progress is None:
             self._expect_next()
-            self.metrics.next_since = self._now()  # nobody waits in vain for one
+            if change is Change.NONE:
+                self.metrics.next_since = self._now()  # a restart would repeat nothing
 
     def _now(self) -> float:
         return self.start.effects.clock.monotonic()

@@ -111,13 +111,15 @@ class LogSnapshotter(Captures):
         complete.
         """
         if not self.log.complete:
-            await self.snapshots.prepare()
+            with self.snapshots.counting():
+                await self.snapshots.prepare()
         state = state_at(self.backend, self.snapshots, position, self.log.base.start)
         pending: PendingSnapshot
         if self.log.complete:
             pending = _PendingLog(state, *self.log.capture(), self.log)
         else:
-            captured = self.snapshots.capture(self.backend.seqno)
+            with self.snapshots.counting():
+                captured = self.snapshots.capture(self.backend.seqno)
             self.backend.begin_chain()
             pending = _PendingTable(self, state, captured)
         self.pending[checkpoint] = pending
@@ -184,8 +186,10 @@ class TableSnapshotter(Captures):
         if self.materialization is not None and self.materialization.upto == self.backend.seqno:
             pending = _PendingTable(self, state, None, self.materialization)
         else:
-            await self.snapshots.prepare()
-            pending = _PendingTable(self, state, self.snapshots.capture(self.backend.seqno))
+            with self.snapshots.counting():
+                await self.snapshots.prepare()
+                captured = self.snapshots.capture(self.backend.seqno)
+            pending = _PendingTable(self, state, captured)
         self.pending[checkpoint] = pending
         return pending
 

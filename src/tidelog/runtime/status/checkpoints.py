@@ -78,7 +78,8 @@ class CheckpointsStatus:
     )
     age_s: float | None = gauge(
         "checkpoint_age_seconds",
-        "Time since the last checkpoint completed, or since the job began to run.",
+        "Time since the last checkpoint completed, or since one was left out because nothing had "
+        "changed, or since the job began to run.",
         watch="Several intervals: a restart now would repeat that much of the input.",
         default=None,
         ages="always",

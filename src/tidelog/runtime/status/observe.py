@@ -155,6 +155,13 @@ def _operator(
     open: bool,
 ) -> OperatorStatus:
     parts = [task.parts for task in subtasks]
+    amounts = [amount for task in subtasks if (amount := task.unread) is not None]
+    watermark = combined(
+        [task for task in subtasks if not task.idle],
+        [task for task in subtasks if task.idle],
+        lambda task: task.event_time,
+    )
+    gives_times = any(p.chain.event_time is not None for p in parts)
     return OperatorStatus(
         id=vertex,
         source=subtasks[0].is_source,
@@ -172,11 +179,11 @@ def _operator(
         ),
         late_records=sum(p.chain.late_records for p in parts),
         unfired_timers=sum(p.chain.unfired_timers for p in parts),
-        watermark_ms=combined(
-            [task for task in subtasks if not task.idle],
-            [task for task in subtasks if task.idle],
-            lambda task: task.watermark,
-        ),
+        watermark_ms=watermark,
+        event_time_unknown=int(watermark is None) if gives_times else None,
+        unread=sum(amounts) if amounts else None,
+        # A source counts for all of its subtasks in a process.
+        skipped_records=max(task.skipped for task in subtasks),
         idle_subtasks=sum(task.idle for task in subtasks),
         splits=sum(task.splits for task in subtasks),
         idle_splits=sum(task.idle_splits for task in subtasks),

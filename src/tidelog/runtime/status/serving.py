@@ -42,6 +42,7 @@ def serve_metrics(port: int, host: str = "127.0.0.1") -> Iterator[Callable[[JobS
     collector = StatusCollector()
     registry = library.CollectorRegistry(auto_describe=False)
     registry.register(collector)
+    library.ProcessCollector(registry=registry)  # the usual `process_*`, where there is a /proc
     try:
         server, thread = library.start_http_server(port, host, registry)
     except socket.gaierror as error:

@@ -126,6 +126,27 @@ class OperatorStatus:
         "Splits that are not read to their end and for which event time does not wait.",
         watch="Partitions that went quiet.",
     )
+    unread: int | None = gauge(
+        "unread_input",
+        "What is known to wait in the splits that the source reads: bytes of files, messages of "
+        "topics; absent for other sources.",
+        watch="Growth over half an hour: the job is slower than its input comes.",
+        default=None,
+    )
+    skipped_records: int = counter(
+        "records_skipped",
+        'Records that the source could not read and left out, as `on_error="skip"` or a '
+        "dead-letter topic says.",
+        watch="Any growth: somebody writes what the job cannot read, and the output lacks it.",
+    )
+    event_time_unknown: int | None = gauge(
+        "event_time_unknown",
+        "1 while an operator that gives records their event times cannot say how far event time "
+        "is, because a split had no record yet; absent for other operators.",
+        watch="1 while records are read: no window and no timer fires. Set `idle_after_ms`.",
+        default=None,
+        across="max",
+    )
     longest_call_s: float = gauge(
         "longest_call_seconds",
         "The longest time in which one call of the operator's functions let nothing else in the "

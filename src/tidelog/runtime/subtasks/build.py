@@ -160,6 +160,7 @@ class TaskBuilder:
             self._retained,
             self._settled.get(node.id, {}),
             begins=self._start.plan.checkpoint is None,
+            clock=self._start.effects.clock,
         )
         opened = partial(self._opened, subtask, node.id, node.sink, context, work)
         output = await offload.run_to_end(in_user_code(node.id, opened))

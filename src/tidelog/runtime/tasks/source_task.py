@@ -71,6 +71,15 @@ class SourceTask(Task):
     def idle_splits(self) -> int:
         return len(self._reads) - len(self._holding)
 
+    @property
+    def unread(self) -> int | None:
+        amounts = [amount for each in self._reads if (amount := each.unread) is not None]
+        return sum(amounts) if amounts else None
+
+    @property
+    def skipped(self) -> int:
+        return self._source.skipped
+
     def _start(self, barrier: Barrier) -> None:
         """Let the barrier follow the records read so far."""
         self._barriers.append(barrier)

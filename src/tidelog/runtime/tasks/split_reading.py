@@ -116,6 +116,11 @@ class SplitReading:
         return self._reader is not None and self._reader.behind
 
     @property
+    def unread(self) -> int | None:
+        """What the reader says of what waits behind its position."""
+        return None if self._reader is None else self._reader.unread
+
+    @property
     def may_begin(self) -> bool:
         """No thread reads the split, and the task has taken what was read."""
         return self._running is None and not self._handed

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from tidelog.checkpoint.schedule import Change
 from tidelog.concurrency import together
 from tidelog.effects import Effects, Offload, wait_for
 from tidelog.errors import WorkerLostError
@@ -162,8 +163,11 @@ class RemoteTask:
     def __init__(self, worker: RemoteWorker, subtask: SubtaskId) -> None:
         self.id = subtask
         self.exited = False
-        self.unchanged = False
         self._worker = worker
+
+    async def change(self) -> Change:
+        change: Change = await self._ask("change")
+        return change
 
     def trigger(self, barrier: Barrier) -> None:
         self._call("trigger", barrier)
@@ -180,9 +184,10 @@ class RemoteTask:
     async def complete(self, checkpoint: CheckpointId) -> None:
         """Commit; one that has exited has committed all before."""
         if not self.exited:
-            await self._worker.ask(
-                lambda number: m.Call(self.id, "complete", (checkpoint,), number)
-            )
+            await self._ask("complete", checkpoint)
+
+    async def _ask(self, method: str, *arguments: Any) -> Any:
+        return await self._worker.ask(lambda number: m.Call(self.id, method, arguments, number))
 
     def _call(self, method: str, *arguments: Any) -> None:
         self._worker.link.send(m.Call(self.id, method, arguments))

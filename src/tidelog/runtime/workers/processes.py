@@ -139,8 +139,8 @@ def _end_after(call: Callable[[], None]) -> NoReturn:
 
 def _serve(parent: socket.socket, work: Work) -> None:
     """Fork and kill workers as the parent asks, until it is gone."""
-    # The terminal's Ctrl-C reaches the whole group: the parent says what it means.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    # What a terminal sends reaches the whole group: the parent says what it means.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     _die_with(os.getppid())
     children: list[_Child] = []

@@ -191,8 +191,7 @@ class Worker:
                 case m.Call(subtask, method, arguments, reply):
                     result = getattr(tasks[subtask], method)(*arguments)
                     if reply is not None:
-                        await result
-                        self._parent.send(m.Reply(reply))
+                        self._parent.send(m.Reply(reply, await result))
                 case m.CadenceCall(method, argument):
                     if method == "triggered":
                         argument = sum(not task.exited for task in subtasks.tasks)

@@ -36,12 +36,15 @@ const wave = () => s("svg", { class: "wave", viewBox: "0 0 32 32", width: 28, he
 const noticeSection = doc => [
   doc.problems.map(problem => h("div", { class: "notice bad" },
     h("strong", {}, problem.where),
-    h("p", {}, `Expected ${problem.expected}; found ${problem.found}.`),
+    h("p", {}, sentence(`Expected ${problem.expected}; found ${problem.found}`)),
     problem.unusable.length ? h("p", {}, `Cannot be restored because of it: slot ${problem.unusable.join(", ")}.`) : null,
-    h("p", {}, `Next: ${problem.action}.`))),
+    h("p", {}, sentence(`Next: ${problem.action}`)))),
   failures(doc).map(([what, text]) => h("div", { class: "notice warn" }, h("strong", {}, what), h("p", {}, text))),
   doc.notices.map(text => h("p", { class: "notice" }, text)),
 ];
+
+// What is quoted may be whole sentences.
+const sentence = text => `${text.replace(/[\s.]+$/, "")}.`;
 
 const failures = doc => [
   ["The last failure of a checkpoint", part(doc, "checkpoints").last_failure],

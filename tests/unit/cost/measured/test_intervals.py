@@ -34,7 +34,7 @@ from tests.unit.cost.measured.jobs import (
     operator,
     windows,
 )
-from tidelog import CorruptObjectError, RestoreError
+from tidelog import RestoreError
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.concurrency import Progress
 from tidelog.cost.measured.analysis import measure
@@ -218,8 +218,9 @@ def test_a_store_with_few_checkpoints_has_a_report_without_comparison() -> None:
 def test_a_missing_segment_is_damage_not_a_smaller_log() -> None:
     objects = dict(left_by(aggregate))
     newest = max(slot for name in objects if (slot := object_names.slot_of(name)) is not None)
-    del objects[last_segment(objects, newest)]
-    with pytest.raises(CorruptObjectError, match="tidelog inspect"):
+    gone = last_segment(objects, newest)
+    del objects[gone]
+    with pytest.raises(RestoreError, match=f"log segment {gone}.*no such object"):
         measured(objects)
 
 

@@ -163,6 +163,10 @@ class SharedConsumer:
             return
         self._back()
         reader.at_newest = False
+        _, newest = self._client.get_watermark_offsets(
+            library().TopicPartition(*reader.partition), cached=True
+        )
+        reader.newest = newest if newest >= 0 else None
         if reader.end is not None:
             wanted = [message for message in messages if message.offset() < reader.end]
             position = reader.end if len(wanted) < len(messages) else messages[-1].offset() + 1

@@ -166,7 +166,15 @@ class PartitionReader(SplitReader):
         """The thread fetches nothing of the partition; its own."""
         self.at_newest = False
         """The thread has fetched all that there is."""
+        self.newest: int | None = None
+        """The offset after the newest message that brokers have told of."""
         self._note_end()
+
+    @property
+    def unread(self) -> int | None:  # type: ignore[override]  # computed here
+        if self.newest is None or not isinstance(self.position, int):
+            return None
+        return max(0, self.newest - self.position)
 
     @property
     def behind(self) -> bool:  # type: ignore[override]  # computed here
