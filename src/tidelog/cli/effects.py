@@ -8,7 +8,7 @@ from tidelog.effects import Effects
 
 @contextmanager
 def command_effects() -> Iterator[Effects]:
-    """Clock, chance and threads; what threads still do at its end goes on without it."""
+    """Clock, chance and threads: at the end of the block nobody waits for what threads still do."""
     effects = Effects()
     try:
         yield effects

@@ -13,7 +13,7 @@ EXIT_PROBLEM: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_FENCED: Final = 3
 EXIT_UNDECIDED: Final = 4
-"""Of a command that gives a verdict: it could not, as the store did not answer or refused."""
+"""Of a command that gives a verdict: it gives none."""
 EXIT_INTERRUPTED: Final = 130
 
 

@@ -30,7 +30,12 @@ class _StandardError(logging.Handler):
 
 def say(line: str, level: int = logging.INFO) -> None:
     """Print a line on standard error, as a document where log records are documents."""
-    click.echo(_document(line, level) if in_documents() else line, err=True)
+    click.echo(in_form(line, level), err=True)
+
+
+def in_form(line: str, level: int) -> str:
+    """A line as the log records are, a document or itself."""
+    return _document(line, level) if in_documents() else line
 
 
 def in_documents() -> bool:

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM, exit_code_of
+from tidelog.cli.logs import in_form
 from tidelog.cli.run.reports import Ending, Outcome, ReadSpeed, Reporter
 from tidelog.effects import daemon_thread, hold_thread
 from tidelog.errors import FencedError, NoMoreWorkersError, StorageError, TidelogError
@@ -34,7 +35,7 @@ STOP_LIMIT_S: Final = 8.0
 """A job that is stopped by a signal has ended then, whatever it waits for."""
 _NOT_ENDED: Final = (
     f"the job has not ended {STOP_LIMIT_S:g} s after the signal: the process ends as it is, which "
-    "loses nothing\n"
+    "loses nothing"
 )
 _STANDARD_ERROR: Final = 2
 _LOOK_S: Final = 1.0
@@ -203,13 +204,14 @@ def _signalled() -> "SimpleQueue[int]":
     The thread is there before: a handler that comes while Python starts one may start none.
     """
     signals: SimpleQueue[int] = SimpleQueue()
+    line = f"{in_form(_NOT_ENDED, logging.WARNING)}\n".encode()
 
     def end_in_time() -> None:
         signals.get()
         hold_thread(STOP_LIMIT_S)
         with suppress(OSError):  # nobody may read it
             os.set_blocking(_STANDARD_ERROR, False)
-            os.write(_STANDARD_ERROR, _NOT_ENDED.encode())
+            os.write(_STANDARD_ERROR, line)
         os._exit(EXIT_INTERRUPTED)
 
     daemon_thread(end_in_time, "tidelog-stop")

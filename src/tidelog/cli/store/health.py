@@ -13,12 +13,7 @@ from tidelog.checkpoint.invariants import unreadable
 from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, fields_of, finding_lines
-from tidelog.cli.store.options import (
-    StoreCommand,
-    on_store,
-    on_store_for_a_verdict,
-    opened,
-)
+from tidelog.cli.store.options import StoreCommand, on_store, on_store_for_a_verdict, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError
@@ -69,12 +64,10 @@ async def doctor_command(invocation: StoreCommand) -> int:
 
 def _link(report: ProbeReport) -> Iterator[str]:
     """The options of estimates that say what was measured; none where nothing was."""
-    put_ms = next(
-        (latency.median_ms for latency in report.latencies if latency.operation == "put"), None
-    )
-    if report.bandwidths and put_ms is not None:
-        speed = min(bandwidth.bytes_per_s for bandwidth in report.bandwidths)
-        yield f"for estimates: --bandwidth {speed / 1e6:.0f}MB --latency {max(1, round(put_ms))}ms"
+    latency = next((each.median_ms for each in report.latencies if each.operation == "put"), None)
+    if report.bandwidths and latency is not None:
+        speed = min(each.bytes_per_s for each in report.bandwidths)
+        yield f"for estimates: --bandwidth {speed / 1e6:.0f}MB --latency {max(1, round(latency))}ms"
 
 
 @click.command("inspect")
@@ -89,8 +82,8 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
     stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output
-    if (application_stores := await _application_at(invocation)) is not None:
-        return await _inspect_partitions(invocation, *application_stores, deep=deep)
+    if (found := await _application_at(invocation)) is not None:
+        return await _inspect_partitions(invocation, *found, deep=deep)
     with output.progress("inspecting") as progress:
         report = await audit(invocation.store, deep=deep, progress=progress)
     if report.problems:
@@ -132,11 +125,11 @@ async def _application_at(invocation: StoreCommand) -> tuple[Application, list[i
     """The application at the URL, and its partitions that have a store; None: it is a store."""
     # What is above the stores of partitions is not encrypted when these are.
     plain = StoreAccess(invocation.access.endpoint)
-    async with opened(invocation.url, plain, invocation.output) as parent:
-        application = await read_application(parent.store)
+    async with opened(invocation.url, plain, invocation.output) as above:
+        application = await read_application(above.store)
         if application is None:
             return None
-        return application, [partition async for partition in stored_partitions(parent.store)]
+        return application, [each async for each in stored_partitions(above.store)]
 
 
 async def _inspect_partitions(
@@ -167,7 +160,7 @@ async def _inspect_partitions(
         }
         for partition, report in reports.items()
     ]
-    total = "" if application.partitions is None else f" of {application.partitions}"
+    known = "" if application.partitions is None else f" of {application.partitions}"
     output.show(
         {
             "url": url,
@@ -178,7 +171,7 @@ async def _inspect_partitions(
         },
         Rows(stores, "partition", "newest_restorable", "objects", "bytes", "problems", "url"),
         "",
-        f"{len(reports)} partitions{total}; `tidelog inspect` of a store says more",
+        f"{len(reports)} partitions{known}; `tidelog inspect` of a store says more",
     )
     return EXIT_PROBLEM if any(report.problems for report in reports.values()) else EXIT_OK
 
@@ -213,10 +206,10 @@ async def sweep_command(invocation: StoreCommand, dry_run: bool) -> int:
 
 def _swept(plan: SweepPlan, *, deleted: bool) -> Iterator[str | Rows]:
     verdict = "deleted" if deleted else "garbage"
-    if objects := [*plan.garbage, *plan.undecided]:
+    if found := [*plan.garbage, *plan.undecided]:
         garbage = set(plan.garbage)
-        column = ("verdict", lambda info: verdict if info in garbage else "undecided")
-        yield Rows(objects, column, "size", ("object", lambda info: info.name))
+        of = ("verdict", lambda info: verdict if info in garbage else "undecided")
+        yield Rows(found, of, "size", ("object", lambda info: info.name))
     yield f"{len(plan.garbage)} objects of {size(_bytes(plan.garbage))} {verdict}"
     if plan.undecided:
         yield (
