@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
@@ -44,7 +43,13 @@ from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
-from tidelog.runtime.checkpoints.requests import CheckpointRequests, Reports, Savepoints
+from tidelog.runtime.checkpoints.requests import (
+    CheckpointRequests,
+    DrivenTask,
+    Reports,
+    Savepoints,
+    change_of,
+)
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
@@ -59,20 +64,6 @@ def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]
         for vertex in vertices
         for subtask in vertex.subtasks
     }
-
-
-class DrivenTask(Protocol):
-    """The port for a task of this process or of another one."""
-
-    id: SubtaskId
-    exited: bool
-
-    async def change(self) -> Change: ...
-    def trigger(self, barrier: Barrier) -> None: ...
-    def drain(self) -> None: ...
-    def abort(self, checkpoint: CheckpointId) -> None: ...
-    async def complete(self, checkpoint: CheckpointId) -> None: ...
-    def leave(self) -> None: ...
 
 
 logger = logging.getLogger(__name__)
@@ -168,16 +159,8 @@ class CheckpointDriver:
         self.finished.set()
 
     async def change(self) -> Change:
-        """What a checkpoint would hold that the last durable one does not.
-
-        Tasks are asked one after the other, and workers answer for a moment that has passed: what
-        comes meanwhile is part of the checkpoint an interval later.
-        """
-        change = Change.NONE
-        for task in self.tasks:
-            if change is not Change.STATE and not task.exited:
-                change = max(change, await task.change())
-        return change
+        """What a checkpoint would hold that the last durable one does not."""
+        return await change_of(self.tasks)
 
     async def _tick(self) -> None:
         asks = self.coordinator.asks_for_change(self._now())

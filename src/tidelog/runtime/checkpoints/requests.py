@@ -12,15 +12,45 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain, count
+from typing import Protocol
 
 from tidelog.checkpoint.coordinator import Coordinator, Decision, SavepointRequest, check_name
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
+from tidelog.checkpoint.schedule import Change
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import CheckpointFailedError, ConfigError, SavepointFailedError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot, SubtaskId
+from tidelog.runtime.channels.messages import Barrier
 
 logger = logging.getLogger(__name__)
+
+
+class DrivenTask(Protocol):
+    """The port for a task of this process or of another one."""
+
+    id: SubtaskId
+    exited: bool
+
+    async def change(self) -> Change: ...
+    def trigger(self, barrier: Barrier) -> None: ...
+    def drain(self) -> None: ...
+    def abort(self, checkpoint: CheckpointId) -> None: ...
+    async def complete(self, checkpoint: CheckpointId) -> None: ...
+    def leave(self) -> None: ...
+
+
+async def change_of(tasks: Iterable[DrivenTask]) -> Change:
+    """What a checkpoint would hold that the last durable one does not.
+
+    Tasks are asked one after the other, and workers answer for a moment that has passed: what comes
+    meanwhile is part of the checkpoint an interval later.
+    """
+    change = Change.NONE
+    for task in tasks:
+        if change is not Change.STATE and not task.exited:
+            change = max(change, await task.change())
+    return change
 
 
 @dataclass(slots=True)
