@@ -332,7 +332,7 @@ def daily(traffic: Traffic, seconds: float | None = None) -> Daily:
     }
     times = DAY_S / (seconds or traffic.seconds)
     requests = sum(count * per_1000[kind] for kind, count in traffic.requests.items()) / 1000
-    moved = traffic.uploaded_bytes * book.upload_gb + traffic.downloaded_bytes * book.retrieval_gb
+    moved = book.moved(traffic.uploaded_bytes, traffic.downloaded_bytes)
     stored = traffic.stored_bytes * book.storage_gb_month * DAY_S / MONTH_S
-    total = requests * times + (stored + moved * times) / book.gb_bytes
+    total = (requests + moved) * times + stored / book.gb_bytes
     return Daily(total, requests * times)

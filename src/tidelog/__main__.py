@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Final
 
-from tidelog.interrupt import end_at_once, end_when_interrupted
+from tidelog.interrupt import claim_process, end_at_once, end_when_interrupted
 
 _NEW_OBJECTS: Final = 50_000
 """After so many the garbage collector looks at them, which by default it does after each 700:
@@ -31,9 +31,10 @@ def start() -> None:
         if getattr(sys, name) is None:  # closed: what is opened next would get its number
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), "r+"))
     collect_rarely()
-    from tidelog.cli import main  # noqa: PLC0415  # takes a while, in which interrupts may come
+    from tidelog.cli import run  # noqa: PLC0415  # takes a while, in which interrupts may come
 
-    main()
+    claim_process()
+    run()
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ class Event(Enum):
     )
     OBJECT_NOT_LINKED = (DEBUG, "%(object)s is copied, because the disk cannot link it: %(error)s")
     FILE_NOT_DELETED = (WARNING, "%(path)s, which nothing needs, was not deleted: %(error)s")
+    OUTPUT_STAYS_IN_PROGRESS = (
+        WARNING,
+        "the newest output file in %(directory)s stays in progress until the next start: %(error)s",
+    )
 
     # Sources.
     FILE_NOT_COMPLETE = (
@@ -199,6 +203,24 @@ class Event(Enum):
         WARNING,
         "%(object)s cannot be read, nothing of older generations is deleted: %(error)s",
     )
+    OBJECTS_MISSING = (
+        WARNING,
+        "%(objects)d objects that checkpoints refer to are gone from the store, %(object)s among "
+        "them: slots %(slots)s cannot be restored. What the local tables have is uploaded again "
+        "now. Until the log says that it was, do not end the job, or take a canonical savepoint "
+        "first (`tidelog savepoint URL --format canonical`); and find out what else deletes "
+        "objects under this URL.",
+    )
+    OBJECTS_UPLOADED_AGAIN = (
+        WARNING,
+        "%(objects)d objects that were gone from the store are there again; %(left)d others stay "
+        "lost, and with them older checkpoints and savepoints that name them",
+    )
+    OBJECTS_NOT_CHECKED = (
+        WARNING,
+        "whether the store has all that checkpoints refer to is not known, and is looked at again "
+        "later: %(error)s",
+    )
     SLOT_NOT_DELETED = (WARNING, "slot %(slot)d, which nothing needs, was not deleted: %(error)s")
     OBJECTS_NOT_DELETED = (
         WARNING,
@@ -243,6 +265,12 @@ class Event(Enum):
         "the process itself was stopped meanwhile, let the functions of this operator do less per "
         "call (yield results one by one, smaller lists by JobConfig.buffer_records); "
         "longest_call_s in the status shows the longest call.",
+    )
+    LOOP_HELD = (
+        WARNING,
+        "%(operator)s has held the whole job for %(seconds).0f s, in %(place)s: nothing else goes "
+        "on meanwhile, no checkpoint, no answer to `tidelog stop`. Let the function wait with a "
+        "limit; if it does not return, end the process (SIGKILL loses nothing) and start it again.",
     )
     STANDSTILL = (
         WARNING,
@@ -289,6 +317,16 @@ class Event(Enum):
         WARNING,
         "`tidelog savepoint` and the page will not find this database: %(error)s",
     )
+    CONTROL_SOCKET_GONE = (
+        WARNING,
+        "control socket %(path)s was removed and cannot be made anew, so `tidelog stop` and "
+        "`tidelog savepoint` do not find this job: %(error)s",
+    )
+    CONTROL_SOCKET_RENEWED = (
+        WARNING,
+        "control socket %(path)s was removed, as by a program that cleans temporary files, and is "
+        "made anew; TIDELOG_CONTROL_DIR names a directory that nobody cleans",
+    )
     CONTROL_REFUSED = (INFO, "a request on the control socket was refused: %(error)s")
     CONTROL_CLIENT_GONE = (INFO, "a client of the control socket went away: %(error)s")
     CONTROL_UNANSWERED = (
@@ -328,5 +366,5 @@ def _shown(value: object) -> object:
     if not isinstance(value, str | BaseException):
         return value
     text = str(value)
-    shown = masked(text)
-    return value if shown == text else shown
+    masked_text = masked(text)
+    return value if masked_text == text else masked_text

@@ -19,6 +19,7 @@ from tests.support.damage import (
     truncated,
 )
 from tests.support.depth import more_in_depth
+from tests.support.output_files import output_lines
 
 JOBS = "tests.faults.command_jobs"
 
@@ -49,8 +50,7 @@ class Site:
     def finish(self, *options: str) -> None:
         done = self.run("mended", *options)
         assert done.exit_code == 0, done.output
-        parts = [part.read_text() for part in self.output.glob("part-*")]
-        records = [json.loads(line) for part in parts for line in part.splitlines()]
+        records = list(map(json.loads, output_lines(self.output)))
         assert Counter({record["word"]: record["count"] for record in records}) == EXPECTED
         assert len(records) == len(EXPECTED)
 
@@ -140,7 +140,7 @@ def test_a_wrong_option_is_named_and_nothing_started(
     ("job", "exit_code", "says"),
     [
         ("nosuch", 2, "wordcount, sessions, outages, module:attribute or file.py:attribute"),
-        ("nosuch:job", 2, "no module 'nosuch'"),
+        ("nosuch:job", 1, "no module 'nosuch'"),
         (f"{JOBS}:missing", 2, "no 'missing' in it"),
         (f"{JOBS}:number", 2, "found int"),
         (f"{JOBS}:nothing", 2, "found NoneType"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.counting import EXPECTED, source, start
+from tests.support.output_files import output_lines
 from tidelog import Files, Job, SinkContext
 from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import (
@@ -28,9 +29,7 @@ def copy(sink: Files, store: MemoryStore) -> None:
 
 def lines(directory: Path) -> Counter[str]:
     """What anyone who reads the part files sees."""
-    return Counter(
-        line for part in directory.glob("part-*") for line in part.read_text().splitlines()
-    )
+    return Counter(output_lines(directory))
 
 
 def test_an_output_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:

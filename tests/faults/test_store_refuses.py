@@ -1,20 +1,23 @@
 """A store or a disk that refuses, is full or forgets its promises: a clear error, no damage, a
 good end; with room the job goes on exactly."""
 
+import asyncio
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import pytest
 
+import tidelog
 from tests.faults.counting import checkpoints, counting, finish, settings, start, usual
 from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
-from tests.support.pipelines import Outside, Portions
+from tests.support.pipelines import Outside, Portions, running
 from tests.unit.storage.test_every_store_conforms import Overwriting
-from tidelog import MaterializeConfig, Schedule, TidelogError
+from tidelog import JobRunner, JobStatus, MaterializeConfig, Schedule, TidelogError
 from tidelog.errors import (
     AccessDeniedError,
     CheckpointFailedError,
@@ -29,7 +32,7 @@ from tidelog.storage.local import LocalStore
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import translate
-from tidelog.table.rocksdb import RocksTable
+from tidelog.table.rocksdb import RocksTable, RocksTableFactory
 
 Failing = Callable[[str, str], StorageError]
 
@@ -198,3 +201,36 @@ def test_a_table_that_finds_no_room_stops_the_job_before_a_checkpoint_misses_cha
         with pytest.raises(StoreFullError, match=str(tmp_path)):
             finish(store, settings(tmp_path))
     assert finish(store, settings(tmp_path)).restored_slot is not None
+
+
+@pytest.mark.parametrize("step", ["prepare_snapshot", "freeze"])
+def test_a_local_disk_that_refuses_is_a_failed_materialization(
+    step: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(table: RocksTable, *_: Path) -> None:
+        raise translate(OSError(28, "No space left on device"), tmp_path)
+
+    monkeypatch.setattr(RocksTable, step, full)
+    effects, looks = in_virtual_time(0), list[JobStatus]()
+    config = replace(settings(tmp_path), materialize=MaterializeConfig(interval=0.5))
+    runner = JobRunner(counting(Outside()), MemoryStore(), config, effects)
+
+    async def run() -> None:
+        async with running(runner) as task:
+            while not task.done():
+                looks.append(tidelog.status_of(runner))
+                await effects.clock.sleep(0.5)
+
+    asyncio.run(run())
+    materializations = looks[-1].materializations
+    assert materializations.failed > 0
+    assert str(tmp_path) in str(materializations.last_failure)
+
+
+def test_a_directory_that_cannot_be_made_is_named_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StorageError, match=r"file/sub/table; expected the dir.*Not a directory"):
+        RocksTableFactory().create(tmp_path / "file" / "sub" / "table")
+    denied = translate(PermissionError(13, "Permission denied", "/srv/work/a-0"), Path("/srv/work"))
+    assert isinstance(denied, AccessDeniedError)
+    assert "/srv/work/a-0" in denied.what and "check its owner and mode" in denied.action

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from tests.support.output_files import output_lines
 from tidelog import Effects, Job, JobConfig, JobResult, JobRunner, Schedule, open_store
 
 
@@ -19,8 +20,7 @@ def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
     """What a `Files` sink has committed."""
-    parts = sorted(directory.glob("part-*"))
-    return [json.loads(line) for part in parts for line in part.read_text().splitlines()]
+    return list(map(json.loads, output_lines(directory)))
 
 
 def run(

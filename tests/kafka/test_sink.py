@@ -160,3 +160,16 @@ def test_nobody_makes_a_topic_that_is_missing_unless_asked(topics: Topics, topic
         writer.write(["a"])
         writer.pre_commit(CheckpointId(1))
     assert "absent" not in topics.admin.list_topics(timeout=60).topics
+
+
+def test_a_full_queue_of_the_client_is_emptied_whatever_linger_says(job: Job) -> None:
+    """A wait for the end of `linger.ms` would take longer than a commit may."""
+    small = {"queue.buffering.max.messages": 2, "linger.ms": 59_000}
+    values = [f"record {number}" for number in range(7)]
+    writer = job.start(1, client=small)
+    for value in values:
+        writer.write([value])
+        if writer.full():
+            writer.make_room()
+    writer.commit(writer.pre_commit(CheckpointId(1)))
+    assert job.shown() == values

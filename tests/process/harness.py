@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.support import cli
 from tests.support.depth import more_in_depth
+from tests.support.output_files import output_lines
 
 ROOT = Path(__file__).parents[2]
 GIVE_UP_S = 120
@@ -51,8 +52,9 @@ class Run:
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "TIDELOG_TEST_RELEASE": str(self.released), **self.env}
 
-    def start(self, *options: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":
-        return started(*self.command, *options, env=self._environment, stderr=stderr)
+    def start(self, *options: str, **streams: int) -> "subprocess.Popen[str]":
+        """A process of the job; its `streams` are pipes, or what is given."""
+        return started(*self.command, *options, env=self._environment, **streams)
 
     def release(self) -> None:
         """Let the job read its last lines."""
@@ -88,9 +90,8 @@ class Run:
         return max((int(Path(name).stem) + 1 for name in self.slot_names()), default=0)
 
     def lines(self) -> list[str]:
-        """What anyone who reads the part files sees now."""
-        parts = sorted(self.output.glob("part-*"))
-        return [line for part in parts for line in part.read_text().splitlines()]
+        """What anyone who reads the output files sees now."""
+        return output_lines(self.output)
 
     def records(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in self.lines()]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.harness import Run, killed_at_last, started
+from tests.process.harness import GIVE_UP_S, Run, killed_at_last, started
 from tests.process.memory_job import BODY, OVERLAPPING, ROWS, WINDOWS
 from tests.support.depth import more_in_depth, only_in_depth
 
@@ -29,6 +29,29 @@ def test_resident_memory_grows_by_no_more_than_twice_the_budget(
     run.finish()
     assert ROWS * BODY > 1.5 * BUDGET
     assert int(run.output.read_text()) <= 2 * BUDGET
+
+
+def growth(*arguments: str) -> int:
+    """By how much the memory of a program with large values grew."""
+    process = started(*arguments, program="tests.process.large_values")
+    said, errors = process.communicate(timeout=GIVE_UP_S)
+    assert process.returncode == 0, errors
+    return int(said)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("state", more_in_depth(["map"], ["map", "value"]))
+def test_a_large_value_is_in_memory_three_times_at_most(tmp_path: Path, state: str) -> None:
+    size = 64 << 20
+    assert growth("one", str(tmp_path / "store"), state, str(size)) <= 3.1 * size
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("state", more_in_depth(["value"], ["map", "value"]))
+def test_one_long_step_with_large_values_takes_little_more_than_twice_the_budget(
+    tmp_path: Path, state: str
+) -> None:
+    assert growth("step", str(tmp_path / "store"), state, str(BUDGET)) <= 2.5 * BUDGET
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

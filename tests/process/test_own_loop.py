@@ -14,6 +14,7 @@ import tidelog
 from tests.process import harness
 from tests.support import cli
 from tests.support.depth import more_in_depth
+from tests.support.output_files import output_lines
 from tidelog import Map, Value
 
 KILLS = more_in_depth(2, 20)
@@ -49,7 +50,7 @@ def test_every_word_is_counted_and_written_once_however_often_the_program_is_kil
         counts = {word: db.key(word).count.get() for word in set(words)}
     assert counts == Counter(words)
     expected = sorted((word, n) for word, count in counts.items() for n in range(1, count + 1))
-    lines = [line.split() for part in (tmp_path / "out").glob("part-*") for line in part.open()]
+    lines = [line.split() for line in output_lines(tmp_path / "out")]
     assert sorted((word, int(n)) for word, n in lines) == expected
     rows = sqlite3.connect(tmp_path / "out.db").execute("select word, n from counts")
     assert sorted(rows) == expected

@@ -29,6 +29,7 @@ from tidelog import (
     MaterializeConfig,
     Rate,
     Schedule,
+    TextFiles,
     UnalignedConfig,
 )
 from tidelog.storage.memory import MemoryStore
@@ -44,8 +45,10 @@ ONLY_WHILE_RESTORING = {"Restore: Time left A"}
 GIVE_UP_S = 90.0
 
 
-def orders() -> Job:
+def orders(notes: Path) -> Job:
+    """A job that counts numbers, and copies the lines of files nowhere."""
     job = Job("orders")
+    job.source(TextFiles(notes, follow=True), name="notes").sink(Callback(lambda line: None))
     numbers = job.source(Rate(500)).event_time(lambda n: START_MS + n)
     sums = numbers.key_by(lambda n: n % 50).aggregate(lambda n: 1, lambda a, b: a + b)
     sums.sink(Callback(lambda record: None))
@@ -63,6 +66,9 @@ class Scraped:
         self.found: dict[str, list[Any]] = {}
         """What each query found, asked until it found something."""
         self.rules: list[Any] = []
+        self.notes = directory / "notes"
+        self.notes.mkdir()
+        (self.notes / "first.txt").write_text("a line\n")
         self.config = JobConfig(
             work_dir=directory / "work",
             parallelism=2,
@@ -81,7 +87,7 @@ class Scraped:
 
     async def _until(self, over: Any, update: Any = lambda status: None) -> None:
         """Run the job until then, from where it was."""
-        self.runner = JobRunner(orders(), self.store, self.config, self.effects)
+        self.runner = JobRunner(orders(self.notes), self.store, self.config, self.effects)
         async with running(self.runner) as task:
             while not over():
                 assert not task.done(), task

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -43,7 +43,11 @@ def test_of_two_processes_on_one_store_the_newer_goes_on_and_the_older_is_fenced
     assert sorted(run.lines()) == sorted(lines)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "sigterm"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+    ids=["ctrl-c", "sigterm", "a terminal that is closed"],
+)
 def test_a_stopped_job_says_where_it_resumes_and_does(
     tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -59,6 +63,19 @@ def test_a_stopped_job_says_where_it_resumes_and_does(
     assert list((tmp_path / "work").glob("*/*")) == []  # nothing is left on the disk
     run.release()
     run.finish_here()
+    assert sorted(run.lines()) == sorted(lines)
+
+
+def test_a_job_under_nohup_outlives_its_terminal(tmp_path: Path) -> None:
+    run = Run(tmp_path, "tests.process.jobs:copy")
+    lines = write_lines(run)
+    ignoring = partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)  # what `nohup` does
+    environment = {**os.environ, "TIDELOG_TEST_RELEASE": str(run.released)}
+    with killed_at_last(started(*run.command, env=environment, preexec_fn=ignoring)) as process:
+        wait_until(lambda: run.slots() >= 3, process)
+        process.send_signal(signal.SIGHUP)
+        run.release()
+        assert run.end(process).returncode == 0
     assert sorted(run.lines()) == sorted(lines)
 
 

@@ -23,6 +23,7 @@ from tidelog.runtime.channels.messages import Message, Watermark
 from tidelog.runtime.channels.partition import Partitioner, Rebalance
 from tidelog.runtime.checkpoints import driver
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
+from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.node import Edge
 from tidelog.runtime.subtasks import vertices
 from tidelog.runtime.subtasks.vertices import Vertex
@@ -248,3 +249,11 @@ def a_fork_shares_what_it_came_from(patch: pytest.MonkeyPatch) -> None:
         return msgspec.structs.replace(await look_ahead(*arguments), detached=False)
 
     patch.setattr(runner, "look_ahead", sharing)
+
+
+def a_savepoint_does_not_look_at_what_it_names(patch: pytest.MonkeyPatch) -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    patch.setattr(StoredObjects, "look", nothing)
+    patch.setattr(StoredObjects, "lacking", nothing)

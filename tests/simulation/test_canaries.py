@@ -43,6 +43,7 @@ def first_violation(scenario: str, seeds: Iterable[int], directory: Path) -> Vio
         (canaries.changed_types_are_taken_in_silence, "evolution", 1),
         (canaries.declared_types_are_not_compared, "evolution", 6),
         (canaries.a_fork_shares_what_it_came_from, "lifecycle", 1),
+        (canaries.a_savepoint_does_not_look_at_what_it_names, "losses", 1),
     ],
 )
 def test_a_planted_defect_is_found_within_a_thousand_seeds(

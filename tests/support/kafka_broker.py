@@ -7,8 +7,11 @@ it does not outlive the process that started it. Its jars are fetched once, with
 import hashlib
 import os
 import secrets
+import signal
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -177,6 +180,16 @@ class Broker:
             self._process.stdin.close()
             self._process.wait()
             self._process = None
+
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """As a machine that is suspended does: it takes connections, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def _format(self, properties: Path) -> None:
         command = self._command(

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +18,7 @@ import yaml
 
 from tests.support.documentation import ROOT
 from tests.support.ports import free_port
+from tests.wire.servers import TOOLS
 
 OPERATIONS = ROOT / "docs" / "operations"
 DASHBOARD = json.loads((OPERATIONS / "dashboard.json").read_text())
@@ -62,12 +64,18 @@ QUERIES = [
 ]
 
 
+@cache
+def program(name: str) -> str | None:
+    """The program that is installed, or else the one that was built for tests."""
+    return shutil.which(name) or next(map(str, sorted(TOOLS.glob(f"{name}-v*"))), None)
+
+
 def reason_without() -> str | None:
     """Why there is no Prometheus to ask; None when there is one."""
-    missing = [name for name in ("prometheus", "promtool") if shutil.which(name) is None]
+    missing = [name for name in ("prometheus", "promtool") if program(name) is None]
     if not missing:
         return None
-    return f"{' and '.join(missing)} not found: apt-get install prometheus"
+    return f"{' and '.join(missing)} not found: `python -m tests.wire.servers` builds them"
 
 
 needs_prometheus = pytest.mark.skipif(reason_without() is not None, reason=str(reason_without()))
@@ -75,7 +83,7 @@ needs_prometheus = pytest.mark.skipif(reason_without() is not None, reason=str(r
 
 def promtool(*arguments: object) -> str:
     """Run promtool, which must succeed; what it printed."""
-    command = ["promtool", *map(str, arguments)]
+    command = [program("promtool") or "promtool", *map(str, arguments)]
     run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=OPERATIONS)
     assert run.returncode == 0, run.stdout + run.stderr
     return run.stdout + run.stderr
@@ -118,18 +126,31 @@ class Prometheus:
         return found
 
 
+def in_seconds(rules: str) -> str:
+    """The alerts with a second for each minute of their ranges, and less patience likewise."""
+    rules = re.sub(r"(?<=[\[ ])(\d+)h\b", lambda hours: f"{60 * int(hours[1])}m", rules)
+    rules = re.sub(r"(?<=[\[ ])(\d+)m\b", r"\1s", rules)
+    return rules.replace(", 60)", ", 2)")
+
+
 @contextmanager
-def server(directory: Path, target: int) -> Iterator[Prometheus]:
-    """A Prometheus that scrapes the port `target` five times a second, with the alerts."""
+def server(directory: Path, *targets: int, rules: Path | None = None) -> Iterator[Prometheus]:
+    """A Prometheus that scrapes ports five times a second, with the alerts."""
     config = yaml.safe_load((OPERATIONS / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "200ms", "evaluation_interval": "1s"}
-    config["rule_files"] = [str(OPERATIONS / "alerts.yml")]
-    config["scrape_configs"][0]["static_configs"] = [{"targets": [f"127.0.0.1:{target}"]}]
+    config["rule_files"] = [str(rules or OPERATIONS / "alerts.yml")]
+    config["scrape_configs"][0]["static_configs"] = [
+        {"targets": [f"127.0.0.1:{target}" for target in targets]}
+    ]
     file = directory / "prometheus.yml"
     file.write_text(yaml.safe_dump(config))
     address = f"127.0.0.1:{free_port()}"
     command = [
-        *("prometheus", f"--config.file={file}", f"--storage.tsdb.path={directory / 'data'}"),
+        *(
+            program("prometheus") or "prometheus",
+            f"--config.file={file}",
+            f"--storage.tsdb.path={directory / 'data'}",
+        ),
         *(f"--web.listen-address={address}", "--log.level=error"),
     ]
     process = subprocess.Popen(command, cwd=directory)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import FencedError
+from tidelog.errors import FencedError, StorageError
 from tidelog.events import Event
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +53,12 @@ def row(event: Event) -> str:
 def test_the_page_lists_every_event_as_the_code_declares_it() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
     assert rows == [row(event) for event in Event]
+
+
+@pytest.mark.parametrize("end", ["", ".", ". ", ".\n", " .\n\n", ".\t"])
+def test_a_message_that_quotes_a_sentence_has_one_full_stop(end: str) -> None:
+    error = StorageError("the store", found=f"It is away{end}", action=f"wait{end}")
+    assert str(error) == "the store; found It is away. Next: wait (a retry is safe)."
 
 
 def test_every_event_is_logged_somewhere() -> None:

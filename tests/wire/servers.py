@@ -25,11 +25,14 @@ from tidelog.errors import ConfigError
 
 # Imported within: libraries of the clouds, which take seconds; every worker imports this module.
 
-_TOOLS = Path(__file__).parents[2] / ".tools"
+TOOLS = Path(__file__).parents[2] / ".tools"
 _VERSITYGW = ("github.com/versity/versitygw/cmd/versitygw", "v1.8.0")
 """A release whose conditional PUT is atomic on its POSIX back end; older ones check, then write."""
 _FAKE_GCS = ("github.com/fsouza/fake-gcs-server", "v1.56.1")
 _AZURITE = "3.35.0"
+_PROMETHEUS = ("github.com/prometheus/prometheus/cmd", "v0.316.0")
+_TARGETS_BY_FILE_ALONE = "remove_all_sd"
+"""Without the clients of all clouds, in which Prometheus would look for targets."""
 _PATIENCE_S = 900
 _START_S = 300
 
@@ -249,9 +252,27 @@ def fake_gcs_binary() -> Path:
     return _built_by_go(*_FAKE_GCS)
 
 
+def prometheus_binary() -> Path:
+    """The server's program, built on first use; raises ServerUnavailableError."""
+    return _of_prometheus("prometheus")
+
+
+def promtool_binary() -> Path:
+    """The program that checks and tests rules; raises ServerUnavailableError."""
+    return _of_prometheus("promtool")
+
+
+def _of_prometheus(name: str) -> Path:
+    installed = shutil.which(name)
+    if installed is not None:
+        return Path(installed)
+    module, version = _PROMETHEUS
+    return _built_by_go(f"{module}/{name}", version, f"-tags={_TARGETS_BY_FILE_ALONE}")
+
+
 def azurite_script() -> Path:
     """The server's program for node, installed on first use; raises ServerUnavailableError."""
-    directory = _TOOLS / f"azurite-{_AZURITE}"
+    directory = TOOLS / f"azurite-{_AZURITE}"
     npm = shutil.which("npm")
     if npm is None or shutil.which("node") is None:
         raise ServerUnavailableError("Azurite needs `node` and `npm`, which are not on the PATH")
@@ -264,9 +285,9 @@ def azurite_script() -> Path:
     return directory / "node_modules" / "azurite" / "dist" / "src" / "blob" / "main.js"
 
 
-def _built_by_go(module: str, version: str) -> Path:
+def _built_by_go(module: str, version: str, *flags: str) -> Path:
     name = module.rpartition("/")[2]
-    binary = _TOOLS / f"{name}-{version}"
+    binary = TOOLS / f"{name}-{version}"
     if binary.exists():
         return binary
     go = shutil.which("go")
@@ -274,7 +295,7 @@ def _built_by_go(module: str, version: str) -> Path:
         raise ServerUnavailableError(f"{name} has to be built and there is no `go` on the PATH")
     with _made_in_tools() as made:
         # Not optimised, and with a lazy garbage collector: 0.57 of the compiler's processor time.
-        install = [go, "install", "-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w"]
+        install = [go, "install", "-gcflags=all=-N -l -dwarf=false", "-ldflags=-s -w", *flags]
         _run([*install, f"{module}@{version}"], name, GOBIN=str(made), GOGC="400")
         (made / name).replace(binary)
     return binary
@@ -283,8 +304,8 @@ def _built_by_go(module: str, version: str) -> Path:
 @contextmanager
 def _made_in_tools() -> Iterator[Path]:
     """A directory beside what is to be made, whose content is moved when it is complete."""
-    _TOOLS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=_TOOLS) as directory:
+    TOOLS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=TOOLS) as directory:
         made = Path(directory) / "made"
         made.mkdir()
         yield made
@@ -307,7 +328,10 @@ def _run(command: list[str], name: str, **env: str) -> None:
 
 
 if __name__ == "__main__":
-    for server in (versitygw_binary, fake_gcs_binary, azurite_script, kept_classes):
+    for server in (
+        *(versitygw_binary, fake_gcs_binary, azurite_script, kept_classes),
+        *(prometheus_binary, promtool_binary),
+    ):
         try:
             print(server(), flush=True)
         except (ServerUnavailableError, JarsUnavailableError, ConfigError) as error:

@@ -3,12 +3,10 @@
 import asyncio
 import ssl
 import subprocess
-from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +104,6 @@ def test_an_option_of_s3_is_in_the_request_and_signed(
     signed = asked.headers["authorization"].partition("SignedHeaders=")[2].partition(",")[0]
     assert headers.keys() <= set(signed.split(";"))
     assert "/eu-central-1/s3/" in asked.headers["authorization"]
-
-
-def test_a_write_to_s3_has_the_checksum_that_a_bucket_with_object_lock_asks_for() -> None:
-    sent = asked_by("s3://bucket/prefix", {}).headers["x-amz-checksum-sha256"]
-    assert sent == b64encode(sha256(b"x").digest()).decode()
 
 
 def test_options_of_google_cloud_are_in_the_request() -> None:

@@ -11,6 +11,7 @@ COMMAND: Final = LazyCommand("tidelog_bench.cli", "Run the benchmarks and write 
 _COMMANDS: Final = {
     name: LazyCommand(f"tidelog_bench.cli.{module}", about)
     for name, module, about in (
+        ("compare", "results:compare", "Say how the figures of two sessions differ."),
         ("list", "run:list_experiments", "List the experiments and how long each takes."),
         ("quote", "results:quote", "Write recorded figures into README and docs."),
         ("report", "results:report", "Write an HTML page of a session, or print its summary."),

@@ -5,10 +5,13 @@ from typing import Any
 
 import click
 
-from tidelog.cli.output import Output, Rows, write_output
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
+from tidelog.cli.output import Output, Rows, fields_of, write_output
+from tidelog.cli.store.options import on_this_machine
 from tidelog_bench.report.answer import report as answered
+from tidelog_bench.report.compared import compared
 from tidelog_bench.report.declared import pages, with_figures
+from tidelog_bench.report.numbers import ENOUGH, few, number, times
 from tidelog_bench.report.shown import document, page, summary
 from tidelog_bench.session.records import (
     DIRECTORY,
@@ -101,6 +104,41 @@ def report(
         parts.append(f"{target}: {target.stat().st_size / 1e6:.2f} MB")
     output.show(document(found), *parts)
     return EXIT_OK
+
+
+@click.command("compare")
+@click.argument("first")
+@click.argument("second")
+@results_option
+@on_this_machine
+def compare(output: Output, first: str, second: str, results: Path) -> int:
+    """Say how the figures of session SECOND differ from those of FIRST.
+
+    A session is named as in `tidelog bench report`. Cells are compared that have the same settings,
+    or that are the only one of their experiment in both. Exits with 1 when there are none.
+    """
+    found = compared(find(first, results), find(second, results))
+    pairs = min(each.pairs for each in found.sessions)
+    parts: list[str | Rows] = []
+    for cell in found.cells:
+        parts += ["", f"{cell.experiment} {cell.variant} {cell.label}".rstrip()]
+        parts += [f"  {each.name}: {each.first} -> {each.second}" for each in cell.settings]
+        parts.append(
+            Rows(
+                cell.figures,
+                "figure",
+                ("first", lambda row: number(row.first)),
+                ("second", lambda row: number(row.second)),
+                ("second / first", lambda row: "" if row.ratio is None else times(row.ratio)),
+                "unit",
+            )
+        )
+    if not found.cells:
+        parts.append("The sessions have measured nothing in common.")
+    elif pairs < ENOUGH:
+        parts.append(f"{few(pairs)}.")
+    output.show({"cells": [fields_of(cell) for cell in found.cells]}, *parts)
+    return EXIT_OK if found.cells else EXIT_PROBLEM
 
 
 @click.command("quote")

@@ -11,13 +11,14 @@ from typing import Any, Final
 import click
 import msgspec
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import span
 from tidelog.effects import SystemClock
 from tidelog_bench.cli.results import results_option
-from tidelog_bench.experiment import Experiment, Size
-from tidelog_bench.experiments import chosen, experiments
+from tidelog_bench.experiment import Experiment, Setting, Size
+from tidelog_bench.experiments import experiments, own_job
 from tidelog_bench.report.answer import report
 from tidelog_bench.report.numbers import ENOUGH, few
 from tidelog_bench.report.shown import summary
@@ -28,6 +29,7 @@ from tidelog_bench.session.plan import (
     TimeLeft,
     due,
     left,
+    of_session,
     plan,
     planned,
     request,
@@ -133,6 +135,19 @@ def _row(experiment: Experiment, size: Size) -> dict[str, Any]:
     "--stale", is_flag=True, help="Only experiments without figures of this size and today's code."
 )
 @click.option("--resume", metavar="SESSION", help="Go on with an interrupted session.")
+@click.option(
+    "--job",
+    metavar="JOB",
+    help="Measure a job of your own and no experiments: module:attribute or file.py:attribute.",
+)
+@click.option(
+    "--set",
+    "chosen_settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With --job: latency_ms, mb_per_s, warm_s, seconds, input, output, include, follow, or an "
+    "option of the job such as checkpoint.interval; may be repeated.",
+)
 @results_option
 @on_this_machine
 def run(
@@ -144,6 +159,8 @@ def run(
     restrictions: tuple[str, ...],
     stale: bool,
     resume: str | None,
+    job: str | None,
+    chosen_settings: tuple[str, ...],
     results: Path,
 ) -> int:
     """Run experiments: NAMES of experiments or groups, or `all`; see `tidelog bench list`.
@@ -155,15 +172,23 @@ def run(
     With --stale it runs what no session of this size and with as many pairs has measured with
     today's code, and nothing else.
 
+    With --job it measures a job of your own at the model of a store; `tidelog bench compare` says
+    how two such sessions differ.
+
     With --quick every experiment has a share of five minutes (five for each pair): what does not
     fit is cut, and said; --resume runs that.
     """
     records: list[Record] = []
     if resume is None:
-        if not names:
-            raise click.UsageError("name experiments or groups of `tidelog bench list`, or all")
+        own = _own_job(job, chosen_settings, others=bool(names or restrictions or stale))
+        if own:
+            names = (own_job.NAME,)
+        elif not names:
+            raise click.UsageError(
+                "name experiments or groups of `tidelog bench list`, or all, or give --job"
+            )
         start = 1 if seed is None else seed
-        asked = request(names, size, pairs or PAIRS[size], start, restrictions, _CLOCK)
+        asked = request(names, size, pairs or PAIRS[size], start, restrictions, _CLOCK, own)
         if stale:
             asked = due(asked, paths(results))
             if not asked.names:
@@ -172,12 +197,12 @@ def run(
         asked = msgspec.structs.replace(asked, session=free(results, asked.session))
         path = results / f"{asked.session}.jsonl"
     else:
-        given = names or restrictions or stale or (pairs, seed) != (None, None)
+        given = names or restrictions or stale or (pairs, seed, job) != (None, None, None)
         if given or size is not Size.STANDARD:
             raise click.UsageError("--resume takes names and options from its session: give none")
         path = find(resume, results)
         asked, records = resumed(path, _CLOCK)
-    todo, skipped = planned(chosen(tuple(asked.names)), asked)
+    todo, skipped = planned(of_session(asked), asked)
     todo = left(todo, trials(records))
     with output.progress("") as bar:
         session = Session(path, asked, _CLOCK, Progress(output, todo, bar), records)
@@ -193,6 +218,20 @@ def run(
             raise
     _conclude(output, session)
     return EXIT_PROBLEM if session.failures else EXIT_OK
+
+
+def _own_job(job: str | None, pairs: tuple[str, ...], *, others: bool) -> dict[str, Setting]:
+    """The settings of the job that is to be measured; none without --job."""
+    if job is None:
+        if pairs:
+            raise click.UsageError("--set is for --job")
+        return {}
+    if others:
+        raise click.UsageError("--job measures one job: give no names, --only or --stale")
+    settings = [pair.partition("=") for pair in pairs]
+    if not all(name and equals for name, equals, _ in settings):
+        raise click.UsageError("write --set KEY=VALUE")
+    return own_job.settings_of(job, {name: value for name, _, value in settings})
 
 
 def _announce(session: Session, todo: Sequence[Step]) -> None:

@@ -14,7 +14,7 @@ from tidelog_bench.experiment import Experiment
 
 _PLACES: Final = (
     *("checkpoints", "restore", "throughput", "unaligned", "fanout", "verify"),
-    *("spark_commit", "spark_restore", "peers", "peers:EVENTS", "stability"),
+    *("spark_commit", "spark_restore", "peers", "peers:EVENTS", "stability", "bill"),
 )
 """Modules with their `EXPERIMENT`, or MODULE:NAME; in the order of `tidelog bench list`, and of a
 session.

@@ -16,7 +16,7 @@ from tidelog_bench.experiment import Cell, Experiment, Figure, Setting, Size, co
 from tidelog_bench.experiments import RENAMED, chosen, experiments
 from tidelog_bench.report.declared import declared
 from tidelog_bench.report.numbers import Spread, Verdict, figures, label, ratios, verdict
-from tidelog_bench.session.plan import cells, left, steps
+from tidelog_bench.session.plan import cells, left, of_session, steps
 from tidelog_bench.session.records import (
     CutRecord,
     FailureRecord,
@@ -228,6 +228,8 @@ class Report:
 
     @property
     def targets(self) -> list[dict[str, Any]]:
+        if all(each.session.job for each in self.sessions):
+            return []
         recorded = [(each.session, each.records) for each in self.sessions]
         return [target.result(recorded) for target in declared("targets").targets]
 
@@ -236,9 +238,14 @@ def report(paths: Sequence[Path]) -> Report:
     """Read sessions; raises ConfigError."""
     asked: set[str] = set()
     unknown: dict[str, None] = {}
-    sessions = []
+    sessions, own = [], list[Experiment]()
     for path in paths:
         first, records = opened(path)
+        if first.job:
+            own = of_session(first)
+            planned = {each.name: each.cells(Size(first.size)) for each in own}
+            sessions.append(LoadedSession(first, records, planned))
+            continue
         size, planned = Size(first.size), dict[str, Sequence[Cell]]()
         # `all`, or a group, had fewer experiments when the session was recorded.
         known = {RENAMED.get(name, name) for name in first.sources}
@@ -254,7 +261,7 @@ def report(paths: Sequence[Path]) -> Report:
         asked |= planned.keys()
         sessions.append(LoadedSession(first, records, planned))
     ordered = [experiment for experiment in experiments().values() if experiment.name in asked]
-    return Report(sessions, answers(sessions, ordered), list(unknown))
+    return Report(sessions, answers(sessions, [*ordered, *own]), list(unknown))
 
 
 def answers(sessions: Sequence[LoadedSession], asked: Iterable[Experiment]) -> list[Answer]:

@@ -221,7 +221,8 @@ def summary(report: Report) -> list[str]:
 
 
 def _targets(report: Report) -> Iterator[str]:
-    results = report.targets
+    if not (results := report.targets):
+        return
     for target in results:
         if target["spread"] is not None:
             shown = quoted(target["spread"], target["figure"], target["of"])

@@ -7,7 +7,7 @@ session goes on only where it began: the same code of its experiments, the same 
 """
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -18,8 +18,8 @@ import msgspec
 
 from tidelog.effects import Clock
 from tidelog.errors import ConfigError
-from tidelog_bench.experiment import Cell, Experiment, Size
-from tidelog_bench.experiments import chosen
+from tidelog_bench.experiment import Cell, Experiment, Setting, Size
+from tidelog_bench.experiments import chosen, own_job
 from tidelog_bench.session import environment
 from tidelog_bench.session.records import (
     Record,
@@ -43,6 +43,11 @@ def timestamp(clock: Clock) -> str:
     return datetime.fromtimestamp(clock.now_ms() / 1e3, UTC).isoformat(timespec="seconds")
 
 
+def of_session(asked: SessionRecord) -> list[Experiment]:
+    """The experiments that a session is to run; raises ConfigError."""
+    return [own_job.experiment(asked.job)] if asked.job else chosen(asked.names)
+
+
 def request(
     names: Sequence[str],
     size: Size,
@@ -50,10 +55,12 @@ def request(
     seed: int,
     restrictions: Sequence[str],
     clock: Clock,
+    job: Mapping[str, Setting] | None = None,
 ) -> SessionRecord:
     """What the user asks for, on this machine, now; raises ConfigError."""
-    started = timestamp(clock)
-    sources = {each.name: digest(each) for each in chosen(names) if cells(each, size, restrictions)}
+    started, job = timestamp(clock), dict(job or {})
+    asked = [own_job.experiment(job)] if job else chosen(names)
+    sources = {each.name: digest(each) for each in asked if cells(each, size, restrictions)}
     return SessionRecord(
         session=f"{datetime.fromisoformat(started):%Y%m%dT%H%M%SZ}-{size}",
         started=started,
@@ -62,7 +69,8 @@ def request(
         seed=seed,
         names=list(names),
         only=list(restrictions),
-        limit_s=QUICK_S * pairs if size is Size.QUICK else None,
+        limit_s=QUICK_S * pairs if size is Size.QUICK and not job else None,
+        job=job,
         machine=environment.machine() | {"load": environment.load()},
         versions=environment.versions(),
         revision=environment.revision(),
@@ -74,7 +82,8 @@ def request(
 def resumed(path: Path, clock: Clock) -> tuple[SessionRecord, list[Record]]:
     """What was asked for, on this machine now, and the records so far; raises ConfigError."""
     first, records = opened(path)
-    now = request(first.names, Size(first.size), first.pairs, first.seed, first.only, clock)
+    size = Size(first.size)
+    now = request(first.names, size, first.pairs, first.seed, first.only, clock, first.job)
     now = msgspec.structs.replace(now, session=first.session)
     for what, then, here in (
         *(
@@ -161,9 +170,14 @@ def planned(
             f"--only {' '.join(asked.only)}",
             expected=f"a setting of a cell of {', '.join(asked.names)} ({size})",
             found="no cell that has it",
-            action=f"see the settings with `tidelog bench list --json --{size}`",
+            action=f"see the settings with `tidelog bench list --json{_option(size)}`",
         )
     return found, skipped
+
+
+def _option(size: Size) -> str:
+    """What a command is told for a size; nothing for the usual one."""
+    return "" if size is Size.STANDARD else f" --{size}"
 
 
 def plan(

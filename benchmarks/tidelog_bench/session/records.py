@@ -48,6 +48,8 @@ class SessionRecord(msgspec.Struct, tag="session", tag_field="kind", frozen=True
     """Restrictions of cells, KEY=VALUE."""
     limit_s: float | None = None
     """What the session may take; None: as long as it needs."""
+    job: dict[str, Setting] = {}
+    """Settings of the job of the user's own that it measures, in place of experiments."""
     format: int = FORMAT
 
 
@@ -202,11 +204,12 @@ def paths(directory: Path) -> list[Path]:
 def find(reference: str, directory: Path) -> Path:
     """The file of a session; raises ConfigError.
 
-    A reference is a file, a whole name or its unambiguous beginning, or `latest`, or `latest~N` for
-    the N-th before it.
+    A reference is a file, here or in the directory, a whole name or its unambiguous beginning, or
+    `latest`, or `latest~N` for the N-th before it.
     """
-    if Path(reference).is_file():
-        return Path(reference)
+    for file in (Path(reference), directory / reference):
+        if file.is_file():
+            return file
     known = paths(directory)
     stem, _, back = reference.partition("~")
     if stem == LATEST and (not back or back.isdecimal()):

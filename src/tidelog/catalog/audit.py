@@ -6,9 +6,9 @@ the bytes of segments and table files are taken on trust.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from tidelog.catalog.inventory import Inventory, Slots, read_inventory, read_slots
 from tidelog.changelog.reader import SegmentReader
@@ -59,18 +59,48 @@ class AuditReport:
     @property
     def newest_restorable(self) -> Slot | None:
         """The newest checkpoint that no problem concerns."""
-        return max((verdict.slot for verdict in self.slots if verdict.restorable), default=None)
+        return _newest_restorable(self.slots)
 
 
-def next_step(finding: Finding, newest: Slot | None) -> str:
-    """What to do about a finding; `newest` is the newest checkpoint that can be restored."""
+def advised(
+    problems: Iterable[Finding], verdicts: Sequence[SlotVerdict], *, running: bool
+) -> tuple[Finding, ...]:
+    """The problems, each with what to do next, where `running` says that a job on the store runs
+    here. All of them together decide which checkpoint can be restored.
+    """
+    newest = _newest_restorable(verdicts)
+    latest = max((each.slot for each in verdicts if each.restorable is not None), default=None)
+    return tuple(
+        replace(each, action=_next_step(each, newest, latest, running=running)) for each in problems
+    )
+
+
+_CANONICAL: Final = "(`tidelog savepoint URL --format canonical`)"
+
+
+def _next_step(finding: Finding, newest: Slot | None, latest: Slot | None, *, running: bool) -> str:
+    """What to do about a finding; `newest` is the newest checkpoint that can be restored, `latest`
+    the newest of all.
+    """
     if finding.newer_format:
         return "use the tidelog release that wrote it, or a newer one"
     if not finding.unusable:
         return "find out what else writes or deletes objects under this URL"
-    if newest is None:
-        return "bring the object back from a backup; no other checkpoint can be restored"
-    return f"bring the object back from a backup, or restore slot {newest}"
+    restore = "no other checkpoint can be restored"
+    if newest is not None:
+        restore = f"or restore slot {newest}"
+    otherwise = f"bring the object back from a backup{';' if newest is None else ','} {restore}"
+    if latest not in finding.unusable:
+        return otherwise
+    if running:
+        return (
+            f"take a canonical savepoint before you stop the job {_CANONICAL}: it runs, and has "
+            "all rows on its own disk"
+        )
+    return (
+        "if the job still runs, on another machine, take a canonical savepoint of it before you "
+        f"stop it {_CANONICAL}; otherwise {otherwise}"
+    )
 
 
 async def audit(
@@ -141,13 +171,22 @@ def _report(inventory: Inventory, findings: Findings, present: Collection[Slot])
     """Sum up, without what a running job changed meanwhile: `present` are the slots after it."""
     slots = inventory.slots
     problems = tuple(without_changes(findings.all(), slots.sizes, present))
-    unusable = {slot for problem in problems for slot in problem.unusable}
     return AuditReport(
-        tuple(_verdict(slots, slot, unusable) for slot in sorted(slots.sizes) if slot in present),
+        tuple(each for each in verdicts_on(slots, problems) if each.slot in present),
         problems,
         len(inventory.sizes),
         sum(inventory.sizes.values()),
     )
+
+
+def verdicts_on(slots: Slots, problems: Iterable[Finding]) -> list[SlotVerdict]:
+    """Whether each slot can be restored, by all problems of the store; in ascending order."""
+    unusable = {slot for problem in problems for slot in problem.unusable}
+    return [_verdict(slots, slot, unusable) for slot in sorted(slots.sizes)]
+
+
+def _newest_restorable(verdicts: Iterable[SlotVerdict]) -> Slot | None:
+    return max((verdict.slot for verdict in verdicts if verdict.restorable), default=None)
 
 
 def _verdict(slots: Slots, slot: Slot, unusable: Container[int]) -> SlotVerdict:

@@ -8,8 +8,9 @@ Format: docs/internals/format.md, "Blocks".
 
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 import google_crc32c
@@ -17,7 +18,13 @@ import msgspec
 import zstandard
 
 from tidelog.changelog.change import ChangeBatch
-from tidelog.changelog.columns import MAX_PAYLOAD_BYTES, Columns, check_size, encode
+from tidelog.changelog.columns import (
+    LARGE_PAYLOAD,
+    MAX_PAYLOAD_BYTES,
+    Columns,
+    check_size,
+    encode,
+)
 from tidelog.changelog.upload_config import COMPRESSION_LEVEL
 from tidelog.errors import OLDER_SLOT, CorruptObjectError, FormatVersionError, InvariantError
 from tidelog.ids import KeyGroup, SeqNo
@@ -34,6 +41,8 @@ CODEC_NONE: Final = 0
 CODEC_ZSTD: Final = 1
 WORTHWHILE_GAIN: Final = 0.9
 """A payload is stored compressed only when that leaves at most this share of it."""
+
+_PIECE_BYTES: Final = 1 << 20
 
 LAST_KEY_GROUP: Final = KeyGroup(0xFFFF)
 
@@ -106,9 +115,9 @@ def seal(batch: ChangeBatch, *, compression_level: int = COMPRESSION_LEVEL) -> S
 
     Raises InvariantError for a batch that is empty, not strictly ascending, or above 2 GiB.
     """
-    payload, key_bytes = encode(batch)
+    parts, key_bytes = encode(batch)
     return _seal(
-        payload,
+        parts,
         kind=BlockKind.CHANGES,
         first=batch.first,
         count=len(batch),
@@ -136,11 +145,11 @@ def seal_opaque(
     A compression level of 0 stores it as it is. Raises InvariantError for a payload above 2 GiB.
     """
     check_size(first, len(payload))
-    return _seal(payload, kind=kind, first=first, count=count, level=compression_level)
+    return _seal([payload], kind=kind, first=first, count=count, level=compression_level)
 
 
 def _seal(
-    payload: bytes,
+    parts: Sequence[bytes],
     *,
     kind: BlockKind,
     first: SeqNo,
@@ -149,23 +158,68 @@ def _seal(
     key_groups: tuple[KeyGroup, KeyGroup] = (KeyGroup(0), LAST_KEY_GROUP),
     level: int = COMPRESSION_LEVEL,
 ) -> SealedBlock:
-    codec, body = CODEC_NONE, payload
-    if level:
-        packed = _zstd.compress(payload, level)
-        if len(packed) <= WORTHWHILE_GAIN * len(payload):
-            codec, body = CODEC_ZSTD, packed
-    numbers = first, count, len(payload), len(body), key_bytes, *key_groups
-    header = HEADER.pack(MAGIC, VERSION, kind, codec, 0, *numbers, 0)[:_CRC_AT]
-    crc = _checksum(header, body).to_bytes(4, "little")
+    raw_bytes = sum(map(len, parts))
+
+    def header(codec: int, stored_bytes: int) -> bytes:
+        numbers = first, count, raw_bytes, stored_bytes, key_bytes, *key_groups
+        return HEADER.pack(MAGIC, VERSION, kind, codec, 0, *numbers, 0)[:_CRC_AT]
+
+    store = _stored if raw_bytes < LARGE_PAYLOAD else _stored_in_pieces
     return SealedBlock(
-        data=b"".join((header, crc, body)),
+        data=store(parts, raw_bytes, level, header),
         kind=kind,
         first=first,
         count=count,
         key_group_min=key_groups[0],
         key_group_max=key_groups[1],
-        raw_bytes=len(payload),
+        raw_bytes=raw_bytes,
     )
+
+
+def _stored(
+    parts: Sequence[bytes], raw_bytes: int, level: int, header: Callable[[int, int], bytes]
+) -> bytes:
+    """The bytes of a block of this payload; `header` is of a codec and the bytes after it."""
+    codec, stored = CODEC_NONE, b"".join(parts)
+    if level:
+        packed = _zstd.compress(stored, level)
+        if len(packed) <= WORTHWHILE_GAIN * raw_bytes:
+            codec, stored = CODEC_ZSTD, packed
+    head = header(codec, len(stored))
+    return b"".join((head, _checksum(head, stored).to_bytes(4, "little"), stored))
+
+
+def _stored_in_pieces(
+    parts: Sequence[bytes], raw_bytes: int, level: int, header: Callable[[int, int], bytes]
+) -> bytes:
+    """As `_stored`, for a large payload: besides it memory has nothing but the block."""
+    block = BytesIO()
+    codec = CODEC_ZSTD if level and _is_compressed(parts, raw_bytes, level, block) else CODEC_NONE
+    if codec == CODEC_NONE:
+        block.truncate(block.seek(HEADER.size))
+        block.writelines(parts)
+    head = header(codec, block.tell() - HEADER.size)
+    crc = google_crc32c.value(head)
+    block.seek(HEADER.size)
+    while piece := block.read(_PIECE_BYTES):
+        crc = google_crc32c.extend(crc, piece)
+    block.seek(0)
+    block.write(head + crc.to_bytes(4, "little"))
+    return block.getvalue()
+
+
+def _is_compressed(parts: Sequence[bytes], raw_bytes: int, level: int, block: BytesIO) -> bool:
+    """Whether that was worthwhile: the block is without an end where it was not."""
+    compressor = zstandard.ZstdCompressor(level=level).compressobj(size=raw_bytes)
+    limit = block.seek(HEADER.size) + WORTHWHILE_GAIN * raw_bytes
+    for part in parts:
+        view = memoryview(part)
+        for begin in range(0, len(part), _PIECE_BYTES):
+            block.write(compressor.compress(view[begin : begin + _PIECE_BYTES]))
+            if block.tell() > limit:
+                return False
+    block.write(compressor.flush())
+    return block.tell() <= limit
 
 
 def _key_group(row_key: bytes) -> KeyGroup:

@@ -24,30 +24,32 @@ if TYPE_CHECKING:
     import pyarrow
 
 MAX_PAYLOAD_BYTES: Final = 2**31 - 1
+LARGE_PAYLOAD: Final = 8 << 20
+"""Bytes from which a payload is never copied as a whole, but as it is compressed."""
 
 CorruptError = Callable[[str, str], CorruptObjectError]
 """Makes the error of a damaged block from what was expected and what was found."""
 
 
-def encode(batch: ChangeBatch) -> tuple[bytes, int]:
-    """The payload of a batch, and how many bytes of it are row keys.
+def encode(batch: ChangeBatch) -> tuple[list[bytes], int]:
+    """The payload of a batch in parts, of which large values are not copied, and how many bytes of
+    it are row keys.
 
     Raises InvariantError for a batch that is empty, not strictly ascending, or above 2 GiB.
     """
     _check_rows(batch)
+    check_size(batch.first, batch.raw_bytes)
     present = cast("Sequence[bytes]", batch.values)
     ops = bytes([OP_PUT]) * len(batch)
+    joins = batch.raw_bytes < LARGE_PAYLOAD
     try:
-        values = b"".join(present)
+        values = [b"".join(present)] if joins else [bytes(each) for each in present]
     except TypeError:
         # There are deletes: a flush without any is not searched for them.
         ops = bytes([OP_DELETE if value is None else OP_PUT for value in batch.values])
-        present = [value or b"" for value in batch.values]
-        values = b"".join(present)
+        values = [value or b"" for value in batch.values]
     keys = b"".join(batch.keys)
-    check_size(batch.first, 9 * len(batch) + len(keys) + len(values))
-    sections = ops, _stored(batch.key_lengths), keys, _stored(batch.value_lengths), values
-    return b"".join(sections), len(keys)
+    return [ops, _stored(batch.key_lengths), keys, _stored(batch.value_lengths), *values], len(keys)
 
 
 def check_size(first: SeqNo, payload_bytes: int) -> None:

@@ -21,7 +21,19 @@ ROW_SLOT_BYTES: Final = 148
 _CACHED_SHARE: Final = 3 / 4
 """Share of the limit up to which every state keeps its rows."""
 _LOOK_BYTES: Final = 4 << 20
-"""Rows read, in bytes, after which the memory of all rows is looked at."""
+"""Rows read or put, in bytes, after which the memory of all rows is looked at."""
+SAMPLE_EVERY: Final = 64
+"""Rows that come one by one, of which one is measured."""
+_SAMPLE_BYTES: Final = 256 << 10
+
+
+def until_next_sample(size: int) -> int:
+    """Of how many rows that are put one by one, or elements, one is measured, where the last one
+    had this size: of large ones more, since few of them take much memory.
+    """
+    return max(1, min(SAMPLE_EVERY, _SAMPLE_BYTES // size))
+
+
 _DEPTH: Final = 4
 _SAMPLED: Final = 4
 """How many elements of a container are measured; the others count as their average."""
@@ -144,22 +156,23 @@ class RowSize:
         self.bytes = 0.0
         self._samples = 0
 
-    def sample(self, key: bytes, value: Any) -> None:
-        """Account for one row of those that are put or read."""
+    def sample(self, key: bytes, value: Any) -> int:
+        """Account for one row of those that are put or read; its size."""
         self._samples = min(self._samples + 1, self._WINDOW)
         row_bytes = len(key) + ROW_SLOT_BYTES + object_bytes(value)
         self.bytes += (row_bytes - self.bytes) / self._samples
+        return row_bytes
 
 
-class RowsRead:
-    """Memory of the rows that reads have brought from the table, until somebody looks at it."""
+class BytesToLookAt:
+    """Memory of rows that came, by reads of the table or by puts, until somebody looks at it."""
 
     __slots__ = ("_bytes", "look")
 
     def __init__(self) -> None:
         self._bytes = 0.0
         self.look: Callable[[], object] | None = None
-        """Called after much was read; None for a task that asks `flush_due` after its reads."""
+        """Called when much has come; None for a task that asks `flush_due` by itself."""
 
     def add(self, size: float) -> None:
         """Account for rows of `size` bytes."""

@@ -18,9 +18,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any, Final, cast
 
+from tidelog.changelog.change import ROW_PREFIX_BYTES
+from tidelog.changelog.changed_rows import ListedRows, RowsByGroup, merged, sharing, union
 from tidelog.changelog.row_cache import RowCache
-from tidelog.changelog.row_memory import BufferedRow, DirtyRows, RowSize, RowsRead, row_key
-from tidelog.changelog.sorted_runs import SortedRuns, union
+from tidelog.changelog.row_memory import (
+    BufferedRow,
+    BytesToLookAt,
+    DirtyRows,
+    RowSize,
+    row_key,
+    until_next_sample,
+)
 from tidelog.table.port import Table
 
 _COPIED_AT_ONCE: Final = 1024
@@ -28,11 +36,11 @@ _COPIED_AT_ONCE: Final = 1024
 
 _IMMUTABLE: Final = frozenset({type(None), bool, int, float, str, bytes})
 
-SAMPLE_EVERY: Final = 64
-"""Rows put or read one by one, of which one is measured."""
-
 SLICE_BYTES: Final = 2 << 20
 """Most bytes of a state's rows that one step of a flush takes, for large rows."""
+
+LARGE_ROW: Final = 8 << 20
+"""Bytes from which a row is not kept in memory beside the copies that table and log make of it."""
 
 Columns = tuple[list[bytes], list[bytes | None]]
 """Row keys, ascending, and their encoded values, None for a row that was deleted."""
@@ -44,23 +52,25 @@ Decode = Callable[[bytes], Any]
 class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
-    `_rows` has changed, dirty and cached rows alike, by key. `_changed` and `_runs` together list
-    the changed ones, each once.
+    `_rows` has changed, dirty and cached rows alike, by key. The changed ones are in `_listed` too,
+    or, of a state that is scanned, in `_by_group`, in whose lists `_groups` they are put.
     """
 
     __slots__ = (
+        "_by_group",
         "_cached",
-        "_changed",
         "_decode",
         "_dirty",
         "_encode",
         "_encode_many",
         "_first",
+        "_groups",
+        "_listed",
         "_read",
         "_rows",
-        "_runs",
-        "_scanned",
+        "_sample_every",
         "_table",
+        "_written",
         "size",
         "updates",
         "whole",
@@ -76,10 +86,11 @@ class StateRows:
         scanned: bool,
         whole: bool,
         encode_many: EncodeMany | None,
-        read: RowsRead,
+        read: BytesToLookAt,
+        written: BytesToLookAt,
     ) -> None:
         self._table = table
-        self._read = read
+        self._read, self._written = read, written
         self._encode = encode
         self._encode_many = encode_many or (lambda values: list(map(encode, values)))
         self._decode = decode
@@ -87,18 +98,23 @@ class StateRows:
         self.whole = whole and cached
         self._rows = RowCache()
         self._first = self._rows.first
-        self._changed: list[BufferedRow] = []
         # Only states that are scanned have their changed rows in order, and only when one asks.
-        self._runs = SortedRuns()
+        self._listed = ListedRows()
+        self._by_group = RowsByGroup() if scanned else None
+        self._groups = None if self._by_group is None else self._by_group.unsorted
         self._dirty = DirtyRows()
         self.size = RowSize()
-        self._scanned = scanned
+        self._sample_every = 1
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
 
+    @property
+    def _changed(self) -> ListedRows | RowsByGroup:
+        return self._listed if self._by_group is None else self._by_group
+
     def __len__(self) -> int:
         """Rows changed since the last flush."""
-        return len(self._changed) + len(self._runs)
+        return len(self._changed)
 
     @property
     def dirty(self) -> int:
@@ -127,7 +143,7 @@ class StateRows:
 
     def release(self) -> bool:
         """Forget rows for good, some at a time; whether there are more."""
-        self._changed, self._runs, self._dirty = [], SortedRuns(), DirtyRows()
+        self._listed, self._by_group, self._dirty = ListedRows(), None, DirtyRows()
         return self._rows.release()
 
     def get(self, key: bytes) -> Any | None:
@@ -142,9 +158,8 @@ class StateRows:
         data = self._table.get(key)
         value = None if data is None else self._decode(data)
         if self._cached:
-            if len(self._rows) % SAMPLE_EVERY == 0:
-                self.size.sample(key, value)
-                self._read.add(SAMPLE_EVERY * self.size.bytes)
+            if len(self._rows) % self._sample_every == 0:
+                self._read.add(self._sample_every * self._sample(key, value))
             row = BufferedRow(key, value)
             self._rows.add({key: row})
             self._rows.may_leave((row,))
@@ -164,7 +179,7 @@ class StateRows:
 
     def unsettled_keys(self) -> list[bytes]:
         """The keys of rows that the table lacks, in no order, some of them twice."""
-        return [row.key for row in chain(self._runs, self._changed, self._dirty)]
+        return [row.key for row in chain(self._changed, self._dirty)]
 
     def look_through(
         self, lower: bytes, upper: bytes, unsettled: list[bytes]
@@ -200,13 +215,13 @@ class StateRows:
         """
         hits = self._rows.get_many(keys)
         rows = cast("list[BufferedRow]", hits) if all(hits) else self._completed(keys, hits)
-        changed = self._changed
+        changed, groups = self._listed, self._groups
         for row, value in zip(rows, values, strict=True):
             before = row.value
             row.value = value if before is None else combine(before, value)
             if not row.changed:
                 row.changed = True
-                changed.append(row)
+                (changed if groups is None else groups[row.key[:ROW_PREFIX_BYTES]]).append(row)
         self._count(len(rows), rows[0].key, rows[0].value)
         return rows
 
@@ -227,14 +242,15 @@ class StateRows:
             row.value = value
         if not row.changed:
             row.changed = True
-            self._changed.append(row)
-        if self.updates % SAMPLE_EVERY == 0:
-            self.size.sample(key, value)
+            groups = self._groups
+            (self._listed if groups is None else groups[key[:ROW_PREFIX_BYTES]]).append(row)
+        if self.updates % self._sample_every == 0:
+            self._written.add(self._sample_every * self._sample(key, value))
         self.updates += 1
 
     def put_many(self, values: Mapping[bytes, Any]) -> None:
         # As `put`, written out: a call for each row would take as long as the rest.
-        first, get, changed = self._first, self._rows.get, self._changed
+        first, get, changed, groups = self._first, self._rows.get, self._listed, self._groups
         new: dict[bytes, BufferedRow] = {}
         for key, value in values.items():
             row = first.get(key) or get(key)
@@ -244,7 +260,7 @@ class StateRows:
                 row.value = value
             if not row.changed:
                 row.changed = True
-                changed.append(row)
+                (changed if groups is None else groups[key[:ROW_PREFIX_BYTES]]).append(row)
         self._rows.add(new)
         if values:
             self._count(len(values), *next(iter(values.items())))
@@ -263,11 +279,9 @@ class StateRows:
 
         With `copied` the values are no objects of the buffer: the caller may change them.
         """
-        assert self._scanned, "the state was not declared as scanned"
-        self._runs.add(self._changed)
-        self._changed = []
-        rows = self._pairs(self._runs.between(lower, upper), copied=copied)
-        return _merge(rows, self._table.scan(lower, upper), self._decode)
+        assert self._by_group is not None, "the state was not declared as scanned"
+        rows = self._pairs(self._by_group.between(lower, upper), copied=copied)
+        return merged(rows, self._table.scan(lower, upper), self._decode)
 
     def here(self) -> Iterator[list[BufferedRow]]:
         """The rows for `scan_with`, a list at a time: those that the table may lack, in no order
@@ -275,7 +289,7 @@ class StateRows:
         """
         if self.whole:
             return (list(rows.values()) for rows in (self._rows.first, *self._rows.others))
-        return iter(([*self._runs, *self._changed], list(self._dirty)))
+        return iter((list(self._changed), list(self._dirty)))
 
     def scan_with(
         self, cached_rows: Iterator[BufferedRow], lower: bytes, upper: bytes
@@ -287,7 +301,7 @@ class StateRows:
             present = ([row for row in chunk if row[1] is not None] for chunk in pairs)
             return chain.from_iterable(present)
         table_rows = self._table.scan(lower, upper)
-        return _merge(chain.from_iterable(pairs), table_rows, self._decode)
+        return merged(chain.from_iterable(pairs), table_rows, self._decode)
 
     def _pairs(self, rows: list[BufferedRow], *, copied: bool) -> list[tuple[bytes, Any]]:
         """Keys and values of rows; with `copied` the values are no objects of the buffer."""
@@ -303,7 +317,7 @@ class StateRows:
         They stay in memory for reads, if the state is cached and with `cache`; `dirty` if the
         table does not get them now.
         """
-        rows = self._take(min(limit, max(1, int(SLICE_BYTES / max(1.0, self.size.bytes)))))
+        rows = self._take(self._slice(limit))
         columns = self._columns(rows)
         if dirty:
             self._dirty.add(rows)
@@ -313,22 +327,31 @@ class StateRows:
             self.whole = False
             self._rows.remove(columns[0])
         elif not dirty:
-            self._written(rows, columns)
+            self._leave(rows, columns[1])
         return columns
+
+    def _slice(self, limit: int) -> int:
+        return min(limit, max(1, int(SLICE_BYTES / max(1.0, self.size.bytes))))
 
     def take_dirty(self, limit: int) -> Columns:
         """At most `limit` rows for the table, with their newest values, as sorted columns."""
-        rows = self._dirty.take(limit)
+        rows = self._dirty.take(self._slice(limit))
         columns = self._columns(rows)
-        self._written(rows, columns)
+        self._leave(rows, columns[1])
         return columns
 
-    def _written(self, rows: list[BufferedRow], columns: Columns) -> None:
-        """The table is about to get these rows; what it deletes leaves memory as well."""
-        if None in columns[1]:
-            deleted = [row for row in rows if row.value is None and not row.changed]
-            self._rows.remove(map(row_key, deleted))
-            rows = [row for row in rows if row.value is not None or row.changed]
+    def _leave(self, rows: list[BufferedRow], values: list[bytes | None]) -> None:
+        """The table is about to get these rows, so they may leave memory: what it deletes and what
+        is large at once.
+        """
+        if None in values or max(map(len, cast("list[bytes]", values)), default=0) >= LARGE_ROW:
+            leaving, staying = list[BufferedRow](), list[BufferedRow]()
+            for row, value in zip(rows, values, strict=True):
+                leaves = not row.changed and (value is None or len(value) >= LARGE_ROW)
+                (leaving if leaves else staying).append(row)
+                self.whole = self.whole and not (leaves and value)
+            self._rows.remove(map(row_key, leaving))
+            rows = staying
         self._rows.may_leave(rows)
 
     def _columns(self, rows: list[BufferedRow]) -> Columns:
@@ -342,14 +365,11 @@ class StateRows:
 
     def _take(self, limit: int) -> list[BufferedRow]:
         """Changed rows by their keys, which count as unchanged from now on."""
-        rows = self._runs.take(limit)
-        changed_count = limit - len(rows)
-        rows += self._changed[:changed_count]
-        rows.sort(key=row_key)
-        count = _sharing([row.value for row in rows], limit) if self._scanned else len(rows)
-        del self._changed[:changed_count]
-        self._runs.put_back(rows[count:])
-        del rows[count:]
+        rows = self._changed.take(limit)
+        if self._by_group is not None:
+            count = sharing([row.value for row in rows], limit)
+            self._by_group.put_back(rows[count:])
+            del rows[count:]
         for row in rows:
             row.changed = False
         return rows
@@ -357,7 +377,12 @@ class StateRows:
     def _count(self, updates: int, key: bytes, value: Any) -> None:
         """Account for rows that were put, of which this is one."""
         self.updates += updates
-        self.size.sample(key, value)
+        self._written.add(updates * self._sample(key, value))
+
+    def _sample(self, key: bytes, value: Any) -> int:
+        size = self.size.sample(key, value)
+        self._sample_every = until_next_sample(size)
+        return size
 
     def _stored(self, keys: list[bytes]) -> list[Any | None]:
         """Values of rows that are not in memory."""
@@ -368,31 +393,3 @@ class StateRows:
         if None in encoded:
             return [None if data is None else decode(data) for data in encoded]
         return list(map(decode, cast("list[bytes]", encoded)))
-
-
-def _sharing(values: list[Any], limit: int) -> int:
-    """How many of the first values have so many elements together at most, if they are lists."""
-    elements = 0
-    for count, value in enumerate(values):
-        elements += len(value) if type(value) is list else 1
-        if elements > limit:
-            return max(1, count)
-    return len(values)
-
-
-def _merge(
-    newer: Iterable[tuple[bytes, Any]], table_rows: Iterator[tuple[bytes, bytes]], decode: Decode
-) -> Iterator[tuple[bytes, Any]]:
-    """Sorted union in which a newer row hides the table's and None hides both."""
-    row = next(table_rows, None)
-    for key, value in newer:
-        while row is not None and row[0] < key:
-            yield row[0], decode(row[1])
-            row = next(table_rows, None)
-        if row is not None and row[0] == key:
-            row = next(table_rows, None)
-        if value is not None:
-            yield key, value
-    while row is not None:
-        yield row[0], decode(row[1])
-        row = next(table_rows, None)

@@ -6,9 +6,8 @@ Invariant: one flush takes a row at most once, with its newest value; a batch is
 from operator import attrgetter
 from typing import Final, Protocol
 
-from tidelog.changelog.row_memory import RowSize, RowsRead
+from tidelog.changelog.row_memory import BytesToLookAt, RowSize, until_next_sample
 from tidelog.changelog.state_rows import (
-    SAMPLE_EVERY,
     Columns,
     Decode,
     Encode,
@@ -65,12 +64,15 @@ class WriteBuffer:
         self.extra = 0
         """Elements appended to rows that were already changed (list states)."""
         self._element = RowSize()
-        self.read = RowsRead()
+        self._sample_every = 1
+        self.read, self.written = BytesToLookAt(), BytesToLookAt()
 
     def grew(self, elements: int, newest: object) -> None:
         """Account for elements appended to rows that were already changed."""
-        if self.extra % SAMPLE_EVERY < elements:
-            self._element.sample(b"", newest)
+        if self.extra % self._sample_every < elements:
+            size = self._element.sample(b"", newest)
+            self.written.add(max(elements, self._sample_every) * size)
+            self._sample_every = until_next_sample(size)
         self.extra += elements
 
     def __len__(self) -> int:
@@ -144,6 +146,7 @@ class WriteBuffer:
             whole=next(self._table.scan(b"", None), None) is None,
             encode_many=encode_many,
             read=self.read,
+            written=self.written,
         )
         self._states.append(rows)
         self._parts.append(rows)

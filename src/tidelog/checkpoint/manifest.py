@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from tidelog.changelog.segment import LogRange
+from tidelog.checkpoint.formats import FORMATS, check_formats
 from tidelog.errors import OLDER_SLOT, CorruptObjectError
 from tidelog.ids import CheckpointId, Generation, MaterializationId, SeqNo, Slot
 from tidelog.storage import object_names
@@ -122,7 +123,7 @@ class AheadOfWatermark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class OperatorPiece(msgspec.Struct, frozen=True, array_like=True):
-    """Operator state of one subtask under one name; `kind` is list, union or broadcast."""
+    """Operator state of one subtask under one name."""
 
     operator: str
     name: str
@@ -224,11 +225,13 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     """The sink's class and its base classes, in method resolution order."""
     meaning: tuple[str, ...] = ()
     """What decides the meaning of its rows and is in none of them, as `name: fact`."""
+    formats: dict[str, int] = {}
+    """Formats above the first of its source's positions and its sink's transactions."""
 
     def with_all(self, **changes: Any) -> "OperatorState":
         """The operator with these fields in the states of all its subtasks."""
         replace = msgspec.structs.replace
-        return replace(self, subtasks=tuple(replace(each, **changes) for each in self.subtasks))
+        return replace(self, subtasks=tuple(replace(s, **changes) for s in self.subtasks))
 
 
 class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
@@ -257,6 +260,8 @@ class Checkpoint(msgspec.Struct, frozen=True, tag_field="kind", tag="checkpoint"
     format: int = FORMAT_VERSION
     history: SlotRanges | msgspec.UnsetType = msgspec.UNSET
     """As in a start: the older checkpoints that are retained now that this one completed."""
+    formats: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    """Formats above the first of all that it refers to, by kind; unset where there is none."""
 
     def subtasks(self) -> Iterator[tuple[OperatorState, SubtaskState]]:
         """All subtasks with their operator."""
@@ -293,9 +298,7 @@ def is_canonical(checkpoint: Checkpoint) -> bool:
 
 
 def without_transactions(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint for a job with an output of its own: what was pre-committed is left to the
-    job that wrote it.
-    """
+    """The checkpoint for a job with an output of its own, without what was pre-committed."""
     operators = tuple(operator.with_all(transactions=()) for operator in checkpoint.operators)
     return msgspec.structs.replace(checkpoint, operators=operators)
 
@@ -318,16 +321,16 @@ class TableObject(msgspec.Struct, frozen=True):
         The CRC alone cannot tell: a file that ends with its own CRC32C, as row files do, has the
         same CRC32C as every other such file, so two of one length could be taken for each other.
         """
-        crc, named = checksum(data), object_names.content_hash_of(self.object)
+        crc, expected_hash = checksum(data), object_names.content_hash_of(self.object)
         if len(data) != self.size or crc != self.crc32c:
             expected = f"{self.size} bytes with CRC32C {self.crc32c}"
-            found = f"{len(data)} bytes with {crc}"
-        elif named is not None and (digest := content_hash(data)) != named:
-            expected, found = "the content whose hash is in its name", f"content of hash {digest}"
+            actual = f"{len(data)} bytes with {crc}"
+        elif expected_hash is not None and (digest := content_hash(data)) != expected_hash:
+            expected, actual = "the content whose hash is in its name", f"content of hash {digest}"
         else:
             return
         raise CorruptObjectError(
-            f"object {self.object} is damaged", expected=expected, found=found, action=action
+            f"object {self.object} is damaged", expected=expected, found=actual, action=action
         )
 
 
@@ -361,8 +364,11 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(data: bytes, name: str) -> Entry:
-    """Check and decode a slot's bytes; raises CorruptObjectError, FormatVersionError."""
-    return open_document(data, name, Entry)  # type: ignore[arg-type]  # a union is no type
+    """Check and decode a slot's bytes; raises CorruptObjectError and FormatVersionError."""
+    entry: Entry = open_document(data, name, Entry)  # type: ignore[arg-type]  # a union
+    if isinstance(entry, Checkpoint) and entry.formats is not msgspec.UNSET:
+        check_formats(f"object {name}", entry.formats, FORMATS)
+    return entry
 
 
 def decode_slot(data: bytes, slot: Slot) -> Entry:

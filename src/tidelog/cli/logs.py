@@ -1,7 +1,8 @@
-"""Log records of a command: what is shown of them, and how.
+"""What a command says on standard error: log records, and lines of its own in the same form.
 
-Invariants: records go to standard error, one line each in JSON, so standard output holds results
-only; no secret is in them, whichever library logged it; those of a job's worker name it.
+Invariants: records go to standard error, so standard output holds results only; in JSON every line
+is a document; no secret is in them, whichever library logged it; those of a job's
+worker name it.
 """
 
 import logging
@@ -25,6 +26,27 @@ class _StandardError(logging.Handler):
             sys.stderr.write(f"{masked(self.format(record))}\n")
         except Exception:
             self.handleError(record)
+
+
+def say(line: str, level: int = logging.INFO) -> None:
+    """Print a line on standard error, as a document where log records are documents."""
+    click.echo(in_form(line, level), err=True)
+
+
+def in_form(line: str, level: int) -> str:
+    """A line as the log records are, a document or itself."""
+    return _document(line, level) if in_documents() else line
+
+
+def in_documents() -> bool:
+    """Whether the user wants what is said on standard error as JSON."""
+    context = click.get_current_context(silent=True)
+    return context is not None and context.find_root().params.get("log_format") == "json"
+
+
+def _document(line: str, level: int) -> str:
+    record = logging.LogRecord("tidelog.cli", level, "", 0, line, None, None)
+    return masked(_JsonFormatter().format(record))
 
 
 def _worker(record: logging.LogRecord) -> int | None:
@@ -64,9 +86,9 @@ def show_logs(context: click.Context, level: str, form: str) -> None:
     """Show tidelog's records from `level` on, and warnings of others, until the command ends."""
     handler = _StandardError()
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(_TEXT))
-    root, ours = logging.getLogger(), logging.getLogger("tidelog")
-    before = ours.level
+    root, logger = logging.getLogger(), logging.getLogger("tidelog")
+    before = logger.level
     root.addHandler(handler)
-    ours.setLevel(level.upper())
+    logger.setLevel(level.upper())
     context.call_on_close(lambda: root.removeHandler(handler))
-    context.call_on_close(lambda: ours.setLevel(before))
+    context.call_on_close(lambda: logger.setLevel(before))

@@ -4,6 +4,7 @@ Invariants: with --json standard output holds JSON and nothing else; results go 
 output, progress and errors to standard error.
 """
 
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ import click
 import msgspec
 
 from tidelog.checkpoint.finding import Finding
+from tidelog.cli.logs import say
 from tidelog.cli.values import seconds_text, size
 from tidelog.credentials import masked
 from tidelog.errors import InvariantError, TidelogError, error_fields, usable_path
@@ -34,16 +36,16 @@ class Rows:
     """A table: a line for each row, a column for each field that is to be shown of it."""
 
     def __init__(self, rows: Iterable[Any], *columns: Column) -> None:
-        shown = list(map(_shown, columns))
-        self.headings = [heading for heading, _ in shown]
-        self.cells = [[cell(row) for _, cell in shown] for row in rows]
+        headed_cells = list(map(_shown, columns))
+        self.headings = [heading for heading, _ in headed_cells]
+        self.cells = [[cell(row) for _, cell in headed_cells] for row in rows]
 
     @property
     def numeric(self) -> list[bool]:
         """Which columns hold numbers or nothing: these are aligned to the right."""
         return [
-            all(row[at] is None or isinstance(row[at], int) for row in self.cells)
-            for at in range(len(self.headings))
+            all(row[column] is None or isinstance(row[column], int) for row in self.cells)
+            for column in range(len(self.headings))
         ]
 
 
@@ -134,7 +136,7 @@ class Output(msgspec.Struct, frozen=True):
         if self.as_json:
             click.echo(msgspec.json.encode({"error": error_fields(error)}), err=True)
         else:
-            click.echo(f"Error: {error}", err=True)
+            say(f"Error: {error}", logging.ERROR)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Step]:
@@ -174,8 +176,8 @@ def finding_lines(finding: Finding, kind: str) -> Iterator[str]:
 
 def some(items: Sequence[object]) -> str:
     """A few of them; the JSON has all."""
-    shown = ", ".join(map(str, items[:_SOME]))
-    return f"{shown} and {len(items) - _SOME} more" if len(items) > _SOME else shown
+    listed = ", ".join(map(str, items[:_SOME]))
+    return f"{listed} and {len(items) - _SOME} more" if len(items) > _SOME else listed
 
 
 def defect(cause: Exception) -> InvariantError:
@@ -192,7 +194,7 @@ def defect(cause: Exception) -> InvariantError:
 
 def print_traceback(error: BaseException) -> None:
     """Print the traceback of an error and of its causes, whose texts are those of libraries."""
-    click.echo(masked("".join(traceback.format_exception(error))), err=True, nl=False)
+    say(masked("".join(traceback.format_exception(error))).rstrip("\n"), logging.ERROR)
 
 
 def printable(text: str) -> str:

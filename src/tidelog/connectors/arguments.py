@@ -30,9 +30,9 @@ def local_path(what: str, path: Path | str, option: str | None = None) -> Path:
     Raises ConfigError for an empty one, which would be where the program runs, and for a URL, which
     would be a directory of that name there.
     """
-    given = path not in (None, "") and not (isinstance(path, str) and _URL.match(path))
+    is_local = path not in (None, "") and not (isinstance(path, str) and _URL.match(path))
     usual = f", as `{option} PATH` gives" if option else ""
-    require(what, repr(path), given, f"a path on this machine, no URL{usual}")
+    require(what, repr(path), is_local, f"a path on this machine, no URL{usual}")
     return Path(path).absolute()
 
 
@@ -42,25 +42,25 @@ def typed(init: Callable[P, None]) -> Callable[P, None]:
     @wraps(init)
     def checked(*args: P.args, **kwargs: P.kwargs) -> None:
         names = init.__code__.co_varnames
-        given = dict(zip(names, args, strict=False)) | kwargs
+        arguments = dict(zip(names, args, strict=False)) | kwargs
         try:
             init(*args, **kwargs)
         except (TypeError, ValueError, AttributeError):
-            _check(init, given)
+            _check(init, arguments)
             raise
         # Afterwards: what the constructor says itself is more to the point.
-        _check(init, given)
+        _check(init, arguments)
 
     return checked
 
 
-def _check(init: Callable[..., None], given: dict[str, Any]) -> None:
+def _check(init: Callable[..., None], arguments: dict[str, Any]) -> None:
     for name, kind in init.__annotations__.items():
-        if name in given and not _fits(given[name], kind):
+        if name in arguments and not _fits(arguments[name], kind):
             raise ConfigError(
-                f"{name}= of {type(given['self']).__name__}",
+                f"{name}= of {type(arguments['self']).__name__}",
                 expected=_shown(kind),
-                found=f"{given[name]!r:.100}",
+                found=f"{arguments[name]!r:.100}",
                 action="correct it",
             )
 
@@ -68,13 +68,13 @@ def _check(init: Callable[..., None], given: dict[str, Any]) -> None:
 def _fits(value: object, kind: Any) -> bool:
     origin = get_origin(kind)
     if origin in (Union, UnionType):
-        return any(_fits(value, each) for each in get_args(kind))
+        return any(_fits(value, member) for member in get_args(kind))
     if origin is Literal:
         return value in get_args(kind)
     if origin is Sequence and get_args(kind) == (str,):
         if not isinstance(value, Iterable) or isinstance(value, str | bytes):
             return False
-        return not isinstance(value, Collection) or all(isinstance(each, str) for each in value)
+        return not isinstance(value, Collection) or all(isinstance(item, str) for item in value)
     kind = _ALSO.get(kind, origin or kind)
     # Whatever is true or false does for a bool; a protocol says nothing about its objects.
     unchecked = kind in (Any, bool) or getattr(kind, "_is_protocol", False)

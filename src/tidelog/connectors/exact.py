@@ -111,8 +111,8 @@ def single() -> ColumnType:
             (rounded,) = struct.unpack("<f", struct.pack("<f", number))
         except OverflowError:
             raise ValueError("it is out of the range of single precision") from None
-        whole = isinstance(value, Integral) and rounded != number
-        if whole or (number != 0 and rounded == 0):
+        inexact = isinstance(value, Integral) and rounded != number
+        if inexact or (number != 0 and rounded == 0):
             raise ValueError("no float of single precision has this value")
         return number
 

@@ -32,25 +32,27 @@ class Wait:
     def __init__(self, what: str, limit_s: float, stop: Callable[[], None], now: float) -> None:
         self.what = what
         self.limit_s = limit_s
-        self.begun = now
+        self.started = now
         self.ended_by: str | None = None
         """Why the call was ended before its answer."""
         self._stop = stop
         self._say_at = _SAY_S
 
     def look(self, now: float) -> None:
-        took = now - self.begun
+        elapsed = now - self.started
         if self.ended_by is not None:
             self._stop()  # again: the call may have begun to wait only now
-        elif took >= self.limit_s:
+        elif elapsed >= self.limit_s:
             self.end(f"none within {self.limit_s:g} s")
-        elif took >= self._say_at:
-            Event.OUTSIDE_CALL_WAITS.log(logger, call=self.what, seconds=took, limit_s=self.limit_s)
+        elif elapsed >= self._say_at:
+            Event.OUTSIDE_CALL_WAITS.log(
+                logger, call=self.what, seconds=elapsed, limit_s=self.limit_s
+            )
             self._say_at *= 2
 
     def goes_on(self) -> None:
         """There was an answer: the time begins anew."""
-        self.begun = _watch.clock.monotonic()
+        self.started = _watch.clock.monotonic()
 
     def end(self, why: str) -> None:
         if self.ended_by is None:

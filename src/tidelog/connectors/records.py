@@ -52,8 +52,8 @@ def _json(fields: Sequence[str] | None) -> EncodeLines:
     line = _line_type(names)
 
     def plain(record: Any) -> Any:
-        named = isinstance(record, Row) and len(record._fields) == len(record)
-        if named or not isinstance(record, tuple):
+        has_names = isinstance(record, Row) and len(record._fields) == len(record)
+        if has_names or not isinstance(record, tuple):
             return jsonable(record)
         if len(record) != len(names):
             raise ValueError(f"{len(record)} values for the {len(names)} fields {names}")
@@ -75,7 +75,7 @@ def _json(fields: Sequence[str] | None) -> EncodeLines:
 def _line_type(names: tuple[str, ...]) -> Callable[..., Any]:
     """What makes an object with these names of as many values."""
     # Field names need not be Python's: the attributes have names of their own.
-    attributes = [f"field_{at}" for at in range(len(names))]
+    attributes = [f"field_{index}" for index in range(len(names))]
     renamed = dict(zip(attributes, names, strict=True))
     try:
         return msgspec.defstruct("Line", attributes, rename=renamed, gc=False)
@@ -123,8 +123,8 @@ class RowShape:
     ) -> None:
         self.table = table
         self.names = tuple(names)
-        self._known = frozenset(names)
-        self._needed = self._known - frozenset(optional)
+        self._allowed = frozenset(names)
+        self._needed = self._allowed - frozenset(optional)
         more = f", of which {tuple(optional)} may be left out by name" if optional else ""
         self._expected = f"{accepted} for each of the columns {self.names}{more}"
 
@@ -136,7 +136,7 @@ class RowShape:
         if isinstance(record, Row) and record._fields and record._fields != self.names:
             record = record.asDict()
         if isinstance(record, dict):
-            if not self._needed <= record.keys() <= self._known:
+            if not self._needed <= record.keys() <= self._allowed:
                 raise self.refused(f"fields {tuple(record)}")
             return tuple([record.get(name) for name in self.names])
         if not isinstance(record, tuple | list):

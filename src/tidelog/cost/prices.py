@@ -6,13 +6,15 @@ never meet; a book that is out of date still counts, but says so. Every line of 
 times one quantity, and the total is their sum.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cache
 from importlib.resources import files
+from math import isfinite
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -45,7 +47,7 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     currency: Currency
     as_of: date
     """The day for which the figures are known."""
-    gb_bytes: Annotated[int, msgspec.Meta(ge=1)]
+    gb_bytes: Literal[1_000_000_000, 1_073_741_824]
     """What the provider calls a GB."""
     storage_gb_month: Price
     put_per_1000: Price
@@ -53,11 +55,11 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     get_per_1000: Price
     delete_per_1000: Price
     sources: Annotated[tuple[PriceSource, ...], msgspec.Meta(min_length=1)]
-    upload_gb: Price = 0.0
-    """Per GB written, on top of the request."""
-    retrieval_gb: Price = 0.0
+    upload_gb: Price | None = None
+    """Per GB written, on top of the request; None, of this and the next two: the book has none."""
+    retrieval_gb: Price | None = None
     """Per GB read, on top of the request."""
-    egress_gb: Price = 0.0
+    egress_gb: Price | None = None
     """Per GB that leaves the provider."""
     minimum_storage_s: Price = 0.0
     """An object that is deleted earlier is billed for this long."""
@@ -67,6 +69,12 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Used when no provider is named."""
     valid_until: date | None = None
     notes: tuple[Text, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            if isinstance(value, float) and not isfinite(value):
+                raise ValueError(f"{name} is {value}: a price is a finite number")
 
     @property
     def expires(self) -> date:
@@ -82,13 +90,29 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             f"{self.sources[0].url} and pass your own with --prices FILE"
         )
 
+    def moved(self, written_bytes: float, read_bytes: float) -> float:
+        """What writing and reading so many bytes costs besides the requests."""
+        cost = written_bytes * (self.upload_gb or 0.0) + read_bytes * (self.retrieval_gb or 0.0)
+        return cost / self.gb_bytes
+
+    def unpriced(self, *, egress: bool) -> str | None:
+        """What to say of prices that the book does not have and that count as nothing."""
+        names = ("upload_gb", "retrieval_gb", *(("egress_gb",) if egress else ()))
+        unset = [name for name in names if getattr(self, name) is None]
+        if not unset:
+            return None
+        return (
+            f"the prices of {self.provider} have no {', '.join(unset)}, which counts as 0: "
+            "write 0 into the book where it costs nothing"
+        )
+
 
 @cache
 def built_in_books() -> dict[str, PriceBook]:
     """The books that come with tidelog, by provider."""
     folder = files("tidelog.cost").joinpath("price_books")
-    found = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    books = [_decode(f.read_bytes(), f.name) for f in found if f.name.endswith(".toml")]
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    books = [_decode(f.read_bytes(), f.name) for f in entries if f.name.endswith(".toml")]
     return {book.provider: book for book in books}
 
 
@@ -99,26 +123,35 @@ def read_book(path: Path) -> PriceBook:
     return _decode(data, str(path))
 
 
-def choose_books(providers: Iterable[str], own: Iterable[PriceBook]) -> list[PriceBook]:
+def choose_books(providers: Iterable[str], own_books: Iterable[PriceBook]) -> list[PriceBook]:
     """The books of the named providers; without names the user's own, or else all built-in ones
     but those that ask to be named.
 
     A user's book takes the place of a built-in one of the same name. Raises ConfigError for a name
-    without a book.
+    without a book, and for two books of one name.
     """
-    own = list(own)
-    known = {**built_in_books(), **{book.provider: book for book in own}}
-    default = own or [book for book in known.values() if book.by_default]
+    own_books = list(own_books)
+    for name, number in Counter(book.provider for book in own_books).items():
+        if number > 1:
+            raise ConfigError(
+                f"the price books of provider {name!r}",
+                expected="one",
+                found=f"{number} files",
+                action="give each a name of its own, such as "
+                f"{' and '.join(f'{name}-{n}' for n in range(1, number + 1))}",
+            )
+    by_provider = {**built_in_books(), **{book.provider: book for book in own_books}}
+    default = own_books or [book for book in by_provider.values() if book.by_default]
     names = list(dict.fromkeys(providers)) or [book.provider for book in default]
     for name in names:
-        if name not in known:
+        if name not in by_provider:
             raise ConfigError(
                 f"provider {name!r}",
-                expected=f"one of {', '.join(known)}",
+                expected=f"one of {', '.join(by_provider)}",
                 found="no price book of that name",
                 action="correct the name, or pass a price book with --prices FILE",
             )
-    return [known[name] for name in names]
+    return [by_provider[name] for name in names]
 
 
 def _decode(data: bytes, name: str) -> PriceBook:
@@ -156,17 +189,18 @@ class Bill:
 def bill(book: PriceBook, usage: Usage, *, egress: bool = False) -> Bill:
     """The bill of a month; with `egress`, what restores read leaves the provider."""
     thousands, gigabytes = MONTH_S / 1000, MONTH_S / book.gb_bytes
-    read = book.retrieval_gb + (book.egress_gb if egress else 0.0)
-    stored = sum(billed_bytes(book, flow) for flow in usage.flows)
+    leaving = usage.reads.bytes * (book.egress_gb or 0.0) if egress else 0.0
+    billed = sum(billed_bytes(book, flow) for flow in usage.flows)
     return Bill(
         provider=book.provider,
         currency=book.currency,
-        storage=stored / book.gb_bytes * book.storage_gb_month,
+        storage=billed / book.gb_bytes * book.storage_gb_month,
         put=usage.puts_per_s * thousands * book.put_per_1000,
         list=usage.reads.lists * thousands * book.list_per_1000,
         get=usage.reads.gets * thousands * book.get_per_1000,
         delete=usage.puts_per_s * thousands * book.delete_per_1000,
-        transfer=(usage.uploaded_per_s * book.upload_gb + usage.reads.bytes * read) * gigabytes,
+        transfer=leaving * gigabytes
+        + book.moved(usage.uploaded_per_s, usage.reads.bytes) * MONTH_S,
     )
 
 

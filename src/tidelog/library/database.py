@@ -13,7 +13,6 @@ from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, require
 from tidelog.library.event_loop import EventLoop
-from tidelog.library.handles import KeyStates
 from tidelog.library.scan import BEGINNING, Scan
 from tidelog.library.state_job import StateJob
 from tidelog.library.states import State, check_states
@@ -86,14 +85,14 @@ def open(
             found="nothing",
             action='declare them; to read what is stored, pass at="latest"',
         )
-    place = None if at is None else parse_place(str(at))
+    checkpoint = None if at is None else parse_place(str(at))
     event_loop, started = EventLoop(), False
     try:
         check_states(state or {})
         store = store_at(url, event_loop.effects, config, options, log_url)
         if state is None or at is not None:
             return event_loop.ask(
-                ViewOpening(store, event_loop.effects, config, operator, state).run(place)
+                ViewOpening(store, event_loop.effects, config, operator, state).run(checkpoint)
             )
         job = StateJob(store, state, name, config, event_loop, Steps, sinks=sinks)
         event_loop.ask(job.start())
@@ -128,6 +127,8 @@ class KeyedDatabase:
 
     def __init__(self, job: StateJob) -> None:
         self._job, self._program = job, job.program
+        # Not by methods of its own: each call of Python is a tenth of a step.
+        self.key, self.advance = job.program.key, job.program.advance
 
     @property
     def position(self) -> dict[Any, Any] | None:
@@ -137,13 +138,6 @@ class KeyedDatabase:
         """
         return self._program.position
 
-    def key(self, key: Any) -> KeyStates:
-        """The states of a key: a str, int (64 bits), bool, bytes, float, None or a tuple of these.
-
-        Keep it for as long as you like: it is nothing but names.
-        """
-        return self._program.key(key)
-
     def write(self, sink: str, record: Any) -> None:
         """Write a record to one of the `sinks`, as a part of the step.
 
@@ -152,15 +146,6 @@ class KeyedDatabase:
         cannot write ends the database. Raises ConfigError for a sink there is none of.
         """
         self._program.write(sink, record)
-
-    def advance(self, partition: Any, position: Any) -> None:
-        """The program has done all that belongs to a position of a partition.
-
-        Outside of blocks this ends a step: a checkpoint holds all changes that the calling thread
-        has made since the step before, and this position, or none of them. Raises ConfigError there
-        in any thread but the first to make a change outside of blocks, and in tasks.
-        """
-        self._program.advance(partition, position)
 
     def apply(
         self,
@@ -198,7 +183,7 @@ class Database(KeyedDatabase):
     def __init__(self, job: StateJob, on_closed: Callable[[], None]) -> None:
         super().__init__(job)
         self._ask, self._on_closed = job.event_loop.ask, on_closed
-        self._closing = threading.RLock()
+        self._close_lock = threading.RLock()
         """Held by the thread that takes the last checkpoint; a signal handler may do so as well."""
 
     @property
@@ -248,7 +233,7 @@ class Database(KeyedDatabase):
             return
         self._job.check_between_blocks("close")
         self._job.program.steps.end_step()  # for which the checkpoint of another thread may wait
-        with self._closing:
+        with self._close_lock:
             if self._job.closed:
                 return
             try:

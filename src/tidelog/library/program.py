@@ -13,6 +13,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from tidelog.changelog.state_rows import StateRows
+from tidelog.checkpoint.schedule import Change
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
@@ -24,7 +25,7 @@ from tidelog.library.states import State, declared_state
 from tidelog.library.steps import Steps
 from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
-from tidelog.state.key_groups import checked_key, encode_key, key_group
+from tidelog.state.key_groups import checked_key, checksum, encode_key
 from tidelog.state.positions import Positions
 from tidelog.state.stored_states import NamedState, named_state
 
@@ -50,8 +51,8 @@ class StatesOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self.backend = context.backend
         self.states = {
-            name: declared_state(context.backend, name, each)
-            for name, each in self._declared.items()
+            name: declared_state(context.backend, name, declaration)
+            for name, declaration in self._declared.items()
         }
         self.positions = Positions(context.backend)
 
@@ -66,15 +67,12 @@ class Program:
         loop_lock: LoopLock,
         steps: type[Steps],
         clock: Clock,
-        ending: Callable[[], Exception],
+        end_error: Callable[[], Exception],
         abandoned: Callable[[str], None],
-        *,
-        skip_unchanged_checkpoints: bool,
     ) -> None:
-        """`ending` and `abandoned` are those of the steps."""
+        """`end_error` and `abandoned` are those of the steps."""
         self._clock = clock
-        self.steps = steps(loop_lock, self._look, ending, abandoned)
-        self.skip_unchanged_checkpoints = skip_unchanged_checkpoints
+        self.steps = steps(loop_lock, self._look, end_error, abandoned)
         self.began: Future[None] = Future()
         """Done when the states are restored."""
         self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
@@ -91,11 +89,15 @@ class Program:
         return deepcopy(self._positions.durable) or None
 
     def key(self, key: Any) -> KeyStates:
+        """The states of a key: a str, int (64 bits), bool, bytes, float, None or a tuple of these.
+
+        Keep it for as long as you like: it is nothing but names.
+        """
         # Written out for the most common keys: a call costs as much as the encoding.
         is_plain = key.__class__ is str and key.isascii()
         encoded = encode_key(key) if is_plain else checked_key("key", key)
         prefixes = self._prefixes
-        return self._key_states(prefixes[key_group(encoded, len(prefixes))], encoded)
+        return self._key_states(prefixes[checksum(encoded) % len(prefixes)], encoded)
 
     def part(self, name: str) -> ScanPart:
         """A state of the program, to be scanned; raises ConfigError for one it has not."""
@@ -114,9 +116,14 @@ class Program:
         self.steps.change(records.append, record)
 
     def advance(self, partition: Any, position: Any) -> None:
-        """Note a position, and end the step of the caller unless it is in a block."""
+        """The program has done all that belongs to a position of a partition.
+
+        Outside of blocks this ends a step: a checkpoint holds all changes that the calling thread
+        has made since the step before, and this position, or none of them. Raises ConfigError there
+        in any thread but the first to make a change outside of blocks, and in tasks.
+        """
         positions = self._positions
-        self.steps.advance(positions.moved, partition, positions.checked(partition, position))
+        self.steps.advance(positions.pending, partition, positions.checked(partition, position))
 
     def apply(
         self, name: str, values: Iterable[tuple[Any, Any]], partition: Any, position: Any
@@ -130,13 +137,13 @@ class Program:
         for key, value in values:
             is_plain = key.__class__ is str and key.isascii()
             encoded = encode_key(key) if is_plain else checked_key("key", key)
-            group = key_group(encoded, len(prefixes))
-            rows[prefixes[group] + state + encoded] = hold((value,))
+            prefix = prefixes[checksum(encoded) % len(prefixes)]
+            rows[prefix + state + encoded] = hold((value,))
         if position is not None:
             position = self._positions.checked(partition, position)
         self.steps.change(self._put_many, keyed.rows, rows)
         if position is not None:
-            self.steps.advance(self._positions.moved, partition, position)
+            self.steps.advance(self._positions.pending, partition, position)
 
     def _put_many(self, rows: StateRows, values: Mapping[bytes, Any]) -> None:
         rows.put_many(values)
@@ -161,6 +168,7 @@ class Program:
         self.backend = operator.backend
         self._prefixes = [n.to_bytes(2, "big") for n in range(self.backend.key_groups)]
         self.backend.buffer.read.look = self._look
+        self.backend.buffer.written.look = self.steps.look_at_next
         self._key_states = states_of_keys(self.steps, self.backend, operator.states)
         self._positions = operator.positions
         self._positions.begin()
@@ -196,8 +204,8 @@ class Program:
     def emitted(self) -> list[SideBatch]:
         batches = []
         for name, records in self._emitted.items():
-            for at in range(0, len(records), _PORTION):
-                batches.append(SideBatch(records[at : at + _PORTION], tag=name))
+            for begin in range(0, len(records), _PORTION):
+                batches.append(SideBatch(records[begin : begin + _PORTION], tag=name))
             records.clear()
         return batches
 
@@ -214,8 +222,10 @@ class Program:
         self.steps.look_at_next()
 
     @property
-    def moved(self) -> bool:
-        return self.began.done() and bool(self._positions.moved or any(self._emitted.values()))
+    def change(self) -> Change:
+        if any(self._emitted.values()):
+            return Change.STATE
+        return Change.POSITION if self.began.done() and self._positions.pending else Change.NONE
 
     @property
     def in_step(self) -> str:

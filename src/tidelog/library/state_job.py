@@ -56,9 +56,7 @@ class StateJob:
         partition: str | None = None,
         resources: Resources | None = None,
     ) -> None:
-        """`partition` is what errors call it when it is one of several that share `resources`;
-        a partition takes no checkpoints while nothing changes.
-        """
+        """`partition` is what errors call it when it is one of several that share `resources`."""
         self.label = partition or f"database {store.url}"
         """What errors call it."""
         self.event_loop = event_loop
@@ -73,7 +71,6 @@ class StateJob:
             event_loop.effects.clock,
             self.ending,
             self.break_off,
-            skip_unchanged_checkpoints=partition is not None,
         )
         job = Job(name)
         job.called_by(self.program, name=_OPERATOR, sinks=sinks)
@@ -133,8 +130,8 @@ class StateJob:
         end, action = "closed", "open it again"
         if self._is_partition:
             end, action = "taken from this process", "leave its input to the one that has it now"
-        found = f"one that was {end}, or stopped by `tidelog stop`"
-        return ConfigError(self.label, expected="one that is open", found=found, action=action)
+        actual = f"one that was {end}, or stopped by `tidelog stop`"
+        return ConfigError(self.label, expected="one that is open", found=actual, action=action)
 
     def _named(self, error: BaseException) -> Exception:
         if self._is_partition and isinstance(error, TidelogError):
@@ -156,14 +153,14 @@ class StateJob:
             await self.end()
             raise
 
-    async def _run(self, ended: "concurrent.futures.Future[None]") -> None:
+    async def _run(self, running: "concurrent.futures.Future[None]") -> None:
         try:
             with suppress(asyncio.CancelledError):  # it was closed
                 await self._run_controlled()
         except Exception as error:
-            ended.set_exception(error)
+            running.set_exception(error)
         else:
-            ended.set_result(None)
+            running.set_result(None)
 
     async def _run_controlled(self) -> None:
         """Run the job, and answer for it on its control socket from its start to its end."""
@@ -216,7 +213,7 @@ class StateJob:
         """A checkpoint, unless it would be the last one again."""
         if self.ended:
             raise self.ending()
-        if not self.driver.unchanged:
+        if await self.driver.change():
             await self.checkpoint()
 
     async def savepoint(self, name: str | None) -> Savepoint:

@@ -27,7 +27,7 @@ from tidelog.materialize.schedule import (
     missed,
     next_due,
 )
-from tidelog.materialize.table_snapshot import TableSnapshots
+from tidelog.materialize.table_snapshot import Captured, TableSnapshots
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.log import SubtaskLog
 
@@ -67,8 +67,14 @@ class Materializer:
     missed: int = 0
     """Intervals that passed without the materialization that was due."""
     _due: float = field(init=False)
+    _replacing: bool = False
+    """The store has lost something of the last materialization or the log after it."""
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Nothing is to be replaced; or the loop has ended, and nothing will be."""
+    _over: bool = False
 
     def __post_init__(self) -> None:
+        self._settled.set()
         now = self.effects.clock.monotonic()
         self._due = first_due(self.rank, self.subtasks, self.config.interval, now)
 
@@ -82,14 +88,31 @@ class Materializer:
         """Seconds since the materialization under way, or the next one, was due."""
         return max(0.0, self.effects.clock.monotonic() - self._due)
 
+    async def replace(self) -> None:
+        """Materialize soon, because the store has lost what the subtask refers to; returns when
+        that is done, or will not be.
+        """
+        if not self._over:
+            self.log.start_over()
+            self._replacing = True
+            self._settled.clear()
+            await self._settled.wait()
+
     async def run(self) -> None:
         """Materialize until cancelled; raises after too many failures in a row."""
+        try:
+            await self._run()
+        finally:
+            self._over = True
+            self._settled.set()
+
+    async def _run(self) -> None:
         clock, interval = self.effects.clock, self.config.interval
         while True:
             now = clock.monotonic()
             await clock.sleep(min(LOOK_S, interval, max(0.0, self._due - now)))
             now = clock.monotonic()
-            if is_due(self.config, self._observed(), self._due, now):
+            if self._replacing or is_due(self.config, self._observed(), self._due, now):
                 if not await self._attempt():
                     # Still due: only this subtask waits, and then it tries again.
                     await clock.sleep(self.config.retry_pause)
@@ -120,20 +143,34 @@ class Materializer:
 
     async def materialize(self) -> None:
         """Freeze the table with all that was flushed, upload what is new, cut the log it covers."""
+        replacing, self._replacing = self._replacing, False
+        try:
+            await self._materialize()
+        except BaseException:
+            self._replacing |= replacing
+            raise
+        if not self._replacing:
+            self._settled.set()
+
+    async def _materialize(self) -> None:
         async with self.turns.freezing:
-            for _ in self.backend.flush_in_steps():
-                await self.effects.clock.sleep(0)
-            # What is flushed from here on belongs to the log after it.
-            upto = self.backend.begin_chain()
-            for _ in self.backend.settle():
-                # In no hurry: there may be hundreds of thousands of rows, and records wait.
-                await self.effects.clock.sleep(min(_PAUSE_S, self.config.interval / 2000))
-            await self.snapshots.prepare()
-            captured = self.snapshots.capture(upto)
+            with self.snapshots.counting():
+                captured = await self._frozen()
         now = self.effects.clock.monotonic()
         ref = await self.snapshots.upload(captured, finish_by(self._due, self.config.interval, now))
         self.log.materialized(ref)
         self.snapshots.ledger.done([ref.descriptor])
+
+    async def _frozen(self) -> Captured:
+        for _ in self.backend.flush_in_steps():
+            await self.effects.clock.sleep(0)
+        # What is flushed from here on belongs to the log after it.
+        upto = self.backend.begin_chain()
+        for _ in self.backend.settle():
+            # In no hurry: there may be hundreds of thousands of rows, and records wait.
+            await self.effects.clock.sleep(min(_PAUSE_S, self.config.interval / 2000))
+        await self.snapshots.prepare()
+        return self.snapshots.capture(upto)
 
     def _observed(self) -> Observed:
         chain, base = self.log.chain, self.log.base
@@ -153,9 +190,9 @@ async def warn_of_lag(
     while True:
         await clock.sleep(min(interval, _WATCH_S))
         running = list(materializers())
-        late = [each for each in running if each.late_s > LATE_INTERVALS * interval]
+        late = [m for m in running if m.late_s > LATE_INTERVALS * interval]
         if late and not behind:
-            worst = max(late, key=lambda each: each.late_s)
+            worst = max(late, key=lambda m: m.late_s)
             Event.MATERIALIZATIONS_LATE.log(
                 logger,
                 late=len(late),

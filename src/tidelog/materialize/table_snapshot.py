@@ -2,7 +2,8 @@
 
 Invariants:
 - a shared file is uploaded once per table, under a name that no other upload ever has: the
-  collector can delete a name without asking whether someone is about to write it again;
+  collector can delete a name without asking whether someone is about to write it again; only one
+  that the store has lost, and that the table still uses, is uploaded again under its name;
 - a descriptor is written after all files it names; it is small, so private files live in it;
 - nothing refers to a snapshot before its descriptor is durable.
 """
@@ -10,7 +11,8 @@ Invariants:
 import asyncio
 import shutil
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -81,14 +83,28 @@ class TableSnapshots:
     directory: Path
     upload_slots: UploadSlots
     """Shared with the tables of all subtasks."""
-    known: dict[str, TableObject] = field(default_factory=dict)
+    stored_files: dict[str, TableObject] = field(default_factory=dict)
     """Shared files of the table that are stored already, by local name."""
+    lost: set[str] = field(default_factory=set)
+    """Objects that the store has lost: the next snapshot uploads them again."""
     copies: "LocalFirstStore | None" = None
     """The store, when it keeps copies on local disk."""
     metrics: SnapshotMetrics = field(default_factory=SnapshotMetrics)
     _last_id: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One upload at a time: each ends with what it knows to be stored."""
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Within, an error is a failed snapshot, whichever of its steps it comes from: writing the
+        table to the local disk, or uploading it.
+        """
+        try:
+            yield
+        # A task that ends cancels its materialization: that is no failure.
+        except Exception as error:
+            self.metrics.failure(error)
+            raise
 
     async def prepare(self) -> None:
         """Do the slow part ahead, while the task goes on."""
@@ -112,8 +128,9 @@ class TableSnapshots:
         reference is in use.
         """
         try:
-            async with self._turn:
-                return await self._upload(captured, finish_by)
+            with self.counting():
+                async with self._turn:
+                    return await self._upload(captured, finish_by)
         finally:
             await self.discard(captured)
 
@@ -129,15 +146,9 @@ class TableSnapshots:
             shared = await self._upload_files(captured.id, files, finish_by)
             ref = await self._write_descriptor(captured, files, shared)
         except OSError as cause:
-            error = from_os_error(cause, f"table snapshot {captured.directory}")
-            self.metrics.failure(error)
-            raise error from cause
-        # A task that ends cancels its materialization: that is no failure.
-        except Exception as error:
-            self.metrics.failure(error)
-            raise
+            raise from_os_error(cause, f"table snapshot {captured.directory}") from cause
         live = {file.name for file in files}
-        self.known = {name: known for name, known in self.known.items() if name in live}
+        self.stored_files = {name: file for name, file in self.stored_files.items() if name in live}
         self.metrics.completed += 1
         seconds = self.effects.clock.monotonic() - started
         self.metrics.seconds += seconds
@@ -146,19 +157,24 @@ class TableSnapshots:
 
     def objects(self) -> set[str]:
         """Stored files that the next snapshot will refer to again."""
-        return {file.object for file in self.known.values()}
+        return {file.object for file in self.stored_files.values()}
 
     async def _upload_files(
         self, snapshot: MaterializationId, files: Iterable[TableFile], finish_by: float | None
     ) -> list[TableObject]:
         """All shared files of the snapshot, those that are not stored yet uploaded."""
         shared = [file for file in files if file.shared]
-        new = [file for file in shared if file.name not in self.known]
+        new = [file for file in shared if self._stored_as(file) is None]
         remaining = None
         if finish_by is not None:
             remaining = Remaining(finish_by, len(new), sum(file.size for file in new))
         await together((self._upload_file(snapshot, file, remaining) for file in new), TRANSFERS)
-        return [self.known[file.name] for file in shared]
+        return [self.stored_files[file.name] for file in shared]
+
+    def _stored_as(self, file: TableFile) -> TableObject | None:
+        """The object that holds a file; None for one that is not stored, or that is lost."""
+        table_object = self.stored_files.get(file.name)
+        return None if table_object is None or table_object.object in self.lost else table_object
 
     async def _upload_file(
         self, snapshot: MaterializationId, file: TableFile, remaining: Remaining | None
@@ -168,18 +184,26 @@ class TableSnapshots:
             digest, crc = await self.effects.offload.run(
                 lambda: (content_hash(data), checksum(data))
             )
-            label = f"{digest}-{self.operator}-{self.subtask}-{snapshot}"
-            name = object_names.table_file(self.generation, label)
+            name = self._object_name(file, digest, snapshot)
             self.ledger.begin(name)
             try:
                 await self.store.put(name, data)
                 self.metrics.bytes_uploaded += len(data)
                 if self.copies is not None:
                     await self.copies.keep_file(name, file.path)
-                self.known[file.name] = TableObject(file.name, name, len(data), crc)
+                self.stored_files[file.name] = TableObject(file.name, name, len(data), crc)
+                self.lost.discard(name)
             finally:
-                # From here on `known` protects it, or nobody will ever refer to it.
+                # From here on `stored_files` protects it, or nobody will ever refer to it.
                 self.ledger.done([name])
+
+    def _object_name(self, file: TableFile, digest: str, snapshot: MaterializationId) -> str:
+        """A name of its own for a new file; a lost one keeps its name, for older checkpoints."""
+        table_object = self.stored_files.get(file.name)
+        if table_object is not None and object_names.content_hash_of(table_object.object) == digest:
+            return table_object.object
+        label = f"{digest}-{self.operator}-{self.subtask}-{snapshot}"
+        return object_names.table_file(self.generation, label)
 
     async def _write_descriptor(
         self, captured: Captured, files: Iterable[TableFile], shared: Iterable[TableObject]

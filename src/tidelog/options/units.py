@@ -1,7 +1,7 @@
 """Texts for times and sizes: "250 ms", "64 MiB".
 
-Invariants: k, M, G and T are thousands, Ki, Mi, Gi and Ti are 1,024s; a text that is made here is
-read back as the same number.
+Invariants: k or K, M, G and T are thousands, Ki, Mi, Gi and Ti are 1,024s; a text that is made here
+is read back as the same number.
 """
 
 import math
@@ -22,6 +22,7 @@ _SECONDS: Final = {
 _SHOWN_SECONDS: Final = (("d", 86_400.0), ("h", 3600.0), ("min", 60.0))
 _FACTORS: Final[dict[str, int]] = {
     "": 1,
+    "K": 1000,
     **{letter: 1000**power for power, letter in enumerate("kMGT", 1)},
     **{f"{letter}i": 1024**power for power, letter in enumerate("KMGT", 1)},
 }
@@ -33,8 +34,8 @@ NUMBER: Final = r"(\d+(?:\.\d*)?|\.\d+)"
 _LONGEST_MS: Final = 1 << 61
 """A length of time is shorter, so that what ends so long after a time has a time as its end."""
 _DURATION: Final = re.compile(rf"{NUMBER} ?({'|'.join(_SECONDS)})")
-_COUNT: Final = re.compile(rf"{NUMBER}([kMGT]?)")
-_SIZE: Final = re.compile(rf"{NUMBER} ?((?:[kMGT]|[KMGT]i)?)B?")
+_COUNT: Final = re.compile(rf"{NUMBER}([kKMGT]?)")
+_SIZE: Final = re.compile(rf"{NUMBER} ?((?:[kKMGT]|[KMGT]i)?)B?")
 
 
 def parse_duration(text: str) -> float | None:

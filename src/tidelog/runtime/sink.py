@@ -7,11 +7,12 @@ A sink without transactions (stdout, a callable) writes at once and is at least 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidelog.effects import Clock, SystemClock
 from tidelog.ids import CheckpointId, Generation
 from tidelog.state.key_groups import successor
 
@@ -30,12 +31,14 @@ class SinkContext:
     """The transactions of all sinks that a retained checkpoint names, so that a restore may ask
     for them; None when a checkpoint could not be read.
     """
-    settled: tuple[bytes, ...] = ()
-    """Those that checkpoints older than the restored one name, and this one does not any more: all
-    of them were committed before it was completed.
+    settled: Mapping[bytes, CheckpointId] = field(default_factory=dict)
+    """Those of this sink that checkpoints older than the restored one name, and this one does not
+    any more, each with the checkpoint that it was pre-committed for: all of them were committed
+    before the restored one was completed, unless the job went back to an older one meanwhile.
     """
     begins: bool = False
     """The job begins with this start, which restores nothing."""
+    clock: Clock = field(default_factory=SystemClock, compare=False)
 
     def answers_for(self, subtask: int) -> bool:
         """Whether what a subtask of that number left open, at whatever parallelism the job then
@@ -95,6 +98,11 @@ class Sink(ABC):
     """Where no other sink of the job may write, if there is such a place."""
     example_file: Path | None = None
     """The path of a file as the sink makes them, if it makes some: no source may read those."""
+
+    transaction_format: int = 1
+    """Format of its pre-committed transactions: raise it when releases of the sink before this one
+    cannot commit them. A start that would go back to one of those is refused before it changes
+    anything."""
 
     @abstractmethod
     def open(self, context: SinkContext) -> SinkWriter: ...

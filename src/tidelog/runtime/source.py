@@ -26,6 +26,9 @@ class SplitReader(ABC):
     read_bytes: int | None = None
     """Bytes of the source that the last `read` has turned into records; None: the records that a
     thread has read are measured."""
+    unread: int | None = None
+    """What waits behind the position as far as the last `read` knows: bytes of a file, messages of
+    a topic; None: not known."""
     trickles: bool = False
     """A blocking `read` waits for a record and returns it at once, alone: it is called many times
     in a row, and what it returned so far goes on while it waits."""
@@ -65,6 +68,11 @@ class Source(ABC):
     splits_grow: bool = False
     """Splits have no end: those that an earlier run has read to their end are read on."""
 
+    skipped: int = 0
+    """Records that could not be read and were left out, as the user wished, in this process."""
+    position_format: int = 1
+    """Format of its positions: raise it when releases of the source before this one cannot read
+    them. A start that would go back to one of those is refused before it changes anything."""
     new_split_position: Any = None
     """Where splits begin that appear after the source has begun; None: where the first ones do."""
 
@@ -75,6 +83,12 @@ class Source(ABC):
     @abstractmethod
     def open(self, split: str, position: Any) -> SplitReader:
         """Read a split from a position; None is its start."""
+
+    def check_begun(self, split: str, position: Any) -> None:
+        """An earlier run has begun this split and got so far, maybe to its end: raises RestoreError
+        where the source is divided otherwise now, so that records would come twice or not at all.
+        Called once for each such split, before it is opened.
+        """
 
     def would_read(self, file: Path) -> bool:
         """Whether a file of this path would be read, once it is there."""

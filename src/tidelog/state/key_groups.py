@@ -101,9 +101,13 @@ def as_tuple(key: Any) -> Hashable:
     return key if key.__class__ is not list else tuple(map(as_tuple, key))
 
 
+checksum: Callable[[bytes], Any] = google_crc32c.value
+"""Of an encoded key: its remainder by the number of groups is the key's group."""
+
+
 def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:
     # Once for every record: a call of the NewType would take as long as the checksum.
-    group: KeyGroup = google_crc32c.value(encoded_key) % key_groups
+    group: KeyGroup = checksum(encoded_key) % key_groups
     return group
 
 

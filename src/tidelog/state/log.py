@@ -71,6 +71,8 @@ class SubtaskLog:
     """False: the table holds more than the base and the chain, until the next snapshot."""
     checkpointed: SeqNo = _NO_CHANGE
     """Changes below are in a completed checkpoint."""
+    _lost: bool = False
+    """The store has lost a part of the base or the chain, until the next snapshot."""
 
     def submit(self, batch: ChangeBatch) -> None:
         """Hand the changes of a flush to the uploader."""
@@ -97,7 +99,14 @@ class SubtaskLog:
             before = self.base.upto
             self.base = Base(ref, start=self.base.start)
             self.complete = True
-            self.chain.truncate(min(ref.upto, max(before, self.checkpointed)))
+            # A log with a gap tells no history: nothing is to refer to what is left of it.
+            logged = ref.upto if self._lost else max(before, self.checkpointed)
+            self._lost = False
+            self.chain.truncate(min(ref.upto, logged))
+
+    def start_over(self) -> None:
+        """The store has lost a part of it: the next snapshot is to stand for all of it."""
+        self._lost = True
 
     def completed(self, seqno: SeqNo) -> None:
         """A checkpoint with the changes below `seqno` completed."""

@@ -39,6 +39,10 @@ class Ledger:
         """Objects a descriptor refers to, and their bytes; nothing for an unknown one."""
         return self._parts.get(descriptor, {})
 
+    def sizes(self) -> dict[str, int]:
+        """Bytes of all objects that the known descriptors refer to."""
+        return {name: size for parts in self._parts.values() for name, size in parts.items()}
+
     def closure(self, names: Set[str]) -> set[str]:
         """`names` and everything the descriptors among them refer to."""
         return set(names).union(*map(self.parts, names))

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 NO_RETRIES: Final[Any] = {"max_retries": 0}
 _REQUEST: Final = timedelta(minutes=5)
+_SILENCE: Final = timedelta(minutes=1)
 _PART: Final = 16 * 2**20
 _PARTS_AT_ONCE: Final = 4
 _PAGE: Final = 1000
@@ -160,7 +161,7 @@ def client_options(
     options: dict[str, Any] = {
         "allow_http": True,
         "connect_timeout": timedelta(seconds=5),
-        "read_timeout": timedelta(minutes=1),
+        "read_timeout": _SILENCE,
         "timeout": _REQUEST,
     }
     if headers:

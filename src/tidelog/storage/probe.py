@@ -6,12 +6,13 @@ whatever failed; a check that raises is a check that failed; nothing is printed.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from itertools import cycle
 from statistics import median
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.errors import ObjectExistsError, ObjectNotFoundError, TidelogError
 from tidelog.storage import object_names
@@ -39,12 +40,23 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True)
+class Bandwidth:
+    """How fast the bytes of large objects went to the store or came back, some at a time."""
+
+    operation: str
+    objects: int
+    bytes: int
+    bytes_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ProbeReport:
     """The answers in the order they were asked."""
 
     url: str
     checks: tuple[Check, ...]
     latencies: tuple[Latency, ...]
+    bandwidths: tuple[Bandwidth, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -55,6 +67,10 @@ class ProbeReport:
 T = TypeVar("T")
 
 _SAMPLES: Final = 5
+_LARGE: Final = 4
+"""Large objects that go at a time, as uploads of table files do."""
+_LARGE_BYTES: Final = 8 << 20
+"""As the files of a table are."""
 
 
 async def probe_store(
@@ -73,9 +89,12 @@ async def probe_store(
             await probe.check("refuse overwrite", probe.refuse_overwrite)
             await probe.check("create race", probe.race)
             await probe.check("list", probe.list_in_order)
+            await probe.check("large objects", probe.move_large)
     finally:
         await probe.check("clean up", probe.clean_up)
-    return ProbeReport(stores[0].url, tuple(probe.checks), probe.latencies())
+    return ProbeReport(
+        stores[0].url, tuple(probe.checks), probe.latencies(), tuple(probe.bandwidths)
+    )
 
 
 class _CheckFailedError(Exception):
@@ -94,6 +113,7 @@ class _Probe:
     racers: int
     rounds: int
     checks: list[Check] = field(default_factory=list)
+    bandwidths: list[Bandwidth] = field(default_factory=list)
     _names: list[str] = field(default_factory=list)
     _milliseconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
 
@@ -180,6 +200,22 @@ class _Probe:
         rest = await self._timed("list", self._list(prefix, expected[1]))
         _demand(rest == expected[2:], f"a listing after {expected[1]} that returned {rest}")
         return "listings are complete, in byte order, and start after the given name"
+
+    async def move_large(self) -> str:
+        store, data = self.stores[0], self.effects.rng.randbytes(_LARGE_BYTES)
+        names = [self._name(f"large-{number}") for number in range(_LARGE)]
+        await self._moved("put", [store.put(name, data) for name in names])
+        read = await self._moved("get", [store.get(name) for name in names])
+        _demand(all(each == data for each in read), "a read of a large object was not as written")
+        return f"{_LARGE} objects of {_LARGE_BYTES >> 20} MiB at a time are read as written"
+
+    async def _moved(self, operation: str, calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        clock = self.effects.clock
+        started, size = clock.monotonic(), len(calls) * _LARGE_BYTES
+        answers = await together(calls)
+        seconds = max(clock.monotonic() - started, 1e-6)
+        self.bandwidths.append(Bandwidth(operation, len(calls), size, size / seconds))
+        return answers
 
     async def clean_up(self) -> str:
         for name in self._names:

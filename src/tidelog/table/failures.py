@@ -13,6 +13,7 @@ from pathlib import Path
 from rocksdict import DbClosedError
 
 from tidelog.errors import (
+    AccessDeniedError,
     ConfigError,
     CorruptObjectError,
     InvariantError,
@@ -24,6 +25,8 @@ from tidelog.errors import (
 
 _FILE_IN_TEXT = re.compile(r"(\S+\.sst|\S*MANIFEST-\d+|\S*CURRENT)\b")
 _DISK_FULL = ("no space left on device", "disk quota exceeded")
+_DENIED = ("permission denied", "operation not permitted", "read-only file system")
+_GONE = ("no such file or directory", "not a directory", "stale file handle")
 _TOO_MANY_FILES = "too many open files"
 _WRONG_DIRECTORY = ("directory exists", "error_if_exists", "file exists")
 
@@ -81,9 +84,37 @@ def translate(error: Exception, directory: Path) -> TidelogError:
             found=text,
             action="report this as a bug of tidelog",
         )
+    return _of_disk(error, text, directory)
+
+
+def _of_disk(error: Exception, text: str, directory: Path) -> StorageError:
+    """The error of a disk that is not full, by what it says."""
+    lower = text.lower()
+    if any(sign in lower for sign in _DENIED):
+        return AccessDeniedError(
+            _named(error, directory),
+            expected="a directory below the work directory that can be made and written to",
+            found=text,
+            action="check its owner and mode, and that its disk is not mounted read-only, or set "
+            "another work directory (--work-dir); then restart the job",
+        )
+    if any(sign in lower for sign in _GONE):
+        return StorageError(
+            _named(error, directory),
+            expected="the directories and files of the work directory, as the job made them",
+            found=text,
+            action="let nothing else remove or replace what is below the work directory, then "
+            "restart the job",
+        )
     return StorageError(
         f"table {directory}",
-        expected="a working local disk",
+        expected="a local disk that reads and writes",
         found=f"{type(error).__name__}: {text}",
         action="check the disk of the work directory, then restart the job",
     )
+
+
+def _named(error: Exception, directory: Path) -> str:
+    """The very file or directory that the system refused, where it says which."""
+    name = error.filename if isinstance(error, OSError) else None
+    return f"table {directory}" + ("" if name in (None, str(directory)) else f": {name}")

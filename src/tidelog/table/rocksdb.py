@@ -8,6 +8,7 @@ a CRC: RocksDB by itself opens a MANIFEST with a torn last record without compla
 record had never been written.
 """
 
+import ctypes
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ from itertools import chain, islice
 from pathlib import Path
 from threading import Lock
 from typing import ClassVar, cast
+from weakref import WeakSet
 
 from rocksdict import (
     Cache,
@@ -58,10 +60,21 @@ class _Process:
     """A table was opened, for which RocksDB has begun threads that live as long as the process."""
     has_no_threads = False
     """The process was forked from one with open tables: RocksDB would wait for ever for threads."""
+    tables: ClassVar["WeakSet[RocksTable]"] = WeakSet()
 
     @classmethod
     def forked(cls) -> None:
-        cls.has_no_threads = cls.has_no_threads or cls.is_used
+        """Let the process end as any other: RocksDB would flush and close, and wait for threads."""
+        if not cls.is_used or cls.has_no_threads:
+            return
+        cls.has_no_threads = True
+        for table in cls.tables:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(table._db))  # so it is never dropped
+        # What C++ calls after Python's end crashes: the process ends before, with the status that
+        # it has, for which only glibc has a call.
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "on_exit"):
+            libc.on_exit(libc._exit, None)
 
     @classmethod
     def check(cls) -> None:
@@ -263,7 +276,9 @@ class RocksTableFactory:
         options.database.set_error_if_exists(new)
         with failures(directory):
             directory.mkdir(parents=True, exist_ok=True)
-            return RocksTable(directory, options)
+            table = RocksTable(directory, options)
+        _Process.tables.add(table)
+        return table
 
 
 def _prepare(

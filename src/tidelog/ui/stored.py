@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from tidelog.catalog.audit import inventory_findings, next_step
+from tidelog.catalog.audit import advised, inventory_findings, verdicts_on
 from tidelog.catalog.inventory import Inventory, Slots, data_sizes, described, read_slots
 from tidelog.catalog.summary import OperatorSummary, SlotSummary, checkpoint_summary, slot_summary
 from tidelog.checkpoint.finding import Finding, without_changes
-from tidelog.checkpoint.invariants import unreadable
+from tidelog.checkpoint.invariants import Invariant
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, is_canonical
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.effects import Clock
 from tidelog.ids import Slot
-from tidelog.storage import object_names
 from tidelog.storage.port import ObjectStore
 
 
@@ -35,7 +34,7 @@ class StoreView:
     objects_ms: int
     """When all objects were listed."""
     findings: tuple[Finding, ...]
-    """What was wrong when all objects were listed, without what was dropped since."""
+    """What is wrong, as far as that is known: objects are those of the last list."""
     anew: bool
     """Whether the store was emptied, and a job has begun in it, since it was read before."""
 
@@ -61,33 +60,48 @@ class StoreReader:
         anew = last is not None and _begun_anew(last.slots, slots)
         if anew:
             last, slots = None, await read_slots(self.store)
-        known = last.inventory.descriptors if last is not None else {}
-        inventory = await described(self.store, slots, decoded=known)
+        decoded = last.inventory.descriptors if last is not None else {}
+        inventory = await described(self.store, slots, decoded=decoded)
+        present = slots.sizes
         if objects or last is None:
             inventory = replace(inventory, sizes=await data_sizes(self.store))
-            found, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
-            present = (await read_slots(self.store, earlier=slots)).sizes if found else slots.sizes
+            candidates, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
+            if candidates:  # a running job may have dropped some of them
+                present = (await read_slots(self.store, earlier=slots)).sizes
         else:
             inventory = replace(inventory, sizes=last.inventory.sizes)
-            found, objects_ms = last.findings, last.objects_ms
-            present = slots.sizes
-        findings = tuple(without_changes(found, slots.sizes, present))
+            candidates, objects_ms = _known_findings(inventory, last), last.objects_ms
+        findings = tuple(without_changes(candidates, slots.sizes, present))
         now_ms = self.clock.now_ms()
         self._last = StoreView(self.store.url, inventory, now_ms, objects_ms, findings, anew)
         return self._last
+
+
+def _known_findings(inventory: Inventory, last: StoreView) -> tuple[Finding, ...]:
+    """What is wrong by what is known without another list: objects that were written since are
+    taken to be there, and those that were missing are missing for newer checkpoints, too.
+    """
+    absent = {finding.where for finding in last.findings if finding.check == Invariant.OBJECTS}
+    assumed = {
+        need.name: need.size
+        for checkpoint in inventory.slots.checkpoints.values()
+        for need in inventory.needs(checkpoint)
+        if need.name not in absent
+    }
+    return inventory_findings(replace(inventory, sizes={**assumed, **inventory.sizes})).all()
 
 
 def _begun_anew(before: Slots, now: Slots) -> bool:
     """Whether a store was emptied between two reads: slots and generations only go up, and one
     attempt has started each generation.
     """
-    attempts = {each.author.generation: each.author.attempt for each in before.entries.values()}
+    attempts = {entry.author.generation: entry.author.attempt for entry in before.entries.values()}
     return (
         max(now.sizes) < max(before.sizes)
         or (now.generation or 0) < (before.generation or 0)
         or any(
-            attempts.get(each.author.generation, each.author.attempt) != each.author.attempt
-            for each in now.entries.values()
+            attempts.get(entry.author.generation, entry.author.attempt) != entry.author.attempt
+            for entry in now.entries.values()
         )
     )
 
@@ -121,10 +135,10 @@ def stored_points(view: StoreView) -> Iterator[dict[str, Any]]:
 
 def _point(view: StoreView, checkpoint: Checkpoint, previous: Checkpoint | None) -> dict[str, Any]:
     """`previous` is the checkpoint before, where that is stored as well."""
-    known = view.inventory.descriptors
+    descriptors = view.inventory.descriptors
 
     def shared(name: str) -> Mapping[str, int]:
-        return known[name].shared_bytes if name in known else {}
+        return descriptors[name].shared_bytes if name in descriptors else {}
 
     sizes = msgspec.to_builtins(checkpoint_sizes(checkpoint, previous, shared))
     if previous is None:
@@ -148,11 +162,12 @@ def slot_parts(view: StoreView) -> Iterator[SlotPart]:
     """All slots that count, newest first."""
     checkpoints = view.slots.checkpoints
     detailed = sorted(checkpoints)[-DETAILED:]
-    for slot in sorted(view.slots.sizes, reverse=True):
+    for verdict in reversed(verdicts_on(view.slots, view.findings)):
+        slot = verdict.slot
         summary, problem = slot_summary(view.slots, slot), problem_of(view, slot)
         yield SlotPart(
             **msgspec.structs.asdict(summary),
-            restorable=None if summary.kind == "start" else problem is None,
+            restorable=verdict.restorable,
             operators=checkpoint_summary(checkpoints[slot]).operators if slot in detailed else None,
             problem=problem,
         )
@@ -163,29 +178,14 @@ def problem_of(view: StoreView, slot: Slot) -> str | None:
     error = view.slots.unreadable.get(slot)
     if error is not None:
         return str(error)
-    wrong = [str(finding) for finding in view.findings if slot in finding.unusable]
-    checkpoint = view.slots.checkpoints.get(slot)
-    named = descriptor_sizes(checkpoint) if checkpoint is not None else {}
-    broken = view.inventory.unreadable
-    wrong += (str(broken[name]) for name in sorted(named.keys() & broken.keys()))
-    return wrong[0] if wrong else None
+    return next((str(finding) for finding in view.findings if slot in finding.unusable), None)
 
 
-def problems(view: StoreView) -> list[Finding]:
-    """What is wrong with the store: what a listing of all objects showed, and what is new since."""
-    found = {finding.where: finding for finding in view.findings}
-    for slot, error in view.slots.unreadable.items():
-        name = object_names.checkpoint(slot)
-        found.setdefault(name, replace(unreadable(name, error), unusable=(slot,)))
-    for name, error in view.inventory.unreadable.items():
-        users = [c.slot for c in view.slots.checkpoints.values() if name in descriptor_sizes(c)]
-        found.setdefault(name, replace(unreadable(name, error), unusable=tuple(users)))
-    for name, each in found.items():
-        usable = view.slots.checkpoints.keys() - set(each.unusable)
-        found[name] = replace(each, action=next_step(each, max(usable, default=None)))
-    return list(found.values())
+def problems(view: StoreView, *, running: bool) -> tuple[Finding, ...]:
+    """What is wrong with the store, and what to do, where `running` says that its job runs here."""
+    return advised(view.findings, verdicts_on(view.slots, view.findings), running=running)
 
 
 def descriptor_sizes(*checkpoints: Checkpoint) -> dict[str, int]:
     """Bytes of the descriptors that checkpoints name."""
-    return {ref.descriptor: ref.size for each in checkpoints for ref in each.materializations()}
+    return {ref.descriptor: ref.size for c in checkpoints for ref in c.materializations()}

@@ -57,8 +57,8 @@ def fingerprint(rows: Iterable[Row]) -> Fingerprint:
 
 def columns(rows: Iterable[Row]) -> Iterator[tuple[Sequence[bytes], Sequence[bytes]]]:
     """Rows as columns of keys and values, so many at a time."""
-    left = iter(rows)
-    while chunk := list(islice(left, AT_ONCE)):
+    remaining = iter(rows)
+    while chunk := list(islice(remaining, AT_ONCE)):
         keys, values = zip(*chunk, strict=True)
         yield keys, values
 

@@ -104,7 +104,7 @@ class UnitResult:
     restored: tuple[RestoredPartition, ...] = ()
     findings: tuple[Finding, ...] = ()
     paths: tuple[PathResult, ...] = ()
-    seen: Mapping[str, bool] = field(default_factory=dict)
+    coverage: Mapping[str, bool] = field(default_factory=dict)
     """The objects that were read, and whether a checksum covers all of their bytes."""
 
 
@@ -140,9 +140,9 @@ def choose(
     """
     if chosen == "all":
         return sorted(there)
-    found = [max(there)] if chosen == "latest" else [n for n in there if chosen in {n, there[n]}]
-    if found:
-        return [max(found)]
+    matches = [max(there)] if chosen == "latest" else [n for n in there if chosen in {n, there[n]}]
+    if matches:
+        return [max(matches)]
     raise ObjectNotFoundError(
         f"{kind} {chosen} of {url}",
         expected=f"a checkpoint, one of {min(there)} to {max(there)}",
@@ -160,16 +160,16 @@ def finding_of(
     unusable: tuple[int, ...] = (),
 ) -> Finding:
     """The finding that an error of a read stands for; `names` are the objects it can be about."""
-    named = max((name for name in names if name in error.what), key=len, default=None)
+    object_name = max((name for name in names if name in error.what), key=len, default=None)
     position = _AT_BYTE.search(error.what)
-    found = error.found or str(error)
+    actual = error.found or str(error)
     if isinstance(error, (ObjectNotFoundError, RestoreError)):
         check = Invariant.OBJECTS if error.found == NO_OBJECT else CheckName.RESTORE
     return Finding(
         check=check,
-        where=named or error.what,
+        where=object_name or error.what,
         expected=error.expected or "a readable object",
-        found=f"{found}, {position.group()}" if named and position else found,
+        found=f"{actual}, {position.group()}" if object_name and position else actual,
         partitions=() if partition is None else (partition,),
         unusable=unusable,
         newer_format=isinstance(error, FormatVersionError),

@@ -36,25 +36,27 @@ class SegmentUnit:
         """Read and check it; raises errors that are no finding."""
         try:
             data = await spark_segment.read_segment(workspace.store, self.segment)
-            found = await workspace.effects.offload.run(self.check, self.segment, data)
+            findings = await workspace.effects.offload.run(self.check, self.segment, data)
         except ObjectNotFoundError:
             return UnitResult()  # The partitions that need it say so.
         except UNREADABLE as error:
-            found = [finding_of(error, [self.segment])]
-        whole = not self.segment.startswith(IN_COMMIT)
-        return UnitResult(findings=tuple(found), seen={self.segment: True} if whole else {})
+            findings = [finding_of(error, [self.segment])]
+        is_object = not self.segment.startswith(IN_COMMIT)
+        return UnitResult(
+            findings=tuple(findings), coverage={self.segment: True} if is_object else {}
+        )
 
 
 def check_job_segment(uses: tuple[RangeUse, ...], name: str, data: bytes) -> list[Finding]:
     """What is wrong with a segment of a job of which checkpoints use these ranges."""
     segment = read_footer(data, name)
-    author, found = segment.author, []
+    author, findings = segment.author, []
     try:
-        own = object_names.segment(author.generation, author.process, author.counter)
+        expected_name = object_names.segment(author.generation, author.process, author.counter)
     except ConfigError as error:
-        own = error.what
-    if own != name:
-        found.append(_misnamed(name, own))
+        expected_name = error.what
+    if expected_name != name:
+        findings.append(_misnamed(name, expected_name))
     for use in uses:
         owners = {
             SubtaskId(entry.operator, entry.subtask)
@@ -70,8 +72,8 @@ def check_job_segment(uses: tuple[RangeUse, ...], name: str, data: bytes) -> lis
                 (str(use.owner),),
                 unusable=use.slots,
             )
-            found.append(finding)
-    return found
+            findings.append(finding)
+    return findings
 
 
 def check_query_segment(name: str, data: bytes) -> list[Finding]:
@@ -82,11 +84,11 @@ def check_query_segment(name: str, data: bytes) -> list[Finding]:
     leaf = name.rpartition("/")[2]
     token, _, _ = leaf.rpartition("-")
     run, _, executor = token.partition("-")
-    own = segment_name(run, executor, author.counter)
-    if (own, author.process) == (leaf, token[:_TOKEN_BYTES]):
+    expected_leaf = segment_name(run, executor, author.counter)
+    if (expected_leaf, author.process) == (leaf, token[:_TOKEN_BYTES]):
         return []
     return [_misnamed(name, f"{author.process}, number {author.counter}")]
 
 
-def _misnamed(name: str, found: str) -> Finding:
-    return Finding(CheckName.SEGMENT_NAME, name, "its own name in its header", found)
+def _misnamed(name: str, header_name: str) -> Finding:
+    return Finding(CheckName.SEGMENT_NAME, name, "its own name in its header", header_name)

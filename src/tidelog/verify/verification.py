@@ -10,7 +10,7 @@ was verified.
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from tidelog.checkpoint.finding import Finding, Findings, without_changes
 from tidelog.concurrency import Progress, no_progress
@@ -55,6 +55,14 @@ class CheckpointReport:
     contents: tuple[Content, ...]
 
 
+class Unchecked(NamedTuple):
+    """A partition that was not restored a second way, and the checkpoints that this is so in."""
+
+    partition: str
+    reason: str
+    checkpoints: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
     url: str
@@ -62,8 +70,7 @@ class VerifyReport:
     engine: str
     checkpoints: tuple[CheckpointReport, ...]
     problems: tuple[Finding, ...]
-    unchecked: tuple[tuple[str, str, tuple[int, ...]], ...]
-    """(partition, why it was not restored a second way, checkpoints)."""
+    unchecked: tuple[Unchecked, ...]
     unseen: tuple[tuple[str, str], ...] = ()
     """(object, why damage to it may not be found): of a query's checkpoint."""
     all_seen: bool = True
@@ -173,17 +180,17 @@ def _contents(parts: Iterable[RestoredPartition]) -> Iterator[Content]:
     by_operator: dict[str, list[RestoredPartition]] = defaultdict(list)
     for part in parts:
         by_operator[part.operator].append(part)
-    for operator, found in sorted(by_operator.items()):
-        total = _total(found)
+    for operator, operator_parts in sorted(by_operator.items()):
+        total = _total(operator_parts)
         rows, digits = (None, None) if total is None else (total.rows, str(total))
-        yield Content(operator, len(found), rows, digits)
+        yield Content(operator, len(operator_parts), rows, digits)
 
 
 def _total(parts: Iterable[RestoredPartition]) -> Fingerprint | None:
     """The fingerprint of all rows; None when that of a part is not known."""
-    found = [part.fingerprint for part in parts]
-    known = [each for each in found if each is not None]
-    return combined(known) if len(known) == len(found) else None
+    fingerprints = [part.fingerprint for part in parts]
+    readable = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
+    return combined(readable) if len(readable) == len(fingerprints) else None
 
 
 NOT_NEEDED: Final = "none of these batches needs it"
@@ -192,23 +199,24 @@ NO_CHECKSUM: Final = "it was read, but no checksum says whether its bytes are th
 
 def _unseen(objects: Iterable[str], results: Iterable[UnitResult]) -> Iterator[tuple[str, str]]:
     """The objects in which damage may not be found."""
-    seen: dict[str, bool] = {}
+    coverage: dict[str, bool] = {}
     for result in results:
-        for name, checked in result.seen.items():
-            seen[name] = checked or seen.get(name, False)
+        for name, checked in result.coverage.items():
+            coverage[name] = checked or coverage.get(name, False)
     for name in objects:
-        if not seen.get(name):
-            yield name, NO_CHECKSUM if name in seen else NOT_NEEDED
+        if not coverage.get(name):
+            yield name, NO_CHECKSUM if name in coverage else NOT_NEEDED
 
 
-def _not_checked(
-    results: Iterable[UnitResult], present: Collection[int]
-) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
+def _not_checked(results: Iterable[UnitResult], present: Collection[int]) -> tuple[Unchecked, ...]:
     """Partitions without a second way, each reason once with the checkpoints it holds for."""
     reasons: dict[tuple[str, str], set[int]] = defaultdict(set)
     for result in results:
         for part in result.restored:
             if part.reason is not None:
                 reasons[part.partition, part.reason].update(part.checkpoints)
-    found = ((*key, tuple(sorted(n & set(present)))) for key, n in sorted(reasons.items()))
-    return tuple(each for each in found if each[2])
+    unchecked = (
+        Unchecked(*key, tuple(sorted(numbers & set(present))))
+        for key, numbers in sorted(reasons.items())
+    )
+    return tuple(entry for entry in unchecked if entry.checkpoints)

@@ -18,7 +18,7 @@ from tests.simulator.machine.process import Process
 from tests.simulator.run.trace import Trace
 from tests.support.clock import in_virtual_time
 from tests.support.harness import retained_objects
-from tidelog import Checkpoint, TidelogError
+from tidelog import Checkpoint, Savepoint, TidelogError
 from tidelog.checkpoint.invariants import (
     descriptor_violations,
     direct_needs,
@@ -177,6 +177,8 @@ class Checker:
     async def take_census(self, retain: int) -> None:
         """A job has started and ended: slots and what they name are all there is."""
         objects = self.truth.objects()
+        if self.truth.lost:
+            return  # older checkpoints may name what is gone for good
         try:
             names, needed = await retained_objects(self.truth, in_virtual_time(0))
         except TidelogError as error:
@@ -211,13 +213,16 @@ class Checker:
         self.trace.add("--", f"slot {entry.slot} holds checkpoint {entry.checkpoint_id}")
         for _, state in entry.subtasks():
             self.durable.update(map(token_of, state.transactions))
-        self.completed.append(Completed(entry, objects))
         found = manifest_violations(entry)
         needs = direct_needs(entry)
         for operator, layer, ref, descriptor in _descriptors(entry, objects):
             needs += table_needs(descriptor)
             found += descriptor_violations(operator.id, layer, ref, descriptor)
-        found += object_violations(needs, {name: len(data) for name, data in objects.items()})
+        lacking = object_violations(needs, {name: len(data) for name, data in objects.items()})
+        # Only what ends a job, or is to stay, has to need nothing that the store has lost.
+        excused = set() if isinstance(entry, Savepoint) else self.truth.lost
+        found += [each for each in lacking if each.where not in excused]
+        self.completed.append(Completed(entry, objects, whole=not lacking))
         for violation in found:
             self.blame(Property.MANIFEST, f"slot {entry.slot}: {violation}")
         self._judge_log(entry)

@@ -152,13 +152,15 @@ class Completed:
 
     entry: Checkpoint
     objects: Mapping[str, bytes]
+    whole: bool = True
+    """False: the store had lost something that it needs."""
 
 
 async def check_restores(
     completed: Sequence[Completed], barriers: Barriers, directory: Path
 ) -> Violation | None:
     """Restore all checkpoints; the first difference found, oldest checkpoint first."""
-    for checkpoint in completed:
+    for checkpoint in filter(lambda each: each.whole, completed):
         entry, store = checkpoint.entry, MemoryStore("sim://beside")
         for name, data in checkpoint.objects.items():
             await store.put(name, data)

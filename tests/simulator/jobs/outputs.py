@@ -21,6 +21,7 @@ from typing import Any
 from unittest import mock
 
 from tests.simulator.machine.process import Process
+from tests.support.output_files import output_lines
 from tidelog import Files, Sink, SinkContext, SinkWriter, Sqlite
 from tidelog.ids import CheckpointId
 
@@ -177,7 +178,7 @@ def make_output(rng: Random, name: str, disk: Path | None, committing: Committin
     directory.mkdir(parents=True)
     if kind == "files":
         # Parts so short that a transaction has several.
-        files = Files(directory, format=str, max_part_bytes=200)
+        files = Files(directory, format=str, roll_bytes=200)
         return DiskOutput(files, repr, partial(_lines, directory))
     path = directory / "output.db"
     sqlite = Sqlite(path, "records", {"record": "TEXT"})
@@ -185,7 +186,7 @@ def make_output(rng: Random, name: str, disk: Path | None, committing: Committin
 
 
 def _lines(directory: Path) -> list[str]:
-    return [line for part in directory.glob("part-*") for line in part.read_text().splitlines()]
+    return output_lines(directory)
 
 
 def _rows(path: Path) -> list[str]:

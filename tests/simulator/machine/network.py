@@ -6,7 +6,7 @@ it; what a dead sender has sent may still arrive.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context
 from dataclasses import dataclass
 from random import Random
@@ -52,6 +52,14 @@ class Truth(MemoryStore):
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.vanished = False
+        self.lost: set[str] = set()
+        """Objects that were there and that nobody of the job has deleted."""
+
+    def lose(self, names: Iterable[str]) -> None:
+        for name in names:
+            del self._objects[name]
+            self._names.remove(name)
+            self.lost.add(name)
 
     def objects(self) -> dict[str, bytes]:
         return dict(self._objects)

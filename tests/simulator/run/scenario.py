@@ -53,6 +53,8 @@ class Scenario:
     another one, and goes on later."""
     workers: float = 0.0
     """Share of incarnations whose subtasks run in two or three workers."""
+    loses_objects: bool = False
+    """The store loses objects now and then while a job runs; incarnations end by savepoints."""
     drains: float = 0.0
     """Share of the stops that drain the job."""
     moves: float = 0.0
@@ -131,6 +133,15 @@ _ALL: Final = (
         crash=0.9,
         supersede=0.1,
         local_copies=1.0,
+    ),
+    Scenario(
+        "losses",
+        "the store loses objects under jobs that are stopped with savepoints and rescaled",
+        rescale=0.5,
+        savepoints=1.0,
+        workers=0.3,
+        local_copies=0.2,
+        loses_objects=True,
     ),
     replace(
         _FAULTS,
@@ -226,6 +237,14 @@ _NEVER: Final = 10**9
 
 
 def make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path) -> JobConfig:
+    settings = _make_settings(rng, scenario, plan, work_dir)
+    if not scenario.loses_objects:
+        return settings
+    looks = rng.choice((0.3, 2.0, None))
+    return replace(settings, checkpoint=replace(settings.checkpoint, object_check_interval=looks))
+
+
+def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Path) -> JobConfig:
     return JobConfig(
         parallelism=plan.parallelism,
         mode=plan.mode,

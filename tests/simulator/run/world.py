@@ -109,11 +109,13 @@ class World:
     async def _operate(self) -> None:
         """Start the job until it has ended, then look at what is left."""
         ending = asyncio.ensure_future(self._end_faults())
+        losing = asyncio.ensure_future(self._lose_objects())
         try:
             while not await self._live_once():
                 await asyncio.sleep(self._rng.random() * _RESTART_S)
         finally:
             ending.cancel()
+            losing.cancel()
             self.network.weather.calm = True
         # Whoever was left behind wakes up, and what is still on its way arrives.
         await asyncio.sleep(_SETTLED_S + self.scenario.chaos_s)
@@ -131,6 +133,25 @@ class World:
         await asyncio.sleep(self.scenario.chaos_s)
         self.network.weather.calm = True
         self._note("faults stop")
+
+    async def _lose_objects(self) -> None:
+        """While faults last, lose some objects under a job that runs with no checkpoint under way:
+        what ends it later sees all of that.
+        """
+        rng, truth = self._random("losses"), self.network.truth
+        while self.scenario.loses_objects and not self.network.weather.calm:
+            await asyncio.sleep(rng.random())
+            runners = [each.runner for each in self._alive if each.runner.running]
+            drivers = [each.incarnation.driver for each in runners if each.incarnation is not None]
+            if not any(d.coordinator.in_progress is None for d in drivers):
+                continue
+            if any(d.coordinator.finished or d.reports.decisions for d in drivers):
+                continue
+            share = rng.choice((0.1, 0.5, 1.0))
+            data = [name for name in sorted(truth.objects()) if not name.startswith("checkpoints/")]
+            lost = [name for name in data if rng.random() < share]
+            truth.lose(lost)
+            self._note(f"{len(lost)} objects are lost")
 
     async def _live_once(self) -> bool:
         """One incarnation, until it ended, was killed or superseded; whether the job is done."""
@@ -223,7 +244,8 @@ class World:
             runner = JobRunner(job, store, config, effects, restore_from=origin)
         incarnation = Incarnation(process, runner, version, actors)
         self._note(f"{name} starts")
-        if actors is not None and not calm and rng.random() < _LOSES:
+        spared = calm or scenario.loses_objects  # nobody else has its rows then
+        if actors is not None and not spared and rng.random() < _LOSES:
             after_s = rng.random() * scenario.chaos_s
             self._losing = asyncio.ensure_future(incarnation.lose_a_worker(after_s))
         incarnation.start(lambda: self._started(incarnation))

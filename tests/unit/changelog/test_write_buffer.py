@@ -27,8 +27,8 @@ def buffer(*, cached: bool = True, scanned: bool = True) -> tuple[WriteBuffer, S
     return writes, rows
 
 
-def flush(writes: WriteBuffer) -> tuple[list[bytes], list[bytes | None]]:
-    keys, values = writes.drain()
+def flush(writes: WriteBuffer, limit: int = 100) -> tuple[list[bytes], list[bytes | None]]:
+    keys, values = writes.drain(limit)
     writes._table.write(keys, values)
     return keys, values
 
@@ -94,7 +94,7 @@ def test_rows_that_are_used_stay_and_the_others_leave_in_the_order_in_which_they
     ]
 
 
-key = st.sampled_from([bytes([n]) for n in range(97, 105)])
+key = st.sampled_from([group + bytes([n]) for group in (b"aaaa", b"bbbb") for n in range(4)])
 any_step = st.one_of(
     st.tuples(st.just("put"), key, st.text("xyz", max_size=3)),
     st.tuples(st.just("delete"), key),
@@ -104,7 +104,7 @@ any_step = st.one_of(
 )
 step = any_step | st.one_of(
     st.tuples(st.just("put_many"), st.dictionaries(key, st.text("xyz", max_size=3))),
-    st.tuples(st.just("flush")),
+    st.tuples(st.just("flush"), st.integers(1, 9)),
     st.tuples(st.just("scan"), key, key),
     st.tuples(st.just("get"), key),
 )
@@ -190,8 +190,8 @@ def test_the_buffer_reads_like_a_dict(steps: list[tuple[Any, ...]], cached: bool
                 rows.put_many(*arguments)
                 model.update(arguments[0])
             case "flush":
-                keys, values = flush(writes)
-                assert keys == sorted(set(keys))
+                keys, values = flush(writes, *arguments)
+                assert keys == sorted(set(keys)) and len(keys) <= arguments[0]
                 logged.update(zip(keys, values, strict=True))
                 assert cached or rows.cached_bytes == 0
             case "evict":

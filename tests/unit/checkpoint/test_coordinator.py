@@ -17,7 +17,7 @@ from tidelog.checkpoint.coordinator import (
     Store,
     Trigger,
 )
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.schedule import Change, Schedule
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "middle", "sink")
@@ -279,6 +279,29 @@ def test_a_checkpoint_that_somebody_waits_for_is_tried_again_though_nothing_has_
     c = coordinator()
     assert c.hurry(0.5) == (7, [trigger(7)])
     c.declined(CheckpointId(7), "no", 0.6)
-    assert c.tick(1.6, unchanged=True) == [trigger(8)]
+    assert c.tick(1.6, change=Change.NONE) == [trigger(8)]
     completed(c, 8, 1.7)
-    assert c.tick(2.7, unchanged=True) == [], "nobody waits any more"
+    assert c.tick(2.7, change=Change.NONE) == [], "nobody waits any more"
+
+
+def test_what_changes_only_positions_waits_for_the_idle_interval() -> None:
+    c = coordinator(Schedule(interval=1.0, idle_interval=2.5))
+    assert c.tick(1.0) == [trigger(7)]
+    completed(c, 7, 1.1)
+    assert c.tick(2.0, change=Change.POSITION) == []
+    assert c.next_event_at() == 3.0
+    assert c.tick(3.0, change=Change.POSITION) == []
+    assert c.next_event_at() == 3.5
+    assert c.tick(3.5, change=Change.POSITION) == [trigger(8)]
+
+
+def test_an_idle_job_still_takes_a_savepoint_at_once_and_its_final_checkpoint() -> None:
+    c = coordinator()
+    assert c.tick(1.0, change=Change.NONE) == []
+    wanted = SavepointRequest("wanted")
+    assert c.savepoint(wanted, 1.5) == [trigger(7, wanted)]
+    completed(c, 7, 1.6)
+    assert all_end(c, 2.0) == [trigger(8, final=True)]
+    c.declined(CheckpointId(8), "no", 2.1)
+    assert not c.asks_for_change(3.1), "the end is waited for, whatever has changed"
+    assert c.tick(3.1, change=Change.NONE) == [trigger(9, final=True)]

@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from tests.support.cli import files, lay_out, tidelog
+from tests.support.clock import VirtualClock
 from tests.support.damage import Damage, damaged, flipped, truncated
-from tests.support.jobs import filled
+from tests.support.faults import Fault, FaultKind, FaultyStore
+from tests.support.jobs import filled, store_of
 from tests.unit.storage.test_every_store_conforms import Overwriting
 from tidelog import JobConfig, UploadConfig, Value, open_partitions
 from tidelog.storage import open as opening
+from tidelog.storage.errors import access_denied, store_unreachable
 
 MANIFEST = "checkpoints/00000009.json"
 GARBAGE = {"segments/00000000-zombie-0000000009.seg": b"left by a crash"}
@@ -75,6 +78,33 @@ def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) ->
     result = tidelog("doctor", "memory://unsafe")
     assert result.exit_code == 1
     assert "refuse overwrite  FAILED" in result.stdout and "NOT safe" in result.stdout
+
+
+def test_a_doctor_says_the_bandwidth_that_estimates_ask_for(tmp_path: Path) -> None:
+    result = tidelog("doctor", tmp_path)
+    assert result.exit_code == 0, result.output
+    (said,) = (line for line in result.stdout.splitlines() if line.startswith("for estimates: "))
+    options = said.removeprefix("for estimates: ").split()
+    job = ("--writes-per-second", "10", "--keys", "10")
+    estimated = json.loads(tidelog("estimate", *job, *options, "--json").stdout)
+    assert estimated["settings"]["bandwidth_bytes_per_s"] >= 1_000_000
+
+
+@pytest.mark.parametrize("refusal", [access_denied, store_unreachable])
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_a_store_that_does_not_answer_gets_no_verdict_and_damage_gets_a_bad_one(
+    command: str, refusal: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    faults = [
+        Fault(FaultKind.FAIL, operation, error=lambda _, name: refusal(name, "403"))
+        for operation in ("list", "get")
+    ]
+    silent = FaultyStore(store_of(filled()), faults, VirtualClock())
+    with monkeypatch.context() as refusing:
+        refusing.setattr(opening, "open_store", lambda *_, **__: silent)
+        assert tidelog(command, "memory://silent").exit_code == 4
+    lay_out(tmp_path, damaged(filled(), MANIFEST, flipped))
+    assert tidelog(command, tmp_path).exit_code == 1
 
 
 def listed(objects: dict[str, bytes]) -> list[dict[str, Any]]:

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from tests.support.cli import count_words, lay_out, tidelog
 from tests.support.jobs import contents, run, word_count
-from tidelog import ConfigError, FencedError, JobStatus, TidelogError, UserFunctionError
+from tidelog import JobStatus, UserFunctionError
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.run.live import LiveView, panel
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
-from tidelog.cli.run.running import Speedometer, exit_code
+from tidelog.cli.run.running import Speedometer
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
@@ -42,10 +42,33 @@ def at(status: JobStatus, seconds: float) -> JobStatus:
 
 def test_a_long_restore_shows_how_much_is_left() -> None:
     lines: list[str] = []
-    reporter = PlainLines(5.0, lines.append)
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
     for seconds in (0, 6):
         reporter.observe(at(RESTORING, seconds), ReadSpeed(10.0, 20.0))
     assert lines[1].startswith("words: restored 25% of slot 5, 3.0 s left; read 1.0 KiB of 4.0 KiB")
+
+
+def test_in_json_every_line_on_standard_error_is_a_document_also_the_reason_of_the_end(
+    tmp_path: Path,
+) -> None:
+    text = tmp_path / "in"
+    text.mkdir()
+    (text / "tides.txt").write_text("the tide comes in\n")
+    logs = ("--log-format", "json", "--log-level", "info")
+    good = count_words(text, logs=logs)
+    (tmp_path / "out").rename(tmp_path / "elsewhere")
+    (tmp_path / "store").rename(tmp_path / "other")
+    (tmp_path / "out").write_text("in the way")
+    bad = count_words(text, "--debug", logs=logs)
+    usage = tidelog(*logs, "run", "wordcount", "--parallelism", "none")
+    unread = tidelog(*logs, "inspect", tmp_path / "nowhere")
+    assert (good.exit_code, usage.exit_code) == (0, 2) and bad.exit_code > 0
+    for result in (good, bad, usage, unread):
+        documents = list(map(json.loads, result.stderr.splitlines()))
+        levels = [document["level"] for document in documents]
+        assert set(documents[0]) >= {"time", "level", "logger", "event", "message"}
+        assert ("error" in levels) == (result.exit_code > 0)
+    assert "finished; 1 records" in good.stderr and "Next: " in bad.stderr
 
 
 def test_json_has_one_line_per_look_and_a_result(capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +94,7 @@ def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slow
         for p50, p99 in ((0.012, 0.5), (0.02, 1.5), (0.03, 0.7))
     ]
     status = replace(RUNNING, operators=(replace(ends[0], longest_standstill_s=2.125), *ends[1:]))
-    reporter = PlainLines(5.0, lines.append)
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
     reporter.observe(RUNNING, ReadSpeed())
     reporter.observe(at(status, 200.0), ReadSpeed())
     reporter.observe(at(RUNNING, 300.0), ReadSpeed())
@@ -132,21 +155,6 @@ def test_speed_is_measured_between_looks_and_since_the_first() -> None:
     assert speedometer.read(look(10, 0)) == ReadSpeed()
     assert speedometer.read(look(12, 100)) == ReadSpeed(50, 50)
     assert speedometer.read(look(14, 400)) == ReadSpeed(150, 100)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "error", "code"),
-    [
-        ("finished", None, 0),
-        ("already-complete", None, 0),
-        ("failed", ERROR, 1),
-        ("failed", ConfigError("--input", action="pass it"), 2),
-        ("fenced", FencedError("generation 1", action="stop"), 3),
-        ("interrupted", None, 130),
-    ],
-)
-def test_every_outcome_has_its_exit_code(outcome, error: TidelogError | None, code: int) -> None:
-    assert exit_code(outcome, error) == code
 
 
 def documents(lines: str) -> list[dict[str, Any]]:

@@ -67,6 +67,30 @@ def test_checkpoints_that_take_longer_than_asked_are_missed() -> None:
     assert targets.missed_by(slow[1]) == {"checkpoint": 1.0}
 
 
+def test_a_longer_checkpoint_interval_costs_less_and_makes_output_later() -> None:
+    small = Workload(10, 1_000)
+    intervals = PlanTargets(1.0).intervals(1.0)
+    tried = [replace(Settings(), checkpoint_interval=each) for each in intervals]
+    best = [choose(candidates(small, each, [S3]), PlanTargets()) for each in tried]
+    assert [one.settings.checkpoint_interval for one in best] == intervals
+    lateness, costs = [one.estimate.late_s for one in best], [one.bill.total for one in best]
+    assert lateness == sorted(lateness) and costs == sorted(costs, reverse=True)
+    assert costs[0] > 5 * costs[intervals.index(10.0)]
+
+
+def test_a_lateness_that_is_asked_chooses_the_checkpoint_interval() -> None:
+    targets = PlanTargets(late_s=12.0)
+    small = Workload(10, 1_000)
+    found = [
+        each
+        for interval in targets.intervals(1.0)
+        for each in candidates(small, replace(Settings(), checkpoint_interval=interval), [S3])
+    ]
+    chosen = choose(found, targets)
+    assert chosen.settings.checkpoint_interval == 10.0
+    assert chosen.estimate.late_s <= 12.0
+
+
 def test_every_candidate_runs_as_it_stands_and_its_interval_decides() -> None:
     found = candidates(WORKLOAD, SETTINGS, [S3])
     intervals = [one.interval_s for one in found]

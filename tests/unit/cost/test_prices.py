@@ -70,7 +70,7 @@ def test_a_book_is_believed_for_a_year_and_then_warns(book: PriceBook) -> None:
 
 def test_a_book_of_ones_own_is_toml_or_json(own: Path, tmp_path: Path) -> None:
     book = read_book(own)
-    assert (book.provider, book.currency, book.egress_gb) == ("cellar", "EUR", 0.0)
+    assert (book.provider, book.currency, book.egress_gb) == ("cellar", "EUR", None)
     as_json = tmp_path / "cellar.json"
     as_json.write_bytes(msgspec.json.encode(book))
     assert read_book(as_json) == book
@@ -85,6 +85,9 @@ def test_a_book_of_ones_own_is_toml_or_json(own: Path, tmp_path: Path) -> None:
         ('"EUR"', '"euro"', "currency"),
         ("2026-01-31", "yesterday", ""),
         ("gb_bytes = 1000000000", "gb_bytes = 0", "gb_bytes"),
+        ("gb_bytes = 1000000000", "gb_bytes = 1", "gb_bytes"),
+        ("storage_gb_month = 0.01", "storage_gb_month = inf", "storage_gb_month is inf"),
+        ("put_per_1000 = 0.0", "put_per_1000 = nan", "put_per_1000"),
         (
             'sources = [{ url = "the electricity bill", says = "storage" }]',
             "sources = []",

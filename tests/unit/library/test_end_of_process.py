@@ -1,5 +1,6 @@
 """A program that leaves the close of its database to the end of its process."""
 
+import ctypes
 import subprocess
 import sys
 
@@ -55,3 +56,45 @@ def test_a_close_when_python_deletes_everything_is_refused_and_waits_for_nothing
     url: str, closed_by: str
 ) -> None:
     assert "expected an operation before the process ends" in ended_with(url, closed_by)
+
+
+FORKS = """
+import gc, os, signal, sys, threading, tidelog
+
+def status_of_child(ends):
+    child = os.fork()
+    if not child:
+        signal.alarm(60)
+        ends()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+def drops():
+    del globals()["db"], globals()["view"]
+    gc.collect()
+    sys.exit(3)
+
+def work():
+    number = 0
+    while not done.is_set():
+        with db.step():
+            for number in range(number, number + 100):
+                db.key(number).total.set(number)
+
+done = threading.Event()
+with tidelog.open(sys.argv[1], {"total": tidelog.Value(int)}) as db:
+    worker = threading.Thread(target=work)
+    worker.start()
+    db.checkpoint()
+    with tidelog.open(sys.argv[1], at="latest") as view:
+        for ends in (sys.exit, lambda: sys.exit(7), drops):
+            print(status_of_child(ends))
+    done.set()
+    worker.join()
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "on_exit"), reason="a call of glibc")
+def test_a_forked_child_ends_as_any_other_process_with_its_own_status(url: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKS, url]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["0", "7", "3"], done.stderr

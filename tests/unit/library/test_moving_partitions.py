@@ -2,6 +2,7 @@
 position of each are those of a plain dictionary that is set back to the last durable checkpoint.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
@@ -125,7 +126,7 @@ def checkpoint(model: Model, app: Partitions, process: int, partition: int, rng:
 
 def stale(app: Partitions, partition: int) -> bool:
     """Whether a checkpoint would be taken: something has changed since the last one."""
-    return not app[partition]._job.driver.unchanged
+    return bool(asyncio.run(app[partition]._job.driver.change()))
 
 
 def revoke(model: Model, app: Partitions, process: int, partition: int, rng: Random) -> None:

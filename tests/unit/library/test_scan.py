@@ -14,6 +14,8 @@ import tidelog
 from tests.support.depth import more_in_depth
 from tests.unit.library.conftest import opened
 from tidelog import ConfigError, Database, FlushConfig, JobConfig, List, Map, Schedule, Value
+from tidelog.changelog import changed_rows
+from tidelog.changelog.row_memory import BufferedRow
 from tidelog.library.handles import KeyStates
 from tidelog.state.key_groups import decode_key
 
@@ -84,6 +86,24 @@ def test_lists_come_whole_and_maps_by_their_entries(url: str) -> None:
         assert list(db.scan("seen", prefix=("a",))) == entries[2:4]
         assert list(db.scan("seen", prefix=First("a"))) == entries[2:4], "a tuple with names"
         assert list(db.scan("seen", after=7)) == entries[2:]
+
+
+def test_the_entries_of_one_key_are_read_without_a_look_at_changed_rows_of_others(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[bytes] = []
+
+    def counted(row: BufferedRow) -> bytes:
+        looked_at.append(row.key)
+        return row.key
+
+    monkeypatch.setattr(changed_rows, "row_key", counted)
+    unflushed = FlushConfig(rows=1 << 20, max_age=1e6)
+    with opened(url, JobConfig(checkpoint=Schedule(interval=1e6), flush=unflushed)) as db:
+        for number in range(20_000):
+            db.key(number).seen.set("x", number)
+        assert db.key(17).seen.items() == [("x", 17)]
+        assert 0 < len(looked_at) < 1000
 
 
 def test_what_has_expired_is_left_out(url: str) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.output_files import output_lines
 from tests.support.pipelines import Outside
 from tests.unit.library.conftest import NEVER, OFTEN, Broken, in_threads, opened
 from tidelog import Database, Files, JobConfig, Schedule, SinkContext, SinkWriter
@@ -80,7 +81,7 @@ def test_threads_write_to_several_sinks(url: str, tmp_path: Path) -> None:
         in_threads(*(partial(write, db, name) for name in "ab"))
     for name in "ab":  # in the order of each thread
         assert [n for each, n in outside.records if each == name] == list(range(3000))
-    lines = [line for p in (tmp_path / "out").glob("part-*") for line in p.open()]
+    lines = output_lines(tmp_path / "out")
     assert len(lines) == len(set(lines)) == 6000
 
 

@@ -34,17 +34,6 @@ def totals(url: str) -> dict[str, Any]:
         return {**dict(view.scan("total")), "position": view.position}
 
 
-def wait_for_checkpoints(url: str) -> None:
-    """Three more of them, of the database that is open."""
-    slots = Path(url) / "checkpoints"
-    newest = max(slots.glob("*.json"))
-    for _ in range(2000):
-        if max(slots.glob("*.json")).stem >= f"{int(newest.stem) + 3:08d}":
-            return
-        time.sleep(0.005)
-    raise AssertionError("no checkpoints")
-
-
 def test_a_step_within_a_step_is_a_part_of_it(url: str) -> None:
     with opened(url, OFTEN) as db:
         add(db, "audit", 0)
@@ -146,7 +135,7 @@ def test_threads_that_end_between_their_steps_end_nothing(url: str) -> None:
 
         for number in range(50):  # one after the other: they have one number in turn
             in_threads(partial(work, number))
-        wait_for_checkpoints(url)
+        db.checkpoint()
     assert totals(url) == {**{f"of {n}": n for n in range(50)}, "position": None}
 
 
@@ -195,7 +184,7 @@ def test_a_refused_change_changes_nothing_and_opens_no_step(
             change(db)
         # Nobody waits for this thread: another one begins its step, and checkpoints are taken.
         in_threads(partial(step_of_another, db))
-        wait_for_checkpoints(url)
+        db.checkpoint()
         assert totals(url) == {"b": 1, "position": {"in": 1}}
         assert (db.key("a").names.get(), db.key("a").seen.items()) == (["kept"], [("x", 1)])
 

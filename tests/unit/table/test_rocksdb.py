@@ -4,8 +4,10 @@ options file sets what has no name in tidelog, and nothing that could lose rows.
 import asyncio
 import errno
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
+from rocksdict import ReadOptions
 
 from tests.support.damage import damage_file, flipped_at
 from tests.support.pipelines import Outside, run, word_count, words
@@ -58,6 +60,38 @@ def test_the_small_file_stays_small_however_often_the_table_was_flushed(
         table.prepare_snapshot()
     *_, private = table.freeze(tmp_path / "snapshot")()
     assert private.size < 2 * MANIFEST_BYTES
+
+
+def test_rows_that_were_deleted_anywhere_are_not_passed_again_when_they_have_left_the_memtable(
+    table: RocksTable,
+) -> None:
+    keys = [b"%06d" % number for number in range(40_000)]
+    table.write(keys, [b"value"] * len(keys))
+    table.prepare_snapshot()
+    gone = [key for number, key in enumerate(keys) if number % 1000]
+    table.write(gone, [None] * len(gone))
+    table.prepare_snapshot()
+    deadline = monotonic() + 60
+    while not passes_few(table):
+        assert monotonic() < deadline, "no compaction in a minute"
+        sleep(0.01)
+    assert [key for key, _ in table.scan(b"", None)] == keys[::1000]
+
+
+def passes_few(table: RocksTable) -> bool:
+    """Whether a scan of all rows passes no more than 100 deleted ones from one row to the next."""
+    options = ReadOptions()
+    options.set_max_skippable_internal_keys(100)
+    cursor = table._db.iter(options)
+    cursor.seek_to_first()
+    while cursor.valid():
+        cursor.next()
+    try:
+        cursor.status()
+    except Exception as error:
+        assert "Too many internal keys skipped" in str(error)
+        return False
+    return True
 
 
 def test_a_full_disk_is_reported_as_such(table: RocksTable, tmp_path: Path) -> None:

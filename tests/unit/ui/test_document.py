@@ -6,6 +6,7 @@ The page follows a store and its job, and says what it cannot know.
 """
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -17,14 +18,17 @@ from tests.support.damage import (
     checkpoint_in,
     damaged,
     flipped,
+    missing,
+    needs,
     of_a_newer_release,
     truncated,
 )
-from tests.support.faults import FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, every_kind, filled, run, store_of
 from tests.support.pipelines import Outside, words
 from tests.support.watching import MadeUpJob, document_of, done, watcher
 from tidelog import JobRunner, Savepoint
+from tidelog.catalog.audit import advised, audit
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.checkpoint.sizes import checkpoint_sizes
 from tidelog.errors import AccessDeniedError, ConfigError, ControlError, TidelogError
@@ -33,6 +37,9 @@ from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
 from tidelog.ui.document import Document
+from tidelog.ui.following import Follower
+from tidelog.ui.stored import StoreReader
+from tidelog.ui.watch import Watcher
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +125,50 @@ def test_a_damaged_slot_has_its_place_and_its_action(slot: int, damage: Damage) 
     assert (problem.where, problem.unusable) == (name, (slot,))
     assert "restore slot" in problem.action or "release that wrote it" in problem.action
     assert document.restore.slot == (9 if slot == 7 else 8)
+
+
+ALL_OF_8 = sorted(needs(filled(), 8))
+ONLY_8 = sorted(needs(filled(), 8) - needs(filled(), 7))
+
+
+@pytest.mark.parametrize(
+    "damages",
+    [
+        {checkpoint(Slot(9)): flipped, ONLY_8[0]: missing},
+        {checkpoint(Slot(9)): flipped, checkpoint(Slot(8)): truncated},
+        {checkpoint(Slot(9)): of_a_newer_release, ONLY_8[-1]: truncated},
+        dict.fromkeys(ALL_OF_8, missing),
+        {checkpoint(Slot(9)): truncated, **dict.fromkeys(ALL_OF_8, missing)},
+    ],
+)
+def test_page_and_inspect_are_of_one_mind_about_what_can_be_restored(
+    damages: dict[str, Damage],
+) -> None:
+    objects = dict(filled())
+    for name, damage in damages.items():
+        objects = damaged(objects, name, damage)
+    document = document_of(objects)
+    report = asyncio.run(audit(store_of(objects)))
+    restorable = {each.slot: each.restorable for each in document.slots}
+    assert restorable == {each.slot: each.restorable for each in report.slots}
+    advice = {(p.where, p.action) for p in advised(report.problems, report.slots, running=False)}
+    assert {(problem.where, problem.action) for problem in document.problems} == advice
+    named = re.findall(r"restore slot (\d+)", " ".join(action or "" for _, action in advice))
+    assert set(map(int, named)) <= {report.newest_restorable}
+
+
+async def test_a_checkpoint_after_the_last_list_of_objects_is_lost_with_the_one_it_needs() -> None:
+    shared = sorted(needs(OBJECTS, 8) & needs(OBJECTS, 9))[0]
+    newest = checkpoint(Slot(9))
+    objects = damaged(damaged(OBJECTS, shared, missing), newest, missing)
+    store, clock = store_of(objects), VirtualClock(auto=False)
+    watching = watcher(store, clock=clock)
+    await watching.document()
+    await store.put(newest, OBJECTS[newest])
+    clock.spend(31)  # the slots are read again, the objects are not listed yet
+    document = await watching.document()
+    assert [each.restorable for each in document.slots if each.slot == 9] == [False]
+    assert not any("restore slot 9" in problem.action for problem in document.problems)
 
 
 def test_a_savepoint_of_rows_is_no_part_of_the_log() -> None:
@@ -251,12 +302,14 @@ def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> No
     run(anew, every_kind(), seed=2)
     store, clock = store_of(OBJECTS), VirtualClock(auto=False)
     job = MadeUpJob(done(STATUS, (completed(7), completed(8))))
-    watching, page_opened_now = watcher(store, job, clock), watcher(anew, job, clock)
+    reader = StoreReader(store, clock)
+    watching = Follower(store, clock, Watcher(reader, clock, ask=job))
+    page_opened_now = watcher(anew, job, clock)
 
     async def look_at_both() -> None:
         await watching.look_at_job()
         await watching.document()
-        watching.reader.store = anew
+        reader.store = anew
         job.answer = done({**STATUS, "generation": 0}, (completed(2),))
         clock.spend(10)
         await watching.document()
@@ -270,3 +323,35 @@ def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> No
         assert seen.live == expected.live
 
     asyncio.run(look_at_both())
+
+
+async def test_a_job_is_shown_while_its_store_does_not_answer() -> None:
+    clock = VirtualClock(auto=False)
+    store = FaultyStore(store_of(OBJECTS), [Fault(FaultKind.STALL, nth=1)], clock)
+    following = watcher(store, MadeUpJob(done(STATUS, (completed(5),))), clock)
+    await following.look_at_job()
+    await following.document(patience_s=0)
+    clock.spend(43)
+    document = await following.document(patience_s=0)
+    assert (document.job, document.phase, document.slots) == ("every-kind", "running", ())
+    assert [point["slot"] for point in document.checkpoints] == [5]
+    [problem] = document.problems
+    assert problem.where == f"store {store.url}" and "UTC, for 43 s" in problem.found
+    store.release()
+    document = await following.document()
+    assert document.problems == () and document.slots
+
+
+async def test_a_store_that_refuses_is_named_with_its_reason_beside_the_job() -> None:
+    clock = VirtualClock(auto=False)
+
+    def denied(what: str, found: str) -> AccessDeniedError:
+        return AccessDeniedError(what, found=f"{found}: 403", action="check the credentials")
+
+    store = FaultyStore(store_of(OBJECTS), [Fault(FaultKind.FAIL, error=denied)], clock)
+    following = watcher(store, MadeUpJob(done(STATUS)), clock)
+    await following.look_at_job()
+    document = await following.document()
+    assert document.phase == "running" and isinstance(following.failure, AccessDeniedError)
+    [problem] = document.problems
+    assert "403" in problem.found and problem.action == "check the credentials"

@@ -8,10 +8,11 @@ from typing import Any, Final
 
 import click
 
-from tidelog.cli.estimate.estimate import DescribedJob, estimate_fields, on_a_job
+from tidelog.cli.estimate.described import DescribedJob, on_a_job
+from tidelog.cli.estimate.estimate import estimate_fields
 from tidelog.cli.estimate.prices import bill_fields
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.plan import Candidate, Money, PlanTargets, candidates, choose, in_currency
@@ -37,36 +38,62 @@ def money(text: str) -> Money:
     help="Target: a started process has restored its state after this long.",
 )
 @click.option(
+    "--lateness",
+    type=duration,
+    metavar="TIME",
+    help="Target: output is visible after this long. Without --checkpoint-interval the plan "
+    "chooses that, too.",
+)
+@click.option(
     "--budget", type=money, metavar="MONEY", help="Target: a month costs no more, such as 200CNY."
 )
-def command(output: Output, job: DescribedJob, restore: float | None, budget: Money | None) -> int:
+def command(
+    output: Output,
+    job: DescribedJob,
+    restore: float | None,
+    lateness: float | None,
+    budget: Money | None,
+) -> int:
     """Find the settings that reach targets at the least cost, and say what all others miss.
 
-    Targets are --restore, --budget and --checkpoint-interval. Exits with 1 when no settings meet
-    all of them: then it names what comes nearest.
+    Targets are --restore, --lateness, --budget and --checkpoint-interval. Exits with 1 when no
+    settings meet all of them: then it names what comes nearest.
     """
-    targets = PlanTargets(job.settings.checkpoint_interval, restore, budget)
+    interval_s = job.settings.checkpoint_interval
+    free = lateness is not None and not job.checkpoint_interval_said
+    targets = PlanTargets(None if free else interval_s, restore, lateness, budget)
     books, left_out = in_currency(job.prices.books, budget)
     job = replace(job, prices=replace(job.prices, books=books))
-    found = candidates(job.workload, job.settings, books, egress=job.egress)
-    chosen = choose(found, targets)
+    choices = [
+        candidate
+        for checkpoint_s in targets.intervals(interval_s)
+        for candidate in candidates(
+            job.workload,
+            replace(job.settings, checkpoint_interval=checkpoint_s),
+            books,
+            egress=job.prices.egress,
+        )
+    ]
+    chosen = choose(choices, targets)
     met = targets.distance(chosen) <= 0
     fields = job.fields()
     fields["warnings"] += left_out
     fields["targets"] = {
         "checkpoint_s": targets.checkpoint_s,
         "restore_s": restore,
+        "late_s": lateness,
         "budget": budget and budget.amount,
         "currency": budget and budget.currency,
     }
-    fields |= {"met": met, "nearest": found.index(chosen)}
-    fields["candidates"] = [_fields(each, targets) for each in found]
-    output.show(fields, *_described(found, chosen, targets), *job.prices.lines(*left_out))
+    fields |= {"met": met, "nearest": choices.index(chosen)}
+    fields["candidates"] = [_fields(candidate, targets) for candidate in choices]
+    output.show(fields, *_described(choices, chosen, targets), *job.prices.lines(*left_out))
     return EXIT_OK if met else EXIT_PROBLEM
 
 
 def _fields(candidate: Candidate, targets: PlanTargets) -> dict[str, Any]:
     return {
+        "checkpoint_interval_s": candidate.settings.checkpoint_interval,
         "materialize_interval_s": candidate.interval_s,
         "replay_target_s": candidate.replay_target_s,
         "misses": targets.missed_by(candidate),
@@ -76,12 +103,17 @@ def _fields(candidate: Candidate, targets: PlanTargets) -> dict[str, Any]:
 
 
 def _described(
-    found: Sequence[Candidate], chosen: Candidate, targets: PlanTargets
+    choices: Sequence[Candidate], chosen: Candidate, targets: PlanTargets
 ) -> Iterator[str | Rows]:
-    """The candidates at the provider of the chosen one, and the command that it stands for."""
+    """The candidates at the provider of the chosen one and with its checkpoint interval, what other
+    intervals cost, and the command that it stands for.
+    """
     met = targets.distance(chosen) <= 0
     provider, currency = chosen.bill.provider, chosen.bill.currency
-    yield f"{provider}, amounts in {currency} a month:"
+    interval_s = chosen.settings.checkpoint_interval
+    offered = [candidate for candidate in choices if candidate.bill.provider == provider]
+    every = duration_text(interval_s)
+    yield f"{provider}, amounts in {currency} a month, a checkpoint every {every}:"
 
     def remark(candidate: Candidate) -> str:
         if candidate is chosen and met:
@@ -89,28 +121,57 @@ def _described(
         return "<- nearest" if candidate is chosen else _missed(candidate, targets)
 
     yield Rows(
-        (each for each in found if each.bill.provider == provider),
+        (
+            candidate
+            for candidate in offered
+            if candidate.settings.checkpoint_interval == interval_s
+        ),
         ("materialize every", _interval),
         ("replay target", "replay_target_s", duration_text),
-        ("checkpoint", lambda each: span(each.estimate.checkpoint_s)),
-        ("restore", lambda each: span(each.estimate.restore_s)),
-        ("log", lambda each: each.estimate.log and size(int(each.estimate.log.peak_bytes))),
-        ("PUT/day", lambda each: short(each.estimate.usage.puts_per_s * DAY_S)),
-        ("cost", lambda each: amount(each.bill.total)),
+        ("checkpoint", lambda c: span(c.estimate.checkpoint_s)),
+        ("restore", lambda c: span(c.estimate.restore_s)),
+        ("log", lambda c: c.estimate.log and size(int(c.estimate.log.peak_bytes))),
+        ("PUT/day", lambda c: short(c.estimate.usage.puts_per_s * DAY_S)),
+        ("cost", lambda c: amount(c.bill.total)),
         ("", remark),
+    )
+    yield ""
+    yield Rows(
+        _by_checkpoint_interval(offered, targets),
+        ("checkpoint every", lambda c: duration_text(c.settings.checkpoint_interval)),
+        ("output late by", lambda c: span(c.estimate.late_s)),
+        ("materialize every", _interval),
+        ("restore", lambda c: span(c.estimate.restore_s)),
+        ("PUT/day", lambda c: short(c.estimate.usage.puts_per_s * DAY_S)),
+        ("cost", lambda c: amount(c.bill.total)),
+        ("", lambda c: _missed(c, replace(targets, checkpoint_s=None))),
     )
     yield ""
     if not met:
         yield f"no settings meet the targets; what comes nearest {_missed(chosen, targets)}"
-    reached = f"{chosen.cost} a month, restore {span(chosen.estimate.restore_s)}"
+    late = f"output late by {span(chosen.estimate.late_s)} at most"
+    reached = f"{chosen.cost} a month, restore {span(chosen.estimate.restore_s)}, {late}"
     yield f"{'recommended' if met else 'nearest'}: {_interval(chosen)}, {reached}"
     yield f"  tidelog run JOB --store URL {_options(chosen)}"
 
 
+def _by_checkpoint_interval(
+    offered: Sequence[Candidate], targets: PlanTargets
+) -> Iterator[Candidate]:
+    """The best of each interval, by the other targets."""
+    other_targets = replace(targets, checkpoint_s=None, late_s=None)
+    for interval_s in dict.fromkeys(
+        candidate.settings.checkpoint_interval for candidate in offered
+    ):
+        yield choose(
+            [e for e in offered if e.settings.checkpoint_interval == interval_s], other_targets
+        )
+
+
 def _missed(candidate: Candidate, targets: PlanTargets) -> str:
     missed = targets.missed_by(candidate).items()
-    found = [f"{target} by {share:.0%}" for target, share in missed if share > 0]
-    return f"misses {', '.join(found)}" if found else ""
+    parts = [f"{target} by {share:.0%}" for target, share in missed if share > 0]
+    return f"misses {', '.join(parts)}" if parts else ""
 
 
 def _interval(candidate: Candidate) -> str:
@@ -121,8 +182,10 @@ def _interval(candidate: Candidate) -> str:
 def _options(candidate: Candidate) -> str:
     settings = candidate.settings
     interval, replay = candidate.interval_s, candidate.replay_target_s
+    workers = f"--workers {settings.workers} " if settings.workers > 1 else ""
     options = (
-        f"--parallelism {ceil(settings.keyed_per_process)} --checkpoint-interval "
+        f"{workers}--parallelism {ceil(settings.parallelism / settings.processes)} "
+        "--checkpoint-interval "
         f"{duration_text(settings.checkpoint_interval)} --retain {settings.retain} "
     )
     if interval is None or replay is None:

@@ -45,15 +45,19 @@ class Prices:
     notes: bool
     """The user chose providers: their books' notes are of interest."""
     day: date
+    egress: bool = False
+    """What restores read leaves the provider."""
 
     @classmethod
-    def chosen(cls, providers: Sequence[str], price_files: Sequence[Path]) -> "Prices":
+    def chosen(
+        cls, providers: Sequence[str], price_files: Sequence[Path], *, egress: bool = False
+    ) -> "Prices":
         """Raises ConfigError for a book that is not there or not usable."""
         books = choose_books(providers, map(read_book, price_files))
-        return cls(books, bool(providers or price_files), today())
+        return cls(books, bool(providers or price_files), today(), egress)
 
-    def bills(self, usage: Usage, *, egress: bool = False) -> list[dict[str, Any]]:
-        return [bill_fields(bill(book, usage, egress=egress)) for book in self.books]
+    def bills(self, usage: Usage) -> list[dict[str, Any]]:
+        return [bill_fields(bill(book, usage, egress=self.egress)) for book in self.books]
 
     def fields(self) -> dict[str, Any]:
         names = ("provider", "title", "region", "currency", "as_of", "sources", "notes")
@@ -63,17 +67,20 @@ class Prices:
             for book in self.books
         ]
         old = [warning for book in self.books if (warning := book.warning(self.day))]
-        return {"price_books": books, "warnings": old}
+        return {"price_books": books, "warnings": [*old, *self._unpriced()]}
+
+    def _unpriced(self) -> list[str]:
+        return [warning for book in self.books if (warning := book.unpriced(egress=self.egress))]
 
     def lines(self, *warnings: str) -> Iterator[str]:
         """Where prices come from, whether they are out of date, and other warnings."""
         yield ""
         for book in self.books:
             old = "" if self.day <= book.expires else ", out of date: pass your own with --prices"
-            place = f"{book.title}, {book.region}, as of {book.as_of}{old}"
-            yield f"prices: {book.provider} is {place}"
+            origin = f"{book.title}, {book.region}, as of {book.as_of}{old}"
+            yield f"prices: {book.provider} is {origin}"
             yield from (f"  {note}" for note in book.notes if self.notes)
-        yield from (f"warning: {warning}" for warning in warnings)
+        yield from (f"warning: {warning}" for warning in (*warnings, *self._unpriced()))
 
 
 def today() -> date:

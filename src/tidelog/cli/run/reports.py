@@ -1,9 +1,13 @@
 """Reports of a running job: as JSON lines, as plain lines, or none.
 
-Invariant: a reporter only formats what it is given; it never looks at the job itself.
+Invariants: a reporter only formats what it is given; it never looks at the job itself, and within
+`reports_never_wait` no report waits for who reads it.
 """
 
+import logging
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
@@ -11,14 +15,34 @@ import click
 import msgspec
 
 from tidelog.checkpoint.manifest import Savepoint
+from tidelog.cli.logs import say
 from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import StorageError, TidelogError, error_fields
 from tidelog.ids import Slot
+from tidelog.outlet import Outlet, outlet_of, settle
 from tidelog.runtime.operators.progress import STANDSTILL_S
 from tidelog.runtime.status.status import JobStatus
 
 Outcome = Literal["finished", "already-complete", "stopped", "interrupted", "failed", "fenced"]
+
+
+@contextmanager
+def reports_never_wait(*, as_json: bool) -> Iterator[None]:
+    """What goes to standard error, and reports as JSON, does not hold up the block when nobody
+    reads it: then the oldest lines are left out.
+    """
+    names = ("stdout", "stderr") if as_json else ("stderr",)
+    before = {name: getattr(sys, name) for name in names}
+    for name, stream in before.items():
+        setattr(sys, name, outlet_of(stream) or stream)
+    try:
+        yield
+    finally:
+        for name, stream in before.items():
+            with suppress(OSError):
+                settle(getattr(sys, name))
+            setattr(sys, name, stream)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -56,10 +80,10 @@ class Reporter:
     def notice(self, text: str) -> None:
         """Something that the user should know, and that ends nothing."""
 
-    def end(self, ending: Ending) -> None:
+    def end(self, result: Ending) -> None:
         """The job has ended; called once."""
-        if ending.error is not None:
-            _to_stderr(f"Error: {ending.error}")
+        if result.error is not None:
+            _to_stderr(f"Error: {result.error}", logging.ERROR)
 
 
 class JsonReports(Reporter):
@@ -75,16 +99,16 @@ class JsonReports(Reporter):
     def notice(self, text: str) -> None:
         _print_json({"event": "notice", "text": text})
 
-    def end(self, ending: Ending) -> None:
-        status, savepoint = _plain(ending.status), ending.savepoint
+    def end(self, result: Ending) -> None:
+        status, savepoint = _plain(result.status), result.savepoint
         del status["phase"], status["restore"]
         _print_json(
             {
                 "event": "result",
-                "outcome": ending.outcome,
-                "exit_code": ending.exit_code,
-                "seconds": ending.seconds,
-                "restored_slot": ending.restored_slot,
+                "outcome": result.outcome,
+                "exit_code": result.exit_code,
+                "seconds": result.seconds,
+                "restored_slot": result.restored_slot,
                 "savepoint": savepoint
                 and {
                     "name": savepoint.name,
@@ -93,8 +117,9 @@ class JsonReports(Reporter):
                     "drained": savepoint.final,
                 },
                 **status,
-                "error": error_fields(ending.error) if ending.error is not None else None,
-            }
+                "error": error_fields(result.error) if result.error is not None else None,
+            },
+            last=True,
         )
 
 
@@ -103,7 +128,9 @@ class PlainLines(Reporter):
 
     poll_s = 0.25
 
-    def __init__(self, interval_s: float = 5.0, write: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, interval_s: float = 5.0, write: Callable[[str, int], None] | None = None
+    ) -> None:
         self._interval_s = interval_s
         self._write = write or _to_stderr
         self._last: JobStatus | None = None
@@ -115,21 +142,22 @@ class PlainLines(Reporter):
         if last is None or status.phase != last.phase:
             self._say(status, phase_line(status))
         if status.at_s - self._said_at >= self._interval_s:
-            said = (f"{name} {text}" for name, text in figures(status, speed))
-            self._say(status, "; ".join(said) or status.phase)
+            texts = (f"{name} {text}" for name, text in figures(status, speed))
+            self._say(status, "; ".join(texts) or status.phase)
 
     def stopping(self) -> None:
-        self._write(STOPPING)
+        self._write(STOPPING, logging.INFO)
 
     def notice(self, text: str) -> None:
-        self._write(text)
+        self._write(text, logging.WARNING)
 
-    def end(self, ending: Ending) -> None:
-        self._write(ending_line(ending))
+    def end(self, result: Ending) -> None:
+        level = logging.INFO if result.error is None else logging.ERROR
+        self._write(ending_line(result), level)
 
     def _say(self, status: JobStatus, line: str) -> None:
         self._said_at = status.at_s
-        self._write(f"{status.job}: {line}")
+        self._write(f"{status.job}: {line}", logging.INFO)
 
 
 STOPPING: Final = "stopping; the same signal again ends the process at once, which loses nothing"
@@ -165,8 +193,8 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     """The figures of a running or restoring job: names and texts."""
     restore, state, checkpoints = status.restore, status.state, status.checkpoints
     if status.phase == "restoring" and restore is not None:
-        left = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{left}"
+        remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
+        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{remaining}"
         yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
         yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
         return
@@ -239,23 +267,23 @@ def _stood_still(status: JobStatus) -> str:
     return f", longest standstill {seconds_text(longest_s)}" if longest_s >= STANDSTILL_S else ""
 
 
-def ending_line(ending: Ending) -> str:
+def ending_line(result: Ending) -> str:
     """How the run ended, and what to do next."""
-    status, checkpoints = ending.status, ending.status.checkpoints
-    match ending.outcome:
+    status, checkpoints = result.status, result.status.checkpoints
+    match result.outcome:
         case "finished":
             return (
                 f"{status.job}: finished; {status.records_read:,} records in "
-                f"{ending.seconds:.1f} s, {checkpoints.completed} checkpoints, "
+                f"{result.seconds:.1f} s, {checkpoints.completed} checkpoints, "
                 f"the last in slot {checkpoints.last_slot}{_late(status)}{_stood_still(status)}"
             )
         case "already-complete":
             return (
-                f"{status.job}: already complete (slot {ending.restored_slot}), nothing to do; "
+                f"{status.job}: already complete (slot {result.restored_slot}), nothing to do; "
                 "for another run give it another --store and --output"
             )
         case "stopped":
-            savepoint = ending.savepoint
+            savepoint = result.savepoint
             assert savepoint is not None
             then = (
                 "its data counts as ended; another run needs another --store and --output"
@@ -272,12 +300,12 @@ def ending_line(ending: Ending) -> str:
                 "the start, no checkpoint completed" if slot is None else f"slot {slot} or newer"
             )
             command = "the same command" + (
-                " without --restore-slot or --from" if ending.chosen_slot else ""
+                " without --restore-slot or --from" if result.chosen_slot else ""
             )
             late = _late(status)
             return f"{status.job}: stopped{late}; run {command} to resume from {origin}"
         case "failed" | "fenced":
-            return f"Error: {ending.error}"
+            return f"Error: {result.error}"
 
 
 def _plain(status: JobStatus) -> dict[str, Any]:
@@ -286,10 +314,16 @@ def _plain(status: JobStatus) -> dict[str, Any]:
     return {**plain, "late_records": status.late_records}
 
 
-def _print_json(fields: dict[str, Any]) -> None:
+def _print_json(fields: dict[str, Any], *, last: bool = False) -> None:
     try:
         with printing():
-            click.echo(msgspec.json.encode(fields))
+            line = msgspec.json.encode(fields) + b"\n"
+            if isinstance(sys.stdout, Outlet):
+                sys.stdout.write(line)  # click would try it out, and lose an earlier error
+            else:
+                click.echo(line, nl=False)
+            if last:
+                settle(sys.stdout)
     except BrokenPipeError as error:
         raise StorageError(
             "standard output",
@@ -299,10 +333,10 @@ def _print_json(fields: dict[str, Any]) -> None:
         ) from error
 
 
-def _to_stderr(line: str) -> None:
+def _to_stderr(line: str, level: int) -> None:
     # Standard output belongs to a job that prints its results.
     try:
-        click.echo(line, err=True)
+        say(line, level)
     except BrokenPipeError:
         raise
     except OSError:

@@ -7,19 +7,21 @@ from typing import Any
 import click
 
 from tidelog.catalog.application import Application, read_application, stored_partitions
-from tidelog.catalog.audit import AuditReport, audit, next_step
+from tidelog.catalog.audit import AuditReport, advised, audit
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import unreadable
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, fields_of, finding_lines
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store, opened
+from tidelog.cli.store.options import StoreCommand, on_store, on_store_for_a_verdict, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError
+from tidelog.runtime.control.client import runs_here
 from tidelog.storage.object_names import partition_path
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectInfo
-from tidelog.storage.probe import probe_store
+from tidelog.storage.probe import ProbeReport, probe_store
 
 
 @click.command("doctor")
@@ -27,8 +29,8 @@ from tidelog.storage.probe import probe_store
 async def doctor_command(invocation: StoreCommand) -> int:
     """Test whether the store at URL keeps what jobs rely on.
 
-    Writes, races for, lists and deletes objects under probe/. Exits with 1 when the store is not
-    safe.
+    Writes, races for, lists and deletes objects under probe/, 32 MiB among them to measure the
+    bandwidth that `tidelog estimate` asks for. Exits with 1 when the store is not safe.
     """
     other = invocation.access.open(invocation.url, invocation.effects)  # another connection
     try:
@@ -47,19 +49,38 @@ async def doctor_command(invocation: StoreCommand) -> int:
         "",
         Rows(report.latencies, "operation", "calls", "min_ms", "median_ms", "max_ms"),
         "",
+        Rows(
+            report.bandwidths,
+            "operation",
+            ("large objects", "objects", str),
+            ("bandwidth", "bytes_per_s", lambda speed: f"{speed / 1e6:.1f} MB/s"),
+        ),
+        *_link(report),
+        "",
         safe if report.passed else unsafe,
     )
     return EXIT_OK if report.passed else EXIT_PROBLEM
 
 
+def _link(report: ProbeReport) -> Iterator[str]:
+    """The options of estimates that say what was measured; none where nothing was."""
+    latency = next(
+        (measured.median_ms for measured in report.latencies if measured.operation == "put"), None
+    )
+    if report.bandwidths and latency is not None:
+        speed = min(bandwidth.bytes_per_s for bandwidth in report.bandwidths)
+        yield f"for estimates: --bandwidth {speed / 1e6:.0f}MB --latency {max(1, round(latency))}ms"
+
+
 @click.command("inspect")
-@on_store
+@on_store_for_a_verdict
 @click.option("--deep", is_flag=True, help="Read all segments and table files, check every CRC.")
 async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
     """Check every invariant of the store at URL; nothing is written.
 
     Names the checkpoints that can be restored, and for each problem those that cannot because
-    of it. Exits with 1 when there is a problem. For an application that several processes share the
+    of it. Exits with 1 when there is a problem, with 4 when the store could not be read, which says
+    nothing of it. For an application that several processes share the
     stores of all partitions are checked, and one line says what was found of each.
     """
     output = invocation.output
@@ -67,10 +88,10 @@ async def inspect_command(invocation: StoreCommand, deep: bool) -> int:
         return await _inspect_partitions(invocation, *found, deep=deep)
     with output.progress("inspecting") as progress:
         report = await audit(invocation.store, deep=deep, progress=progress)
+    if report.problems:
+        running = await runs_here(invocation.store.url)
+        report = replace(report, problems=advised(report.problems, report.slots, running=running))
     newest = report.newest_restorable
-    report = replace(
-        report, problems=tuple(replace(p, action=next_step(p, newest)) for p in report.problems)
-    )
     problems = [
         {
             "invariant": problem.check,
@@ -106,11 +127,11 @@ async def _application_at(invocation: StoreCommand) -> tuple[Application, list[i
     """The application at the URL, and its partitions that have a store; None: it is a store."""
     # What is above the stores of partitions is not encrypted when these are.
     plain = StoreAccess(invocation.access.endpoint)
-    async with opened(invocation.url, plain, invocation.output) as above:
-        application = await read_application(above.store)
+    async with opened(invocation.url, plain, invocation.output) as parent:
+        application = await read_application(parent.store)
         if application is None:
             return None
-        return application, [each async for each in stored_partitions(above.store)]
+        return application, [number async for number in stored_partitions(parent.store)]
 
 
 async def _inspect_partitions(
@@ -141,7 +162,7 @@ async def _inspect_partitions(
         }
         for partition, report in reports.items()
     ]
-    known = "" if application.partitions is None else f" of {application.partitions}"
+    total = "" if application.partitions is None else f" of {application.partitions}"
     output.show(
         {
             "url": url,
@@ -152,7 +173,7 @@ async def _inspect_partitions(
         },
         Rows(stores, "partition", "newest_restorable", "objects", "bytes", "problems", "url"),
         "",
-        f"{len(reports)} partitions{known}; `tidelog inspect` of a store says more",
+        f"{len(reports)} partitions{total}; `tidelog inspect` of a store says more",
     )
     return EXIT_PROBLEM if any(report.problems for report in reports.values()) else EXIT_OK
 
@@ -189,8 +210,8 @@ def _swept(plan: SweepPlan, *, deleted: bool) -> Iterator[str | Rows]:
     verdict = "deleted" if deleted else "garbage"
     if found := [*plan.garbage, *plan.undecided]:
         garbage = set(plan.garbage)
-        of = ("verdict", lambda info: verdict if info in garbage else "undecided")
-        yield Rows(found, of, "size", ("object", lambda info: info.name))
+        verdict_column = ("verdict", lambda info: verdict if info in garbage else "undecided")
+        yield Rows(found, verdict_column, "size", ("object", lambda info: info.name))
     yield f"{len(plan.garbage)} objects of {size(_bytes(plan.garbage))} {verdict}"
     if plan.undecided:
         yield (

@@ -1,34 +1,53 @@
 """What the commands that look into a store have in common: arguments, errors, exit codes.
 
 Invariants: a command ends with 0 (fine), 1 (a problem, an error), 2 (wrong usage) or 130
-(Ctrl-C); an error is its message and the next action, a traceback only with --debug; the store
-is closed in the end.
+(Ctrl-C); one that gives a verdict ends with 1 for a bad one alone, and with 4 when an error left
+it without any; an error is its message and the next action, a traceback only with --debug; the
+store is closed in the end.
 """
 
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
 from tidelog.catalog.locate import CheckpointName, parse_place
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.cli.effects import command_effects
+from tidelog.cli.exit_codes import (
+    EXIT_INTERRUPTED,
+    EXIT_PROBLEM,
+    EXIT_UNDECIDED,
+    exit_code_of,
+)
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.errors import (
+    ConfigError,
+    CorruptObjectError,
+    FormatVersionError,
+    ObjectNotFoundError,
+    RestoreError,
+    TidelogError,
+)
 from tidelog.storage.open import StoreAccess
 from tidelog.storage.port import ObjectStore
 
 P = ParamSpec("P")
 
-EXIT_OK: Final = 0
-EXIT_PROBLEM: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_INTERRUPTED: Final = 130
+_OF_WHAT_IS_STORED: Final = (
+    ObjectNotFoundError,
+    CorruptObjectError,
+    FormatVersionError,
+    RestoreError,
+)
+"""Errors that say something of what is stored: they are a verdict."""
 
 
 def checkpoint_name(text: str) -> CheckpointName:
@@ -59,9 +78,11 @@ class StoreCommand:
 
 def on_this_machine(
     function: Callable[Concatenate[Output, P], int | Coroutine[Any, Any, int]],
+    *,
+    failed: int = EXIT_PROBLEM,
 ) -> Callable[..., None]:
     """Make a command function of `function`, asynchronous or not, which prints on the Output and
-    returns the exit code; adds --json and --debug.
+    returns the exit code; adds --json and --debug. `failed` is the exit code of an error.
     """
 
     @click.option(
@@ -76,7 +97,7 @@ def on_this_machine(
             found = function(output, **options)  # type: ignore[call-arg]
             return found if isinstance(found, int) else asyncio.run(found)
 
-        click.get_current_context().exit(reported(work, output, debug=debug))
+        click.get_current_context().exit(reported(work, output, debug=debug, failed=failed))
 
     return command
 
@@ -86,17 +107,18 @@ def on_store(
     location: Callable[[str], str] = str,
     *,
     encrypted: bool = True,
+    failed: int = EXIT_PROBLEM,
 ) -> Callable[..., None]:
     """Make a command function of `function`, which works on the store at URL and returns the exit
     code; adds URL, --endpoint, --json and --debug, and --encryption-key where it can be
-    `encrypted`. `location` of the URL is what is opened.
+    `encrypted`. `location` of the URL is what is opened, `failed` the exit code of an error.
     """
 
     access_options = [endpoint_option, encryption_key_option] if encrypted else [endpoint_option]
 
     @click.argument("url")
     @add_options(*access_options)
-    @on_this_machine
+    @partial(on_this_machine, failed=failed)
     @functools.wraps(function)
     async def command(
         output: Output,
@@ -118,8 +140,7 @@ async def opened(
     url: str, access: StoreAccess, output: Output, location: Callable[[str], str] = str
 ) -> AsyncIterator[StoreCommand]:
     """Open the store at the `location` of a URL, and close it again."""
-    effects = Effects()
-    with closing(effects.offload):
+    with command_effects() as effects:
         store = access.open(location(url), effects)
         try:
             yield StoreCommand(url, access, effects, store, output)
@@ -127,15 +148,17 @@ async def opened(
             await store.close()
 
 
-def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
+def reported(
+    work: Callable[[], int], output: Output, *, debug: bool, failed: int = EXIT_PROBLEM
+) -> int:
     """Do `work` and report its error, if any; returns the exit code."""
     error: TidelogError
     try:
         return work()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        raise  # The reader of our output has enough; click ends quietly.
+    except (BrokenPipeError, click.ClickException):
+        raise  # The reader has enough, or the command is used wrongly: click says so.
     except TidelogError as failure:
         error = failure
     except Exception as cause:
@@ -143,7 +166,13 @@ def reported(work: Callable[[], int], output: Output, *, debug: bool) -> int:
     if debug:
         print_traceback(error)
     output.error(error)
-    return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_PROBLEM
+    code = exit_code_of(error)
+    undecided = code == EXIT_PROBLEM and not isinstance(error, _OF_WHAT_IS_STORED)
+    return failed if undecided else code
+
+
+on_store_for_a_verdict = partial(on_store, failed=EXIT_UNDECIDED)
+"""Makes a command that says whether a store is good: an error is no verdict."""
 
 
 def selected(

@@ -26,7 +26,7 @@ class Column(NamedTuple):
     @property
     def kind(self) -> str:
         """What its values are in Python, such as `list[int]`."""
-        return self.outer.format(*(each.kind for each in self.inner))
+        return self.outer.format(*(column.kind for column in self.inner))
 
     def common(self, other: "Column") -> "Column | None":
         """What both are; None when they differ.
@@ -38,7 +38,7 @@ class Column(NamedTuple):
         if self.outer != other.outer:
             return None
         within = [one.common(two) for one, two in zip(self.inner, other.inner, strict=True)]
-        both = tuple(each for each in within if each is not None)
+        both = tuple(column for column in within if column is not None)
         return self._replace(inner=both) if len(both) == len(within) else None
 
 
@@ -65,8 +65,8 @@ def values(array: Any, column: Column) -> list[Any]:
     """The values of an array; raises ValueError for those that Python has no value for."""
     if column.cast is not None and array.type != column.cast:
         array = array.cast(column.cast)
-    found: list[Any] = array.to_pylist()
-    return found if column.value is None else [_applied(column.value, value) for value in found]
+    objects: list[Any] = array.to_pylist()
+    return objects if column.value is None else [_applied(column.value, value) for value in objects]
 
 
 _SCALARS = {
@@ -110,20 +110,20 @@ def _utc(value: datetime) -> datetime:
 
 def _row(kind: Any) -> Column | None:
     pa = import_module("pyarrow")
-    fields = [kind.field(at) for at in range(kind.num_fields)]
+    fields = [kind.field(index) for index in range(kind.num_fields)]
     inner = _all(field.type for field in fields)
     if inner is None:
         return None
     names = tuple(field.name for field in fields)
     changes = [column.value for column in inner]
-    shown = ", ".join(name.replace("{", "{{").replace("}", "}}") + ": {}" for name in names)
-    cast = [f.with_type(each.cast or f.type) for f, each in zip(fields, inner, strict=True)]
+    field_kinds = ", ".join(name.replace("{", "{{").replace("}", "}}") + ": {}" for name in names)
+    cast = [f.with_type(column.cast or f.type) for f, column in zip(fields, inner, strict=True)]
     make = row_maker(names)
 
     def row(value: dict[str, Any]) -> Row:
         return make(map(_applied, changes, map(value.__getitem__, names)))
 
-    return Column(f"Row({shown})", _needed(pa.struct(cast), inner), row, tuple(inner))
+    return Column(f"Row({field_kinds})", _needed(pa.struct(cast), inner), row, tuple(inner))
 
 
 def _dict(kind: Any) -> Column | None:
@@ -134,10 +134,10 @@ def _dict(kind: Any) -> Column | None:
     cast = import_module("pyarrow").map_(key.cast or kind.key_type, item.cast or kind.item_type)
 
     def mapped(pairs: Sequence[tuple[Any, Any]]) -> dict[Any, Any]:
-        made = {name: _applied(item.value, inner) for name, inner in pairs}
-        if len(made) < len(pairs):
+        mapping = {name: _applied(item.value, inner) for name, inner in pairs}
+        if len(mapping) < len(pairs):
             raise ValueError("a map that has a key twice")
-        return made
+        return mapping
 
     return Column("dict[{}, {}]", _needed(cast, inner), mapped, (key, item))
 
@@ -149,17 +149,17 @@ def _list(kind: Any) -> Column | None:
     cast = import_module("pyarrow").list_(element.cast or kind.value_type)
     change = element.value
 
-    def listed(found: list[Any]) -> list[Any]:
-        return [_applied(change, value) for value in found]
+    def listed(elements: list[Any]) -> list[Any]:
+        return [_applied(change, value) for value in elements]
 
-    made = None if change is None else listed
-    return Column("list[{}]", _needed(cast, [element]), made, (element,))
+    convert = None if change is None else listed
+    return Column("list[{}]", _needed(cast, [element]), convert, (element,))
 
 
 def _all(kinds: Iterable[Any]) -> list[Column] | None:
     columns = [column(kind) for kind in kinds]
-    found = [each for each in columns if each is not None]
-    return found if len(found) == len(columns) else None
+    readable = [column for column in columns if column is not None]
+    return readable if len(readable) == len(columns) else None
 
 
 def _needed(cast: Any, inner: Sequence[Column]) -> Any:

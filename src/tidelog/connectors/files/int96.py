@@ -25,13 +25,13 @@ def int96_columns(file: Any, names: Sequence[str]) -> list[str]:
 def check_microseconds(path: Path, group: int, column: str, batch_rows: int) -> None:
     """Raises ValueError when a time in a row group has nanoseconds."""
     with _opened(path, "us") as coarse, _opened(path, "ns") as fine:
-        for left, right in zip(
+        for microseconds, nanoseconds in zip(
             _numbers(coarse, group, column, batch_rows),
             _numbers(fine, group, column, batch_rows),
             strict=True,
         ):
             compute = import_module("pyarrow.compute")
-            rest = compute.subtract(right, compute.multiply(left, 1000))
+            rest = compute.subtract(nanoseconds, compute.multiply(microseconds, 1000))
             if compute.any(compute.not_equal(rest, 0)).as_py():
                 number = compute.index(compute.not_equal(rest, 0), True).as_py()
                 raise ValueError(f"a time with {rest[number].as_py()} nanoseconds more")

@@ -135,6 +135,7 @@ class JsonReader(LineReader):
                 found=str(error),
                 action='correct the line, or pass on_error="skip" to leave such lines out',
             ) from error
+        self._source.skipped += 1
         self.count(1, "are no JSON objects and were left out")
 
 

@@ -62,8 +62,8 @@ class ParquetFiles(InputFiles):
     ) -> None:
         super().__init__(path, include, follow=follow)
         require("batch_rows", batch_rows, batch_rows >= 1, "at least 1")
-        some = columns is None or (bool(columns) and not isinstance(columns, str))
-        require("columns", repr(columns), some, "a list of names of columns")
+        is_list = columns is None or (bool(columns) and not isinstance(columns, str))
+        require("columns", repr(columns), is_list, "a list of names of columns")
         _parquet()
         note_version("pyarrow")
         self._batch_rows = batch_rows
@@ -97,8 +97,8 @@ class ParquetFiles(InputFiles):
             raise
 
     def _splits(self, name: str) -> list[str]:
-        found = self._complete.get(name)
-        if found is None:
+        splits = self._complete.get(name)
+        if splits is None:
             try:
                 file = _opened(self.locate(name))
             except CorruptObjectError as error:
@@ -109,9 +109,9 @@ class ParquetFiles(InputFiles):
                 self._awaited.add(name)
                 return []
             with file:
-                found = self._complete[name] = list(_ranges(name, file.metadata))
+                splits = self._complete[name] = list(_ranges(name, file.metadata))
             self._awaited.discard(name)
-        return found
+        return splits
 
 
 class ParquetReader(SplitReader):
@@ -136,10 +136,10 @@ class ParquetReader(SplitReader):
         self._end = groups.stop
         self._batch_rows = batch_rows
         rows = file.metadata.num_rows
-        whole = InputFile(path)
-        size = whole.identity.st_size
-        self._mark = [size, *whole.mark(size)]
-        whole.close()
+        input_file = InputFile(path)
+        size = input_file.identity.st_size
+        self._mark = [size, *input_file.mark(size)]
+        input_file.close()
         self.position = list(position or (groups.start, 0, rows, self._mark))
         fits = list(map(type, self.position[:3])) == [int, int, int]
         check_position(path, position, fits=fits)
@@ -153,7 +153,7 @@ class ParquetReader(SplitReader):
                 retry_safe=False,
             )
         if len(self.position) > 3 and list(self.position[3]) != self._mark:
-            raise whole.written_anew()
+            raise input_file.written_anew()
         self._batches: Iterator[Any] | None = None
 
     @property
@@ -201,17 +201,17 @@ class ParquetReader(SplitReader):
                 skipped = 0
 
     def _rows(self, batch: Any) -> list[Row]:
-        names, found = self._names, []
+        names, column_values = self._names, []
         for name, kind in self._columns.items():
             try:
-                found.append(values(batch.column(batch.schema.get_field_index(name)), kind))
+                column_values.append(values(batch.column(batch.schema.get_field_index(name)), kind))
             except (ValueError, OverflowError) as error:
                 raise self._unfit(
                     name, f"values that fit {kind.kind} in Python, times", error
                 ) from error
-        if not found:
+        if not column_values:
             return [Row.of((), ())] * batch.num_rows
-        return list(map(row_maker(names), zip(*found, strict=True)))
+        return list(map(row_maker(names), zip(*column_values, strict=True)))
 
     def _unfit(self, column: str, expected: str, error: Exception) -> CorruptObjectError:
         return CorruptObjectError(
@@ -225,8 +225,8 @@ class ParquetReader(SplitReader):
 class _Columns:
     """Which columns are read, and that all files have them alike."""
 
-    def __init__(self, wanted: tuple[str, ...] | None) -> None:
-        self._wanted = wanted
+    def __init__(self, names: tuple[str, ...] | None) -> None:
+        self._names = names
         self._first: Path | None = None
         self._expected: dict[str, tuple[Path, Column]] = {}
         """The first file that has values in the column, or the first one, and what it holds."""
@@ -234,43 +234,43 @@ class _Columns:
 
     def of(self, path: Path, schema: Any) -> dict[str, Column]:
         """The columns of a file, by name; raises ConfigError when they do not fit."""
-        own = [field.name for field in schema]
-        if len(set(own)) < len(own):
-            raise _unfit(path, "columns of different names", f"{own}", "rename them")
-        found = {name: self._column(path, schema, name) for name in self._wanted or own}
+        schema_names = [field.name for field in schema]
+        if len(set(schema_names)) < len(schema_names):
+            raise _unfit(path, "columns of different names", f"{schema_names}", "rename them")
+        columns = {name: self._column(path, schema, name) for name in self._names or schema_names}
         with self._lock:
             if self._first is None:
                 self._first = path
-                self._expected = {name: (path, column) for name, column in found.items()}
+                self._expected = {name: (path, column) for name, column in columns.items()}
             expected, first = self._expected, self._first
-            for name in {**expected, **found}:
-                where, there = expected.get(name, (first, None))
-                here = found.get(name)
-                both = there.common(here) if here and there else None
-                if there is None or both is None:
+            for name in {**expected, **columns}:
+                where, reference = expected.get(name, (first, None))
+                actual = columns.get(name)
+                both = reference.common(actual) if actual and reference else None
+                if reference is None or both is None:
                     raise _unfit(
                         path,
-                        f"column {name!r} as in {where}: {_shown(there)}",
-                        _shown(here),
+                        f"column {name!r} as in {where}: {_shown(reference)}",
+                        _shown(actual),
                         "name the columns that all files have in columns=, or read these files by "
                         "a source of their own",
                     )
-                if both.kind != there.kind:
+                if both.kind != reference.kind:
                     expected[name] = path, both
-        return {name: found[name] for name in expected}
+        return {name: columns[name] for name in expected}
 
     @staticmethod
     def _column(path: Path, schema: Any, name: str) -> Column:
-        at = schema.get_field_index(name)
-        if at < 0:
+        index = schema.get_field_index(name)
+        if index < 0:
             action = "correct columns=, or leave the file out with include="
             raise _unfit(path, f"a column {name!r}", f"{schema.names}", action)
-        kind = schema.field(at).type
-        found = column(kind)
-        if found is None:
+        kind = schema.field(index).type
+        file_column = column(kind)
+        if file_column is None:
             expected = f"a type for column {name!r} that records can carry"
             raise _unfit(path, expected, str(kind), "leave it out with columns=")
-        return found
+        return file_column
 
 
 def _shown(column: Column | None) -> str:
@@ -287,13 +287,13 @@ def _ranges(name: str, metadata: Any) -> Iterator[str]:
     if sum(sizes) <= _SPLIT_BYTES:
         yield name
         return
-    first, taken = 0, 0
+    first, size_bytes = 0, 0
     for group, size in enumerate(sizes):
-        taken += size
-        if taken >= _SPLIT_BYTES or group == len(sizes) - 1:
+        size_bytes += size
+        if size_bytes >= _SPLIT_BYTES or group == len(sizes) - 1:
             # No file is called so, as there is nothing below a file: see `_PART`.
             yield f"{name}/groups-{first}-{group}"
-            first, taken = group + 1, 0
+            first, size_bytes = group + 1, 0
 
 
 def _opened(path: Path) -> Any:

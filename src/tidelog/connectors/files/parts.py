@@ -1,8 +1,7 @@
-"""The files below the file sink: written hidden, then renamed into view.
+"""The hidden files of the file sink, which hold what no checkpoint has committed.
 
-Invariants: a file under its final name is complete and synced, and no file there is ever
-replaced; hidden names carry the generation and the subtask that own them, and beside them the
-newest start that writes is recorded; directories are synced after the names in them changed.
+Invariants: hidden names carry the generation and the subtask that own them, and beside them the
+newest start that writes is recorded; a part that a checkpoint names is synced, and so is its name.
 """
 
 import logging
@@ -16,7 +15,7 @@ from typing import Final
 import google_crc32c
 import msgspec
 
-from tidelog.connectors.transactions import FORK, Writer, fenced
+from tidelog.connectors.transactions import Writer, fenced
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, TidelogError
 from tidelog.events import Event
 from tidelog.runtime.sink import SinkContext
@@ -31,28 +30,52 @@ SUFFIX: Final = ".inprogress"
 
 _WRITER: Final = ".writer"
 
-_BUFFER_BYTES: Final = 1 << 20
-_PENDING: Final = re.compile(r"(?P<generation>\d+)-.*-(?P<subtask>\d+)-\d+\.inprogress")
+BUFFER_BYTES: Final = 1 << 20
+PENDING: Final = re.compile(r"(?P<generation>\d+)-(?P<attempt>.*)-(?P<subtask>\d+)-\d+\.inprogress")
+FINAL: Final = re.compile(r"part-\d+-(?P<checkpoint>\d+)-.*")
+GROWING: Final = re.compile(
+    r"_(?P<target>part-(?P<subtask>\d+)-.*)\.(?P<generation>\d+)\.inprogress"
+)
 
 
 class Part(msgspec.Struct, frozen=True, array_like=True):
-    """A pre-committed file: hidden and final name in the directory, size in bytes, CRC32C."""
+    """A pre-committed file: hidden and final name in the directory, size in bytes, CRC32C.
+
+    With a `target` its bytes go to this offset of a growing file, which gets that name when it is
+    complete; under its own name only where the growing one was completed without it. Releases that
+    knew no growing files stored what comes before.
+    """
 
     pending: FileName
     final: FileName
     size: int
     crc32c: int
+    target: FileName | None = None
+    generation: int = 0
+    """The start that the growing file belongs to."""
+    offset: int = 0
+
+    @property
+    def growing(self) -> str:
+        """The name of the file that it is appended to."""
+        return growing_name(self.target or self.final, self.generation)
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
 
 
-def take_over(directory: Path, context: SinkContext) -> None:
-    """Record who writes to a directory; raises FencedError as `check_newest`."""
+def take_over(directory: Path, context: SinkContext) -> Writer | None:
+    """Record who writes to a directory; raises FencedError, and returns, as `check_newest`."""
     path, me = directory / STAGING / _WRITER, Writer.of(context)
-    if check_newest(directory, context) != me:
-        made = path.with_name(f"{_WRITER}-{me}-{context.subtask}")
+    before = check_newest(directory, context)
+    if before != me:
+        draft = path.with_name(f"{_WRITER}-{me}-{context.subtask}")
         with failures(path):
             make_directory(path.parent)
-            made.write_bytes(msgspec.json.encode(me))
-            made.replace(path)
+            draft.write_bytes(msgspec.json.encode(me))
+            draft.replace(path)
+    return before
 
 
 def check_newest(directory: Path, context: SinkContext) -> Writer | None:
@@ -60,10 +83,10 @@ def check_newest(directory: Path, context: SinkContext) -> Writer | None:
     path, me = directory / STAGING / _WRITER, Writer.of(context)
     try:
         with failures(path), suppress(FileNotFoundError):
-            found = msgspec.json.decode(path.read_bytes(), type=Writer)
-            if not found.gives_way(me):
-                raise fenced(context.name, me, found, str(path), "remove that file")
-            return found
+            newest = msgspec.json.decode(path.read_bytes(), type=Writer)
+            if not newest.gives_way(me):
+                raise fenced(context.name, me, newest, str(path), "remove that file")
+            return newest
     except msgspec.DecodeError:
         pass  # a crash of the machine has cut it short
     return None
@@ -85,7 +108,7 @@ class OpenPart:
         self._crc = 0
         with failures(self._path):
             make_directory(self._path.parent)
-            self._file = self._path.open("xb", buffering=_BUFFER_BYTES)
+            self._file = self._path.open("xb", buffering=BUFFER_BYTES)
 
     def write(self, data: bytes) -> None:
         with failures(self._path):
@@ -123,18 +146,18 @@ class OpenPart:
             "runs, and give every job and every sink an output directory of its own",
         )
 
-    def named(self, final: str) -> Part:
-        return Part(self._pending, final, self.size, self._crc)
+    def named(self, final: str, target: str, generation: int, offset: int) -> Part:
+        return Part(self._pending, final, self.size, self._crc, target, generation, offset)
 
     def copied(self, pending: str) -> "OpenPart":
         """A copy in a new file; raises CorruptObjectError when the old file has other bytes."""
         copy = OpenPart(self._directory, pending)
         try:
             with failures(self._path), self._path.open("rb") as file:
-                while data := file.read(_BUFFER_BYTES):
+                while data := file.read(BUFFER_BYTES):
                     copy.write(data)
             if (copy.size, copy._crc) != (self.size, self._crc):
-                raise _damaged(self._path, self.named(""), copy.size, copy._crc)
+                raise _other_bytes(self._path, self.size, self._crc, copy.size, copy._crc)
         except BaseException:
             copy.try_discard()
             raise
@@ -157,33 +180,9 @@ class OpenPart:
             self._file.close()
 
 
-def publish(directory: Path, part: Part, *, verify: bool) -> None:
-    """Rename a part to its final name; success also when that was done before.
-
-    `verify` reads the hidden file and compares its checksum: after a crash. Raises
-    ObjectNotFoundError when the part is nowhere, CorruptObjectError when it is not what was
-    written, ConfigError when another file has its name. The caller syncs the directory.
-    """
-    pending, final = directory / STAGING / part.pending, directory / part.final
-    with failures(final):
-        if not final.exists():
-            # A predecessor that still runs may rename it at any moment: look at the result.
-            with suppress(FileNotFoundError):
-                _check(pending, part, verify=verify)
-                pending.rename(final)
-        elif pending.exists():
-            raise taken(final)
-        try:
-            _check(final, part, verify=False)
-        except FileNotFoundError:
-            raise ObjectNotFoundError(
-                f"output file {final}",
-                expected=f"it, or its pre-committed data in {pending}",
-                found="neither",
-                action="bring one of them back: its records are in no other file; files of "
-                f"the newest checkpoint have to stay; to write to another directory, {FORK}",
-                retry_safe=False,
-            ) from None
+def growing_name(target: str, generation: int) -> str:
+    """The name of a file in view that is not complete yet."""
+    return f"_{target}.{generation}{SUFFIX}"
 
 
 def pending_name(generation: int, attempt: str, subtask: int, number: int) -> str:
@@ -192,14 +191,14 @@ def pending_name(generation: int, attempt: str, subtask: int, number: int) -> st
 
 
 def remove_pending(
-    directory: Path, chosen: Callable[[int, int], bool], kept: Collection[str]
+    directory: Path, chosen: Callable[[int, int], bool], referenced: Collection[str]
 ) -> None:
-    """Remove the hidden files whose generation and subtask are chosen, but not the kept ones."""
+    """Remove the hidden files whose generation and subtask are chosen, but none referenced."""
     staging = directory / STAGING
     with failures(staging):
         for path in staging.glob(f"*{SUFFIX}"):
-            owner = _PENDING.fullmatch(path.name)
-            if owner is None or path.name in kept:
+            owner = PENDING.fullmatch(path.name)
+            if owner is None or path.name in referenced:
                 continue
             if chosen(int(owner["generation"]), int(owner["subtask"])):
                 path.unlink(missing_ok=True)
@@ -216,19 +215,29 @@ def taken(final: Path) -> ConfigError:
     )
 
 
-def _check(path: Path, part: Part, *, verify: bool) -> None:
+def check_part(path: Path, part: Part, *, verify: bool) -> None:
     """Raises FileNotFoundError and CorruptObjectError."""
     size = path.stat().st_size
     crc32c = _checksum(path) if verify and size == part.size else part.crc32c
     if (size, crc32c) != (part.size, part.crc32c):
-        raise _damaged(path, part, size, crc32c)
+        raise _other_bytes(path, part.size, part.crc32c, size, crc32c)
 
 
-def _damaged(path: Path, part: Part, size: int, crc32c: int) -> CorruptObjectError:
+def _other_bytes(
+    path: Path, size: int, crc32c: int, found_size: int, found_crc32c: int
+) -> CorruptObjectError:
+    return damaged(
+        path,
+        f"{size} bytes with CRC32C {crc32c:08x}",
+        f"{found_size} bytes" + (f" with {found_crc32c:08x}" if size == found_size else ""),
+    )
+
+
+def damaged(path: Path, expected: str, found: str) -> CorruptObjectError:
     return CorruptObjectError(
         f"output file {path}",
-        expected=f"{part.size} bytes with CRC32C {part.crc32c:08x}",
-        found=f"{size} bytes" + (f" with {crc32c:08x}" if size == part.size else ""),
+        expected=expected,
+        found=found,
         action="bring back the file that was written here",
         retry_safe=False,
     )
@@ -237,7 +246,7 @@ def _damaged(path: Path, part: Part, size: int, crc32c: int) -> CorruptObjectErr
 def _checksum(path: Path) -> int:
     crc = 0
     with path.open("rb") as file:
-        while data := file.read(_BUFFER_BYTES):
+        while data := file.read(BUFFER_BYTES):
             crc = google_crc32c.extend(crc, data)
     return crc
 

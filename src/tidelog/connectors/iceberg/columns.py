@@ -4,7 +4,7 @@ Invariant: what was accepted can be written, and is read again as it was: every 
 of its column exactly, and no column that must have a value lacks one.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
 from math import isnan
@@ -20,19 +20,25 @@ from tidelog.errors import UserFunctionError
 class _Column(NamedTuple):
     field: Any
     kind: ColumnType
-    partitions: bool
-    """Its values are partitions."""
+    partitions: Sequence[Sequence[str]]
+    """Where its values are partitions: names within it, none for the column itself."""
 
 
 class TableColumns:
     """Makes batches of Arrow of records."""
 
-    def __init__(self, table: str, schema: Any, partitioned: Collection[str] = ()) -> None:
+    def __init__(self, table: str, schema: Any, partitioned: Sequence[Sequence[str]] = ()) -> None:
+        """`partitioned`: names of columns whose values are partitions, from the outside in."""
         self._schema = schema
         optional = [field.name for field in schema if field.nullable]
         self._shape = RowShape(table, schema.names, "a value", optional)
         self._columns = [
-            _Column(field, _column_type(field.type), field.name in partitioned) for field in schema
+            _Column(
+                field,
+                _column_type(field.type),
+                [path[1:] for path in partitioned if path[:1] == (field.name,)],
+            )
+            for field in schema
         ]
 
     def batch(self, records: Sequence[Any]) -> Any:
@@ -50,11 +56,14 @@ class TableColumns:
         field, kind, partitions = column
         if not field.nullable and None in values:
             raise self._refused(field, None, "")
-        # The library looks for the rows of a partition by `==`, and finds none of NaN.
-        if partitions and (nan := next(filter(_is_nan, values), None)):
-            raise self._refused(field, nan, "pyiceberg makes no partition of NaN")
         try:
-            return pa.array(kind.all_taken(values), type=field.type)
+            arrow_values = kind.all_taken(values)
+            # The library looks for the rows of a partition by `==`, and finds none of NaN.
+            for path in partitions:
+                if (nan := next(filter(_is_nan, _within(arrow_values, path)), None)) is not None:
+                    name = ".".join((field.name, *path))
+                    raise self._refused(field, nan, "pyiceberg makes no partition of NaN", name)
+            return pa.array(arrow_values, type=field.type)
         except refusals:
             for value in values:
                 try:
@@ -63,13 +72,22 @@ class TableColumns:
                     raise self._refused(field, value, error) from error
             raise
 
-    def _refused(self, field: Any, value: Any, why: object) -> UserFunctionError:
+    def _refused(
+        self, field: Any, value: Any, why: object, name: str | None = None
+    ) -> UserFunctionError:
         expected = f"a value of type {field.type}" + ("" if field.nullable else ", required")
-        return exact.refused(self._shape.table, field.name, expected, value, why)
+        return exact.refused(self._shape.table, name or field.name, expected, value, why)
 
 
 def _is_nan(value: Any) -> bool:
     return isinstance(value, Real) and isnan(value)
+
+
+def _within(values: Iterable[Any], path: Sequence[str]) -> Iterable[Any]:
+    """The values at this path in rows, which are dicts; None where there is no row."""
+    for name in path:
+        values = [None if row is None else row[name] for row in values]
+    return values
 
 
 def _column_type(kind: Any) -> ColumnType:

@@ -4,6 +4,7 @@ Invariant: what would fail with every checkpoint is refused before the job begin
 which there is no partition when its record is written.
 """
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -14,14 +15,14 @@ def check_partitions(table: Any, where: str) -> None:
     """Raises ConfigError for a partition that the library cannot make, or not as it is installed:
     what it would do with every checkpoint is done with one value.
     """
-    missing = import_module("pyiceberg.exceptions").NotInstalledError
+    not_installed = import_module("pyiceberg.exceptions").NotInstalledError
     schema = table.schema()
     for field in table.spec().fields:
         column = schema.find_column_name(field.source_id)
         what = f"{where}, partition {field.name!r} by {field.transform} of column {column!r}"
         try:
             _make_one(field.transform, schema.find_field(field.source_id))
-        except missing as error:
+        except not_installed as error:
             raise ConfigError(
                 what,
                 expected="the library pyiceberg-core, which computes it",
@@ -37,10 +38,20 @@ def check_partitions(table: Any, where: str) -> None:
             ) from error
 
 
-def partition_columns(table: Any) -> list[str]:
-    """The columns whose values are partitions themselves."""
+def partition_columns(table: Any) -> list[Sequence[str]]:
+    """The columns whose values are partitions themselves, by their names from the outside in."""
     fields = [field for field in table.spec().fields if str(field.transform) == "identity"]
-    return [table.schema().find_column_name(field.source_id) for field in fields]
+    return [_path_to(field.source_id, table.schema().fields) for field in fields]
+
+
+def _path_to(column: int, fields: Sequence[Any]) -> Sequence[str]:
+    """The names of a column and of the structs that it is in; none when it is in none of these."""
+    for field in fields:
+        if field.field_id == column:
+            return (field.name,)
+        if field.field_type.is_struct and (path := _path_to(column, field.field_type.fields)):
+            return (field.name, *path)
+    return ()
 
 
 def _make_one(transform: Any, source: Any) -> None:

@@ -75,8 +75,8 @@ class IcebergWriter(SinkWriter):
             table.check_files(staged)
             self._commits.commit(table, staged)
         settled = {tx for tx in ids(self._context.settled) if tx.sink == table.sink}
-        if mine := {tx for tx in settled if self._context.answers_for(tx.subtask)}:
-            table.check_complete(mine)
+        if expected := {tx for tx in settled if self._context.answers_for(tx.subtask)}:
+            table.check_complete(expected)
         if self._context.retained is not None:
             table.remove_left_over(ids((*self._context.retained, *transactions)), may_abort)
 
@@ -111,16 +111,16 @@ class _GroupCommit:
 
     def commit(self, table: LakeTable, staged: Staged) -> None:
         """Add the files of a transaction to the table, and of others of its start that wait."""
-        mine = (table.sink, table.me), staged
-        self._waiting.append(mine)
+        entry = (table.sink, table.me), staged
+        self._waiting.append(entry)
         with self._lock:
-            if mine not in self._waiting:  # it was one of those others
+            if entry not in self._waiting:  # it was one of those others
                 return
-            group = [each for each in self._waiting if each[0] == mine[0]]
-            done = [mine]
+            group = [member for member in self._waiting if member[0] == entry[0]]
+            done = [entry]
             try:
-                table.commit([each for _, each in group])
+                table.commit([transaction for _, transaction in group])
                 done = group
             finally:
-                for each in done:
-                    self._waiting.remove(each)
+                for finished in done:
+                    self._waiting.remove(finished)

@@ -54,7 +54,7 @@ def described(file: Any, spec: Any, schema: Any) -> StagedFile:
     """What a transaction keeps of a data file of the library."""
     to_bytes = import_module("pyiceberg.conversions").to_bytes
     kinds = [field.field_type for field in spec.partition_type(schema).fields]
-    values = [file.partition[at] for at in range(len(kinds))]
+    values = [file.partition[index] for index in range(len(kinds))]
     return StagedFile(
         file.file_path,
         file.file_size_in_bytes,
@@ -153,8 +153,8 @@ class SinkDirectory:
     def decode(self, transaction: bytes) -> Staged:
         """Raises RestoreError for a transaction that no sink of this kind wrote for this table."""
         staged = transactions.decode(self._sink, Staged, transaction)
-        own = self.data(staged.tx) + "/"
-        odd = [file.path for file in staged.files if not _is_below(file.path, own)]
+        directory = self.data(staged.tx) + "/"
+        odd = [file.path for file in staged.files if not _is_below(file.path, directory)]
         if "/" in name_of(staged.tx) or odd:
             raise RestoreError(
                 f"a transaction of sink {self._sink!r}",
@@ -166,10 +166,10 @@ class SinkDirectory:
         return staged
 
     def _parsed(self, name: str) -> TransactionId | None:
-        found = _NAME.fullmatch(name)
-        if found is None:
+        match = _NAME.fullmatch(name)
+        if match is None:
             return None
-        generation, attempt, subtask, checkpoint = found.groups()
+        generation, attempt, subtask, checkpoint = match.groups()
         return TransactionId(self._sink, int(subtask), int(generation), attempt, int(checkpoint))
 
     def _at(self, location: str) -> tuple[Any, str]:
@@ -177,9 +177,9 @@ class SinkDirectory:
         return self._io.fs_by_scheme(scheme, netloc), path
 
 
-def ids(kept: Iterable[bytes]) -> set[TransactionId]:
+def ids(encoded: Iterable[bytes]) -> set[TransactionId]:
     """The transactions among those that checkpoints keep which this kind of sink wrote."""
-    return {staged.tx for staged in transactions.those_of(Staged, kept)}
+    return {staged.tx for staged in transactions.those_of(Staged, encoded)}
 
 
 def _folder(sink: str) -> str:

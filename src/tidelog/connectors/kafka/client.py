@@ -205,17 +205,17 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
 """Error class and advice by the name of librdkafka's error."""
 
 
-def _bootstrap(given: str | Sequence[str]) -> str:
+def _bootstrap(bootstrap: str | Sequence[str]) -> str:
     """The addresses as librdkafka takes them."""
     # None: an option that was not given.
-    servers = given.split(",") if isinstance(given, str) else list(given or ())
+    servers = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap or ())
     stripped = [str(server).strip() for server in servers]
     if stripped and all(_SERVER.fullmatch(server) for server in stripped):
         return ",".join(stripped)
     raise ConfigError(
         "bootstrap",
         expected="addresses of brokers, such as 'broker-1:9092,broker-2:9092'",
-        found=repr(given),
+        found=repr(bootstrap),
         action="correct it; user and password belong into client=",
     )
 
@@ -244,16 +244,19 @@ class DeadLetterTopic:
 
     def __post_init__(self) -> None:
         """Raises ConfigError for a topic that is none."""
-        named = isinstance(self.topic, str) and bool(self.topic)
-        require("topic of a DeadLetterTopic", repr(self.topic), named, "a name")
+        is_name = isinstance(self.topic, str) and bool(self.topic)
+        require("topic of a DeadLetterTopic", repr(self.topic), is_name, "a name")
 
 
 def letter_headers(
     headers: Iterable[tuple[str, Any]] | None, topic: str, partition: int, **more: str
 ) -> list[tuple[str, Any]]:
     """The message's own headers, then `tidelog.NAME` for its topic, its partition and `more`."""
-    said = {"topic": topic, "partition": str(partition)} | more
-    return [*(headers or ()), *((f"tidelog.{name}", text.encode()) for name, text in said.items())]
+    details = {"topic": topic, "partition": str(partition)} | more
+    return [
+        *(headers or ()),
+        *((f"tidelog.{name}", text.encode()) for name, text in details.items()),
+    ]
 
 
 OnError = Literal["fail", "skip"] | DeadLetterTopic
@@ -261,5 +264,5 @@ OnError = Literal["fail", "skip"] | DeadLetterTopic
 
 def check_policy(option: str, policy: OnError) -> None:
     """Raises ConfigError for what is none."""
-    known = policy in ("fail", "skip") or isinstance(policy, DeadLetterTopic)
-    require(option, repr(policy), known, "'fail', 'skip' or DeadLetterTopic('name')")
+    is_policy = policy in ("fail", "skip") or isinstance(policy, DeadLetterTopic)
+    require(option, repr(policy), is_policy, "'fail', 'skip' or DeadLetterTopic('name')")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tidelog.connectors.arguments import typed
 from tidelog.effects import Clock, SystemClock
@@ -69,8 +69,10 @@ class Replayable(Source):
             )
         records = self._splits[split]
         iterator = iter(records() if callable(records) else records)
-        made = callable(records)
-        return IterableReader(split, iterator, position or 0, waits=self.blocking, made=made)
+        by_function = callable(records)
+        return IterableReader(
+            split, iterator, position or 0, waits=self.blocking, by_function=by_function
+        )
 
 
 class IterableReader(SplitReader):
@@ -79,11 +81,11 @@ class IterableReader(SplitReader):
     position: int
 
     def __init__(
-        self, split: str, iterator: Iterator[Any], position: int, *, waits: bool, made: bool
+        self, split: str, iterator: Iterator[Any], position: int, *, waits: bool, by_function: bool
     ) -> None:
-        """`made`: a function makes the records, so it may change what it has given."""
+        """`by_function`: a function makes the records, so it may change what it has given."""
         self.trickles = waits
-        self._distinct = Distinct() if made else None
+        self._distinct = Distinct() if by_function else None
         self._iterator = iterator
         self.position = position
         skipped = sum(1 for _ in islice(iterator, position))
@@ -117,9 +119,8 @@ class Rate(Source):
     """`make(n)` for n = start, start + 1, ..., in `limit` records or for ever; without it n alone.
 
     `records_per_s` is the rate of all splits together; None: as fast as possible. Records that
-    became due while nobody read are made up for. Numbers go to the splits in turn, so `splits`
-    stays what it is: a restart with more of them repeats numbers and leaves others out. Raises
-    ConfigError for numbers out of range.
+    became due while nobody read are made up for. Numbers go to the splits in turn, so a restart
+    with another number of `splits` is refused. Raises ConfigError for numbers out of range.
     """
 
     @typed
@@ -138,64 +139,84 @@ class Rate(Source):
         require("splits", splits, splits >= 1, "at least 1")
         require("limit", limit, limit is None or limit >= 0, "at least 0")
         self._records_per_s = records_per_s
-        self._splits = splits
+        self.splits = splits
         self._limit = limit
         self._start = start
         self.make = make
         self.clock = SystemClock() if clock is None else clock
 
     def discover(self) -> list[str]:
-        return list(map(str, range(self._splits)))
+        return list(map(str, range(self.splits)))
 
-    def open(self, split: str, position: Any) -> "RateReader":
-        """Raises RestoreError for a split that there is no more: others have its numbers now."""
-        if not split.isdecimal() or int(split) >= self._splits:
+    def check_begun(self, split: str, position: Any) -> None:
+        """Raises RestoreError where there were more or fewer: others have its numbers now."""
+        before = _RatePosition.of(position).splits
+        if before not in (0, self.splits) or not (split.isdecimal() and int(split) < self.splits):
             raise RestoreError(
                 f"split {split!r} of a Rate",
-                expected=f"at most {self._splits} splits, with the numbers from 0 on as names",
-                found="one more in the checkpoint",
+                expected=f"one of {self.splits} splits in the checkpoint",
+                found=f"one of {before}" if before else "one more",
                 action="pass as many splits= as before, or start without this checkpoint",
             )
+
+    def open(self, split: str, position: Any) -> "RateReader":
+        """Raises RestoreError as `check_begun`."""
+        self.check_begun(split, position)
         end = _ENDLESS if self._limit is None else self._start + self._limit
-        numbers = range(self._start + int(split), end, self._splits)
-        rate = None if self._records_per_s is None else self._records_per_s / self._splits
-        return RateReader(self, numbers, position or 0, rate)
+        numbers = range(self._start + int(split), end, self.splits)
+        rate = None if self._records_per_s is None else self._records_per_s / self.splits
+        return RateReader(self, numbers, _RatePosition.of(position).records, rate)
+
+
+class _RatePosition(NamedTuple):
+    """Where a split of numbers stands."""
+
+    records: int = 0
+    splits: int = 0
+    """Among how many splits the numbers were dealt out; 0: of an older release, not known."""
+
+    @classmethod
+    def of(cls, position: Any) -> "_RatePosition":
+        return cls(position or 0) if isinstance(position, int | None) else cls(*position)
 
 
 class RateReader(SplitReader):
-    """The records of one split, from a position on."""
+    """The records of one split, from as many on as were read."""
 
-    position: int
-
-    def __init__(self, source: Rate, numbers: range, position: int, rate: float | None) -> None:
+    def __init__(self, source: Rate, numbers: range, read: int, rate: float | None) -> None:
+        self._splits = source.splits
         self._numbers = numbers
         self._rate = rate
         self._make = source.make
         self._distinct = Distinct()
         self._clock = source.clock
         self._opened_at = source.clock.monotonic()
-        self._opened_position = self.position = position
+        self._opened_read = self._read = read
+
+    @property
+    def position(self) -> tuple[int, int]:
+        return self._read, self._splits
 
     def read(self) -> list[Any] | None:
-        if not self._numbers[self.position :]:
+        if not self._numbers[self._read :]:
             return None
-        end = self.position + _NUMBERS
+        end = self._read + _NUMBERS
         if self._rate is not None:
             end = min(end, self._due(self._rate))
-        numbers = self._numbers[self.position : end]
+        numbers = self._numbers[self._read : end]
         if self._make is None:
             records = list(numbers)
         else:
             records = next_values(each(self._make, numbers), _NUMBERS)
             self._distinct.check(records)
-        self.position += len(records)
+        self._read += len(records)
         return records
 
     def _due(self, rate: float) -> int:
-        """The position reached by now at this rate; sets the delay until it moves on."""
+        """How many records are due by now at this rate; sets the delay until there are more."""
         elapsed = self._clock.monotonic() - self._opened_at
-        due = self._opened_position + int(elapsed * rate)
-        until_next = (due + 1 - self._opened_position) / rate - elapsed
+        due = self._opened_read + int(elapsed * rate)
+        until_next = (due + 1 - self._opened_read) / rate - elapsed
         self.delay_s = max(until_next, _LEAST_DELAY_S)
         return due
 
@@ -220,14 +241,14 @@ class Emitter:
             raise asyncio.CancelledError
         records = list(records)
         self._distinct.check(records)
-        taken = asyncio.get_running_loop().create_future()
+        receipt = asyncio.get_running_loop().create_future()
         # The source may go on in the same object, such as a dict of offsets.
-        self._offered[taken] = records, deepcopy(position)
+        self._offered[receipt] = records, deepcopy(position)
         self._listener()
         try:
-            await taken
+            await receipt
         finally:
-            self._offered.pop(taken, None)
+            self._offered.pop(receipt, None)
 
     def notify(self, listener: Callable[[], None]) -> None:
         """Call this when something was offered."""
@@ -236,18 +257,18 @@ class Emitter:
     def take(self) -> tuple[list[Any], Any] | None:
         """What was offered first."""
         while self._offered:
-            taken = next(iter(self._offered))
-            offered = self._offered.pop(taken)
-            if not taken.done():  # by who has pushed it, and waits no more
-                taken.set_result(None)
+            receipt = next(iter(self._offered))
+            offered = self._offered.pop(receipt)
+            if not receipt.done():  # by who has pushed it, and waits no more
+                receipt.set_result(None)
                 return offered
         return None
 
     def close(self) -> None:
         """Nothing is taken any more."""
         self._closed = True
-        for taken in self._offered:
-            taken.cancel()
+        for receipt in self._offered:
+            receipt.cancel()
 
 
 class PushSource(Source):
@@ -277,9 +298,9 @@ class _PushReader(SplitReader):
         self._pushing.add_done_callback(lambda _: listener())
 
     def read(self) -> list[Any] | None:
-        taken = self._emitter.take()
-        if taken is not None:
-            records, self.position = taken
+        batch = self._emitter.take()
+        if batch is not None:
+            records, self.position = batch
             return records
         if not self._pushing.done():
             return []

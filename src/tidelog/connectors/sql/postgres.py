@@ -124,19 +124,19 @@ class TableNames:
             connection.execute(
                 f"CREATE TEMP TABLE _tidelog_declared ({self.declared}) ON COMMIT DROP"
             )
-            wanted = columns_of(connection, "pg_temp._tidelog_declared")
+            declared = columns_of(connection, "pg_temp._tidelog_declared")
             target = columns_of(connection, self.target)
             pending = columns_of(connection, self.pending)
-        check_columns(f"table {self.table!r} in {server.where}", wanted, target)
-        if {name: kind for name, kind in pending.items() if name in wanted} != wanted:
+        check_columns(f"table {self.table!r} in {server.where}", declared, target)
+        if {name: kind for name, kind in pending.items() if name in declared} != declared:
             raise ConfigError(
                 f"staging table {self.pending} in {server.where}",
-                expected=f"the columns {wanted}",
+                expected=f"the columns {declared}",
                 found=str(pending),
                 action="stop the job with the columns as before by a savepoint, drop this table, "
                 "and start it with the new ones",
             )
-        return wanted
+        return declared
 
     def _check_new(self) -> None:
         # The whole text is a name: "sales.counts" would be made beside the one that is meant.

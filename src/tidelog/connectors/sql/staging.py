@@ -36,10 +36,10 @@ def quoted(name: str) -> str:
 
 
 def check_types(
-    table: str, columns: Mapping[str, str], known: re.Pattern[str], examples: str
+    table: str, columns: Mapping[str, str], type_pattern: re.Pattern[str], examples: str
 ) -> None:
     """Raise ConfigError when there are no columns or a type is not one."""
-    fit = [isinstance(kind, str) and known.fullmatch(kind) for kind in columns.values()]
+    fit = [isinstance(kind, str) and type_pattern.fullmatch(kind) for kind in columns.values()]
     if not columns or not all(fit):
         raise ConfigError(
             f"columns of table {table!r}",
@@ -49,13 +49,13 @@ def check_types(
         )
 
 
-def check_columns(what: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> None:
+def check_columns(what: str, expected: Mapping[str, str], actual: Mapping[str, str]) -> None:
     """Raise ConfigError when a table has other columns."""
-    if found != wanted:
+    if actual != expected:
         raise ConfigError(
             what,
-            expected=f"the columns {wanted}",
-            found=str(found),
+            expected=f"the columns {expected}",
+            found=str(actual),
             action="pass the columns the table has, or another table",
         )
 
@@ -137,8 +137,8 @@ class StagingTables(ABC):
             if row is None or Writer(*row) != self._me:
                 name = self.sink.replace("'", "''")
                 forget = f"DELETE FROM {self._writers} WHERE sink = '{name}'"
-                found = None if row is None else Writer(*row)
-                raise transactions.fenced(self.sink, self._me, found, self._writers, forget)
+                owner = None if row is None else Writer(*row)
+                raise transactions.fenced(self.sink, self._me, owner, self._writers, forget)
             yield connection
 
     @abstractmethod
@@ -171,9 +171,9 @@ class StagingTables(ABC):
         """Raises RestoreError for a transaction of another kind of sink."""
         return transactions.decode(self.sink, StagedTransaction, transaction)
 
-    def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
+    def ids(self, tokens: Iterable[bytes]) -> set[TransactionId]:
         """The transactions among those that checkpoints keep which this kind of sink wrote."""
-        return {staged.tx for staged in transactions.those_of(StagedTransaction, kept)}
+        return {staged.tx for staged in transactions.those_of(StagedTransaction, tokens)}
 
     def staged(self, connection: Any) -> list[TransactionId]:
         """The transactions of this sink that have rows in staging."""
@@ -230,10 +230,10 @@ class SqlStagingWriter(SinkWriter):
         for transaction in transactions:
             self.commit(transaction)
         if context.retained is not None:
-            named = tables.ids((*context.retained, *transactions))
+            referenced = tables.ids((*context.retained, *transactions))
             with tables.transaction() as connection:
                 self._check_complete(connection, tables.ids(context.settled))
-                self._remove_left_over(connection, named)
+                self._remove_left_over(connection, referenced)
 
     def write(self, records: Sequence[Any]) -> None:
         """Add rows; raises UserFunctionError for one that does not fit the columns."""
@@ -291,28 +291,28 @@ class SqlStagingWriter(SinkWriter):
         """
         tables = self._tables
         upto = {tx.start: tx.checkpoint for tx in tables.committed(connection, tables.sink)}
-        known = set(tables.staged(connection))
+        staged = set(tables.staged(connection))
         transactions.check_there(
             tx
             for tx in settled
             if tx.sink == tables.sink
             and self._context.answers_for(tx.subtask)
-            and tx not in known
+            and tx not in staged
             and tx.checkpoint > upto.get(tx.start, -1)
         )
 
-    def _remove_left_over(self, connection: Any, named: set[TransactionId]) -> None:
+    def _remove_left_over(self, connection: Any, referenced: set[TransactionId]) -> None:
         """Remove staged rows and records of commits that no checkpoint names any more."""
         tables, may_abort = self._tables, self._context.may_abort
         for tx in tables.staged(connection):
-            if tx not in named and may_abort(tx.generation, tx.subtask):
+            if tx not in referenced and may_abort(tx.generation, tx.subtask):
                 tables.remove(connection, tx)
         committed = tables.committed(connection, tables.sink)
-        starts = {tx.start for tx in named}
+        starts = {tx.start for tx in referenced}
         # An older release recorded every commit of a start.
-        kept: dict[WriterStart, TransactionId] = {
+        newest_commits: dict[WriterStart, TransactionId] = {
             tx.start: tx for tx in committed if tx.start in starts
         }
         for tx in committed:
-            if tx != kept.get(tx.start) and may_abort(tx.generation, tx.subtask):
+            if tx != newest_commits.get(tx.start) and may_abort(tx.generation, tx.subtask):
                 tables.forget(connection, tx)

@@ -4,8 +4,8 @@ is run, which an estimate varies and a plan searches.
 Invariants: rates and sizes are those of the whole job, over all its subtasks; a change of a row
 counts whether the write buffer combines it with others or not; the expected number of different
 keys never exceeds the number of draws or of keys, and grows with the draws. Settings of the runtime
-have the runtime's own types and defaults; a process is one job with one store, as the embedded
-runtime has it, and processes share the work evenly.
+have its own types and defaults; jobs that share the work have a store each, the workers of a job
+one in common, and all of these processes share the work evenly.
 """
 
 from dataclasses import dataclass, field, replace
@@ -70,6 +70,12 @@ class Workload:
     """Size of all live rows as the table stores them; None: they do not compress."""
     once_per_s: float = 0.0
     """Writes to rows that are written once: no later write of the same flush replaces them."""
+    renewed_s: float = inf
+    """After so many seconds the same keys have other rows: those of the next windows."""
+    rows: float | None = None
+    """Live rows; None: as many as keys."""
+    new_rows_per_s: float = 0.0
+    """Rows that were not there before, and of which as many are deleted."""
 
     def __post_init__(self) -> None:
         """Raises ConfigError for figures out of range."""
@@ -107,12 +113,23 @@ class Workload:
 
     @property
     def table_row_bytes(self) -> float:
-        return self.table_bytes / self.keys
+        return self.table_bytes / (self.rows or self.keys)
+
+    def table_rows(self, seconds: float) -> float:
+        """Expected number of rows that a table writes of the changes of some seconds: of a row that
+        was put and deleted it keeps that it is gone.
+        """
+        if not self.new_rows_per_s:
+            return self.distinct(seconds)
+        there = (self.rows or self.keys) + self.new_rows_per_s * seconds
+        return min(self.distinct(seconds), there)
 
     def distinct(self, seconds: float) -> float:
-        """Expected number of rows that are changed at least once within some seconds."""
-        others = (self.writes_per_s - self.once_per_s) * seconds
-        return expected_distinct(self.keys, self.skew, others) + self.once_per_s * seconds
+        """Expected number of rows that flushes log of the changes of some seconds."""
+        periods = max(1.0, seconds / self.renewed_s)
+        repeated = (self.writes_per_s - self.once_per_s) * seconds
+        changed = periods * expected_distinct(self.keys, self.skew, repeated / periods)
+        return changed + self.once_per_s * seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +150,15 @@ class Settings:
     parallelism: int = 1
     """Subtasks with keyed state, over all processes."""
     processes: int = 1
+    """Jobs, each with a store."""
+    workers: int = 1
+    """Processes of each job."""
+    descriptor_age: float | None = None
+    """Materializations of a subtask since its process began, on average: its MANIFEST grows with
+    each. None: so many that it has begun anew, as in a month."""
     checkpoint_interval: float = Schedule().interval
+    object_check_interval: float | None = Schedule().object_check_interval
+    """Seconds between two looks at whether the store has all objects; None: it is never asked."""
     retain: int = 3
     """How many of the newest checkpoints are retained."""
     restores_per_month: float = 30.0
@@ -147,8 +172,9 @@ class Settings:
     def __post_init__(self) -> None:
         """Raises ConfigError for settings that no job can have."""
         require("processes", self.processes, self.processes >= 1, "1 or more")
-        enough = self.parallelism >= self.processes
-        require("parallelism", self.parallelism, enough, f"{self.processes} (processes) or more")
+        require("workers", self.workers, self.workers >= 1, "1 or more")
+        expected = f"{self.uploaders} (processes x workers) or more"
+        require("parallelism", self.parallelism, self.parallelism >= self.uploaders, expected)
         require("retained checkpoints", self.retain, self.retain >= 1, "1 or more")
         for what, value in (
             ("checkpoint interval", self.checkpoint_interval),
@@ -162,12 +188,17 @@ class Settings:
         require("restores a month", restores, 0 <= restores < inf, "0 or more, and finite")
 
     @property
+    def uploaders(self) -> int:
+        """Processes that have a log of their own."""
+        return self.processes * self.workers
+
+    @property
     def keyed_per_process(self) -> float:
-        return self.parallelism / self.processes
+        return self.parallelism / self.uploaders
 
     @property
     def sources_per_process(self) -> float:
-        return (self.parallelism if self.sources is None else self.sources) / self.processes
+        return (self.parallelism if self.sources is None else self.sources) / self.uploaders
 
     def with_materialization(self, interval: float, replay_target: float) -> "Settings":
         config = replace(self.materialize, interval=interval, replay_target=replay_target)

@@ -29,8 +29,11 @@ _LEVEL_BYTES: Final = 256 << 20
 """Size of the level below level 0, in a large table: `max_bytes_for_level_base`."""
 _LEVEL_RATIO: Final = 10
 """How much larger a level is than the one above it: `max_bytes_for_level_multiplier`."""
-_PRIVATE_BYTES: Final = MANIFEST_BYTES / 2
-"""Bytes of files that are stored anew each time: RocksDB's MANIFEST, until it begins anew."""
+_MANIFEST_BEGINS: Final = 160
+"""Bytes of a new table's MANIFEST ..."""
+_MANIFEST_GROWS: Final = 130
+"""... and what a materialization adds to it: the files that were flushed, and what merges drop."""
+_ROUNDING: Final = 1e-9
 _ROUNDS: Final = 8
 """The time between uploads and how long one takes depend on each other: so many rounds settle
 them."""
@@ -56,21 +59,27 @@ class TableUpload:
 
 
 def snapshot(
-    workload: Workload, subtasks: float, changes_per_s: float, interval_s: float, flushes: int = 2
+    workload: Workload,
+    subtasks: float,
+    changes_per_s: float,
+    interval_s: float,
+    flushes: int = 1,
+    age: float | None = None,
 ) -> TableUpload:
     """Uploads every `interval_s` seconds of a table that holds 1 / `subtasks` of the keys.
 
     `changes_per_s` are those of all tables, as the write buffer lets them through. A table is
-    flushed once ahead of a snapshot, while the job runs, and once when it is taken: `flushes`.
+    flushed ahead of a snapshot, and when it is taken again if it was written to meanwhile:
+    `flushes`; `age` is `Settings.descriptor_age`.
     """
     # Rows that are overwritten take room in a memtable, too.
     row = workload.row_bytes + _MEMTABLE_ROW_BYTES
     fill_s = LARGEST_MEMTABLE / (changes_per_s / subtasks * row)
     filled = int(interval_s // fill_s)
-    full_bytes = workload.distinct(fill_s) / subtasks * workload.table_row_bytes
+    full_bytes = workload.table_rows(fill_s) / subtasks * workload.table_row_bytes
     # What is flushed ahead of a snapshot; the flush at the snapshot itself adds a few rows.
     rest_s = interval_s - filled * fill_s
-    rest_bytes = workload.distinct(rest_s) / subtasks * workload.table_row_bytes
+    rest_bytes = workload.table_rows(rest_s) / subtasks * workload.table_row_bytes
     merges, rests, full, new_full = _level0(filled, flushes)
     merged = workload.table_bytes / subtasks
     base_files = ceil(merged / _ROCKS.target_file_bytes)
@@ -82,11 +91,18 @@ def snapshot(
         new_files=new_full + flushes + rewritten_files,
         stored_bytes=merged + full * full_bytes + rests * rest_bytes,
         stored_files=stored_files,
-        descriptor_bytes=descriptor_bytes(stored_files, _PRIVATE_BYTES),
+        descriptor_bytes=descriptor_bytes(stored_files, _private_bytes(age)),
         merges=merges,
         merged_bytes=rewritten,
         merged_files=rewritten_files,
     )
+
+
+def _private_bytes(age: float | None) -> float:
+    """RocksDB's MANIFEST, which is stored anew each time, on average."""
+    if age is None:
+        return MANIFEST_BYTES / 2
+    return min(MANIFEST_BYTES / 2, _MANIFEST_BEGINS + _MANIFEST_GROWS * age)
 
 
 def _level0(filled: int, at_snapshot: int) -> tuple[float, float, float, float]:
@@ -94,11 +110,11 @@ def _level0(filled: int, at_snapshot: int) -> tuple[float, float, float, float]:
     between them, snapshots whose own flushes lie there, files of full memtables that lie there,
     those of them that are new).
     """
-    files, most = filled + at_snapshot, _ROCKS.level0_files
-    merges = min(1.0, files / most) if filled else 1 / ceil(most / at_snapshot)
+    files, limit = filled + at_snapshot, _ROCKS.level0_files
+    merges = min(1.0, files / limit) if filled else 1 / ceil(limit / at_snapshot)
     rests = (1 / merges + 1) / 2
-    # Before a snapshot's own flushes there are 0 to `most` - 1, in steps of the common divisor.
-    before = (most + gcd(files, most)) / 2 - 1
+    # Before a snapshot's own flushes there are 0 to `limit` - 1, in steps of the common divisor.
+    before = (limit + gcd(files, limit)) / 2 - 1
     full = max(0.0, before - (rests - 1) * at_snapshot) if filled else 0.0
     return merges, rests, full, min(full, filled * (1 - merges / 2))
 
@@ -144,27 +160,45 @@ def materializing(
     workload: Workload, settings: Settings, log: LogCycle, cycle_s: float
 ) -> TableUploads:
     """The interval that the runtime's triggers, and the time uploads take, lead to."""
-    subtasks, interval = settings.parallelism, settings.materialize.interval
-    changes_per_s = log.changes / cycle_s * settings.processes
+    subtasks, age = settings.parallelism, settings.descriptor_age
+    interval = effective_interval(settings, cycle_s)
+    changes_per_s = log.changes / cycle_s * settings.uploaders
     log_per_s = log.segment_bytes / cycle_s
     of_subtask = 1 / settings.keyed_per_process
-    table = snapshot(workload, subtasks, changes_per_s, interval)
+    table = snapshot(workload, subtasks, changes_per_s, interval, age=age)
     trigger, early = _first_trigger(
-        settings, table.stored_bytes, changes_per_s / subtasks, log_per_s * of_subtask
+        settings, interval, table.stored_bytes, changes_per_s / subtasks, log_per_s * of_subtask
     )
     period = interval if early >= interval else interval / ceil(interval / early)
     longest, upload = min(interval, early), 0.0
     for _ in range(_ROUNDS):
-        table = snapshot(workload, subtasks, changes_per_s, period)
+        table = snapshot(workload, subtasks, changes_per_s, period, age=age)
         upload = _upload_s(settings, table, log_per_s)
-        taken = upload * settings.keyed_per_process
-        if taken > period:
-            trigger, period, longest = MaterializationTrigger.BANDWIDTH, taken, max(taken, longest)
+        uploads_s = upload * settings.keyed_per_process
+        if uploads_s > period:
+            trigger, period, longest = (
+                MaterializationTrigger.BANDWIDTH,
+                uploads_s,
+                max(uploads_s, longest),
+            )
     return TableUploads(table, period, longest, upload, trigger)
 
 
+def effective_interval(settings: Settings, cycle_s: float) -> float:
+    """Seconds between two materializations by the interval: at one of its turns there is nothing to
+    do before something was flushed again.
+    """
+    interval = settings.materialize.interval
+    flushed_s = min(cycle_s, settings.flush.max_age)
+    return interval * max(1, ceil(flushed_s / interval - _ROUNDING))
+
+
 def _first_trigger(
-    settings: Settings, table_bytes: float, changes_per_s: float, bytes_per_s: float
+    settings: Settings,
+    interval: float,
+    table_bytes: float,
+    changes_per_s: float,
+    bytes_per_s: float,
 ) -> tuple[MaterializationTrigger, float]:
     """The trigger that comes first and the seconds until then, the interval's among them."""
     config = settings.materialize
@@ -172,13 +206,13 @@ def _first_trigger(
     replay = max(config.replay_target, config.replay_share * load) * config.replay_rate
     log = max(config.min_log_bytes, config.log_factor * table_bytes)
     # The runtime looks every LOOK_S seconds for a trigger that holds by now.
-    found = {
-        MaterializationTrigger.INTERVAL: config.interval,
+    due_s = {
+        MaterializationTrigger.INTERVAL: interval,
         MaterializationTrigger.REPLAY_TIME: ceil(replay / changes_per_s / LOOK_S) * LOOK_S,
         MaterializationTrigger.LOG_SIZE: ceil(log / bytes_per_s / LOOK_S) * LOOK_S,
     }
-    trigger = min(found, key=found.__getitem__)
-    return trigger, found[trigger]
+    trigger = min(due_s, key=due_s.__getitem__)
+    return trigger, due_s[trigger]
 
 
 def _upload_s(settings: Settings, table: TableUpload, log_bytes_per_s: float) -> float:

@@ -1,4 +1,4 @@
-"""Joins and sessions as workloads: the rows that their records become, by event time.
+"""Joins, sessions and windows as workloads: the rows that their records become, by event time.
 
 Invariants: closed forms for records that come evenly in event time, at about the rate of the clock;
 a row that is put and deleted between two flushes is in none. Rows are those of
@@ -22,6 +22,8 @@ _OF_OBJECT: Final = 400
 """About what a record takes in memory besides key and value: so many batches have room."""
 _OF_TIMER: Final = 8
 """A timer's row has its time."""
+_OF_WINDOW: Final = 8
+"""A window's row has its start."""
 _OF_SESSION: Final = 18
 """A session has two times besides its value ..."""
 _OF_SESSIONS: Final = 11
@@ -47,8 +49,8 @@ def joined(
     bucket_s = max((upper_s - lower_s) / 2, 0.001)
     rate = records.writes_per_s / 2
     # Beyond these of a bucket and a key group, records are rows of their own.
-    most = min(MOST_BATCHED, BATCHED_BYTES / (records.row_bytes + _OF_OBJECT))
-    batched = min(1.0, most / (rate * bucket_s / key_groups))
+    limit = min(MOST_BATCHED, BATCHED_BYTES / (records.row_bytes + _OF_OBJECT))
+    batched = min(1.0, limit / (rate * bucket_s / key_groups))
     of_record = records.key_bytes + records.value_bytes + _OF_RECORD
     puts_per_s = bytes_per_s = rows = state_bytes = 0.0
     for ahead_s in (upper_s, -lower_s):
@@ -67,6 +69,7 @@ def joined(
         writes_per_s=max(2 * puts_per_s, 1 / flush_s),
         once_per_s=2 * puts_per_s,
         keys=max(1, round(rows)),
+        new_rows_per_s=puts_per_s,
         key_bytes=_OF_BATCH,
         value_bytes=round(bytes_per_s / puts_per_s / 2),  # every other change is a delete
         skew=0.0,
@@ -107,3 +110,52 @@ def in_sessions(records: Workload, gap_s: float, *, delay_s: float, flush_s: flo
         value_bytes=round((put_per_s * put_bytes + timer_bytes) / (put_per_s + once_per_s)),
         state_bytes=max(1, round(open_rows * of_row + (open_keys + waiting) * session_bytes)),
     )
+
+
+def in_windows(
+    records: Workload, size_s: float, slide_s: float, *, delay_s: float, flush_s: float
+) -> Workload:
+    """Windows of `size_s` that begin every `slide_s`, tumbling where both are equal; as in
+    `joined`.
+
+    A key has a row for each slice, what windows share, which is put by each flush that finds it
+    changed and deleted after the last window that has it; and a timer at the end of the next of its
+    windows, which is deleted when it fires and put again for the one after.
+    """
+    require("the windows", f"{size_s}, {slide_s}", 0 < slide_s <= size_s, "0 < slide <= size")
+    rate, slice_s = records.writes_per_s, _slice_s(size_s, slide_s)
+
+    def keys_within(seconds: float) -> float:
+        return expected_distinct(records.keys, records.skew, rate * seconds)
+
+    seen_s = min(flush_s, slice_s)
+    put_per_s = keys_within(seen_s) / seen_s
+    slices_per_s = keys_within(slice_s) / slice_s
+    timers_per_s = keys_within(size_s) / slide_s
+    # What comes and goes between two flushes is in none.
+    flushed = min(1.0, (size_s + delay_s) / flush_s)
+    once_per_s = flushed * (slices_per_s + 2 * timers_per_s)
+    value_bytes = records.value_bytes + _OF_WINDOW
+    put_bytes = put_per_s * value_bytes + 2 * flushed * timers_per_s * _OF_WINDOW
+    put_bytes += flushed * slices_per_s * _OF_WINDOW  # a delete names the window, too
+    # The newest slice has half of its keys, on average; the older ones stay for the rest of the
+    # last window that has them.
+    rows = keys_within(slice_s / 2) + slices_per_s * (size_s - slice_s + delay_s)
+    timers = keys_within(size_s) * (1 + delay_s / size_s)
+    of_row = ROW_PREFIX_BYTES + records.key_bytes
+    return replace(
+        records,
+        writes_per_s=rate + once_per_s,
+        once_per_s=once_per_s,
+        value_bytes=round(put_bytes / (put_per_s + once_per_s)),
+        state_bytes=max(1, round(rows * (of_row + value_bytes) + timers * (of_row + _OF_WINDOW))),
+        renewed_s=slice_s,
+        rows=max(1.0, rows + timers),
+        new_rows_per_s=flushed * (slices_per_s + timers_per_s),
+    )
+
+
+def _slice_s(size_s: float, slide_s: float) -> float:
+    """Length of what windows share: two slices in a slide that does not divide the size."""
+    rest = round(size_s % slide_s, 6)
+    return slide_s if rest in (0.0, round(slide_s, 6)) else slide_s / 2

@@ -107,6 +107,9 @@ class Estimate:
     cycle_s: float
     """Seconds between two checkpoints: longer than asked for when one takes longer."""
     checkpoint_s: float
+    late_s: float
+    """How late output is at most: what is written right after a barrier becomes visible with the
+    next checkpoint."""
     restore_s: float
     """Seconds of a restore when the log is longest, without the start of the process."""
     materialize_s: float | None = None

@@ -54,32 +54,32 @@ class BufferLimit:
         """What one buffer has become, in as few buffers as fit.
 
         Records are held for `hold_s` of the time that making the others takes, at most. Buffers
-        without records, which are signs to the task, overtake what is held.
+        without records, which are signs to the task, overtake what is pending.
         """
-        held: list[Batch] = []
+        pending: list[Batch] = []
         made_s, started = 0.0, now()
         for piece in pieces:
             made_s += now() - started
             if not piece.records or isinstance(piece, SideBatch):
                 yield piece
             else:
-                if held and not self._fits_too(held, piece):
-                    yield _one(held)
-                    held, made_s = [], 0.0
-                held.append(piece)
+                if pending and not self._fits_too(pending, piece):
+                    yield _one(pending)
+                    pending, made_s = [], 0.0
+                pending.append(piece)
                 if made_s >= hold_s:
-                    yield _one(held)
-                    held, made_s = [], 0.0
+                    yield _one(pending)
+                    pending, made_s = [], 0.0
             started = now()
-        if held:
-            yield _one(held)
+        if pending:
+            yield _one(pending)
 
-    def _fits_too(self, held: list[Batch], piece: Batch) -> bool:
-        if sum(map(len, held)) + len(piece) > self.records:
+    def _fits_too(self, pending: list[Batch], piece: Batch) -> bool:
+        if sum(map(len, pending)) + len(piece) > self.records:
             return False
-        for each in (held[-1], piece):
-            each.size_bytes = each.size_bytes or bytes_of(each.records)
-        return sum([each.size_bytes for each in held]) + piece.size_bytes <= self.bytes
+        for batch in (pending[-1], piece):
+            batch.size_bytes = batch.size_bytes or bytes_of(batch.records)
+        return sum([batch.size_bytes for batch in pending]) + piece.size_bytes <= self.bytes
 
 
 def _one(pieces: list[Batch]) -> Batch:
@@ -96,24 +96,24 @@ def _one(pieces: list[Batch]) -> Batch:
 
 
 def next_values(
-    values: Iterator[Any], most: int, most_bytes: int = 1 << 20, *, first: int = 1
+    values: Iterator[Any], limit: int, limit_bytes: int = 1 << 20, *, first: int = 1
 ) -> list[Any]:
-    """The next `most` values, or fewer that already take `most_bytes`.
+    """The next `limit` values, or fewer that already take `limit_bytes`.
 
     At least `first` values are taken before they are measured, which is for those of like size.
     """
-    taken: list[Any] = []
+    buffer: list[Any] = []
     size, count = 0, max(first, _FIRST)
-    while len(taken) < most and size < most_bytes:
-        count = min(count, most - len(taken))
-        some = list(islice(values, count))
-        taken += some
-        if len(some) < count:
+    while len(buffer) < limit and size < limit_bytes:
+        count = min(count, limit - len(buffer))
+        chunk = list(islice(values, count))
+        buffer += chunk
+        if len(chunk) < count:
             break
-        size += bytes_of(some)
+        size += bytes_of(chunk)
         # As many as fit if the others are like these.
-        count = min(2 * count, max(1, (most_bytes - size) * len(taken) // max(1, size)))
-    return taken
+        count = min(2 * count, max(1, (limit_bytes - size) * len(buffer) // max(1, size)))
+    return buffer
 
 
 def bytes_of(values: Sequence[Any]) -> int:

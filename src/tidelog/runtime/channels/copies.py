@@ -83,7 +83,7 @@ def _copied(value: Any) -> Any:
     if kind is list:
         return list(map(_copied, value))
     if kind is dict:
-        return {key: _copied(held) for key, held in value.items()}
+        return {key: _copied(item) for key, item in value.items()}
     if isinstance(value, Row):
         return kind.of(value._fields, map(_copied, value))
     if isinstance(value, tuple) and not hasattr(value, "__dict__"):

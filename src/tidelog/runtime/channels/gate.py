@@ -16,10 +16,10 @@ from tidelog.runtime.operators.progress import Standstills
 
 
 class Gate:
-    """Delivers to one task from so many channels; `made` makes one by the gate and its number."""
+    """Delivers to one task from so many channels; `make_channel` gets the gate and a number."""
 
-    def __init__(self, channels: int, made: "Callable[[Gate, int], Channel]") -> None:
-        self.channels = [made(self, number) for number in range(channels)]
+    def __init__(self, channels: int, make_channel: "Callable[[Gate, int], Channel]") -> None:
+        self.channels = [make_channel(self, number) for number in range(channels)]
         self._blocked: set[int] = set()
         self._ready = asyncio.Event()
         self._announced: deque[Barrier] = deque()

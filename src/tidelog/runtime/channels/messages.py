@@ -70,7 +70,7 @@ class KeyedBatch(Batch):
         assert self.times is not None
         if all(on_time):
             return self, None
-        kept = replace(
+        on_time_batch = replace(
             self,
             records=list(compress(self.records, on_time)),
             times=list(compress(self.times, on_time)),
@@ -79,10 +79,10 @@ class KeyedBatch(Batch):
             size_bytes=0,
         )
         if tag is None:
-            return kept, None
-        late = [not each for each in on_time]
+            return on_time_batch, None
+        late = [not is_on_time for is_on_time in on_time]
         records, times = compress(self.records, late), compress(self.times, late)
-        return kept, SideBatch(list(records), list(times), tag)
+        return on_time_batch, SideBatch(list(records), list(times), tag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ class Splits:
     time only. The first message of a channel tells of all there are.
     """
 
-    begun: tuple[Hashable, ...]
+    started_splits: tuple[Hashable, ...]
     """Splits that records may follow from as of now, those not begun to be read included."""
-    ended: tuple[Hashable, ...]
+    ended_splits: tuple[Hashable, ...]
     """Splits that no record follows from any more."""
     current: Hashable | None
     """The split of the records that follow; None: they are of no split."""

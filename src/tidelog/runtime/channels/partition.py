@@ -112,7 +112,7 @@ class ByKey(Partitioner):
         self._sides = sides or KeySides()
         self.name = name
         self._types = types or KnownTypes("keys")
-        self._known: set[Hashable] = set()
+        self._canonical_signatures: set[Hashable] = set()
         """Signatures of keys of admitted types that are canonical as they are."""
         self._targets = targets
         self._key_groups = key_groups
@@ -126,21 +126,21 @@ class ByKey(Partitioner):
         numbers = [crc(key) % count for key in keys]
         prefixes = self._prefixes
         groups = [prefixes[number] for number in numbers]
-        whole = KeyedBatch(batch.records, batch.times, keys, groups, self._side)
+        keyed = KeyedBatch(batch.records, batch.times, keys, groups, self._side)
         if self._targets == 1:
-            yield 0, whole
+            yield 0, keyed
             return
         owner = self._owner
         chosen: list[list[int]] = [[] for _ in range(self._targets)]
-        for at, number in enumerate(numbers):
-            chosen[owner[number]].append(at)
+        for position, number in enumerate(numbers):
+            chosen[owner[number]].append(position)
         for target, positions in enumerate(chosen):
             if positions:
-                yield target, _pick(whole, positions)
+                yield target, _pick(keyed, positions)
 
     def _encoded(self, keys: list[Any]) -> list[bytes]:
         kinds = signature(keys)
-        if kinds not in self._known:
+        if kinds not in self._canonical_signatures:
             keys = self._checked(keys, kinds)
         try:
             return list(map(encode_key, keys))
@@ -157,7 +157,7 @@ class ByKey(Partitioner):
         if self._sides.came(self._side, types):
             Event.KEYS_APART.log(logger, where=self.name, types=self._sides.apart)
         if plain and kinds is not None:
-            self._known.add(kinds)
+            self._canonical_signatures.add(kinds)
         return keys
 
     def _stored_form(self, form: Callable[[Any], Any], key: Any) -> Any:
@@ -185,9 +185,9 @@ def _plain(keys: list[Any]) -> bool:
 def _pick(batch: KeyedBatch, positions: list[int]) -> KeyedBatch:
     records, times, keys, groups = batch.records, batch.times, batch.keys, batch.groups
     return KeyedBatch(
-        [records[at] for at in positions],
-        None if times is None else [times[at] for at in positions],
-        [keys[at] for at in positions],
-        [groups[at] for at in positions],
+        [records[position] for position in positions],
+        None if times is None else [times[position] for position in positions],
+        [keys[position] for position in positions],
+        [groups[position] for position in positions],
         batch.side,
     )

@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import msgspec
 
@@ -25,6 +24,7 @@ from tidelog.checkpoint.coordinator import (
     Trigger,
 )
 from tidelog.checkpoint.finished import exited_state
+from tidelog.checkpoint.formats import FORMATS, above_first
 from tidelog.checkpoint.garbage_collector import Collector
 from tidelog.checkpoint.invariants import check_manifest
 from tidelog.checkpoint.manifest import (
@@ -36,13 +36,21 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
     is_canonical,
 )
+from tidelog.checkpoint.schedule import Change
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
-from tidelog.runtime.checkpoints.requests import Reports, Savepoints
+from tidelog.runtime.checkpoints.requests import (
+    CheckpointRequests,
+    DrivenTask,
+    Reports,
+    Savepoints,
+    change_of,
+)
+from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
 from tidelog.state.meaning import stored_meaning
@@ -58,21 +66,6 @@ def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]
     }
 
 
-class DrivenTask(Protocol):
-    """The port for a task of this process or of another one."""
-
-    id: SubtaskId
-    exited: bool
-
-    @property
-    def unchanged(self) -> bool: ...
-    def trigger(self, barrier: Barrier) -> None: ...
-    def drain(self) -> None: ...
-    def abort(self, checkpoint: CheckpointId) -> None: ...
-    async def complete(self, checkpoint: CheckpointId) -> None: ...
-    def leave(self) -> None: ...
-
-
 logger = logging.getLogger(__name__)
 
 
@@ -82,6 +75,7 @@ class CheckpointDriver:
     reports: Reports
     collector: Collector
     tasks: Sequence[DrivenTask]
+    objects: StoredObjects
     next_slot: Slot = field(init=False)
     previous: Checkpoint | None = field(init=False)
     """The newest durable checkpoint: what the next one adds is counted against it."""
@@ -94,8 +88,7 @@ class CheckpointDriver:
     """Subtasks that finished, with their state in the checkpoint that contains their finish."""
     _unproven: list[Checkpoint] = field(default_factory=list)
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
-    _waiting: list[tuple[CheckpointId, asyncio.Future[Checkpoint]]] = field(default_factory=list)
-    """Who waits for a checkpoint from this id on."""
+    _requests: CheckpointRequests = field(init=False)
     _closed: bool = False
     """No checkpoint completes any more."""
     _started: float = 0.0
@@ -106,6 +99,7 @@ class CheckpointDriver:
         self.next_slot = Slot(self.start.author.generation + 1)
         self.previous = None if plan.resumption.origin is not None else plan.checkpoint
         self.savepoints.known(self.start.history.checkpoints)
+        self._requests = CheckpointRequests(self.start.job.name)
         self._closed = plan.checkpoint is not None and plan.checkpoint.final
 
     @property
@@ -113,6 +107,9 @@ class CheckpointDriver:
         return self.reports.coordinator
 
     async def savepoint(self, request: SavepointRequest) -> Savepoint:
+        if request.format == "native" and not self._closed:
+            # It refers to what older checkpoints do: what of that is lost is replaced before.
+            await self.objects.look(self._patience_s(request))
         answer = self.savepoints.ask(request)
         if self._closed:
             self.savepoints.ended()
@@ -120,16 +117,24 @@ class CheckpointDriver:
             self.reports.decide(self.coordinator.savepoint(request, self._now()))
         return await answer
 
+    def _patience_s(self, request: SavepointRequest | None) -> float:
+        chosen = request.timeout_s if request is not None else None
+        return self.start.config.checkpoint.timeout if chosen is None else chosen
+
+    def refresh(self) -> None:
+        """Let a checkpoint begin as soon as may be, for nobody waits for it."""
+        if not self._closed:
+            self.reports.decide(self.coordinator.hurry(self._now())[1])
+
     async def checkpoint(self) -> Checkpoint:
         """Wait for a checkpoint of all that is there now; one that fails is tried again.
 
         Raises CheckpointFailedError when the job ends before.
         """
         if self._closed:
-            raise self._no_more()
-        least, decisions = self.coordinator.hurry(self._now())
-        answer: asyncio.Future[Checkpoint] = asyncio.get_running_loop().create_future()
-        self._waiting.append((least, answer))
+            raise self._requests.refusal()
+        first, decisions = self.coordinator.hurry(self._now())
+        answer = self._requests.ask(first)
         self.reports.decide(decisions)
         return await answer
 
@@ -140,24 +145,7 @@ class CheckpointDriver:
         finally:
             self.savepoints.ended()
             self._closed = True
-            for _, answer in self._waiting:
-                if not answer.done():
-                    answer.set_exception(self._no_more())
-
-    def _answer(self, checkpoint: CheckpointId, entry: Checkpoint) -> None:
-        """Answer who waits for this checkpoint or an earlier one."""
-        for least, answer in self._waiting:
-            if least <= checkpoint and not answer.done():
-                answer.set_result(entry)
-        self._waiting = [each for each in self._waiting if not each[1].done()]
-
-    def _no_more(self) -> CheckpointFailedError:
-        return CheckpointFailedError(
-            f"a checkpoint of {self.start.job.name!r}",
-            expected="to be completed",
-            found="the end of the job",
-            action="see why it ended; what was durable before is",
-        )
+            self._requests.ended()
 
     async def _run(self) -> None:
         self._expect_next()
@@ -167,21 +155,21 @@ class CheckpointDriver:
             if self.coordinator.finished:
                 break
             await self.reports.wait()
-            self._tick()
+            await self._tick()
         self.finished.set()
 
-    @property
-    def unchanged(self) -> bool:
-        """A checkpoint would hold what the last durable one does."""
-        return all(task.unchanged for task in self.tasks)
+    async def change(self) -> Change:
+        """What a checkpoint would hold that the last durable one does not."""
+        return await change_of(self.tasks)
 
-    def _tick(self) -> None:
-        idle, unchanged = self.coordinator.in_progress is None, self.unchanged
-        due_at = self.coordinator.next_event_at()
-        self.reports.decide(self.coordinator.tick(self._now(), unchanged=unchanged))
-        if idle and unchanged and due_at != self.coordinator.next_event_at():
+    async def _tick(self) -> None:
+        asks = self.coordinator.asks_for_change(self._now())
+        change = await self.change() if asks else Change.STATE
+        self.reports.decide(self.coordinator.tick(self._now(), change=change))
+        if asks and self.coordinator.in_progress is None:
             self._expect_next()
-            self.metrics.next_since = self._now()  # nobody waits in vain for one
+            if change is Change.NONE:
+                self.metrics.next_since = self._now()  # a restart would repeat nothing
 
     def _now(self) -> float:
         return self.start.effects.clock.monotonic()
@@ -261,7 +249,7 @@ class CheckpointDriver:
         if decision.savepoint is not None:
             self.savepoints.completed(decision.savepoint)
         if self._newest is not None:
-            self._answer(decision.checkpoint, self._newest)
+            self._requests.completed(decision.checkpoint, self._newest)
 
     async def _store(self, decision: Store[SubtaskId, SubtaskState]) -> None:
         checkpoint = decision.checkpoint
@@ -271,6 +259,9 @@ class CheckpointDriver:
             self.reports.declined(checkpoint, reason)
             return
         check_manifest(entry)
+        if (reason := await self._lacks_objects(decision, entry)) is not None:
+            self.reports.declined(checkpoint, reason)
+            return
         try:
             with self.start.cadence.moving():
                 entry = await self._append(entry)
@@ -291,6 +282,19 @@ class CheckpointDriver:
         self._durable(entry)
         self.reports.decide(self.coordinator.stored(checkpoint, self._now()))
 
+    async def _lacks_objects(
+        self, decision: Store[SubtaskId, SubtaskState], entry: Checkpoint
+    ) -> str | None:
+        """Why a savepoint, or the last checkpoint, cannot be restored: the local tables go next."""
+        savepoint = decision.savepoint
+        if savepoint is None and not decision.final:
+            return None
+        # A last checkpoint is tried once more, with what was uploaded; the output must get out.
+        failures, allowed = self.coordinator.consecutive_failures, self.start.config.checkpoint
+        insists = savepoint is not None or failures < min(1, allowed.tolerable_failures)
+        reason = await self.objects.lacking(entry, self._patience_s(savepoint))
+        return reason if insists else None
+
     def _entry(self, decision: Store[SubtaskId, SubtaskState]) -> Checkpoint:
         entry = Checkpoint(
             slot=self.next_slot,
@@ -303,12 +307,13 @@ class CheckpointDriver:
             ),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
+            formats=above_first(FORMATS) or msgspec.UNSET,
         )
-        wanted = decision.savepoint
-        if wanted is None:
+        request = decision.savepoint
+        if request is None:
             return entry
         fields = msgspec.structs.asdict(entry)
-        return Savepoint(**fields, name=wanted.name, savepoint_format=wanted.format)
+        return Savepoint(**fields, name=request.name, savepoint_format=request.format)
 
     def _operator(
         self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
@@ -336,6 +341,7 @@ class CheckpointDriver:
             sink=last.id if last.sink is not None else "",
             sink_types=sink_types(vertex),
             meaning=stored_meaning(vertex.head.meaning),
+            formats=above_first(vertex.formats),
         )
 
     def _durable(self, entry: Checkpoint) -> None:
@@ -361,5 +367,5 @@ class CheckpointDriver:
 
     def _history(self, *, savepoint: bool) -> SlotRanges:
         return self.collector.history(
-            self.next_slot, savepoint=savepoint, unproven=[each.slot for each in self._unproven]
+            self.next_slot, savepoint=savepoint, unproven=[entry.slot for entry in self._unproven]
         )

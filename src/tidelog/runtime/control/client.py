@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from tidelog.errors import AccessDeniedError, ControlError
+from tidelog.errors import AccessDeniedError, ControlError, TidelogError
 from tidelog.runtime.control.protocol import (
     ANSWER_LIMIT_BYTES,
     Done,
@@ -21,12 +21,13 @@ from tidelog.runtime.control.protocol import (
     Request,
     decode_line,
     encode,
+    other_sockets,
     socket_of,
-    sockets_of_others,
 )
 
 SILENCE_S: Final = 60.0
 """A job that takes a savepoint says every quarter of a second how far it is."""
+_PATIENCE_S: Final = 5.0
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -62,6 +63,18 @@ async def ask(request: Request, progress: Callable[[Progress], None] = lambda _:
     )
 
 
+async def runs_here(url: str) -> bool:
+    """Whether a job runs on the store at `url`, on this machine, also one that does not answer."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            await ask(Request(url, "status"))
+    except ControlError:
+        return False
+    except (TimeoutError, TidelogError):
+        return True
+    return True
+
+
 async def _next_line(reader: asyncio.StreamReader, request: Request) -> bytes:
     try:
         async with asyncio.timeout(SILENCE_S):
@@ -78,9 +91,10 @@ async def _next_line(reader: asyncio.StreamReader, request: Request) -> bytes:
 
 
 async def _connect(url: str) -> Connection:
-    own = socket_of(url)
-    for path in [own, *sockets_of_others(url)]:
-        if path != own and os.geteuid() != 0:
+    user = os.geteuid()
+    others = sorted(other_sockets(url), key=lambda socket: socket[1] != user)
+    for path, owner in [(socket_of(url), user), *others]:
+        if user not in (owner, 0):
             raise _another_user(url, path)
         try:
             return await asyncio.open_unix_connection(str(path), limit=ANSWER_LIMIT_BYTES)
@@ -92,8 +106,10 @@ async def _connect(url: str) -> Connection:
         f"the job on store {url}",
         expected="a job that runs on this machine",
         found="none",
-        action="run the command where the job runs, with the URL that the job was given; a job "
-        "that starts up or restores does not answer yet",
+        action="run the command where the job runs, with the URL that the job was given, and with "
+        "its TIDELOG_CONTROL_DIR if it has one; a job that starts up or restores does not answer "
+        "yet, and one in a unit with PrivateTmp= is found if the unit has RuntimeDirectory=, see "
+        "docs/guides/operations.md",
     )
 
 

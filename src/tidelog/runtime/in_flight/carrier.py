@@ -26,13 +26,13 @@ Types = Callable[[], "RecordTypes"]
 """What in-flight data may consist of, asked for when there is some: few checkpoints have any."""
 
 
-def types_of(named: tuple[type, ...]) -> Types:
+def types_of(record_types: tuple[type, ...]) -> Types:
 
     @cache
     def types() -> "RecordTypes":
         from tidelog.state.objects.classes import RecordTypes  # noqa: PLC0415
 
-        return RecordTypes(named)
+        return RecordTypes(record_types)
 
     return types
 
@@ -66,13 +66,13 @@ class InFlightCarrier:
         for block in blocks:
             self.uploader.submit_block(chain, block)
         try:
-            stored = await self.uploader.persist(chain.capture())
+            durable = await self.uploader.persist(chain.capture())
         finally:
             # What went into the manifest, or was given up, need not be uploaded any more.
             self.uploader.withdraw(chain)
         return InFlightRef(
-            stored.ranges,
-            stored.inline,
+            durable.ranges,
+            durable.inline,
             buffers=sum(block.count for block in blocks),
             bytes=sum(block.raw_bytes for block in blocks),
             inputs=tuple(sorted({(part.channel.consumer, part.channel.input) for part in parts})),

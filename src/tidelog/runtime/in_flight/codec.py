@@ -72,9 +72,9 @@ class _Unpickler(pickle.Unpickler):
         self._types = types
 
     def find_class(self, module: str, name: str) -> Any:
-        named = self._types.names(module, name)
-        if named is not None:
-            return named
+        record_type = self._types.names(module, name)
+        if record_type is not None:
+            return record_type
         if (module, name) not in STANDARD_TYPES:
             raise UnstorableError(
                 "records in flight of the checkpoint, written by an older release",
@@ -97,11 +97,11 @@ def encode(parts: Sequence[ChannelData], types: RecordTypes, first: SeqNo) -> En
     """Blocks with the data, numbered from `first`; raises UnstorableError."""
     blocks: list[SealedBlock] = []
     used: set[str] = set()
-    for held in _filled(parts, types):
-        messages = [message for part in held for message in part.data]
+    for block_parts in _filled(parts, types):
+        messages = [message for part in block_parts for message in part.data]
         shapes = chain.from_iterable(m.shapes for m in messages if isinstance(m, _Records))
         used |= {f"{shape.module}:{shape.name}" for shape in shapes if shape.module}
-        payload = msgspec.msgpack.encode(held)
+        payload = msgspec.msgpack.encode(block_parts)
         blocks.append(seal_opaque(BlockKind.IN_FLIGHT_RECORDS, payload, len(messages), first))
         first = SeqNo(first + len(messages))
     return Encoded(blocks, tuple(sorted(used)))
@@ -109,7 +109,7 @@ def encode(parts: Sequence[ChannelData], types: RecordTypes, first: SeqNo) -> En
 
 def _filled(parts: Iterable[ChannelData], types: RecordTypes) -> Iterator[list[_Part]]:
     """The parts of each block, a long one in pieces."""
-    held: list[_Part] = []
+    block_parts: list[_Part] = []
     size = 0
     for part in parts:
         data: list[_Message] = []
@@ -118,12 +118,12 @@ def _filled(parts: Iterable[ChannelData], types: RecordTypes) -> Iterator[list[_
             data.append(encoded)
             size += _size(encoded)
             if size >= BLOCK_BYTES:
-                yield [*held, _Part(**asdict(part.channel), data=data)]
-                held, data, size = [], [], 0
+                yield [*block_parts, _Part(**asdict(part.channel), data=data)]
+                block_parts, data, size = [], [], 0
         if data:
-            held.append(_Part(**asdict(part.channel), data=data))
-    if held:
-        yield held
+            block_parts.append(_Part(**asdict(part.channel), data=data))
+    if block_parts:
+        yield block_parts
 
 
 def decode(blocks: Iterable[Block], types: RecordTypes) -> list[ChannelData]:
@@ -177,11 +177,11 @@ def _size(message: _Mark | _Records) -> int:
     return len(message.records) + 8 * len(message.times or ())
 
 
-def _corrupt(block: Block, found: str) -> CorruptObjectError:
+def _corrupt(block: Block, actual: str) -> CorruptObjectError:
     return CorruptObjectError(
         f"in-flight data in object {block.name} at byte {block.offset}",
         expected="buffers of records",
-        found=found,
+        found=actual,
         action="restore an older slot, or drop the in-flight data with --drop-in-flight "
         "if losing it is acceptable",
     )

@@ -82,36 +82,38 @@ class Resumption(msgspec.Struct, frozen=True):
 
 
 async def look_ahead(
-    slots: SlotLog, store: ObjectStore, wanted: RestoreFrom | None, slot: Slot | None
+    slots: SlotLog, store: ObjectStore, restore_from: RestoreFrom | None, slot: Slot | None
 ) -> Resumption:
     """What a start would resume from, before it fences anything; raises as `resumable`."""
-    if wanted is None:
+    if restore_from is None:
         return _own(await resumable(slots, slot))
     from tidelog.catalog.locate import find  # noqa: PLC0415  # only for a chosen checkpoint
 
-    if wanted.store is None:
-        found = await find(store, wanted.place)
-        claimed = found.slot if wanted.claim else None
-        return Resumption(found, detached=is_canonical(found) or not wanted.claim, claimed=claimed)
-    own = await resumable(slots, None)
-    if own is not None:
-        return _own(own)
-    found = await find(wanted.store, wanted.place)
+    if restore_from.store is None:
+        checkpoint = await find(store, restore_from.place)
+        if not restore_from.claim:
+            return Resumption(checkpoint, detached=True)
+        return Resumption(checkpoint, detached=is_canonical(checkpoint), claimed=checkpoint.slot)
+    newest = await resumable(slots, None)
+    if newest is not None:
+        return _own(newest)
+    checkpoint = await find(restore_from.store, restore_from.place)
     first = Slot(0)
-    if wanted.keep_output:
-        first = after_all(found.slot)
+    if restore_from.keep_output:
+        first = after_all(checkpoint.slot)
     else:
-        left, url = sum(len(state.transactions) for _, state in found.subtasks()), wanted.store.url
-        if left:
-            Event.TRANSACTIONS_LEFT.log(logger, transactions=left, slot=found.slot, store=url)
-        found = without_transactions(found)
-    return Resumption(found, wanted.store, detached=True, first=first)
+        count = sum(len(state.transactions) for _, state in checkpoint.subtasks())
+        if count:
+            url = restore_from.store.url
+            Event.TRANSACTIONS_LEFT.log(logger, transactions=count, slot=checkpoint.slot, store=url)
+        checkpoint = without_transactions(checkpoint)
+    return Resumption(checkpoint, restore_from.store, detached=True, first=first)
 
 
-def check_name(job: str, seen: Resumption) -> None:
+def check_name(job: str, resumption: Resumption) -> None:
     """Raises RestoreError for another job's store: equal names would be taken for equal state."""
-    checkpoint = seen.checkpoint
-    if checkpoint is not None and seen.origin is None and checkpoint.job != job:
+    checkpoint = resumption.checkpoint
+    if checkpoint is not None and resumption.origin is None and checkpoint.job != job:
         raise RestoreError(
             f"job {job!r}",
             expected=f"job {checkpoint.job!r}, whose checkpoints the store has",
@@ -121,15 +123,15 @@ def check_name(job: str, seen: Resumption) -> None:
         )
 
 
-def confirmed(seen: Resumption, history: History, slot: Slot | None) -> Resumption:
-    """What to resume from after the take-over; `seen` itself unless another start went on since.
+def confirmed(resumption: Resumption, history: History, slot: Slot | None) -> Resumption:
+    """What to resume from after the take-over: `resumption`, unless another start went on since.
 
     `slot` is the one that the user chose in this store. Raises as `History.resume_from`.
     """
-    if seen.origin is not None:
-        return _own(history.resume_from(None)) if history.checkpoints else seen
-    found = history.resume_from(slot)
-    return seen if found == seen.checkpoint else _own(found)
+    if resumption.origin is not None:
+        return _own(history.resume_from(None)) if history.checkpoints else resumption
+    checkpoint = history.resume_from(slot)
+    return resumption if checkpoint == resumption.checkpoint else _own(checkpoint)
 
 
 def _own(checkpoint: Checkpoint | None) -> Resumption:
@@ -170,9 +172,9 @@ class RestorePlan(msgspec.Struct, frozen=True):
 
     def registry_of(self, vertex: Vertex) -> StateRegistry:
         """A new registry of a vertex's states, with those that were stored."""
-        stored, head = self.operators.get(vertex.id), vertex.head
-        keys = known_keys(vertex.id, stored, head.key_types)
-        return StateRegistry(vertex.id, stored.states if stored else (), keys, head.value_types)
+        operator, head = self.operators.get(vertex.id), vertex.head
+        keys = known_keys(vertex.id, operator, head.key_types)
+        return StateRegistry(vertex.id, operator.states if operator else (), keys, head.value_types)
 
 
 def check_parallelism(vertices: Sequence[Vertex], config: JobConfig) -> None:

@@ -21,7 +21,9 @@ _TRANSACTIONS: Final = "sink transactions"
 
 
 def without_removed(
-    stored: Mapping[str, OperatorState], vertices: Sequence[Vertex], allowed: Iterable[str]
+    stored_operators: Mapping[str, OperatorState],
+    vertices: Sequence[Vertex],
+    allowed: Iterable[str],
 ) -> tuple[dict[str, OperatorState], tuple[str, ...]]:
     """(the stored operators that the job has, a description of what was dropped of others).
 
@@ -30,25 +32,25 @@ def without_removed(
     home = {node.id: vertex for vertex in vertices for node in vertex.nodes}
     operators: dict[str, OperatorState] = {}
     leave = _Leave(frozenset(allowed))
-    for name, operator in stored.items():
+    for name, operator in stored_operators.items():
         if name not in home:
             if any(_outputs(operator)) and _other_sink(operator, vertices, leave.allowed) is None:
                 # Its sink is still there, and commits what it had pre-committed.
                 operators[name] = _only_output(operator)
                 operator = operator.with_all(transactions=())  # noqa: PLW2901
-            held = _held(operator)
-            names = {name, operator.sink} if held == [_transactions(operator)] else {name}
-            leave(f"operator {name!r}", held, names, _GONE)
+            losses = _losses(operator)
+            names = {name, operator.sink} if losses == [_transactions(operator)] else {name}
+            leave(f"operator {name!r}", losses, names, _GONE)
             continue
         for owner in sorted(_owners(operator) - home.keys()):
             leave(f"operator {owner!r}", [_pieces(operator, owner)], {owner}, _GONE)
             operator = _without_pieces(operator, owner)  # noqa: PLW2901
-        if found := _other_sink(operator, vertices, leave.allowed):
+        if actual := _other_sink(operator, vertices, leave.allowed):
             names = {name, operator.sink}
-            leave(f"sink {operator.sink or name!r}", [_transactions(operator)], names, found)
+            leave(f"sink {operator.sink or name!r}", [_transactions(operator)], names, actual)
             operator = operator.with_all(transactions=())  # noqa: PLW2901
-        if found := _other_source(operator, home[name]):
-            leave(f"source {name!r}", ["the positions of its splits"], {name}, found)
+        if actual := _other_source(operator, home[name]):
+            leave(f"source {name!r}", ["the positions of its splits"], {name}, actual)
             operator = _begun_anew(operator, home[name])  # noqa: PLW2901
         operators[name] = operator
     return operators, tuple(leave.dropped)
@@ -64,22 +66,22 @@ class _Leave:
     allowed: frozenset[str]
     dropped: list[str] = field(default_factory=list)
 
-    def __call__(self, what: str, held: list[str], names: set[str], found: str) -> None:
-        if not held:
+    def __call__(self, what: str, losses: list[str], names: set[str], actual: str) -> None:
+        if not losses:
             return
         if names & self.allowed:
-            self.dropped.append(f"{', '.join(held)} of {what}")
+            self.dropped.append(f"{', '.join(losses)} of {what}")
             return
         commit = ""
-        if held[-1].endswith(_TRANSACTIONS):
+        if losses[-1].endswith(_TRANSACTIONS):
             commit = (
                 "start the job once as it was and stop it with a savepoint, which commits what was "
                 "pre-committed; then "
             )
         raise RestoreError(
             what,
-            expected=f"it in the job, as the checkpoint holds {', '.join(held)} of it",
-            found=found,
+            expected=f"it in the job, as the checkpoint holds {', '.join(losses)} of it",
+            found=actual,
             action=f"give it its name, its place and its class back; or {commit}drop what is held, "
             f"for good, with --allow-dropped-state {min(names - {''})} "
             "(JobConfig.allow_dropped_state); or start with an empty store",
@@ -95,16 +97,16 @@ _UNNAMED: Final = {
 """What states are whose names no user has given."""
 
 
-def _held(operator: OperatorState) -> list[str]:
+def _losses(operator: OperatorState) -> list[str]:
     """What would be lost with an operator, described."""
-    held: list[str] = []
+    losses: list[str] = []
     if any(holds_something(layer) for state in operator.subtasks for layer in state.layers):
         states = operator.states
-        held += dict.fromkeys(_UNNAMED.get(s.kind) or f"state {s.name!r}" for s in states)
-    held += [_pieces(operator, owner) for owner in sorted(_owners(operator))]
+        losses += dict.fromkeys(_UNNAMED.get(s.kind) or f"state {s.name!r}" for s in states)
+    losses += [_pieces(operator, owner) for owner in sorted(_owners(operator))]
     if any(_outputs(operator)):
-        held.append(_transactions(operator))
-    return held
+        losses.append(_transactions(operator))
+    return losses
 
 
 def _owners(operator: OperatorState) -> set[str]:
@@ -154,11 +156,12 @@ def _other_source(operator: OperatorState, vertex: Vertex) -> str | None:
     return _other(operator.source_types, source_types(vertex)) if positions else None
 
 
-def _other(stored: tuple[str, ...], found: tuple[str, ...]) -> str | None:
+def _other(stored_types: tuple[str, ...], job_types: tuple[str, ...]) -> str | None:
     # A class in common is enough: a base can read what a subclass has written.
-    if not stored or {*stored} & {*found}:
+    if not stored_types or {*stored_types} & {*job_types}:
         return None
-    return f"{found[0] if found else 'none'}, which is no {stored[0]} and has no base with it"
+    job_type = job_types[0] if job_types else "none"
+    return f"{job_type}, which is no {stored_types[0]} and has no base with it"
 
 
 def _without_pieces(operator: OperatorState, owner: str) -> OperatorState:
@@ -192,5 +195,5 @@ def _begun_anew(operator: OperatorState, vertex: Vertex) -> OperatorState:
     """The operator without state, but for the output that its tasks had pre-committed."""
     # Numbers of changes never go back, or new ones would be taken for those that are stored.
     start = SeqNo(max(state.seqno for state in operator.subtasks) + 1)
-    fresh = empty(vertex, operator.key_groups, start)
-    return with_transactions(fresh, operator)
+    new_operator = empty(vertex, operator.key_groups, start)
+    return with_transactions(new_operator, operator)

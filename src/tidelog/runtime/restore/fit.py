@@ -4,12 +4,13 @@ Invariants: nothing is fenced or changed before the plan is made; an operator wh
 the checkpoint never handles a record again, or the job does not start.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from rocksdict import Cache
 
 from tidelog.checkpoint.finished import fully_finished
+from tidelog.checkpoint.formats import POSITIONS, TRANSACTIONS, check_formats
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState
 from tidelog.effects import Effects
 from tidelog.errors import RestoreError
@@ -24,7 +25,7 @@ from tidelog.runtime.restore.choose import Operators, RestorePlan, Resumption, c
 from tidelog.runtime.restore.dropped import without_removed
 from tidelog.runtime.restore.migration import migrates
 from tidelog.runtime.restore.shares import empty, finished_subtasks, rechain, reshaped
-from tidelog.runtime.subtasks.vertices import Vertex, compile_job
+from tidelog.runtime.subtasks.vertices import Vertex, compile_job, sink_types, source_types
 from tidelog.runtime.user_code import user_code
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import range_of
@@ -42,27 +43,29 @@ def fit_checkpoint(
 
     Operators that records are in flight to keep tasks of their own, also where they would be
     chained now, and so do those after a finished one. Raises ConfigError, and RestoreError,
-    StateSchemaError or UnstorableError when job and checkpoint do not fit.
+    StateSchemaError or UnstorableError when job and checkpoint do not fit, FormatVersionError when
+    a newer source or sink has written what the job's ones would have to read.
     """
-    stored = {operator.id: operator for operator in restored.operators}
-    apart = set(_first_unfinished(compile_job(job, config.parallelism), stored))
+    stored_operators = {operator.id: operator for operator in restored.operators}
+    unchained = set(_first_unfinished(compile_job(job, config.parallelism), stored_operators))
     if not config.drop_in_flight:
-        apart |= _targets_in_flight(job, restored)
-    vertices = compile_job(job, config.parallelism, apart)
+        unchained |= _targets_in_flight(job, restored)
+    vertices = compile_job(job, config.parallelism, unchained)
     check_parallelism(vertices, config)
-    remaining, dropped = without_removed(stored, vertices, config.allow_dropped_state)
+    remaining, dropped = without_removed(stored_operators, vertices, config.allow_dropped_state)
     _check_key_groups(remaining.values(), config)
-    gone = check_finished(vertices, remaining)
+    finished_ids = check_finished(vertices, remaining)
     rechained = rechain(remaining, vertices)
     operators: dict[str, OperatorState] = {}
     migrated: set[str] = set()
     for vertex in vertices:
         operator = rechained.get(vertex.id)
-        if vertex.id in gone and vertex.id not in remaining:
+        if vertex.id in finished_ids and vertex.id not in remaining:
             # It had finished in the chain of another one, and has tasks of its own now.
             operator = (operator or empty(vertex, config.key_groups)).with_all(finished=True)
         if operator is None:
             continue
+        check_formats(f"state of operator {vertex.id!r}", *_formats(vertex, operator))
         if not fully_finished(operator):
             if vertex.head.state is not None:
                 registry = StateRegistry(operator.id, operator.states)
@@ -76,6 +79,22 @@ def fit_checkpoint(
     return RestorePlan(resumption, vertices, operators, frozenset(migrated), finished, dropped)
 
 
+def _formats(
+    vertex: Vertex, operator: OperatorState
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Formats that source and sink of an operator have written, and those that they know: only
+    where the job has them yet, for others have checks of their own.
+    """
+    same = {
+        POSITIONS: operator.source_types[:1] == source_types(vertex)[:1],
+        TRANSACTIONS: operator.sink_types[:1] == sink_types(vertex)[:1],
+    }
+    stored_formats = {
+        kind: number for kind, number in operator.formats.items() if same.get(kind, True)
+    }
+    return stored_formats, vertex.formats
+
+
 def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:
     """The operators that records of a checkpoint are in flight to.
 
@@ -83,24 +102,24 @@ def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:
     """
     inputs = {node.id: len(node.inputs) for node in job.nodes}
     types = RecordTypes(job.record_types)
-    found: set[str] = set()
+    targets: set[str] = set()
     for _, subtask in restored.subtasks():
         if subtask.in_flight is None:
             continue
         for operator, number in subtask.in_flight.inputs:
             if number >= inputs.get(operator, 0):
                 raise no_such_edge(operator, number)
-            found.add(operator)
+            targets.add(operator)
         for name in subtask.in_flight.types:
             types.check(name)
         if not subtask.in_flight.inputs:
             # Older releases did not store it: any operator that had tasks of its own.
             return {operator.id for operator in restored.operators}
-    return found
+    return targets
 
 
-def _check_key_groups(stored: Iterable[OperatorState], config: JobConfig) -> None:
-    for operator in stored:
+def _check_key_groups(operators: Iterable[OperatorState], config: JobConfig) -> None:
+    for operator in operators:
         if operator.key_groups != config.key_groups:
             raise RestoreError(
                 f"key groups of {operator.id!r} of the job",
@@ -112,56 +131,56 @@ def _check_key_groups(stored: Iterable[OperatorState], config: JobConfig) -> Non
             )
 
 
-def check_finished(vertices: Sequence[Vertex], stored: Operators) -> set[str]:
+def check_finished(vertices: Sequence[Vertex], stored_operators: Operators) -> set[str]:
     """The operators that have finished; raises RestoreError when one that has not lies before one
     of them.
     """
-    gone = _finished_operators(vertices, stored)
+    finished_ids = _finished_operators(vertices, stored_operators)
     closed: set[str] = set()
     for vertex in vertices:
-        fresh = [node.id for node in vertex.nodes if node.id not in gone]
-        if len(fresh) == len(vertex.nodes):
+        unfinished = [node.id for node in vertex.nodes if node.id not in finished_ids]
+        if len(unfinished) == len(vertex.nodes):
             continue
-        finished = next(node.id for node in vertex.nodes if node.id in gone)
-        if fresh:
-            raise _in_the_way(fresh[0], finished, "is chained to")
+        finished = next(node.id for node in vertex.nodes if node.id in finished_ids)
+        if unfinished:
+            raise _in_the_way(unfinished[0], finished, "is chained to")
         if before := [upstream.id for upstream, _ in vertex.inputs if upstream.id not in closed]:
             raise _in_the_way(before[0], finished, "lies in front of")
         closed.add(vertex.id)
-    return gone
+    return finished_ids
 
 
-def _in_the_way(fresh: str, finished: str, how: str) -> RestoreError:
+def _in_the_way(unfinished: str, finished: str, how: str) -> RestoreError:
     return RestoreError(
-        f"operator {fresh!r} {how} operator {finished!r}",
+        f"operator {unfinished!r} {how} operator {finished!r}",
         expected=f"only finished operators there: {finished!r} has finished in the checkpoint, "
         "and will handle no record again",
         found="an operator that has not finished",
-        action=f"take {fresh!r} out or put it after operators that go on, restore a slot from "
+        action=f"take {unfinished!r} out or put it after operators that go on, restore a slot from "
         f"before {finished!r} finished, or start with an empty store",
     )
 
 
-def _first_unfinished(vertices: Iterable[Vertex], stored: Operators) -> Iterator[str]:
+def _first_unfinished(vertices: Iterable[Vertex], stored_operators: Operators) -> Iterator[str]:
     """Operators that go on after finished ones in one chain: they need tasks of their own."""
-    gone = _finished_operators(vertices, stored)
+    finished_ids = _finished_operators(vertices, stored_operators)
     for vertex in vertices:
         names = [node.id for node in vertex.nodes]
-        left = [name for name in names if name not in gone]
-        if left and len(left) < len(names) and names[-len(left) :] == left:
-            yield left[0]
+        unfinished = [name for name in names if name not in finished_ids]
+        if unfinished and len(unfinished) < len(names) and names[-len(unfinished) :] == unfinished:
+            yield unfinished[0]
 
 
-def _finished_operators(vertices: Iterable[Vertex], stored: Operators) -> set[str]:
+def _finished_operators(vertices: Iterable[Vertex], stored_operators: Operators) -> set[str]:
     """All operators that have finished, whichever tasks they ran in then."""
     chains = {vertex.id: tuple(node.id for node in vertex.nodes) for vertex in vertices}
-    gone: set[str] = set()
-    for operator in stored.values():
+    finished_ids: set[str] = set()
+    for operator in stored_operators.values():
         if fully_finished(operator):
             # Written before checkpoints named the chain: believed to be the job's.
             chain = chains.get(operator.id, ()) if operator.chain is None else operator.chain
-            gone |= {operator.id, *chain}
-    return gone
+            finished_ids |= {operator.id, *chain}
+    return finished_ids
 
 
 _CACHE_BYTES: Final = 1 << 20
@@ -202,8 +221,8 @@ def _open_once(
         clock.monotonic,
     )
     with user_code(head.id):
-        made = head.operator()
-    chain = OperatorChain([(head.id, made)], WorkTime(clock), BufferLimit())
+        operator = head.operator()
+    chain = OperatorChain([(head.id, operator)], WorkTime(clock), BufferLimit())
     try:
         chain.open(OperatorContext(clock, backend))
         registry.check_renamed(config.allow_dropped_state)

@@ -48,8 +48,8 @@ def migrates(head: Node, operator: OperatorState) -> bool:
         for info in operator.states
         if head.value_types is not None and info.kind in _UNTYPED_VALUES
     ]
-    for known in (keys, *values):
-        known.check_declared()
+    for types in (keys, *values):
+        types.check_declared()
     if keys.migrates and partially_finished(operator):
         raise RestoreError(
             f"keys of operator {operator.id!r}",
@@ -59,7 +59,7 @@ def migrates(head: Node, operator: OperatorState) -> bool:
         )
     if keys.migrates:
         _check_one_event_time(operator)
-    return any(known.migrates for known in (keys, *values))
+    return any(types.migrates for types in (keys, *values))
 
 
 def _check_one_event_time(operator: OperatorState) -> None:
@@ -113,15 +113,15 @@ class Migration:
 
     def _unbatch(self, table: Table, batches: StateInfo) -> None:
         """Make rows of their own of the records of batches, which may get different keys."""
-        (of,) = [i.id for i in self.registry.infos() if batches_of(i.name) == batches.name]
-        state = of.to_bytes(2, "big")
+        (state_id,) = [i.id for i in self.registry.infos() if batches_of(i.name) == batches.name]
+        state = state_id.to_bytes(2, "big")
         for chunk in self._chunks(table, batches):
-            for stored, data in chunk:
-                entries = stored_entries(stored[:2], stored[ROW_PREFIX_BYTES:], data)
+            for row_key, data in chunk:
+                entries = stored_entries(row_key[:2], row_key[ROW_PREFIX_BYTES:], data)
                 records = [record for _, _, (_, _, record) in entries]
                 rows = sorted(zip(row_keys(state, entries), records, strict=True))
                 table.write([row for row, _ in rows], [record for _, record in rows])
-            table.write([stored for stored, _ in chunk], [None] * len(chunk))
+            table.write([row_key for row_key, _ in chunk], [None] * len(chunk))
 
     def _values(self, table: Table, info: StateInfo, types: KnownTypes) -> int:
         """Change the values of a table; returns how many rows."""
@@ -143,16 +143,16 @@ class Migration:
         name = f"migrate= of {declared.option} of operator {self.registry.operator!r}"
 
         def convert(value: Any) -> Any:
-            found = set(types_of_value(value))
-            if not all(map(types.allows, found)):
+            actual_types = set(types_of_value(value))
+            if not all(map(types.allows, actual_types)):
                 with user_code(name):
                     value = migrate(value)
                 if value is None:
                     raise RestoreError(
                         name, expected="a value", found="None", action="return one of that type"
                     )
-                found = set(types_of_value(value))
-            types.admit(found)
+                actual_types = set(types_of_value(value))
+            types.admit(actual_types)
             return value
 
         return convert
@@ -165,38 +165,38 @@ class Migration:
         name = f"migrate= of key_by before operator {self.registry.operator!r}"
         # The job's own way of a key: to its canonical form, its group and its subtask.
         router = ByKey(lambda row: migrate(row.key), len(self.tables), self.key_groups, name, types)
-        moved = 0
+        row_count = 0
         for chunk in self._chunks(table, info):
             rows = [_KeyedRow.of(row, data, info) for row, data in chunk]
-            kept: set[Type] = set()
+            admitted_types: set[Type] = set()
             moving = []
             for row in rows:
                 kind = type_of_key(row.key)
                 if types.allows(kind):
-                    kept.add(kind)
+                    admitted_types.add(kind)
                 else:
                     moving.append(row)
-            types.admit(kept)
+            types.admit(admitted_types)
             for target, batch in router.route(Batch(moving)) if moving else ():
                 assert isinstance(batch, KeyedBatch)
                 self._put(self.tables[target], info, batch)
-            table.write([row.stored for row in moving], [None] * len(moving))
-            moved += len(moving)
-        return moved
+            table.write([row.row_key for row in moving], [None] * len(moving))
+            row_count += len(moving)
+        return row_count
 
     def _put(self, table: Table, info: StateInfo, batch: KeyedBatch) -> None:
         state = info.id.to_bytes(2, "big")
         new: dict[bytes, _KeyedRow] = {}
         for row, group, key in zip(batch.records, batch.groups, batch.keys, strict=True):
-            stored = group + state + row.before + key + row.after
-            if stored in new:
-                raise self._two_become_one(info, key, [new[stored].key, row.key])
-            new[stored] = row
+            row_key = group + state + row.before + key + row.after
+            if row_key in new:
+                raise self._two_become_one(info, key, [new[row_key].key, row.key])
+            new[row_key] = row
         rows = sorted(new)
-        for stored, present in zip(rows, table.get_many(rows), strict=True):
+        for row_key, present in zip(rows, table.get_many(rows), strict=True):
             if present is not None:
-                key = stored[ROW_PREFIX_BYTES + len(new[stored].before) :]
-                raise self._two_become_one(info, key, [new[stored].key])
+                key = row_key[ROW_PREFIX_BYTES + len(new[row_key].before) :]
+                raise self._two_become_one(info, key, [new[row_key].key])
         table.write(rows, [new[row].data for row in rows])
 
     def _two_become_one(self, info: StateInfo, new: bytes, old: Iterable[Any]) -> RestoreError:
@@ -211,30 +211,30 @@ class Migration:
     def _chunks(self, table: Table, info: StateInfo) -> Iterator[list[tuple[bytes, bytes]]]:
         """The rows of a state, read some at a time: the table changes meanwhile."""
         for group in range(self.key_groups):
-            at = prefix = group.to_bytes(2, "big") + info.id.to_bytes(2, "big")
+            start = prefix = group.to_bytes(2, "big") + info.id.to_bytes(2, "big")
             end = prefix_end(prefix)
-            while chunk := list(islice(table.scan(at, end), _CHUNK)):
+            while chunk := list(islice(table.scan(start, end), _CHUNK)):
                 yield chunk
-                at = chunk[-1][0] + b"\x00"
+                start = chunk[-1][0] + b"\x00"
 
 
 @dataclass(frozen=True, slots=True)
 class _KeyedRow:
     """A stored row, taken apart into its key and the bytes before and after it."""
 
-    stored: bytes
+    row_key: bytes
     data: bytes
     before: bytes
     key: Any
     after: bytes
 
     @classmethod
-    def of(cls, stored: bytes, data: bytes, info: StateInfo) -> "_KeyedRow":
+    def of(cls, row_key: bytes, data: bytes, info: StateInfo) -> "_KeyedRow":
         timed = info.kind in (KIND, MARKS)
         by_time = timed or (info.kind == "timers" and info.name.endswith("-by-time"))
-        at = ROW_PREFIX_BYTES + (_TIME_BYTES if by_time else 0)
-        key, after = first_value(stored[at:])
-        return cls(stored, data, stored[ROW_PREFIX_BYTES:at], decode_key(key), after)
+        key_start = ROW_PREFIX_BYTES + (_TIME_BYTES if by_time else 0)
+        key, after = first_value(row_key[key_start:])
+        return cls(row_key, data, row_key[ROW_PREFIX_BYTES:key_start], decode_key(key), after)
 
 
 def _whole(value: Any, convert: Callable[[Any], Any]) -> Any:

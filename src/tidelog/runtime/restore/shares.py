@@ -24,7 +24,7 @@ _NOTHING = SeqNo(0)
 
 
 def rechain(
-    stored: Mapping[str, OperatorState], vertices: Iterable[Vertex]
+    stored_operators: Mapping[str, OperatorState], vertices: Iterable[Vertex]
 ) -> dict[str, OperatorState]:
     """The stored operators by the vertices that go on with them.
 
@@ -34,27 +34,27 @@ def rechain(
     """
     vertices = list(vertices)
     home = {node.id: vertex for vertex in vertices for node in vertex.nodes}
-    kept = {v.id: stored[v.id] for v in vertices if v.id in stored}
-    moved: list[tuple[Vertex, OperatorState]] = []
-    for name, operator in stored.items():
-        if name not in kept and operator.states:
+    rechained = {v.id: stored_operators[v.id] for v in vertices if v.id in stored_operators}
+    outputs: list[tuple[Vertex, OperatorState]] = []
+    for name, operator in stored_operators.items():
+        if name not in rechained and operator.states:
             raise _no_longer(name, "state", "the first of a chain of operators")
-        held = {piece.operator for state in operator.subtasks for piece in state.operator_state}
-        if held - {node.id for node in (home[name].nodes if name in kept else ())}:
-            raise _no_longer(name, "operator state", f"chained to {', '.join(sorted(held))}")
+        owners = {piece.operator for state in operator.subtasks for piece in state.operator_state}
+        if owners - {node.id for node in (home[name].nodes if name in rechained else ())}:
+            raise _no_longer(name, "operator state", f"chained to {', '.join(sorted(owners))}")
         if any(state.transactions for state in operator.subtasks):
             sink = sink_of(operator, vertices)
             if sink is None:
                 raise _no_longer(name, "sink transactions", "one that ends in a sink")
             if sink.id != name:
-                moved.append((sink, operator))
-                if name in kept:
-                    kept[name] = operator.with_all(transactions=())
+                outputs.append((sink, operator))
+                if name in rechained:
+                    rechained[name] = operator.with_all(transactions=())
     # Only now: what another sink is given is not what its own tasks had.
-    for sink, operator in moved:
-        given = kept.get(sink.id) or empty(sink, operator.key_groups)
-        kept[sink.id] = with_transactions(given, operator)
-    return kept
+    for sink, operator in outputs:
+        target = rechained.get(sink.id) or empty(sink, operator.key_groups)
+        rechained[sink.id] = with_transactions(target, operator)
+    return rechained
 
 
 def sink_of(operator: OperatorState, vertices: Sequence[Vertex]) -> Vertex | None:
@@ -93,13 +93,13 @@ def empty(vertex: Vertex, key_groups: int, start: SeqNo = _NOTHING) -> OperatorS
     return OperatorState(vertex.id, key_groups, (), subtasks)
 
 
-def with_transactions(operator: OperatorState, of: OperatorState) -> OperatorState:
+def with_transactions(operator: OperatorState, other: OperatorState) -> OperatorState:
     """The operator with the transactions of another one, divided among its subtasks."""
     subtasks = list(operator.subtasks)
-    for state in of.subtasks:
-        at = successor(state.index, len(subtasks))
-        transactions = (*subtasks[at].transactions, *state.transactions)
-        subtasks[at] = msgspec.structs.replace(subtasks[at], transactions=transactions)
+    for state in other.subtasks:
+        index = successor(state.index, len(subtasks))
+        transactions = (*subtasks[index].transactions, *state.transactions)
+        subtasks[index] = msgspec.structs.replace(subtasks[index], transactions=transactions)
     return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
 
 

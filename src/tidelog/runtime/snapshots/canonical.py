@@ -147,16 +147,16 @@ class _PendingRows(msgspec.Struct, frozen=True):
         seal_next = self.owner.snapshots.effects.offload.run
         uploader.submit_block(self.chain, self.metadata)
         rows = table.scan(b"", None)
-        at = self.state.seqno
-        while (block := await seal_next(_next_block, rows, at)) is not None:
+        seqno = self.state.seqno
+        while (block := await seal_next(_next_block, rows, seqno)) is not None:
             uploader.submit_block(self.chain, block)
-            at = block.end
+            seqno = block.end
             await uploader.admit()
         durable = await uploader.persist(self.chain.capture())
         return msgspec.structs.replace(
             self.state,
             start=self.state.seqno,
-            seqno=at,
+            seqno=seqno,
             log=durable.ranges,
             inline=durable.inline,
         )

@@ -111,13 +111,15 @@ class LogSnapshotter(Captures):
         complete.
         """
         if not self.log.complete:
-            await self.snapshots.prepare()
+            with self.snapshots.counting():
+                await self.snapshots.prepare()
         state = state_at(self.backend, self.snapshots, position, self.log.base.start)
         pending: PendingSnapshot
         if self.log.complete:
             pending = _PendingLog(state, *self.log.capture(), self.log)
         else:
-            captured = self.snapshots.capture(self.backend.seqno)
+            with self.snapshots.counting():
+                captured = self.snapshots.capture(self.backend.seqno)
             self.backend.begin_chain()
             pending = _PendingTable(self, state, captured)
         self.pending[checkpoint] = pending
@@ -126,6 +128,11 @@ class LogSnapshotter(Captures):
     def uploaded(self, ref: MaterializationRef) -> None:
         """A whole snapshot is durable: log and materialization are complete again."""
         self.log.materialized(ref)
+
+    def start_over(self) -> None:
+        """The store has lost something: the next checkpoint makes a materialization."""
+        self.log.start_over()
+        self.log.complete = False
 
     def completed(self, checkpoint: CheckpointId) -> None:
         captured = self.pending.get(checkpoint)
@@ -179,8 +186,10 @@ class TableSnapshotter(Captures):
         if self.materialization is not None and self.materialization.upto == self.backend.seqno:
             pending = _PendingTable(self, state, None, self.materialization)
         else:
-            await self.snapshots.prepare()
-            pending = _PendingTable(self, state, self.snapshots.capture(self.backend.seqno))
+            with self.snapshots.counting():
+                await self.snapshots.prepare()
+                captured = self.snapshots.capture(self.backend.seqno)
+            pending = _PendingTable(self, state, captured)
         self.pending[checkpoint] = pending
         return pending
 
@@ -188,6 +197,10 @@ class TableSnapshotter(Captures):
         """A snapshot is durable; one of a checkpoint given up may come after a newer one."""
         if self.materialization is None or self.materialization.upto < ref.upto:
             self.materialization = ref
+
+    def start_over(self) -> None:
+        """The store has lost something: the next checkpoint makes a materialization."""
+        self.materialization = None
 
     def objects(self) -> set[str]:
         last = {self.materialization.descriptor} if self.materialization is not None else set()

@@ -78,9 +78,28 @@ class CheckpointsStatus:
     )
     age_s: float | None = gauge(
         "checkpoint_age_seconds",
-        "Time since the last checkpoint completed, or since the job began to run.",
+        "Time since the last checkpoint completed, or since one was left out because nothing had "
+        "changed, or since the job began to run.",
         watch="Several intervals: a restart now would repeat that much of the input.",
         default=None,
+        ages="always",
+    )
+    objects_lost: int = counter(
+        "objects_lost",
+        "Objects that checkpoints refer to and that were found missing in the store.",
+        watch="Any growth: something else deletes objects under this URL. Take a canonical "
+        "savepoint before you stop the job.",
+    )
+    objects_uploaded_again: int = counter(
+        "objects_uploaded_again",
+        "Objects that were missing in the store and were uploaded again from the local disk.",
+        watch="As many as `objects_lost`: all checkpoints can be restored again.",
+    )
+    objects_missing: int = gauge(
+        "objects_missing",
+        "Objects that a retained checkpoint refers to and that the store does not have.",
+        watch="Above 0 a checkpoint or savepoint cannot be restored; `tidelog inspect` says which.",
+        default=0,
     )
     contents: CheckpointContents | None = None
     """What the last completed checkpoint holds."""

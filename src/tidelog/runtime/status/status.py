@@ -56,6 +56,7 @@ class TaskStatus:
         "How long the subtask's materialization has been due.",
         watch="Finds the table that is too large or too slow to upload within the interval.",
         default=None,
+        ages="once due",
     )
 
 
@@ -124,6 +125,27 @@ class OperatorStatus:
         "idle_splits",
         "Splits that are not read to their end and for which event time does not wait.",
         watch="Partitions that went quiet.",
+    )
+    unread: int | None = gauge(
+        "unread_input",
+        "What is known to wait in the splits that the source reads: bytes of files, messages of "
+        "topics; absent for other sources.",
+        watch="Growth over half an hour: the job is slower than its input comes.",
+        default=None,
+    )
+    skipped_records: int = counter(
+        "records_skipped",
+        'Records that the source could not read and left out, as `on_error="skip"` or a '
+        "dead-letter topic says.",
+        watch="Any growth: somebody writes what the job cannot read, and the output lacks it.",
+    )
+    event_time_unknown: int | None = gauge(
+        "event_time_unknown",
+        "1 while an operator that gives records their event times cannot say how far event time "
+        "is, because a split had no record yet; absent for other operators.",
+        watch="1 while records are read: no window and no timer fires. Set `idle_after_ms`.",
+        default=None,
+        across="max",
     )
     longest_call_s: float = gauge(
         "longest_call_seconds",
@@ -247,6 +269,7 @@ class WorkerStatus:
         "Time since the worker last reported; it does so every second.",
         watch="Growing: it hangs, or one call takes long. At `worker_timeout` it counts as lost.",
         default=0.0,
+        ages="always",
     )
 
 
@@ -264,6 +287,14 @@ class JobStatus:
     )
     at_s: float = 0.0
     """When this was taken, on the monotonic clock."""
+    age_s: float = gauge(
+        "status_age_seconds",
+        "Time since the job itself last said how it is, which it does every second.",
+        watch="Growing: a call of a function does not return, and nothing of the job goes on; the "
+        "log names it as `loop_held`.",
+        default=0.0,
+        ages="always",
+    )
     generation: Generation | None = gauge(
         "generation",
         "Number of this start of the job on its store; every start gets a higher one.",

@@ -1,7 +1,7 @@
 """Vertices become tasks: operators opened, sinks recovered, channels wired, data in flight back."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 
@@ -10,7 +10,7 @@ import msgspec
 from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.errors import require
 from tidelog.events import Event
-from tidelog.ids import SubtaskId
+from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.channels.buffers import BufferLimit
 from tidelog.runtime.channels.output import ChannelOutput
 from tidelog.runtime.config import JobConfig
@@ -31,7 +31,7 @@ from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Buffers, Wiring
 from tidelog.runtime.tasks.alignment import Switching
-from tidelog.runtime.tasks.sink_output import SinkOutput, transactions_of
+from tidelog.runtime.tasks.sink_output import SinkOutput, transactions_by_sink, transactions_of
 from tidelog.runtime.tasks.source_task import SourceTask
 from tidelog.runtime.tasks.splits import SourceSplits
 from tidelog.runtime.tasks.stream_task import StreamTask
@@ -158,11 +158,12 @@ class TaskBuilder:
             self._start.author.generation,
             self._start.author.attempt,
             self._retained,
-            self._settled,
+            self._settled.get(node.id, {}),
             begins=self._start.plan.checkpoint is None,
+            clock=self._start.effects.clock,
         )
-        opened = partial(self._opened, subtask, node.id, node.sink, context, work)
-        output = await offload.run_to_end(in_user_code(node.id, opened))
+        open_sink = partial(self._opened, subtask, node.id, node.sink, context, work)
+        output = await offload.run_to_end(in_user_code(node.id, open_sink))
         state = self._start.plan.state_of(subtask)
         await output.recover(state.transactions if state else ())
         return output
@@ -206,14 +207,19 @@ class TaskBuilder:
             gate.recovered()
 
 
-def _settled(checkpoints: Iterable[Checkpoint], plan: RestorePlan) -> tuple[bytes, ...]:
-    """The transactions that were committed before the restored checkpoint of this store."""
+def _settled(
+    checkpoints: Iterable[Checkpoint], plan: RestorePlan
+) -> Mapping[str, Mapping[bytes, CheckpointId]]:
+    """Transactions that were committed before the restored checkpoint of this store, by sink."""
     restored = plan.checkpoint
     if restored is None or plan.resumption.origin is not None:
-        return ()
-    older = [checkpoint for checkpoint in checkpoints if checkpoint.slot < restored.slot]
+        return {}
     open_then = set(transactions_of([restored]))
-    return tuple(each for each in transactions_of(older) if each not in open_then)
+    older = [checkpoint for checkpoint in checkpoints if checkpoint.slot < restored.slot]
+    return {
+        sink: {token: number for token, number in tokens.items() if token not in open_then}
+        for sink, tokens in transactions_by_sink(older).items()
+    }
 
 
 def _buffers(config: JobConfig, vertices: list[Vertex]) -> Buffers:

@@ -8,19 +8,21 @@ import contextlib
 import logging
 import math
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from tidelog.checkpoint.coordinator import Coordinator
 from tidelog.checkpoint.garbage_collector import Collector
+from tidelog.concurrency import together
 from tidelog.errors import TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.materialize.materializer import warn_of_lag
 from tidelog.runtime.checkpoints.driver import CheckpointDriver, DrivenTask, predecessors
 from tidelog.runtime.checkpoints.requests import Reports
+from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.subtasks.build import TaskBuilder
@@ -77,7 +79,11 @@ class Incarnation(msgspec.Struct, frozen=True):
         """Run everything until the final checkpoint; the first failure stops all of it."""
         await run_until_done(
             [self.driver.run(), *self.subtasks.main()],
-            [self.collector.run(self.subtasks.live_objects), *self.subtasks.services()],
+            [
+                self.collector.run(self.subtasks.live_objects),
+                self.driver.objects.run(self.driver.refresh),
+                *self.subtasks.services(),
+            ],
         )
 
 
@@ -107,6 +113,11 @@ class Subtasks(Protocol):
     async def live_objects(self) -> set[str]:
         """Stored objects that running subtasks refer to."""
 
+    async def upload_again(self, lost: Set[str]) -> None:
+        """Upload what running subtasks refer to of these objects, which the store has lost, or
+        what stands for it; returns when that is done, or left to the next checkpoint.
+        """
+
 
 class LocalSubtasks:
     elsewhere = ()
@@ -134,13 +145,27 @@ class LocalSubtasks:
     async def live_objects(self) -> set[str]:
         return self.objects()
 
+    async def upload_again(self, lost: Set[str]) -> None:
+        ledger, replacing = self.states.start.ledger, []
+        for task in self.tasks:
+            subtask = self.states.subtasks[task.id]
+            concerned = ledger.closure(subtask.snapshotter.objects()) & lost
+            if not concerned or subtask.released:
+                continue
+            subtask.snapshots.lost |= concerned
+            if subtask.materializer is not None:
+                replacing.append(subtask.materializer.replace())
+            else:
+                subtask.snapshotter.start_over()
+        await together(replacing)
+
     def objects(self) -> set[str]:
         """What `live_objects` answers, at once."""
         subtasks = self.states.subtasks
         parts = [task.parts for task in self.tasks if not subtasks[task.id].released]
-        held = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
-        held += [p.carrier.objects() for p in parts if p.carrier is not None]
-        return set().union(*held)
+        names = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
+        names += [p.carrier.objects() for p in parts if p.carrier is not None]
+        return set().union(*names)
 
     def main(self) -> list[Loop]:
         return [self._live(task) for task in self.tasks]
@@ -194,7 +219,8 @@ async def incarnate(
     await subtasks.restore()
     await prove_newest()
     tasks = await subtasks.build(reports)
-    driver = CheckpointDriver(start, reports, collector, tasks)
+    objects = StoredObjects(start, collector, subtasks.upload_again)
+    driver = CheckpointDriver(start, reports, collector, tasks, objects)
     return Incarnation(start, states, tasks, collector, driver, subtasks)
 
 
@@ -203,10 +229,10 @@ def _coordinator(start: JobStart) -> Coordinator[Any, Any]:
     next_id = start.history.next_checkpoint_id
     if plan.checkpoint is not None:
         next_id = CheckpointId(max(next_id, plan.checkpoint.checkpoint_id + 1))
-    begun = start.effects.clock.monotonic()
+    started_at = start.effects.clock.monotonic()
     if math.isfinite(schedule.interval):
-        begun -= start.resources.phase() * schedule.interval
-    return Coordinator(predecessors(plan.vertices), schedule, next_id, begun, plan.finished)
+        started_at -= start.resources.phase() * schedule.interval
+    return Coordinator(predecessors(plan.vertices), schedule, next_id, started_at, plan.finished)
 
 
 def _collector(start: JobStart) -> Collector:
@@ -215,8 +241,8 @@ def _collector(start: JobStart) -> Collector:
         start.slots,
         start.ledger,
         start.config.retain,
-        spared=None if start.history.complete else start.author.generation,
-        claimed=start.plan.resumption.claimed,
+        first_generation=None if start.history.complete else start.author.generation,
+        claimed_savepoint=start.plan.resumption.claimed,
         unreadable=frozenset(start.history.damaged),
     )
     for checkpoint in start.history.checkpoints:
@@ -241,6 +267,6 @@ async def run_until_done(main: Iterable[Loop], services: Iterable[Loop]) -> None
             task.cancel()
         first = sys.exception()
         with contextlib.suppress(asyncio.CancelledError, TidelogError):
-            for ended in await asyncio.gather(*running, return_exceptions=True):
-                if isinstance(ended, Exception) and ended is not first:
-                    Event.FURTHER_FAILURE.log(logger, error=ended)
+            for result in await asyncio.gather(*running, return_exceptions=True):
+                if isinstance(result, Exception) and result is not first:
+                    Event.FURTHER_FAILURE.log(logger, error=result)

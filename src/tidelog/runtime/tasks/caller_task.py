@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
-from tidelog.checkpoint.manifest import MaterializationRef
+from tidelog.checkpoint.schedule import Change
 from tidelog.effects import wait_for
 from tidelog.events import Event
-from tidelog.ids import CheckpointId, SeqNo
+from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.messages import Barrier, SideBatch
 from tidelog.runtime.operators.operator import Operator
 from tidelog.runtime.tasks.task import Task
@@ -26,9 +26,6 @@ logger = logging.getLogger(__name__)
 
 _LOOKS_EVERY_S: Final = 0.05
 """So often it is seen to that buffered rows are flushed in time, while there are any."""
-
-_Mark = tuple[SeqNo, MaterializationRef | None]
-"""How far the state of a checkpoint goes, and which table it builds on."""
 
 
 class Caller(Protocol):
@@ -71,12 +68,8 @@ class Caller(Protocol):
         """Nothing is left to flush: the caller is to set `wake` with its next change."""
 
     @property
-    def moved(self) -> bool:
-        """Whether the caller has something to write in `capture`."""
-
-    @property
-    def skip_unchanged_checkpoints(self) -> bool:
-        """Whether the caller wants no checkpoint as long as nothing has changed."""
+    def change(self) -> Change:
+        """What the caller has yet to write in `capture`, or to hand over in `emitted`."""
 
     @property
     def in_step(self) -> str:
@@ -97,8 +90,9 @@ class CallerTask(Task):
         self._given_up = asyncio.Event()
         """The checkpoint is given up whose barrier waits for the caller."""
         self._taking: CheckpointId | None = None
-        self._captured_marks: dict[CheckpointId, _Mark] = {}
-        self._durable = self._mark()
+        log = parts.snapshotter.log
+        if log is None or log.complete:  # a program that only looks costs nothing
+            self._durable_progress = self._progress()
 
     def _start(self, barrier: Barrier) -> None:
         self._barriers.append(barrier)
@@ -110,24 +104,15 @@ class CallerTask(Task):
     async def complete(self, checkpoint: CheckpointId) -> None:
         await super().complete(checkpoint)
         self._caller.completed(checkpoint)
-        for each in [each for each in self._captured_marks if each <= checkpoint]:
-            self._durable = self._captured_marks.pop(each)
 
-    @property
-    def unchanged(self) -> bool:
-        caller = self._caller
-        if not caller.skip_unchanged_checkpoints or caller.moved or self.parts.backend.buffered:
-            return False
-        return self._mark() == self._durable
-
-    def _mark(self) -> _Mark:
-        return self.parts.backend.seqno, self.parts.snapshotter.materialization
+    async def change(self) -> Change:
+        return max(await super().change(), self._caller.change)
 
     @property
     def _resting(self) -> bool:
         """Nothing is to be done before the caller or a checkpoint wakes the task."""
         backend = self.parts.backend
-        return not (backend.buffered or backend.sweeps or self._caller.moved)
+        return not (backend.buffered or backend.sweeps or self._caller.change)
 
     def abort(self, checkpoint: CheckpointId) -> None:
         super().abort(checkpoint)
@@ -161,13 +146,12 @@ class CallerTask(Task):
         # Most of it goes while the caller works on; what it writes meanwhile is the rest.
         with self._until_room():
             await self._in_steps(self.parts.backend.flush_in_steps())
-        async with self._caller.held(self._given_up, self._flushed) as held:
-            if held:
+        async with self._caller.held(self._given_up, self._flushed) as exclusive:
+            if exclusive:
                 for batch in self._caller.emitted():
                     await self.parts.output.emit(batch)
                 self._caller.capture(barrier.checkpoint)
                 await self._checkpoint(barrier, seen_at)
-                self._captured_marks[barrier.checkpoint] = self._mark()
             else:
                 Event.STEP_OPEN.log(
                     logger, checkpoint=barrier.checkpoint, callers=self._caller.in_step

@@ -8,7 +8,9 @@ up.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
+from tidelog.checkpoint.schedule import Change
 from tidelog.errors import InvariantError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.gate import Gate
@@ -27,6 +29,13 @@ from tidelog.runtime.tasks.task_checkpoints import TaskCheckpoints, TaskParts
 from tidelog.state.event_time import MAX_WATERMARK
 
 
+class Progress(NamedTuple):
+    """What a task has done since its start, in figures that never return to what they were."""
+
+    work: tuple[Any, ...]
+    position: tuple[Any, ...]
+
+
 class Task(ABC):
     """The part that source tasks and stream tasks share: output, snapshots, end of the data."""
 
@@ -41,7 +50,7 @@ class Task(ABC):
         self._checkpoints = TaskCheckpoints(parts, self._record_inputs)
         self._stopping_with: CheckpointId | None = None
         """The checkpoint that the job is to stop with."""
-        self._ended = False
+        self._data_ended = False
         self._finished = False
         self._leaving = False
         self.records_in = 0
@@ -56,10 +65,28 @@ class Task(ABC):
         None: there is none beyond the one sent."""
         self.idle = False
         """Event time has no input of this task to wait for: all are idle or have ended."""
+        self._captured_progress: dict[CheckpointId, Progress] = {}
+        self._durable_progress: Progress | None = None
+        """As the last durable checkpoint has it; None: the next one holds something new."""
 
-    @property
-    def unchanged(self) -> bool:
-        return False
+    async def change(self) -> Change:
+        """What a checkpoint taken now would hold beyond the last durable one."""
+        if self.exited:
+            return Change.NONE
+        durable, progress = self._durable_progress, self._progress()
+        if durable is None or self._data_ended or progress.work != durable.work:
+            return Change.STATE
+        return Change.NONE if progress == durable else Change.POSITION
+
+    def _progress(self) -> Progress:
+        backend = self.parts.backend
+        output, table = self.parts.output.records, self.parts.snapshotter.materialization
+        rows = backend.seqno, backend.buffered, self.records_in, table
+        event_time = self.watermark, self._advancing, backend.event_time.stored()
+        # The rows of a source are its positions.
+        if self.is_source:
+            return Progress((output,), (*rows, *event_time))
+        return Progress((output, *rows), event_time)
 
     @property
     def waiting(self) -> list[int]:
@@ -69,6 +96,21 @@ class Task(ABC):
     @property
     def splits(self) -> int:
         """Splits of a source that are not read to their end."""
+        return 0
+
+    @property
+    def event_time(self) -> int | None:
+        """How far event time is for those that look at the task."""
+        return self.watermark
+
+    @property
+    def unread(self) -> int | None:
+        """What is known to wait in the splits of a source that are read; None: nothing is known."""
+        return None
+
+    @property
+    def skipped(self) -> int:
+        """Records that the source left out, in all subtasks of this process."""
         return 0
 
     @property
@@ -110,6 +152,8 @@ class Task(ABC):
     async def complete(self, checkpoint: CheckpointId) -> None:
         self._checkpoints.completed(checkpoint)
         await self.parts.output.commit(checkpoint)
+        for captured in [earlier for earlier in self._captured_progress if earlier <= checkpoint]:
+            self._durable_progress = self._captured_progress.pop(captured)
 
     def abort(self, checkpoint: CheckpointId) -> None:
         if self._stopping_with == checkpoint:
@@ -220,7 +264,7 @@ class Task(ABC):
             await self._fire_all(MAX_WATERMARK)
             await self._emit_in_steps(self.parts.chain.finish())
             self._finished = True
-        self._ended = True
+        self._data_ended = True
         await self.parts.output.announce(EndOfData(drain))
         self.parts.listener.ended(self.id)
 
@@ -236,7 +280,11 @@ class Task(ABC):
         if barrier.stop and barrier.checkpoint > self._checkpoints.given_up:
             self._stopping_with = barrier.checkpoint
         position = SubtaskPosition(self.watermark, self._finished, self._advancing)
-        await self._checkpoints.take(barrier, seen_at, position)
+        captured = await self._checkpoints.take(barrier, seen_at, position)
+        # A savepoint is the user's to delete, and a later checkpoint says that the sinks have
+        # committed: a restart may be long after this, and what was committed then be elsewhere.
+        if captured is not None and barrier.savepoint is None and not captured.transactions:
+            self._captured_progress[barrier.checkpoint] = self._progress()
 
     def _record_inputs(self, in_flight: InFlight) -> None:
         """Collect what a barrier overtook in the inputs."""
@@ -253,12 +301,17 @@ class FinishedTask(Task):
         self._gate = gate
         self.is_source = gate is None
 
+    @property
+    def event_time(self) -> int | None:
+        """At its end: other subtasks say how far the operator is."""
+        return MAX_WATERMARK
+
     async def run(self) -> None:
         await self.parts.output.announce(Watermark(MAX_WATERMARK))
         await self.parts.output.announce(EndOfData())
         # What upstream tasks still send is events, and never a record.
-        left = len(self._gate.channels) if self._gate is not None else 0
-        while self._gate is not None and left:
+        open_channels = len(self._gate.channels) if self._gate is not None else 0
+        while self._gate is not None and open_channels:
             received = await self._gate.get()
             message = received[1] if isinstance(received, tuple) else None
             if isinstance(message, Batch):
@@ -269,7 +322,7 @@ class FinishedTask(Task):
                     action="report this as a defect, and restore an older slot",
                     retry_safe=False,
                 )
-            left -= isinstance(message, EndOfChannel)
+            open_channels -= isinstance(message, EndOfChannel)
         await self._exit()
 
     def _start(self, barrier: Barrier) -> None:

@@ -81,10 +81,14 @@ class TaskCheckpoints:
         self.given_up = CheckpointId(-1)
         """The newest checkpoint that was given up."""
 
-    async def take(self, barrier: Barrier, seen_at: float, position: SubtaskPosition) -> None:
+    async def take(
+        self, barrier: Barrier, seen_at: float, position: SubtaskPosition
+    ) -> SubtaskState | None:
         """Forward the barrier, capture the state, make it durable in the background.
 
         `position` is what the task's own loop knows: event time and whether the data has ended.
+        Returns what was captured, without references; None: the checkpoint is declined or was given
+        up.
 
         Raises UserFunctionError when a sink's pre-commit fails: what it holds then is unknown, and
         only a restart makes it right. Raises FencedError: there is nothing left to do for this job.
@@ -96,7 +100,7 @@ class TaskCheckpoints:
             if pending is None and in_flight is not None:
                 in_flight.stop()
         if pending is None:
-            return
+            return None
 
         def settled(_: asyncio.Task[None]) -> None:
             self._settling.pop(checkpoint, None)
@@ -107,6 +111,7 @@ class TaskCheckpoints:
         self._settling[checkpoint] = settling
         # Not in the coroutine itself: one that is cancelled before its first step does nothing.
         settling.add_done_callback(settled)
+        return pending.state
 
     async def _captured(
         self, barrier: Barrier, seen_at: float, position: SubtaskPosition

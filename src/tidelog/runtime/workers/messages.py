@@ -39,7 +39,7 @@ class Build(msgspec.Struct, frozen=True):
 class Run(msgspec.Struct, frozen=True):
     """All workers are ready."""
 
-    begun: Set[str]
+    resumed_sources: Set[str]
     """Sources of which an earlier run has begun splits."""
 
 
@@ -65,13 +65,20 @@ class Ahead(msgspec.Struct, frozen=True):
     others.
     """
 
-    least: Mapping[str, float]
+    watermarks: Mapping[str, float]
 
 
 class ListObjects(msgspec.Struct, frozen=True):
     """List the objects of the worker."""
 
     reply: int
+
+
+class UploadAgain(msgspec.Struct, frozen=True):
+    """Upload these objects again, which the store has lost, as far as the worker refers to them."""
+
+    reply: int
+    lost: Set[str]
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -96,7 +103,7 @@ class Built(msgspec.Struct, frozen=True):
     """The tasks are ready to run."""
 
     declared: Mapping[str, Registered]
-    begun: Set[str]
+    resumed_sources: Set[str]
     """As in `Run`, of this worker."""
 
 
@@ -119,7 +126,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to `Call` or `ListObjects`."""
+    """The answer to `Call`, `ListObjects` or `UploadAgain`."""
 
     number: int
     result: Any = None

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
-from tidelog.changelog.row_memory import RowSize
-from tidelog.changelog.state_rows import SAMPLE_EVERY, StateRows
+from tidelog.changelog.row_memory import SAMPLE_EVERY, RowSize
+from tidelog.changelog.state_rows import StateRows
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.first_rows import FirstRows
 

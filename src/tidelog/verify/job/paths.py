@@ -75,16 +75,16 @@ class AlternateHistory:
     """The checkpoint that the older chain is of."""
 
 
-def alternate_history(chain: Chain, others: Iterable[Chain]) -> AlternateHistory | str:
-    """The way from the newest older materialization among `others`, or why there is none.
+def alternate_history(chain: Chain, candidates: Iterable[Chain]) -> AlternateHistory | str:
+    """The way from the newest older materialization among `candidates`, or why there is none.
 
-    `others` are chains of the same partition in other checkpoints.
+    `candidates` are chains of the same partition in other checkpoints.
     """
     if chain.state.materialization is None:
         if chain.state.inherited:
             return INHERITED
         return NO_MATERIALIZATION if chain.state.log or chain.state.inline else NO_STATE
-    older = [other for other in others if other.state.upto < chain.state.upto]
+    older = [other for other in candidates if other.state.upto < chain.state.upto]
     if not older:
         return ONLY_ONE
     newest_first = sorted(older, key=lambda c: (c.state.upto, c.state.seqno), reverse=True)
@@ -101,8 +101,11 @@ def alternate_history(chain: Chain, others: Iterable[Chain]) -> AlternateHistory
 
 def _join_point(older: Chain, newer: Chain) -> SeqNo | None:
     """The change at which one can change from the older chain to the newer chain's log."""
-    theirs, ours = older.reached(), newer.reached()
-    agreed = max((min(theirs[g], ours[g]) for g in theirs.keys() & ours.keys()), default=0)
+    older_ends, newer_ends = older.reached(), newer.reached()
+    agreed = max(
+        (min(older_ends[g], newer_ends[g]) for g in older_ends.keys() & newer_ends.keys()),
+        default=0,
+    )
     end = max((end for _, _, end in older.log()), default=older.state.upto)
     begin = min((first for _, first, _ in newer.log()), default=newer.state.upto)
     meeting = SeqNo(min(newer.state.upto, end, agreed))
@@ -182,21 +185,21 @@ def alternate_path(partition: int, history: AlternateHistory) -> RestorePath:
     for number, part in enumerate(older.log):
         # Changing early is as good, and what follows is shared with the newer chain's own path.
         if part in common and part.first <= meeting:
-            begun = [PathStep(each) for each in older.log[:number]]
+            older_steps = [PathStep(part) for part in older.log[:number]]
             rest = _steps(newer)[newer.log.index(part) :]
-            return RestorePath(partition, True, (*begun, *rest), newer.seqno)
-    begun = [
+            return RestorePath(partition, True, (*older_steps, *rest), newer.seqno)
+    older_steps = [
         PathStep(part, meeting if part.end > meeting else None)
         for part in older.log
         if part.first < meeting
     ]
-    begun += [PathStep(block, meeting) for block in older.inline]
+    older_steps += [PathStep(block, meeting) for block in older.inline]
     rest = tuple(
         step
         for step in _steps(newer)
         if not isinstance(step.log, LogRange) or step.log.end > meeting
     )
-    return RestorePath(partition, True, (*begun, *rest), newer.seqno)
+    return RestorePath(partition, True, (*older_steps, *rest), newer.seqno)
 
 
 def _steps(state: SubtaskState) -> tuple[PathStep, ...]:

@@ -110,13 +110,13 @@ class Partition:
         assert self.state.materialization is not None
         ref = alternate.older.materialization
         start = f"materialization {ref.descriptor}" if ref else "no materialization"
-        shown = ", ".join(map(str, groups[:_SHOWN_GROUPS]))
+        group_names = ", ".join(map(str, groups[:_SHOWN_GROUPS]))
         more = f" and {len(groups) - _SHOWN_GROUPS} more" if len(groups) > _SHOWN_GROUPS else ""
         return Finding(
             CheckName.REDUNDANCY,
             self.state.materialization.descriptor,
             f"the state that {start} of slot {alternate.slot} makes with the log above it",
-            f"other rows in key groups {shown}{more}",
+            f"other rows in key groups {group_names}{more}",
             (self.label,),
             doubtful=tuple(sorted({*self.checkpoints, *self.older})),
             action="one of the two is wrong; restore a checkpoint that uses neither, or compare "
@@ -163,7 +163,9 @@ def plan(
         for partition in finding.partitions or (None,)
     }
     checkpoints = inventory.slots.checkpoints
-    sound = {slot: each for slot, each in checkpoints.items() if (slot, None) not in broken}
+    sound = {
+        slot: checkpoint for slot, checkpoint in checkpoints.items() if (slot, None) not in broken
+    }
     partitions = list(_partitions(inventory, sound, broken, chosen))
     units: list[Unit[UnitResult]] = list(_partition_units(partitions, workers))
     units += (
@@ -188,16 +190,16 @@ def _partitions(
                 key = _chain_key(checkpoint, operator, state)
                 chains[key].append(Chain(slot, checkpoint.author.generation, state))
                 owners[key][slot] = operator
-    for key, found in chains.items():
-        for same in _alike(chain for chain in found if chain.slot in chosen):
-            yield _partition(inventory, owners[key][same[0].slot], same, found)
+    for key, key_chains in chains.items():
+        for same in _alike(chain for chain in key_chains if chain.slot in chosen):
+            yield _partition(inventory, owners[key][same[0].slot], same, key_chains)
 
 
 def _chain_key(checkpoint: Checkpoint, operator: OperatorState, state: SubtaskState) -> _ChainKey:
     # The log of a canonical savepoint is no part of the history that the others share.
-    apart = checkpoint.slot if is_canonical(checkpoint) else None
+    savepoint_slot = checkpoint.slot if is_canonical(checkpoint) else None
     groups = state.first_key_group, state.last_key_group
-    return operator.id, state.index, *groups, state.table, apart
+    return operator.id, state.index, *groups, state.table, savepoint_slot
 
 
 def _alike(chains: Iterable[Chain]) -> Iterable[list[Chain]]:
@@ -216,7 +218,7 @@ def _partition(
     history = alternate_history(chain, (other for other in all_ if other.slot != chain.slot))
     older = history.older if isinstance(history, AlternateHistory) else None
     return Partition(
-        checkpoints=tuple(each.slot for each in same),
+        checkpoints=tuple(member.slot for member in same),
         operator=operator.id,
         key_groups=operator.key_groups,
         states=operator.states,
@@ -224,9 +226,9 @@ def _partition(
         files=_files(inventory, chain.state),
         alternate=history,
         older=tuple(
-            each.slot
-            for each in all_
-            if older is not None and each.state.materialization == older.materialization
+            other.slot
+            for other in all_
+            if older is not None and other.state.materialization == older.materialization
         ),
         older_files={} if older is None else _files(inventory, older),
     )
@@ -246,10 +248,12 @@ def _partition_units(partitions: Sequence[Partition], workers: int) -> list[Part
     kin: dict[tuple[SubtaskId, str], list[PathBase]] = defaultdict(list)
     for base in _bases(partitions):
         kin[base.subtask, base.state.table].append(base)
-    whole = [PartitionUnit(tuple(bases)) for bases in kin.values()]
-    if _longest(whole, workers) * workers <= _UNEVEN * sum(unit.weight for unit in whole):
-        return whole
-    return [PartitionUnit((base,)) for unit in whole for base in unit.bases]
+    subtask_units = [PartitionUnit(tuple(bases)) for bases in kin.values()]
+    if _longest(subtask_units, workers) * workers <= _UNEVEN * sum(
+        unit.weight for unit in subtask_units
+    ):
+        return subtask_units
+    return [PartitionUnit((base,)) for unit in subtask_units for base in unit.bases]
 
 
 def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
@@ -263,9 +267,11 @@ def _longest(units: Iterable[PartitionUnit], workers: int) -> int:
 def _bases(partitions: Iterable[Partition]) -> list[PathBase]:
     """The tables that paths begin at, each with all its paths."""
     paths: dict[PathBase, list[RestorePath]] = defaultdict(list)
-    for number, each in enumerate(partitions):
-        paths[each.base(each.state, each.files)].append(direct_path(number, each.state))
-        if isinstance(each.alternate, AlternateHistory):
-            base = each.base(each.alternate.older, each.older_files)
-            paths[base].append(alternate_path(number, each.alternate))
-    return [replace(base, paths=tuple(found)) for base, found in paths.items()]
+    for number, partition in enumerate(partitions):
+        paths[partition.base(partition.state, partition.files)].append(
+            direct_path(number, partition.state)
+        )
+        if isinstance(partition.alternate, AlternateHistory):
+            base = partition.base(partition.alternate.older, partition.older_files)
+            paths[base].append(alternate_path(number, partition.alternate))
+    return [replace(base, paths=tuple(base_paths)) for base, base_paths in paths.items()]

@@ -72,36 +72,36 @@ class PartitionUnit:
         except UNREADABLE as error:
             paths = [path for base in self.bases for path in base.paths]
             return UnitResult(paths=tuple(path.failed(error) for path in paths))
-        found: list[PathResult] = []
+        results: list[PathResult] = []
         try:
             for base in self.bases:
-                found += await _replay(base, restoring)
+                results += await _replay(base, restoring)
         finally:
             await restoring.close()
-        return UnitResult(paths=tuple(found))
+        return UnitResult(paths=tuple(results))
 
 
 async def _replay(base: PathBase, restoring: Restoring) -> list[PathResult]:
     """What the paths from one table make."""
     workspace = restoring.workspace
     reader = SegmentReader(workspace.store, BOUNDS.concurrency)
-    found: dict[RestorePath, PathResult] = {}
+    results: dict[RestorePath, PathResult] = {}
     todo = sorted(base.paths, key=lambda path: (path.seqno, len(path.steps)))
     scan, scanned = base.scan(), False
     while todo:
         try:
-            async with restoring.table(base.state, base.files) as opened:
-                table = ScannedTable(opened, scan.copy(), scanned)
+            async with restoring.table(base.state, base.files) as restored_table:
+                table = ScannedTable(restored_table, scan.copy(), scanned)
                 scan, scanned = await workspace.effects.offload.run(table.rows), True
                 replayer = _Replayer(restoring, table, reader, base.state.upto)
                 for path in todo:
                     if replayer.leads_to(path):
-                        found[path] = await replayer.replay(path)
+                        results[path] = await replayer.replay(path)
         except UNREADABLE as error:
             # The table is damaged.
-            found |= {path: path.failed(error) for path in todo if path not in found}
-        todo = [path for path in todo if path not in found]
-    return list(found.values())
+            results |= {path: path.failed(error) for path in todo if path not in results}
+        todo = [path for path in todo if path not in results]
+    return list(results.values())
 
 
 @dataclass(slots=True)
@@ -123,13 +123,13 @@ class _Replayer:
     async def replay(self, path: RestorePath) -> PathResult:
         """Go to the end of a path; raises damage of the table alone."""
         # What lies in a manifest is of its checkpoint alone, and comes in a segment later.
-        stored = (n for n, s in enumerate(path.steps, 1) if isinstance(s.log, LogRange))
-        common = max(stored, default=0)
+        segment_steps = (n for n, s in enumerate(path.steps, 1) if isinstance(s.log, LogRange))
+        common = max(segment_steps, default=0)
         merge = LastWriterWins(
             BOUNDS.replay_bytes, self.next, None, f"log of {self.restoring.what}"
         )
         try:
-            async for number, block in self._blocks(path, self._begun, common):
+            async for number, block in self._blocks(path, self._next_step, common):
                 await self._add(merge, block)
                 if merge.full:
                     await self._apply(merge, path.steps[: number + 1])
@@ -144,7 +144,7 @@ class _Replayer:
         return path.made(await self._offload.run(self.table.changed, *merge.drain()))
 
     @property
-    def _begun(self) -> int:
+    def _next_step(self) -> int:
         """The step to go on with: the last one, if it reaches beyond the path before."""
         last = self.applied[-1].log if self.applied else None
         in_part = isinstance(last, LogRange) and last.end > self.next

@@ -64,18 +64,18 @@ class RowScan:
     def take_columns(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at rows in the order of their keys."""
         for prefix, start, end in _runs(keys):
-            of_run, data = keys[start:end], values[start:end]
-            self._check(prefix, of_run, data)
+            run_keys, run_values = keys[start:end], values[start:end]
+            self._check(prefix, run_keys, run_values)
             group = int.from_bytes(prefix[:2], "big")
-            found = of_columns(of_run, data)
-            self.groups[group] = self.groups.get(group, Fingerprint()) + found
+            fingerprint = of_columns(run_keys, run_values)
+            self.groups[group] = self.groups.get(group, Fingerprint()) + fingerprint
 
     def remove(self, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Take rows out, in the order of their keys; violations among them stay counted."""
         for prefix, start, end in _runs(keys):
             group = int.from_bytes(prefix[:2], "big")
-            found = of_columns(keys[start:end], values[start:end])
-            self.groups[group] = self.groups.get(group, Fingerprint()) - found
+            fingerprint = of_columns(keys[start:end], values[start:end])
+            self.groups[group] = self.groups.get(group, Fingerprint()) - fingerprint
 
     def _check(self, prefix: bytes, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Look at rows whose keys have a prefix in common."""
@@ -127,8 +127,8 @@ class RowScan:
 
     def _violation(self, rule: str, row_keys: Sequence[bytes]) -> None:
         first = f"row {row_keys[0][:64].hex()}"
-        known = self.violations.get(rule, RowViolation(rule, first, 0))
-        self.violations[rule] = replace(known, rows=known.rows + len(row_keys))
+        violation = self.violations.get(rule, RowViolation(rule, first, 0))
+        self.violations[rule] = replace(violation, rows=violation.rows + len(row_keys))
 
 
 def _runs(keys: Sequence[bytes]) -> Iterator[tuple[bytes, int, int]]:
@@ -164,5 +164,5 @@ _CUTS: Final[dict[str, Callable[[bytes], bytes]]] = {
     **dict.fromkeys(("list", "window-aggregate", "earlier-sessions"), _WITHOUT_NUMBER),
     **dict.fromkeys(("timed-records", "timed-marks"), _BETWEEN_NUMBERS),
     "window-records": _WITHOUT_TWO_NUMBERS,
-    "map": lambda own: first_value(own)[0],
+    "map": lambda state_key: first_value(state_key)[0],
 }

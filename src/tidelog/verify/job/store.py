@@ -56,10 +56,10 @@ async def read_job(
 
 
 async def _settle(
-    store: ObjectStore, slots: Slots, partitions: Sequence[Partition], found: Sequence[UnitResult]
+    store: ObjectStore, slots: Slots, partitions: Sequence[Partition], results: Sequence[UnitResult]
 ) -> Settled:
     """Compare the paths to each partition's state, and look again which of the slots count."""
-    paths = {(path.partition, path.alternate): path for each in found for path in each.paths}
+    paths = {(path.partition, path.alternate): path for result in results for path in result.paths}
     judged = [
         partition.judged(paths[number, False], paths.get((number, True)))
         for number, partition in enumerate(partitions)
@@ -75,7 +75,7 @@ async def _settle(
         replace(result, findings=tuple(_without_confirmed(f, confirmed) for f in result.findings))
         for result in judged
     ]
-    return [*judged, *found], (await read_slots(store, earlier=slots)).sizes
+    return [*judged, *results], (await read_slots(store, earlier=slots)).sizes
 
 
 def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) -> Finding:
@@ -85,8 +85,10 @@ def _without_confirmed(finding: Finding, confirmed: Container[tuple[str, int]]) 
     """
     if finding.check != CheckName.REDUNDANCY:
         return finding
-    left = (n for n in finding.doubtful if any((p, n) not in confirmed for p in finding.partitions))
-    return replace(finding, doubtful=tuple(left))
+    doubtful = (
+        n for n in finding.doubtful if any((p, n) not in confirmed for p in finding.partitions)
+    )
+    return replace(finding, doubtful=tuple(doubtful))
 
 
 def structural_findings(inventory: Inventory) -> Findings:
@@ -106,20 +108,24 @@ def _known_starts(inventory: Inventory) -> set[Slot]:
 def _order(checkpoints: Mapping[Slot, Checkpoint]) -> Iterator[Finding]:
     """A manifest that was put back to an older one has fewer changes than the slot before it."""
     # The rows of a canonical savepoint count as changes of nothing.
-    counted = [(slot, each) for slot, each in checkpoints.items() if not is_canonical(each)]
+    counted = [
+        (slot, checkpoint)
+        for slot, checkpoint in checkpoints.items()
+        if not is_canonical(checkpoint)
+    ]
     for (before, older), (after, newer) in pairwise(counted):
         if older.author != newer.author:
             continue  # A new start may go on from any checkpoint.
-        least = _changes(older)
-        for subtask, found in _changes(newer).items():
-            wanted = least.get(subtask, SeqNo(0))
-            if found < wanted:
+        older_changes = _changes(older)
+        for subtask, count in _changes(newer).items():
+            minimum = older_changes.get(subtask, SeqNo(0))
+            if count < minimum:
                 yield Finding(
                     CheckName.ORDER,
                     f"{object_names.checkpoint(after)}: operator {subtask.operator}, "
                     f"subtask {subtask.subtask}",
-                    f"{wanted} changes or more, as slot {before} has",
-                    f"{found}",
+                    f"{minimum} changes or more, as slot {before} has",
+                    f"{count}",
                     (str(subtask),),
                     doubtful=(after,),
                 )

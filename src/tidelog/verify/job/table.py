@@ -84,14 +84,16 @@ def _damaged_table(
 ) -> CorruptObjectError:
     """The same error about what is stored: local files mean nothing to anyone."""
     text = f"{error.what} {error.found}"
-    named = next((stored for name, stored in files.items() if f"/{name}" in text), None)
+    damaged_object = next(
+        (object_name for name, object_name in files.items() if f"/{name}" in text), None
+    )
     tables = [ref.descriptor for ref in state.materializations]  # the inherited ones included
     descriptor = ", ".join(tables) or "of the log alone"
-    found = (error.found or "another").replace(_folder(text), "")
+    actual = (error.found or "another").replace(_folder(text), "")
     return CorruptObjectError(
-        f"object {named or descriptor}",
+        f"object {damaged_object or descriptor}",
         expected=error.expected or "files that form a table",
-        found=found,
+        found=actual,
         action=error.action,
     )
 
@@ -111,45 +113,45 @@ Values = Sequence[bytes | None]
 
 @dataclass(slots=True)
 class ScannedTable:
-    """An open table; `scan` has taken its rows if it is `known`."""
+    """An open table; `scan` has taken its rows while `scan_is_current`."""
 
     table: Table
     scan: RowScan
-    known: bool = False
+    scan_is_current: bool = False
 
     def rows(self) -> RowScan:
-        if not self.known:
+        if not self.scan_is_current:
             self.scan = self.scan.empty()
             for keys, values in self.table.columns(AT_ONCE):
                 self.scan.take_columns(keys, values)
-            self.known = True
+            self.scan_is_current = True
         return self.scan.copy()
 
     def apply(self, keys: Keys, values: Values) -> None:
         """Write changes in the order of their keys; a value of None deletes."""
         if not keys:
             return
-        self.known = self.known and _SHARE * len(keys) <= self.scan.total.rows
-        if self.known:
+        self.scan_is_current = self.scan_is_current and _SHARE * len(keys) <= self.scan.total.rows
+        if self.scan_is_current:
             self._follow(self.scan, keys, values)
             # A violation may be one that was replaced.
-            self.known = not self.scan.violations
+            self.scan_is_current = not self.scan.violations
         self.table.load(keys, values)
 
     def changed(self, keys: Keys, values: Values) -> RowScan:
         """A scan of the rows as they would be after changes, which are not written."""
-        found = self.rows()
+        scan = self.rows()
         if not keys:
-            return found
-        self._follow(found, keys, values)
-        if found.violations:
-            found = found.empty()
-            found.take(_merged(self.table.scan(b"", None), keys, values))
-        return found
+            return scan
+        self._follow(scan, keys, values)
+        if scan.violations:
+            scan = scan.empty()
+            scan.take(_merged(self.table.scan(b"", None), keys, values))
+        return scan
 
     def _follow(self, scan: RowScan, keys: Keys, values: Values) -> None:
-        for at in range(0, len(keys), AT_ONCE):
-            part, news = keys[at : at + AT_ONCE], values[at : at + AT_ONCE]
+        for start in range(0, len(keys), AT_ONCE):
+            part, news = keys[start : start + AT_ONCE], values[start : start + AT_ONCE]
             scan.remove(*present(part, self.table.get_many(part)))
             scan.take_columns(*present(part, news))
 

@@ -99,22 +99,23 @@ async def _settle(
     store: ObjectStore,
     batches: Sequence[int],
     objects: frozenset[str],
-    found: Sequence[UnitResult],
+    results: Sequence[UnitResult],
 ) -> Settled:
     """List the batches again, and leave out what Spark has cleaned up meanwhile: of the `objects`
     that were there when the verification began.
     """
     present = await _present(store, batches)
     settled = []
-    for result in found:
-        gone = [
-            each
-            for each in result.findings
-            if (each.check, each.found) == (Invariant.OBJECTS, NO_OBJECT) and each.where in objects
+    for result in results:
+        cleaned_up = [
+            finding
+            for finding in result.findings
+            if (finding.check, finding.found) == (Invariant.OBJECTS, NO_OBJECT)
+            and finding.where in objects
         ]
-        present -= {batch for each in gone for batch in each.unusable}
-        left = tuple(each for each in result.findings if each not in gone)
-        settled.append(replace(result, findings=left))
+        present -= {batch for finding in cleaned_up for batch in finding.unusable}
+        findings = tuple(finding for finding in result.findings if finding not in cleaned_up)
+        settled.append(replace(result, findings=findings))
     return settled, present
 
 
@@ -159,8 +160,8 @@ async def _listed(
     sizes = {info.name: info.size async for info in store.list("")}
     planned = [batch for batch in batches if batch in checkpoint.offsets]
     offsets = await gather_bounded(planned, partial(_offsets, store))
-    settings = [found for found in offsets.values() if not isinstance(found, str)]
-    bad = {batch: found for batch, found in offsets.items() if isinstance(found, str)}
+    settings = [conf for conf in offsets.values() if not isinstance(conf, str)]
+    bad = {batch: error for batch, error in offsets.items() if isinstance(error, str)}
     # Nothing was cleaned up before the first purge of commits.
     expirable = frozenset(retained[:KEPT_LONGER] if retained[0] > 0 else ())
     return Listed(sizes, settings[-1] if settings else {}, bad, expirable)
@@ -197,17 +198,17 @@ def _state_stores(
     """A unit per state store that the commits of the chosen batches name and of which something is
     left; and the batches that lie below all that Spark keeps of a store.
     """
-    wanted: dict[str, list[Version]] = defaultdict(list)
+    retained_versions: dict[str, list[Version]] = defaultdict(list)
     expired: set[int] = set()
     for batch, commit in commits.items():
-        for named in commit.ids:
-            home = homes.get(key_of(batch, named))
+        for store_id in commit.ids:
+            home = homes.get(key_of(batch, store_id))
             if home is None:
                 continue
             if batch in listed.expirable and batch + 1 < located.assessment.stores[home].floor:
                 expired.add(batch)
             else:
-                wanted[home].append((batch + 1, named.id))
+                retained_versions[home].append((batch + 1, store_id.id))
     changelogs: dict[str, dict[Version, IndexEntry | None]] = defaultdict(dict)
     for name, entry in {**dict.fromkeys(checkpoint.changelogs), **located.entries}.items():
         changelogs[name.directory][name.version, name.id] = entry
@@ -215,18 +216,18 @@ def _state_stores(
     for snapshot in checkpoint.snapshots:
         if snapshot.id is not None:
             snapshots[snapshot.directory].append((snapshot.version, snapshot.id))
-    sizes = _by_directory(listed.sizes, wanted)
+    sizes = _by_directory(listed.sizes, retained_versions)
     checksums = str(listed.conf.get(_ROW_CHECKSUM)).lower() == "true"
     units = [
         StateStoreUnit(
             directory=directory,
-            wanted=tuple(sorted(versions)),
+            retained_versions=tuple(sorted(versions)),
             changelogs=tuple(changelogs[directory].items()),
             snapshots=tuple(snapshots[directory]),
             sizes=tuple(sizes[directory]),
             unfollowable=ROW_CHECKSUMS if checksums else None,
         )
-        for directory, versions in wanted.items()
+        for directory, versions in retained_versions.items()
     ]
     return units, frozenset(expired)
 
@@ -235,12 +236,12 @@ def _by_directory(
     sizes: Mapping[str, int], directories: Iterable[str]
 ) -> dict[str, list[tuple[str, int]]]:
     """The files of every state store; a store's directory may hold those of others."""
-    found: dict[str, list[tuple[str, int]]] = {directory: [] for directory in directories}
+    files: dict[str, list[tuple[str, int]]] = {directory: [] for directory in directories}
     for name, size in sizes.items():
         folder = name.removeprefix(STATE).rpartition("/")[0].removesuffix("/SSTs")
-        if folder in found:
-            found[folder].append((name, size))
-    return found
+        if folder in files:
+            files[folder].append((name, size))
+    return files
 
 
 _OF_A_QUERY: Final = re.compile(rf"^{STATE}.*/(_metadata|_stateSchema)/")
@@ -268,7 +269,7 @@ class FilesUnit:
                 await reader.read(name)
             except UNREADABLE as error:
                 findings.append(finding_of(error, [name], unusable=batches))
-        return UnitResult(findings=tuple(findings), seen=reader.seen)
+        return UnitResult(findings=tuple(findings), coverage=reader.coverage)
 
 
 def _files_unit(listed: Listed, batches: Sequence[int]) -> FilesUnit:

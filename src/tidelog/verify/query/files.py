@@ -45,7 +45,7 @@ class CheckedFiles:
 
     store: ObjectStore
     listed: Collection[str]
-    seen: dict[str, bool] = field(default_factory=dict)
+    coverage: dict[str, bool] = field(default_factory=dict)
     """The objects that were read, and whether a checksum covers all of their bytes."""
 
     async def read(self, name: str) -> bytes:
@@ -55,15 +55,15 @@ class CheckedFiles:
         data = await self._get(name)
         if sidecar(name) in self.listed:
             check_hadoop(data, await self._get(sidecar(name)), name)
-            self.seen.update({name: True, sidecar(name): True})
-        own = f"{name}.crc"
-        if own in self.listed:
-            check_spark(data, await self.read(own), name)
-            self.seen.update({name: True, own: True})
+            self.coverage.update({name: True, sidecar(name): True})
+        checksum_file = f"{name}.crc"
+        if checksum_file in self.listed:
+            check_spark(data, await self.read(checksum_file), name)
+            self.coverage.update({name: True, checksum_file: True})
         return data
 
     async def _get(self, name: str) -> bytes:
-        self.seen.setdefault(name, False)
+        self.coverage.setdefault(name, False)
         try:
             return await self.store.get(name)
         except ObjectNotFoundError as cause:
@@ -77,7 +77,7 @@ class Changelogs:
     files: CheckedFiles
     offload: Offload
     directory: str
-    known: Mapping[Version, IndexEntry | None]
+    entries: Mapping[Version, IndexEntry | None]
     in_commits: dict[str, bytes] = field(default_factory=dict)
     """Segments within commits that were read."""
     lineages: dict[Version, tuple[Version, ...]] = field(default_factory=dict)
@@ -111,9 +111,9 @@ class Changelogs:
         return self.lineages[version]
 
     async def _read(self, version: Version, name: str) -> Changelog:
-        if version not in self.known:
+        if version not in self.entries:
             raise missing(name)
-        entry = self.known[version]
+        entry = self.entries[version]
         data = await (self.files.read(name) if entry is None else content_of(entry, self._block))
         return await self.offload.run(read_changelog, data, name)
 
@@ -144,35 +144,35 @@ def check_hadoop(data: bytes, checksums: bytes, name: str) -> None:
     if len(checksums) < _HADOOP_HEAD.size:
         raise damaged(sidecar(name), "a checksum file of Hadoop", f"{len(checksums)} bytes")
     magic, size = _HADOOP_HEAD.unpack_from(checksums)
-    stored = checksums[_HADOOP_HEAD.size :]
+    expected = checksums[_HADOOP_HEAD.size :]
     if magic != _HADOOP_MAGIC or size == 0:
         raise damaged(sidecar(name), "a checksum file of Hadoop", f"{checksums[:8].hex()}")
-    sums = [zlib.crc32(data[at : at + size]) for at in range(0, len(data), size)]
-    found = b"".join(each.to_bytes(4, "big") for each in sums)
-    if found != stored:
-        pieces = zip(_fours(found), _fours(stored), strict=False)
+    sums = [zlib.crc32(data[start : start + size]) for start in range(0, len(data), size)]
+    actual = b"".join(crc.to_bytes(4, "big") for crc in sums)
+    if actual != expected:
+        pieces = zip(_fours(actual), _fours(expected), strict=False)
         equal = next((n for n, (one, other) in enumerate(pieces) if one != other), len(sums))
         where = f"object {name} at byte {equal * size}"
         raise damaged(where, f"the bytes whose checksums are in {sidecar(name)}", "others")
 
 
 def _fours(data: bytes) -> list[bytes]:
-    return [data[at : at + 4] for at in range(0, len(data), 4)]
+    return [data[start : start + 4] for start in range(0, len(data), 4)]
 
 
 def check_spark(data: bytes, checksum: bytes, name: str) -> None:
     """Compare with the checksum file of Spark's: the CRC32C of all bytes, and their number."""
     try:
-        stored = msgspec.json.decode(checksum, type=_Checksum)
+        expected = msgspec.json.decode(checksum, type=_Checksum)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as cause:
         raise damaged(f"object {name}.crc", "a checksum file of Spark", str(cause)) from cause
-    if stored.algorithm != "CRC32C":
+    if expected.algorithm != "CRC32C":
         return  # One that a newer Spark knows.
-    value = stored.value % (1 << 32)
-    found = int(google_crc32c.value(data))
-    if (len(data), found) != (stored.main_file_size, value):
+    value = expected.value % (1 << 32)
+    actual = int(google_crc32c.value(data))
+    if (len(data), actual) != (expected.main_file_size, value):
         raise damaged(
             f"object {name}",
-            f"{stored.main_file_size} bytes with CRC32C {value:08x}, as {name}.crc says",
-            f"{len(data)} bytes with {found:08x}",
+            f"{expected.main_file_size} bytes with CRC32C {value:08x}, as {name}.crc says",
+            f"{len(data)} bytes with {actual:08x}",
         )

@@ -41,7 +41,7 @@ TWO_WAYS: Final = (
 
 
 @dataclass(slots=True)
-class _Open:
+class _Tally:
     """A finding, and the batches counted to it so far."""
 
     finding: Finding
@@ -54,10 +54,10 @@ class StoreFindings:
     """All findings of the state store `label`."""
 
     label: str
-    _all: list[_Open] = field(default_factory=list)
-    _breaks: list[_Open] = field(default_factory=list)
-    _passed_over: list[_Open] = field(default_factory=list)
-    _doubts: list[_Open] = field(default_factory=list)
+    _all: list[_Tally] = field(default_factory=list)
+    _breaks: list[_Tally] = field(default_factory=list)
+    _passed_over: list[_Tally] = field(default_factory=list)
+    _doubts: list[_Tally] = field(default_factory=list)
 
     def breaks(self, error: TidelogError) -> None:
         """Nothing can be restored from here to the next whole snapshot."""
@@ -70,8 +70,8 @@ class StoreFindings:
 
     def contradicts(self, error: TidelogError, check: CheckName, so_far: list[int]) -> None:
         """Two things disagree: that concerns all batches from now on, and those in `so_far`."""
-        found = self._open(self._doubts, error, check=check, action=TWO_WAYS)
-        found.doubtful += so_far
+        tally = self._open(self._doubts, error, check=check, action=TWO_WAYS)
+        tally.doubtful += so_far
 
     def whole_snapshot(self) -> None:
         """What comes now can be restored from here."""
@@ -79,54 +79,54 @@ class StoreFindings:
 
     def lost(self, batch: int) -> None:
         """A batch that cannot be restored was reached."""
-        for found in (*self._breaks, *self._passed_over):
-            found.unusable.append(batch)
+        for tally in (*self._breaks, *self._passed_over):
+            tally.unusable.append(batch)
 
     def restored(self, batch: int) -> None:
         """A batch that can be restored was reached."""
-        for found in (*self._passed_over, *self._doubts):
-            found.doubtful.append(batch)
+        for tally in (*self._passed_over, *self._doubts):
+            tally.doubtful.append(batch)
 
     def refused(self, batch: int, error: TidelogError) -> None:
         """Spark does not load a batch, whether its rows could be made here or not."""
-        if any(batch in found.unusable for found in self._all):
+        if any(batch in tally.unusable for tally in self._all):
             return
         doubts = [
-            found
-            for found in self._all
-            if batch in found.doubtful and found.finding.action == FALL_BACK
+            tally
+            for tally in self._all
+            if batch in tally.doubtful and tally.finding.action == FALL_BACK
         ]
-        for found in doubts:
-            found.doubtful.remove(batch)
-            found.unusable.append(batch)
+        for tally in doubts:
+            tally.doubtful.remove(batch)
+            tally.unusable.append(batch)
         if not doubts:
-            known = (each for each in self._all if each.finding.where in error.what)
-            found = next(known, None) or self._open([], error, check=CheckName.LINEAGE)
-            found.unusable.append(batch)
+            matches = (tally for tally in self._all if tally.finding.where in error.what)
+            tally = next(matches, None) or self._open([], error, check=CheckName.LINEAGE)
+            tally.unusable.append(batch)
 
     def findings(self) -> Iterator[Finding]:
         """All findings, once every version was reached."""
-        for found in self._all:
-            doubtful = tuple(sorted({*found.doubtful}))
-            unusable = tuple(sorted({*found.unusable}))
-            finding = replace(found.finding, unusable=unusable, doubtful=doubtful)
+        for tally in self._all:
+            doubtful = tuple(sorted({*tally.doubtful}))
+            unusable = tuple(sorted({*tally.unusable}))
+            finding = replace(tally.finding, unusable=unusable, doubtful=doubtful)
             helps = doubtful or finding.action != FALL_BACK
             yield finding if helps else replace(finding, action=None)
 
     def _open(
         self,
-        kind: list[_Open],
+        kind: list[_Tally],
         error: TidelogError,
         *,
         check: str = Invariant.READABLE,
         action: str | None = None,
-    ) -> _Open:
+    ) -> _Tally:
         words = (word.rstrip(",") for word in error.what.split() if "/" in word)
         finding = finding_of(error, list(words)[:1], check=check, partition=self.label)
-        found = _Open(replace(finding, action=action))
-        kind.append(found)
-        self._all.append(found)
-        return found
+        tally = _Tally(replace(finding, action=action))
+        kind.append(tally)
+        self._all.append(tally)
+        return tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class StateStoreUnit:
 
     directory: str
     """Such as `0/3` or `1/3/left-keyToNumValues`."""
-    wanted: tuple[Version, ...]
+    retained_versions: tuple[Version, ...]
     """Versions of the store that the commits of retained batches name."""
     changelogs: tuple[tuple[Version, IndexEntry | None], ...]
     """Where the changelog of a version lies; None: in a file."""
@@ -158,14 +158,16 @@ class StateStoreUnit:
         objects = {v: f"{STATE}{self.directory}/{v[0]}_{v[1]}.zip" for v in self.snapshots}
         followed = FollowedTable(workspace, files, objects, self.unfollowable)
         findings, snapshots = StoreFindings(self.directory), frozenset(self.snapshots)
-        replay = Replay(frozenset(self.wanted), changelogs, followed, findings)
-        restored = await replay.run(VersionChainFinder(dict(self.wanted), snapshots, changelogs))
+        replay = Replay(frozenset(self.retained_versions), changelogs, followed, findings)
+        restored = await replay.run(
+            VersionChainFinder(dict(self.retained_versions), snapshots, changelogs)
+        )
         loading = Loading(self.directory, snapshots, changelogs.lineage)
-        for version in self.wanted:
+        for version in self.retained_versions:
             error = await why_not_loaded(version, loading, changelogs, followed)
             if error is not None:
                 findings.refused(version[0] - 1, error)
-        return UnitResult(restored, tuple(findings.findings()), seen=files.seen)
+        return UnitResult(restored, tuple(findings.findings()), coverage=files.coverage)
 
 
 async def why_not_loaded(
@@ -174,11 +176,15 @@ async def why_not_loaded(
     """What keeps Spark from a version, found by going its way, past what it can do without."""
     try:
         while True:
-            bad = frozenset(each for each, error in followed.opened.items() if error is not None)
+            bad = frozenset(
+                snapshot
+                for snapshot, error in followed.snapshot_errors.items()
+                if error is not None
+            )
             path = await loading.path(version, bad)
-            for each in path.changelogs:
-                await changelogs.lineage(each)
-            if path.base is None or path.base in followed.opened:
+            for changelog in path.changelogs:
+                await changelogs.lineage(changelog)
+            if path.base is None or path.base in followed.snapshot_errors:
                 return None
             await followed.try_out(path.base)
     except UnreadableCodecError:
@@ -194,15 +200,15 @@ COMPRESSED: Final = "a changelog is compressed in a way that is not read here"
 class Replay:
     """Makes the versions of a state store."""
 
-    wanted: frozenset[Version]
+    retained_versions: frozenset[Version]
     changelogs: Changelogs
     followed: FollowedTable
     findings: StoreFindings
     _restorable: bool = False
     _changes: int = 0
-    _way: Redundancy = "not checked"
+    _redundancy: Redundancy = "not checked"
     _reason: str = ONLY_ONE
-    """Why that is so."""
+    """Why redundancy is not checked."""
     _unconfirmed: list[int] = field(default_factory=list)
     """Batches made since two ways agreed ..."""
     _confirmed: Version | None = None
@@ -232,13 +238,13 @@ class Replay:
         """Find the chain and make its base."""
         bad: list[Version] = []
         while (chain := await finder.find(frozenset(bad))).start is not None:
-            made = await self._made_by(chain.alternate)
+            replayed = await self._made_by(chain.alternate)
             base = await self._open(chain.start)
             if base is None:
                 await self.followed.close()
             else:
                 await self._go_on_from(base)
-                self._compare(chain.start, made, base.fingerprint)
+                self._compare(chain.start, replayed, base.fingerprint)
                 return chain
             bad.append(chain.start)
             # What would lead there from an older one may be cleaned up.
@@ -287,13 +293,15 @@ class Replay:
     def _can_do_without(self, version: Version) -> bool:
         """Whether a missing changelog is no damage."""
         # With a snapshot of the same version nothing needs one that was never stored.
-        never_stored = version not in self.changelogs.known and version in self.followed.objects
+        never_stored = version not in self.changelogs.entries and version in self.followed.objects
         return never_stored or version[0] <= self._forgiven
 
-    def _check_lineage(self, before: Version | None, version: Version, found: Changelog) -> None:
-        if before is None or not found.lineage:
+    def _check_lineage(
+        self, before: Version | None, version: Version, changelog: Changelog
+    ) -> None:
+        if before is None or not changelog.lineage:
             return
-        last = found.lineage[-1]
+        last = changelog.lineage[-1]
         if (last.version, last.checkpoint_unique_id) != before:
             error = damaged(
                 f"object {self.changelogs.where(version)}",
@@ -308,30 +316,32 @@ class Replay:
         if snapshot is None:
             return
         self.findings.whole_snapshot()
-        made = self.followed.fingerprint
+        replayed = self.followed.fingerprint
         if not self._restorable:
             await self._go_on_from(snapshot)
-        elif made is None:
+        elif replayed is None:
             await self.followed.discard(snapshot)
         else:
-            self._compare(version, made, snapshot.fingerprint)
-            if made == snapshot.fingerprint:
+            self._compare(version, replayed, snapshot.fingerprint)
+            if replayed == snapshot.fingerprint:
                 await self.followed.discard(snapshot)
             else:
                 await self._go_on_from(snapshot)
 
-    def _compare(self, version: Version, made: Fingerprint | None, found: Fingerprint) -> None:
+    def _compare(
+        self, version: Version, replayed: Fingerprint | None, snapshot_fingerprint: Fingerprint
+    ) -> None:
         """Note whether a snapshot holds what was made without it."""
-        if made == found:
-            self._way = "equal" if self._way == "not checked" else self._way
+        if replayed == snapshot_fingerprint:
+            self._redundancy = "equal" if self._redundancy == "not checked" else self._redundancy
             self._unconfirmed, self._confirmed = [], version
-        elif made is not None:
+        elif replayed is not None:
             error = damaged(
                 f"object {self.followed.objects[version]}",
-                f"the {made.rows} rows that the snapshot before it and the changelogs make",
-                f"{found.rows} rows, and not the same",
+                f"the {replayed.rows} rows that the snapshot before it and the changelogs make",
+                f"{snapshot_fingerprint.rows} rows, and not the same",
             )
-            self._way = "different"
+            self._redundancy = "different"
             self.findings.contradicts(error, CheckName.REDUNDANCY, self._unconfirmed)
 
     async def _open(self, version: Version) -> ChangingTable | None:
@@ -347,13 +357,13 @@ class Replay:
     async def _go_on_from(self, base: ChangingTable) -> None:
         self.findings.whole_snapshot()
         self._restorable = True
-        if self._way == "equal":
-            self._way = "not checked"
+        if self._redundancy == "equal":
+            self._redundancy = "not checked"
         await self.followed.follow(base)
 
     def _reach(self, version: Version) -> None:
         """A version is made, if it can be."""
-        if version not in self.wanted:
+        if version not in self.retained_versions:
             return
         batch = version[0] - 1
         if not self._restorable:
@@ -362,7 +372,7 @@ class Replay:
         self.findings.restored(batch)
         if version != self._confirmed:
             self._unconfirmed.append(batch)
-        unchecked = self._way == "not checked"
+        unchecked = self._redundancy == "not checked"
         self._restored.append(
             RestoredPartition(
                 partition=self.findings.label,
@@ -370,7 +380,7 @@ class Replay:
                 checkpoints=(batch,),
                 changes=self._changes,
                 fingerprint=self.followed.fingerprint,
-                redundancy=self._way,
+                redundancy=self._redundancy,
                 reason=(self.followed.unfollowable or self._reason) if unchecked else None,
             )
         )

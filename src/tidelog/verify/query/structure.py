@@ -120,16 +120,16 @@ def _absent(name: str, *batches: int) -> Finding:
 
 def _index(checkpoint: QueryCheckpoint, located: Located) -> Iterator[Finding]:
     """Live changelogs that no index names: found by the footers of segments, which is slow."""
-    named = checkpoint.indexed
-    found: dict[str, int] = defaultdict(int)
+    indexed = checkpoint.indexed
+    unindexed: dict[str, int] = defaultdict(int)
     for entry in located.assessment.live:
-        if entry.name not in named:
-            found[_index_of(entry.name.version - 1, checkpoint)] += 1
-    for name, count in sorted(found.items()):
+        if entry.name not in indexed:
+            unindexed[_index_of(entry.name.version - 1, checkpoint)] += 1
+    for name, count in sorted(unindexed.items()):
         if name not in checkpoint.damaged:
-            said = f"{count} that only the footers of segments name"
+            actual = f"{count} that only the footers of segments name"
             yield Finding(
-                CheckName.INDEX, name, "the index of its changelogs", said, action=INDEX_LOST
+                CheckName.INDEX, name, "the index of its changelogs", actual, action=INDEX_LOST
             )
 
 
@@ -144,12 +144,12 @@ def _nowhere(
     checkpoint: QueryCheckpoint, homes: Homes, chosen: Collection[int]
 ) -> Iterator[Finding]:
     for batch, commit in checkpoint.commits.items():
-        for named in commit.ids if batch in chosen else ():
-            if key_of(batch, named) not in homes:
-                partition = f"{named.operator}/{named.partition}"
+        for store_id in commit.ids if batch in chosen else ():
+            if key_of(batch, store_id) not in homes:
+                partition = f"{store_id.operator}/{store_id.partition}"
                 yield Finding(
                     CheckName.LOST,
-                    f"{STATE}{partition}/{batch + 1}_{named.id}.changelog",
+                    f"{STATE}{partition}/{batch + 1}_{store_id.id}.changelog",
                     "it in a segment, or as a file, or a snapshot instead of it",
                     "nothing",
                     (partition,),

@@ -66,24 +66,24 @@ async def open_snapshot(
     """
     members, ssts = await offload.run(unzipped, await files.read(name), name)
     await offload.run(_lay_out, target, members)
-    stored = {}
+    objects = {}
     for sst in ssts:
         local = _plain(sst.local_file_name, name)
-        stored[local] = f"{name.rpartition('/')[0]}/SSTs/{sst.dfs_sst_file_name}"
-        content = await _sst(files, stored[local], sst.size_bytes)
+        objects[local] = f"{name.rpartition('/')[0]}/SSTs/{sst.dfs_sst_file_name}"
+        content = await _sst(files, objects[local], sst.size_bytes)
         await offload.run(_write, target / local, content)
-    table = await offload.run(_read, target, name, stored)
+    table = await offload.run(_read, target, name, objects)
     # RocksDB has checked every block, as all rows were read.
-    files.seen.update(dict.fromkeys(stored.values(), True))
+    files.coverage.update(dict.fromkeys(objects.values(), True))
     return table
 
 
-async def _sst(files: CheckedFiles, stored: str, size: int) -> bytes:
-    if stored not in files.listed:
-        raise missing(stored)
-    content = await files.read(stored)
+async def _sst(files: CheckedFiles, object_name: str, size: int) -> bytes:
+    if object_name not in files.listed:
+        raise missing(object_name)
+    content = await files.read(object_name)
     if len(content) != size:
-        raise damaged(f"object {stored}", f"{size} bytes", f"{len(content)}")
+        raise damaged(f"object {object_name}", f"{size} bytes", f"{len(content)}")
     return content
 
 
@@ -91,7 +91,7 @@ def unzipped(data: bytes, name: str) -> tuple[dict[str, bytes], tuple[_SstFile, 
     """The files in a snapshot's zip file, and the SST files its metadata names."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            members = {_plain(each, name): archive.read(each) for each in archive.namelist()}
+            members = {_plain(member, name): archive.read(member) for member in archive.namelist()}
         version, _, body = members.pop(_METADATA).partition(b"\n")
         if version.strip() != b"v1":
             raise damaged(f"object {name}", "metadata of version v1", repr(version[:20]))
@@ -128,7 +128,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _read(
-    target: Path, name: str, stored: Mapping[str, str]
+    target: Path, name: str, objects: Mapping[str, str]
 ) -> tuple[RocksTable, Fingerprint | None]:
     """Open a database and read all of it; errors name the stored object."""
     # Made one of tidelog's own snapshots, it opens like these.
@@ -145,10 +145,12 @@ def _read(
         if table is not None:
             table.close()
         text = f"{error.what} {error.found}"
-        named = next((full for local, full in stored.items() if f"/{local}" in text), name)
-        found = (error.found or "another").replace(f"{target}/", "")
+        damaged_object = next(
+            (object_name for local, object_name in objects.items() if f"/{local}" in text), name
+        )
+        actual = (error.found or "another").replace(f"{target}/", "")
         expected = "it and its SST files to form a database"
-        raise damaged(f"object {named}", expected, found) from error
+        raise damaged(f"object {damaged_object}", expected, actual) from error
 
 
 _BATCH: Final = 10_000
@@ -210,8 +212,8 @@ class FollowedTable:
     objects: Mapping[Version, str]
     unfollowable: str | None
     """Why only Spark can say what the changelogs make."""
-    opened: dict[Version, TidelogError | None] = field(default_factory=dict)
-    """The snapshots that were opened, and what is wrong with them."""
+    snapshot_errors: dict[Version, TidelogError | None] = field(default_factory=dict)
+    """What is wrong with the snapshots that were opened; None: nothing."""
     table: ChangingTable | None = None
     """The rows; None while they are not known."""
     _directories: int = 0
@@ -234,9 +236,9 @@ class FollowedTable:
         try:
             table, rows = await open_snapshot(self.files, offload, self.objects[version], directory)
         except UNREADABLE as error:
-            self.opened[version] = error
+            self.snapshot_errors[version] = error
             raise
-        self.opened[version] = None
+        self.snapshot_errors[version] = None
         if rows is None:
             await self.stop_following(MERGES)
         return ChangingTable(table, directory, rows or Fingerprint())

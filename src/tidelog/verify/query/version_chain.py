@@ -42,19 +42,19 @@ class VersionChain:
 
 @dataclass(slots=True)
 class VersionChainFinder:
-    """Finds the chain to `wanted`, the ids of retained batches by version; `snapshots` are the
-    versions that have one.
+    """Finds the chain to `retained_ids`, the ids of retained batches by version; `snapshots` are
+    the versions that have one.
     """
 
-    wanted: Mapping[int, str]
+    retained_ids: Mapping[int, str]
     snapshots: frozenset[Version]
     changelogs: Changelogs
     _ids: dict[int, str] = field(default_factory=dict)
 
     async def find(self, unusable: frozenset[Version] = frozenset()) -> VersionChain:
         """The chain; snapshots in `unusable` are no base."""
-        self._ids = dict(self.wanted)
-        chain = await self._back_from(max(self.wanted), min(self.wanted), unusable)
+        self._ids = dict(self.retained_ids)
+        chain = await self._back_from(max(self.retained_ids), min(self.retained_ids), unusable)
         if chain.start is None:
             return chain
         return replace(chain, alternate=await self._alternate_to(chain.start, unusable))
@@ -64,7 +64,7 @@ class VersionChainFinder:
     ) -> VersionChain | str:
         """The chain that ends with a snapshot and starts from the one before, or from nothing."""
         older = [version for version, _ in self.snapshots - unusable if version < base[0]]
-        from_the_start = any(version == 1 for version, _ in self.changelogs.known)
+        from_the_start = any(version == 1 for version, _ in self.changelogs.entries)
         if not older and not from_the_start:
             return ONLY_ONE
         chain = await self._back_from(base[0], base[0] - 1, unusable)
@@ -77,29 +77,29 @@ class VersionChainFinder:
         version = newest
         later: list[Version] = []
         while version > 0:
-            here = version, self._ids[version]
-            if version <= oldest and here in self.snapshots - unusable:
-                return VersionChain(version, here, tuple(reversed(later)))
-            later.append(here)
+            link = version, self._ids[version]
+            if version <= oldest and link in self.snapshots - unusable:
+                return VersionChain(version, link, tuple(reversed(later)))
+            later.append(link)
             try:
-                if not await self._know_one_before(here):
-                    raise self._ends_at(here)
+                if not await self._know_one_before(link):
+                    raise self._ends_at(link)
             except (*UNREADABLE, UnreadableCodecError) as error:
                 return VersionChain(version - 1, None, tuple(reversed(later)), error)
             version -= 1
         return VersionChain(0, None, tuple(reversed(later)))
 
-    def _ends_at(self, here: Version) -> TidelogError:
+    def _ends_at(self, link: Version) -> TidelogError:
         return damaged(
-            f"object {self.changelogs.where(here)}",
-            f"a lineage that reaches a snapshot, with the id of version {here[0] - 1}",
+            f"object {self.changelogs.where(link)}",
+            f"a lineage that reaches a snapshot, with the id of version {link[0] - 1}",
             "one that ends before it",
         )
 
-    async def _know_one_before(self, here: Version) -> bool:
+    async def _know_one_before(self, link: Version) -> bool:
         """Whether the id of the version before this one is known, or none is needed."""
-        before = here[0] - 1
+        before = link[0] - 1
         if before > 0 and before not in self._ids:
-            for version, id_ in await self.changelogs.lineage(here):
+            for version, id_ in await self.changelogs.lineage(link):
                 self._ids.setdefault(version, id_)
         return before == 0 or before in self._ids

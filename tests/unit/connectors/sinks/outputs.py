@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.fake_kafka import FakeKafka
 from tests.support.iceberg import Lake
+from tests.support.output_files import output_lines
 from tests.support.postgres import query
 from tidelog import Files, Iceberg, KafkaSink, Postgres, Sink, Sqlite
 from tidelog.connectors.sql.postgres import TableNames
@@ -48,11 +49,10 @@ def output(kind: str, request: pytest.FixtureRequest, number: int = 0) -> Output
 
 def _files(directory: Path) -> Output:
     def shown() -> list[int]:
-        parts = sorted(directory.glob("part-*"))
-        return [json.loads(line)["n"] for p in parts for line in p.read_text().splitlines()]
+        return [json.loads(line)["n"] for line in output_lines(directory)]
 
     return Output(
-        lambda: Files(directory, fields=("n",), max_part_bytes=40),
+        lambda: Files(directory, fields=("n",), roll_bytes=40),
         shown,
         lambda: len(list((directory / ".tidelog").glob("*.inprogress"))),
     )

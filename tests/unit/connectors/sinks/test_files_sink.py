@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pytest
 
+from tests.support.output_files import output_lines
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context, copying
@@ -36,9 +37,7 @@ class Named(NamedTuple):
 
 def shown(directory: Path) -> list[str]:
     """Lines in all files that readers see, in the order of their names."""
-    return [
-        line for path in sorted(directory.glob("part-*")) for line in path.read_text().splitlines()
-    ]
+    return output_lines(directory)
 
 
 def hidden(directory: Path) -> list[str]:
@@ -48,15 +47,13 @@ def hidden(directory: Path) -> list[str]:
 pre_committed = partial(job.pre_committed, usual=["a", "b"])
 
 
-def test_committed_records_are_in_one_file_per_checkpoint(tmp_path: Path) -> None:
+def test_a_file_has_the_name_of_its_first_checkpoint(tmp_path: Path) -> None:
     writer = Files(tmp_path / "a" / "out", "text").open(context(subtask=3))
     for checkpoint in (7, 8):
         writer.commit(pre_committed(writer, checkpoint, checkpoint, "x"))
-    assert sorted(path.name for path in (tmp_path / "a" / "out").iterdir()) == [
-        ".tidelog",
-        "part-00003-0000000007-0000.txt",
-        "part-00003-0000000008-0000.txt",
-    ]
+    writer.close()
+    names = [path.name for path in (tmp_path / "a" / "out").iterdir()]
+    assert sorted(names) == [".tidelog", "part-00003-0000000007-0000.txt"]
     assert shown(tmp_path / "a" / "out") == ["7", "x", "8", "x"]
 
 
@@ -69,12 +66,13 @@ def test_uncommitted_records_are_hidden_from_a_source_too(tmp_path: Path) -> Non
 
 
 def test_a_file_is_cut_before_it_outgrows_the_limit(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text", max_part_bytes=10).open(context())
+    writer = Files(tmp_path, "text", roll_bytes=10).open(context())
     for record in ("aaaa", "bbbb", "c", "d" * 20, "e"):
         writer.write([record])
     transaction = writer.pre_commit(FIRST)
     assert transaction is not None
     writer.commit(transaction)
+    writer.close()
     assert [path.stat().st_size for path in sorted(tmp_path.glob("part-*"))] == [10, 2, 21, 2]
     assert shown(tmp_path) == ["aaaa", "bbbb", "c", "d" * 20, "e"]
 
@@ -96,7 +94,7 @@ def test_every_phase_syncs_what_it_wrote_before_it_returns(
     assert synced == [staging / "1-a-0-0.inprogress", staging]
     synced.clear()
     writer.commit(transaction)
-    assert synced == [tmp_path / "out"]
+    assert synced == [tmp_path / "out", staging]
 
 
 def test_closing_removes_the_open_transaction_and_keeps_a_pre_committed_one(tmp_path: Path) -> None:
@@ -213,7 +211,7 @@ def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
 
 
 def test_no_checkpoint_names_a_file_that_somebody_has_removed(tmp_path: Path) -> None:
-    writer = Files(tmp_path, max_part_bytes=1).open(context())
+    writer = Files(tmp_path, roll_bytes=1).open(context())
     writer.write(["a"])
     shutil.rmtree(tmp_path / ".tidelog")
     writer.write(["b"])

@@ -50,12 +50,12 @@ class Offloading(InlineOffload):
 class Process:
     """One incarnation, run step by step on a loop of its own."""
 
-    def __init__(self, out: Output, store: MemoryStore, seed: int) -> None:
+    def __init__(self, out: Output, store: MemoryStore, seed: int, *, retain: int = 1) -> None:
         self.store = Awaiting(store)
         self.loop = asyncio.new_event_loop()
         self.started = False
         effects = Effects(VirtualClock(), Random(seed), Offloading())
-        settings = config(parallelism=1, retain=1)
+        settings = config(parallelism=1, retain=retain)
         job = copying(NUMBERS, out.sink())
         self._runner = JobRunner(job, self.store, settings, effects)
         self._task = self.loop.create_task(self._runner.run(self._on_started))

@@ -385,3 +385,16 @@ def test_a_value_of_which_the_library_makes_no_partition_is_refused_with_its_rec
         writer.write([(0.5, 1), (float("nan"), 2)])
     writer.commit(pre_committed(writer, 1, (0.5, 1), (None, 2)))
     assert [row["n"] for row in lake.rows("lake.parts")] == [1, 2]
+
+
+def test_a_partition_by_a_column_of_a_struct_is_made_and_its_nan_refused(lake: Lake) -> None:
+    place = StructType(NestedField(2, "depth", DoubleType()), NestedField(3, "name", StringType()))
+    schema = Schema(NestedField(1, "place", place), NestedField(4, "n", LongType()))
+    spec = PartitionSpec(PartitionField(2, 1001, IdentityTransform(), "by"))
+    lake.table(TABLE).catalog.create_table("lake.places", schema, partition_spec=spec)
+    writer = sink(lake, "lake.places").open(context())
+    with pytest.raises(UserFunctionError, match=r"column 'place.depth'.*no partition of NaN"):
+        writer.write([({"depth": float("nan"), "name": "quay"}, 1)])
+    rows = [({"depth": 0.5}, 1), (None, 2), ({"depth": None, "name": "quay"}, 3)]
+    writer.commit(pre_committed(writer, 1, *rows))
+    assert sorted(row["n"] for row in lake.rows("lake.places")) == [1, 2, 3]

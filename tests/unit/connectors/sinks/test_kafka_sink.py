@@ -90,6 +90,31 @@ def test_records_of_a_running_job_whose_commits_are_gone_are_not_moved_twice(
     assert shown(kafka) == []
 
 
+@pytest.mark.parametrize("exactly_once", [True, False])
+def test_a_message_for_which_the_client_never_has_room_is_an_error(
+    kafka: FakeKafka, exactly_once: bool
+) -> None:
+    """With queue.buffering.max.kbytes below its size: it would be waited for without end."""
+    writer = started(sink(exactly_once=exactly_once), context())
+    kafka.queue_size = 0
+    writer.write(["a"])
+    with pytest.raises(ConfigError, match=r"queue.*none for one of 1 bytes .*raise them above"):
+        writer.make_room()
+
+
+def test_staged_records_for_which_the_client_has_no_room_any_more_are_an_error(
+    kafka: FakeKafka,
+) -> None:
+    writer = started(sink(), context())
+    token = pre_committed(writer, 1, "a", "b")
+    kafka.queue_size = 0
+    with pytest.raises(ConfigError, match=r"raise them above"):
+        writer.commit(token)
+    kafka.queue_size = 1
+    writer.commit(token)
+    assert shown(kafka) == ["a", "b"]
+
+
 def test_records_are_not_moved_by_a_sink_with_another_prefix(kafka: FakeKafka) -> None:
     token = pre_committed(started(sink(), context(1)), 1, "a")
     with pytest.raises(RestoreError, match="stop it with a savepoint, which commits this"):

@@ -15,9 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.clock import VirtualClock
-from tests.support.pipelines import Outside, config, run
+from tests.support.pipelines import Outside, acted_on, config, run
 from tests.unit.connectors.sources.reading import check_every_restart, read_all
-from tidelog import ConfigError, Job, Rate, Replayable, RestoreError, Source, SplitReader, Tumbling
+from tidelog import (
+    ConfigError,
+    Job,
+    Rate,
+    Replayable,
+    RestoreError,
+    Source,
+    SplitReader,
+    Tumbling,
+)
 from tidelog.storage.memory import MemoryStore
 
 
@@ -153,6 +162,26 @@ async def test_a_restored_split_goes_on_at_the_rate() -> None:
     assert reader.read() is None
 
 
-def test_numbers_of_a_split_that_is_no_more_are_not_made_twice() -> None:
-    with pytest.raises(RestoreError, match="split '2' of a Rate; expected at most 2 splits"):
-        Rate(None, splits=2, limit=9).open("2", 1)
+@pytest.mark.parametrize(("before", "now"), [(1, 3), (2, 3), (3, 2)])
+def test_a_restart_with_another_number_of_splits_is_refused(before: int, now: int) -> None:
+    store, sink, clock = MemoryStore(), Outside(), VirtualClock()
+
+    def numbers(splits: int) -> Job:
+        job = Job("numbers")
+        job.source(Rate(10, splits=splits, limit=200, clock=clock)).sink(sink)
+        return job
+
+    acted_on(numbers(before), store, at=4.5, crash=True, clock=clock)
+    message = rf"split '\d' of a Rate; expected one of {now} splits .*found one of {before}\."
+    with pytest.raises(RestoreError, match=message):
+        acted_on(numbers(now), store, at=0, clock=clock)
+    acted_on(numbers(before), store, at=0, clock=clock)
+    assert sorted(sink.records) == list(range(200))
+
+
+@pytest.mark.parametrize("position", [1, (1, 2)])
+def test_numbers_of_a_split_that_is_no_more_are_not_made_twice(position: object) -> None:
+    """An older release stored how many records were read, and nothing of the splits."""
+    assert list(Rate(None, splits=2, limit=9).open("1", position).read() or ()) == [3, 5, 7]
+    with pytest.raises(RestoreError, match=r"split '2' of a Rate; expected one of 2 splits"):
+        Rate(None, splits=2, limit=9).open("2", position)

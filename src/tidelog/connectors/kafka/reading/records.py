@@ -135,8 +135,8 @@ def where_of(message: Any) -> str:
 
 
 def _decoder(what: str, decode: Decode) -> Callable[[bytes], Any]:
-    found: Any = _DECODERS.get(decode) if isinstance(decode, str) else decode
+    function: Any = _DECODERS.get(decode) if isinstance(decode, str) else decode
     expected = "'bytes', 'text', 'json' or a function of the bytes"
-    require(f"{what} of a KafkaSource", repr(decode), callable(found), expected)
-    decoder: Callable[[bytes], Any] = found
+    require(f"{what} of a KafkaSource", repr(decode), callable(function), expected)
+    decoder: Callable[[bytes], Any] = function
     return decoder

@@ -15,7 +15,7 @@ from tidelog.connectors.kafka.client import BY_HAND, Cluster
 from tidelog.connectors.kafka.writing.messages import Message
 from tidelog.connectors.outside import answered, bounded
 from tidelog.effects import SystemClock, hold_thread
-from tidelog.errors import StoreUnreachableError, TidelogError
+from tidelog.errors import ConfigError, StoreUnreachableError, TidelogError
 
 T = TypeVar("T")
 
@@ -44,10 +44,10 @@ LATE_S: Final = 5.0
 def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
     """The answer of a call, asked again while a broker comes back; raises TidelogErrors."""
     give_up = now() + PATIENCE_S
-    named = f"{what or 'a question'} in {cluster}"
+    question = f"{what or 'a question'} in {cluster}"
     while True:
         try:
-            return bounded(named, PATIENCE_S + LATE_S, ask)
+            return bounded(question, PATIENCE_S + LATE_S, ask)
         except client.library().KafkaException as error:
             if error.args[0].name() not in _PASSING or now() > give_up:
                 raise client.translated(error.args[0], what, cluster) from error
@@ -79,6 +79,20 @@ def produce(client: Any, message: Message, **more: Any) -> None:
         timestamp=message.timestamp,
         **more,
     )
+
+
+def check_fits(client: Any, message: Message, cluster: Cluster) -> None:
+    """After a producer has refused a message for want of room: raises ConfigError when it is empty,
+    so that waiting would never make room.
+    """
+    if len(client) == 0:
+        raise ConfigError(
+            f"client= of what writes to {cluster}",
+            expected="a queue of the producer (queue.buffering.max.kbytes, "
+            "queue.buffering.max.messages) with room for each message",
+            found=f"none for one of {len(message.value or b'')} bytes for topic {message.topic!r}",
+            action="raise them above the size of the largest message, or leave them out",
+        )
 
 
 def reader(cluster: Cluster, group: str) -> Any:
@@ -180,6 +194,7 @@ class Outbox:
                 try:
                     self._produce(self._overflow[0])
                 except BufferError:
+                    check_fits(self._producer, self._overflow[0], self._cluster)
                     break
                 self._overflow.popleft()
             if self._failed is not None:

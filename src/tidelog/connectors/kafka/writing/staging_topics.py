@@ -89,10 +89,10 @@ class StagingTopics:
         """Whether a range was moved that waited under another name or prefix of the sink."""
         commits = staged.topic.removesuffix(_STAGING_TOPIC) + _COMMITS_TOPIC
         try:
-            found = self.last_commits(commits, staged.partition)
+            last = self.last_commits(commits, staged.partition)
         except ObjectNotFoundError:
             return False
-        return found is not None and found.moved.get(str(staged.start), 0) >= staged.stop
+        return last is not None and last.moved.get(str(staged.start), 0) >= staged.stop
 
     def last_commits(self, topic: str, partition: int) -> Commits | None:
         """The last message of a topic of commits; None when there is none.
@@ -116,12 +116,12 @@ class StagingTopics:
         if end < staged.end:
             raise lost(staged, f"that the topic ends at offset {end}")
         for message in self._read(staged.topic, staged.partition, staged.begin, staged.end):
-            found = unwrapped(message, staged.start)
-            if found is None or found[0] < number:
+            record = unwrapped(message, staged.start)
+            if record is None or record[0] < number:
                 continue  # of another start, moved before, or sent twice
-            if found[0] > number:
+            if record[0] > number:
                 break
-            yield message.offset(), found[1]
+            yield message.offset(), record[1]
             number += 1
             if number == staged.stop:
                 return
@@ -154,8 +154,17 @@ class StagingTopics:
             self._consumer = reader(self.cluster, f"{self._stem}.reader")
         return self._consumer
 
+    def waits(self, staged: StagedRange) -> bool:
+        """Whether the records of a range are in staging."""
+        first, end = self._marks(staged.topic, staged.partition)
+        return first <= staged.begin and staged.end <= end
+
     def end(self, topic: str, partition: int) -> int:
         """The offset after the last record."""
+        return self._marks(topic, partition)[1]
+
+    def _marks(self, topic: str, partition: int) -> tuple[int, int]:
+        """The offsets of the first record and after the last one."""
         what = _name_of(topic, partition)
         position = client.library().TopicPartition(topic, partition)
         consumer = self._connected()
@@ -167,7 +176,7 @@ class StagingTopics:
         )
         if marks is None:
             raise _unreachable(what)
-        return int(marks[1])
+        return marks[0], marks[1]
 
     def _read(self, topic: str, partition: int, begin: int, end: int) -> Iterator[Any]:
         """Messages from `begin` on, until the log ends at `end` or later."""

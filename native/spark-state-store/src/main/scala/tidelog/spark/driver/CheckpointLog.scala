@@ -15,7 +15,7 @@ import scala.collection.immutable.HashMap
 import org.apache.spark.internal.Logging
 
 import tidelog.spark.DaemonThreads
-import tidelog.spark.format.{IndexDocument, IndexEntry, ObjectNames}
+import tidelog.spark.format.{FormatError, IndexDocument, IndexEntry, ObjectNames}
 import tidelog.spark.index.{IndexFiles, IndexReaders, NamedId, SegmentCache}
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Part, Stored, StoredSegment}
@@ -248,7 +248,7 @@ final class CheckpointLog(
   private def fail(batch: Long, reason: String): Nothing =
     throw new IOException(
       s"commit of batch $batch of $root; expected every changelog of the batch to be durable; " +
-        s"found that $reason. Next: restart the query, the batch runs again (a retry is safe).")
+        s"found that ${FormatError.withoutStop(reason)}. Next: restart the query, the batch runs again (a retry is safe).")
 
   private def later(work: => Unit): Unit =
     try

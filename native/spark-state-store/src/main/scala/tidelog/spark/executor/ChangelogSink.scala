@@ -7,7 +7,7 @@ import scala.util.control.NonFatal
 
 import org.apache.spark.internal.Logging
 
-import tidelog.spark.format.{ChangelogName, IndexEntry, Piece}
+import tidelog.spark.format.{ChangelogName, FormatError, IndexEntry, Piece}
 import tidelog.spark.index.IndexReaders
 import tidelog.spark.layout.CheckpointRoot
 import tidelog.spark.rpc.{Answer, Part, Stored, StoredSegment}
@@ -77,8 +77,9 @@ private[executor] final class ChangelogSink(
     catch {
       case error: ExecutionException =>
         throw new IOException(
-          s"changelog ${name.path} of $root could not be stored: ${error.getCause}. Next: nothing, " +
-            "Spark runs the task again (a retry is safe).",
+          s"changelog ${name.path} of $root could not be stored: " +
+            FormatError.withoutStop(error.getCause.toString) +
+            ". Next: nothing, Spark runs the task again (a retry is safe).",
           error.getCause)
     }
 

@@ -44,9 +44,12 @@ class FormatVersionException(val what: String, val expected: String, val found: 
         found,
         "use the tidelog release that wrote it, or a newer one"))
 
-private[format] object FormatError {
+private[spark] object FormatError {
   def message(what: String, expected: String, found: String, action: String): String =
-    s"$what; expected $expected; found $found. Next: $action (a retry is safe)."
+    s"$what; expected $expected; found ${withoutStop(found)}. Next: $action (a retry is safe)."
+
+  /** Messages of libraries end with a full stop, or with the end of a line. */
+  def withoutStop(text: String): String = text.replaceAll("[\\s.]+$", "")
 
   /** Checks magic and version, which keep their place in every version. */
   def checkMagic(where: String, magic: Int, expected: Int, version: Int, newest: Int): Unit = {
