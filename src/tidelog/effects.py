@@ -66,7 +66,7 @@ class Offload(Protocol):
         """Like `run`, for a function that may wait for others without end: it holds up nobody."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, *, wait: bool = True) -> None: ...
 
 
 class SystemClock:
@@ -340,7 +340,7 @@ class InlineOffload:
     async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Nothing to release."""
 
 

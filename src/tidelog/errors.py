@@ -81,6 +81,12 @@ class ConfigError(TidelogError):
     """An option or argument is wrong; nothing was started."""
 
 
+class UnavailableError(ConfigError):
+    """What an option names cannot be had now: a file, a directory, a port, a bucket. It may come by
+    itself, so another start may help; nothing was started.
+    """
+
+
 def require(what: str, value: object, holds: bool, expected: str) -> None:
     """Raise ConfigError unless the value `holds` what is expected of it."""
     if not holds:
@@ -100,13 +106,16 @@ def optional_library(what: str, expected: str, extra: str, more: str = "") -> It
 
 
 @contextmanager
-def usable_path(what: str, *, expected: str, action: str) -> Iterator[None]:
-    """Raise ConfigError when the system refuses a path of the user's in the block."""
+def usable_path(
+    what: str, *, expected: str, action: str, kind: type[ConfigError] = ConfigError
+) -> Iterator[None]:
+    """Raise ConfigError, or this kind of it, when the system refuses a path of the user's in the
+    block."""
     try:
         yield
     except OSError as cause:
         found = cause.strerror or str(cause)
-        raise ConfigError(what, expected=expected, found=found, action=action) from cause
+        raise kind(what, expected=expected, found=found, action=action) from cause
 
 
 class StorageError(TidelogError):

@@ -266,6 +266,12 @@ class Event(Enum):
         "call (yield results one by one, smaller lists by JobConfig.buffer_records); "
         "longest_call_s in the status shows the longest call.",
     )
+    LOOP_HELD = (
+        WARNING,
+        "%(operator)s has held the whole job for %(seconds).0f s, in %(place)s: nothing else goes "
+        "on meanwhile, no checkpoint, no answer to `tidelog stop`. Let the function wait with a "
+        "limit; if it does not return, end the process (SIGKILL loses nothing) and start it again.",
+    )
     STANDSTILL = (
         WARNING,
         "%(subtask)s handled no record for %(seconds).1f s although some waited for it; the same "
@@ -310,6 +316,16 @@ class Event(Enum):
     CONTROL_UNAVAILABLE = (
         WARNING,
         "`tidelog savepoint` and the page will not find this database: %(error)s",
+    )
+    CONTROL_SOCKET_GONE = (
+        WARNING,
+        "control socket %(path)s was removed and cannot be made anew, so `tidelog stop` and "
+        "`tidelog savepoint` do not find this job: %(error)s",
+    )
+    CONTROL_SOCKET_RENEWED = (
+        WARNING,
+        "control socket %(path)s was removed, as by a program that cleans temporary files, and is "
+        "made anew; TIDELOG_CONTROL_DIR names a directory that nobody cleans",
     )
     CONTROL_REFUSED = (INFO, "a request on the control socket was refused: %(error)s")
     CONTROL_CLIENT_GONE = (INFO, "a client of the control socket went away: %(error)s")

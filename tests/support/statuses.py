@@ -34,6 +34,7 @@ STATUS = JobStatus(
     job="words",
     phase="running",
     at_s=0.0,
+    age_s=0.25,
     generation=Generation(7),
     operators=(
         OperatorStatus("source", True, 2, 1000, 900, 0.5, 0),

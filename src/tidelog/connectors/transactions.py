@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tidelog.errors import ConfigError, FencedError, ObjectNotFoundError, RestoreError
+from tidelog.errors import FencedError, ObjectNotFoundError, RestoreError, UnavailableError
 from tidelog.runtime.sink import SinkContext
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ def check_begins(context: SinkContext, sink: str, committed: Iterable[object], f
     committed, whose state is not in the store; `forget` says how that is forgotten.
     """
     if context.begins and (found := next(iter(committed), None)) is not None:
-        raise ConfigError(
+        raise UnavailableError(
             f"output of sink {sink!r}",
             expected="nothing that a job of this name has committed, where a job begins: its "
             "output would be added to that",

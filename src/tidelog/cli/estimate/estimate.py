@@ -11,9 +11,9 @@ import click
 
 from tidelog.cli.estimate.described import DescribedJob, on_a_job
 from tidelog.cli.estimate.prices import object_fields
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import option
 from tidelog.cli.output import Column, Output, Rows, fields_of
-from tidelog.cli.store.options import EXIT_OK
 from tidelog.cli.values import (
     amount,
     duration,

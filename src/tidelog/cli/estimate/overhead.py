@@ -12,10 +12,11 @@ from typing import Any, Final
 import click
 
 from tidelog.cli.estimate.prices import Prices, object_fields, on_prices
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import options_of
 from tidelog.cli.output import Column, Rows, fields_of
 from tidelog.cli.spark.engine import EngineOptions, open_engine
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.cli.values import amount, short, size, span
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.facts import MeasuredInterval

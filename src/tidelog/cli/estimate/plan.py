@@ -11,8 +11,8 @@ import click
 from tidelog.cli.estimate.described import DescribedJob, on_a_job
 from tidelog.cli.estimate.estimate import estimate_fields
 from tidelog.cli.estimate.prices import bill_fields
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.plan import Candidate, Money, PlanTargets, candidates, choose, in_currency

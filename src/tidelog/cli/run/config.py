@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.run.options import config_options
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog.errors import ConfigError, error_fields
 from tidelog.options.declaration import Declared
 from tidelog.runtime.config import JobConfig

@@ -57,6 +57,22 @@ class RunOptions:
     debug: bool = declared("--debug", is_flag=True, help="Print tracebacks.")
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """Where a run serves its metrics, if it does."""
+
+    port: int | None = declared(
+        "--metrics-port",
+        type=click.IntRange(0, 65535),
+        help="Serve Prometheus metrics, and /healthz for liveness probes.",
+    )
+    host: str = declared(
+        "--metrics-host",
+        default="127.0.0.1",
+        help="The address to serve them at: this machine alone by default; 0.0.0.0 in a pod.",
+    )
+
+
 def _origin(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> "Origin | None":

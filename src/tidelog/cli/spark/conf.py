@@ -8,9 +8,10 @@ from typing import Final
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import CONF, add_options, endpoint_option, option
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
+from tidelog.cli.store.options import on_this_machine, opened
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.checkpoint.inspection import check_checkpoint

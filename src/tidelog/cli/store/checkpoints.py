@@ -17,9 +17,10 @@ from tidelog.catalog.summary import (
     slot_summary,
 )
 from tidelog.catalog.sweep import plan_drop
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, checkpoint_name, on_store
+from tidelog.cli.store.options import StoreCommand, checkpoint_name, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import TidelogError
 from tidelog.events import Event

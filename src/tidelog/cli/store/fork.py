@@ -4,6 +4,7 @@ import click
 
 from tidelog.catalog.fork import Fork
 from tidelog.catalog.locate import parse_origin
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import (
     encryption_key_option,
     endpoint_option,
@@ -11,7 +12,7 @@ from tidelog.cli.options import (
     log_store_option,
 )
 from tidelog.cli.output import Output, fields_of
-from tidelog.cli.store.options import EXIT_OK, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import size
 from tidelog.effects import Effects
 from tidelog.storage.open import StoreAccess, is_remote

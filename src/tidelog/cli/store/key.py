@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import encryption_key_option, endpoint_option, key_place
 from tidelog.cli.output import Output
-from tidelog.cli.store.options import EXIT_OK, on_this_machine, opened
+from tidelog.cli.store.options import on_this_machine, opened
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
 from tidelog.storage.log_store import log_place

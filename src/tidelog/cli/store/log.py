@@ -12,8 +12,9 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.output import Output, fields_of, text
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_option
+from tidelog.cli.store.options import StoreCommand, on_store, selected, slot_option
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import SeqNo, Slot
 from tidelog.state.schema.decode import DecodedRow, RowDecoder

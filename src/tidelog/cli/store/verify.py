@@ -9,10 +9,11 @@ from typing import Any, Final
 import click
 
 from tidelog.checkpoint.finding import Finding
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option, options_of
 from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store_for_a_verdict
+from tidelog.cli.store.options import StoreCommand, on_store_for_a_verdict
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import CheckpointReport, VerifyReport, verify

@@ -18,7 +18,14 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from tidelog.connectors.arguments import local_path
-from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, StorageError, require
+from tidelog.errors import (
+    ConfigError,
+    ObjectNotFoundError,
+    RestoreError,
+    StorageError,
+    UnavailableError,
+    require,
+)
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
@@ -78,14 +85,14 @@ class InputFiles(Source):
             if self._path.is_dir():
                 found = list(map(_storable, self._walk(self._includes)))
                 if not (found or self.follow) and any(self._walk(lambda _: True)):
-                    raise ConfigError(
+                    raise UnavailableError(
                         f"input {self._path}",
                         expected=f"files that match the pattern {self._include!r}",
                         found="other files only",
                         action="correct include=",
                     )
                 return sorted(found)
-            raise ConfigError(
+            raise UnavailableError(
                 f"input {self._path}",
                 expected="a file or a directory",
                 found="something else" if self._path.exists() else "nothing",

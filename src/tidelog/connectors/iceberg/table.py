@@ -31,11 +31,11 @@ from tidelog.connectors.transactions import (
 )
 from tidelog.errors import (
     AccessDeniedError,
-    ConfigError,
     RestoreError,
     StorageError,
     StoreUnreachableError,
     TidelogError,
+    UnavailableError,
     optional_library,
 )
 from tidelog.runtime.sink import SinkContext
@@ -275,7 +275,7 @@ class LakeTable:
         table = self._answer(partial(self._catalog.load_table, self.name))
         with self._failures():
             if table.metadata.table_uuid != self._uuid:
-                raise ConfigError(
+                raise UnavailableError(
                     self._where,
                     expected="the table that was there when the job began",
                     found="another one by its name",
@@ -348,11 +348,11 @@ def _translated(error: Exception, where: str) -> TidelogError:
     found = f"{type(error).__name__}: " + " ".join(str(error).split())
     kinds: dict[str, tuple[type[TidelogError], str]] = {
         "NoSuchTableError": (
-            ConfigError,
+            UnavailableError,
             "create it with the columns of the records, or correct its name, or that of the "
             "catalogue: the property 'name', 'default' without it",
         ),
-        "NoSuchNamespaceError": (ConfigError, "create the namespace and the table"),
+        "NoSuchNamespaceError": (UnavailableError, "create the namespace and the table"),
         "UnauthorizedError": (AccessDeniedError, "check the credentials of the catalogue"),
         "ForbiddenError": (AccessDeniedError, "grant access to the table"),
         "ServiceUnavailableError": (StoreUnreachableError, "wait until the catalogue is back"),

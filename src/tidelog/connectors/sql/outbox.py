@@ -19,7 +19,13 @@ from tidelog.connectors.sql.postgres_connection import (
     columns_of,
 )
 from tidelog.connectors.sql.staging import quoted
-from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, require
+from tidelog.errors import (
+    ConfigError,
+    RestoreError,
+    StoreUnreachableError,
+    UnavailableError,
+    require,
+)
 from tidelog.events import Event
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.state.schema.row import Row
@@ -206,7 +212,9 @@ class OutboxReader(SplitReader):
                 "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
             ).fetchone()
         if not found:
-            raise _refused(where, "an outbox table", "none", "create it, or correct it")
+            raise UnavailableError(
+                where, expected="an outbox table", found="none", action="create it, or correct it"
+            )
         if found.get(source.xid) != "xid8":
             default = "xid8 that defaults to pg_current_xact_id()"
             action = f"ALTER TABLE {source.target} ADD COLUMN {quoted(source.xid)} xid8 NOT NULL "

@@ -26,6 +26,7 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
     TidelogError,
+    UnavailableError,
     UserFunctionError,
     optional_library,
 )
@@ -263,8 +264,8 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
         "relax the constraint or remove the rows in its way; the new ones wait in staging",
     ),
     "28": (AccessDeniedError, "check user and password of the connection string"),
-    "3D": (ConfigError, "create the database, or correct its name"),
-    "3F": (ConfigError, "create the schema, or correct its name"),
+    "3D": (UnavailableError, "create the database, or correct its name"),
+    "3F": (UnavailableError, "create the schema, or correct its name"),
     "42P01": (StorageError, "bring back the table"),
     "42704": (ConfigError, "correct the types of the columns"),
     "53100": (StoreFullError, "free or add space, then continue"),

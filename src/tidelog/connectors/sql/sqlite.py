@@ -32,11 +32,11 @@ from tidelog.connectors.sql.staging import (
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import (
     AccessDeniedError,
-    ConfigError,
     CorruptObjectError,
     StorageError,
     StoreFullError,
     TidelogError,
+    UnavailableError,
     require,
 )
 from tidelog.events import Event
@@ -308,7 +308,7 @@ class SqliteDatabase:
 
 _ACTIONS: Final[dict[int, tuple[type[TidelogError], str]]] = {
     sqlite3.SQLITE_FULL: (StoreFullError, "free or add space, then continue"),
-    sqlite3.SQLITE_CANTOPEN: (ConfigError, "create its directory, or check its permissions"),
+    sqlite3.SQLITE_CANTOPEN: (UnavailableError, "create its directory, or check its permissions"),
     sqlite3.SQLITE_READONLY: (AccessDeniedError, "make the file and its directory writable"),
     sqlite3.SQLITE_PERM: (AccessDeniedError, "make the file and its directory writable"),
     sqlite3.SQLITE_NOTADB: (CorruptObjectError, "pass the path of an SQLite database"),

@@ -16,7 +16,7 @@ from itertools import chain, count
 from tidelog.checkpoint.coordinator import Coordinator, Decision, SavepointRequest, check_name
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
 from tidelog.effects import Clock, wait_for
-from tidelog.errors import ConfigError, SavepointFailedError
+from tidelog.errors import CheckpointFailedError, ConfigError, SavepointFailedError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, Slot, SubtaskId
 
@@ -62,6 +62,43 @@ class Reports:
         due = self.coordinator.next_event_at()
         remaining = None if due is None else max(0.0, due - self.clock.monotonic())
         await wait_for(self._changed, self.clock, remaining)
+
+
+@dataclass(slots=True)
+class CheckpointRequests:
+    """Who waits for a checkpoint of a job."""
+
+    job: str
+    _waiting: list[tuple[CheckpointId, asyncio.Future[Checkpoint]]] = field(default_factory=list)
+    """The first checkpoint that will do, and the answer."""
+
+    def ask(self, first: CheckpointId) -> asyncio.Future[Checkpoint]:
+        """A future for the checkpoint of this id, or a later one."""
+        answer: asyncio.Future[Checkpoint] = asyncio.get_running_loop().create_future()
+        self._waiting.append((first, answer))
+        return answer
+
+    def completed(self, checkpoint: CheckpointId, entry: Checkpoint) -> None:
+        """Answer who waits for this checkpoint or an earlier one."""
+        for first, answer in self._waiting:
+            if first <= checkpoint and not answer.done():
+                answer.set_result(entry)
+        self._waiting = [request for request in self._waiting if not request[1].done()]
+
+    def ended(self) -> None:
+        """The job has ended: all requests that are left fail."""
+        for _, answer in self._waiting:
+            if not answer.done():
+                answer.set_exception(self.refusal())
+
+    def refusal(self) -> CheckpointFailedError:
+        """The error for who asks after the end of the job, or waits then."""
+        return CheckpointFailedError(
+            f"a checkpoint of {self.job!r}",
+            expected="to be completed",
+            found="the end of the job",
+            action="see why it ended; what was durable before is",
+        )
 
 
 @dataclass(slots=True)

@@ -241,8 +241,8 @@ def _collector(start: JobStart) -> Collector:
         start.slots,
         start.ledger,
         start.config.retain,
-        spared=None if start.history.complete else start.author.generation,
-        claimed=start.plan.resumption.claimed,
+        first_generation=None if start.history.complete else start.author.generation,
+        claimed_savepoint=start.plan.resumption.claimed,
         unreadable=frozenset(start.history.damaged),
     )
     for checkpoint in start.history.checkpoints:

@@ -29,7 +29,7 @@ from tidelog.runtime.workers.link import Connect, Link
 T = TypeVar("T")
 
 _WATCH_S: Final = 1.0
-_END_S: Final = 10.0
+_END_S: Final = 5.0
 """Seconds that workers have to close what they have open."""
 
 

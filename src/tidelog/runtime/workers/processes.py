@@ -24,6 +24,8 @@ from typing import Final, NoReturn
 
 from tidelog.effects import Effects, Offload, hold_thread
 from tidelog.errors import NoMoreWorkersError
+from tidelog.outlet import outlet_of, settle
+from tidelog.runtime.status.watchdog import watched_loop
 from tidelog.runtime.workers.link import SocketLink
 from tidelog.runtime.workers.parent import WorkerEnd, WorkerProcess
 from tidelog.runtime.workers.worker import Work, Worker
@@ -128,8 +130,10 @@ def _end_after(call: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for each in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                each.flush()
+                settle(each)
         os._exit(code)
 
 
@@ -235,12 +239,19 @@ def _fork_all(parent: socket.socket, work: Work) -> list[int]:
 
 def _live(work: Work, number: int, control: socket.socket, peers: Ends) -> None:
     current_process().name = f"worker {number}"  # `processName` of its log records
+    sys.stderr = outlet_of(sys.stderr) or sys.stderr
     if isinstance(sys.stdout, TextIOWrapper):
         # What functions print stands in whole lines among those of other workers.
         sys.stdout.reconfigure(line_buffering=True, write_through=False)
-    worker = Worker(work, number, os.getpid(), Effects())
     connects = {other: partial(SocketLink.open, end) for other, end in peers.items()}
-    asyncio.run(worker.run(partial(SocketLink.open, control), connects))
+    effects = Effects()
+    worker = Worker(work, number, os.getpid(), effects)
+
+    async def run() -> None:
+        with watched_loop(effects.clock):
+            await worker.run(partial(SocketLink.open, control), connects)
+
+    asyncio.run(run())
 
 
 def _die_with(parent: int) -> None:

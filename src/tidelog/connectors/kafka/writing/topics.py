@@ -15,7 +15,7 @@ from tidelog.connectors.kafka.writing.messages import Message, refused
 from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, patiently
 from tidelog.connectors.outside import bounded
 from tidelog.effects import hold_thread
-from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.errors import ObjectNotFoundError, UnavailableError
 
 LARGEST: Final = "max.message.bytes"
 
@@ -78,7 +78,7 @@ class TopicAdmin:
             if present < partitions:  # not all brokers know of it yet
                 hold_thread(_PAUSE_S)
                 if now() > deadline:
-                    raise ConfigError(
+                    raise UnavailableError(
                         f"topic {topic!r}",
                         expected=f"{partitions} partitions",
                         found=f"{present}, and the brokers did not add any",
