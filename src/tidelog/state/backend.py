@@ -165,7 +165,7 @@ class KeyedBackend:
 
     def reads_table(self) -> bool:
         """Whether a look-up of a row may need the table."""
-        return not self.buffer.whole
+        return not self.buffer.is_complete
 
     def table_bytes(self) -> int:
         """Estimated size of the table's data, with that of the rows which it does not have yet."""

@@ -40,7 +40,7 @@ from tidelog.checkpoint.schedule import Change
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
-from tidelog.ids import CheckpointId, Slot, SubtaskId
+from tidelog.ids import Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
 from tidelog.runtime.checkpoints.requests import (

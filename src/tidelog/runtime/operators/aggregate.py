@@ -97,7 +97,7 @@ class Aggregate(Operator):
     def _sorted_runs(self) -> Generator[Batch, None, _Runs]:
         """Rows in memory by their key group; yields only `PAUSE`."""
         groups: dict[bytes, list[BufferedRow]] = defaultdict(list)
-        repeats = not self._rows.whole
+        repeats = not self._rows.is_complete
         for rows in self._rows.here():
             for chunk in _chunks(rows, _GROUPED_AT_ONCE):
                 for row in chunk:
