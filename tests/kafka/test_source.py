@@ -93,7 +93,7 @@ def test_what_comes_after_a_start_at_the_end_is_read_though_no_record_was_before
     topic = topics.new()
     topics.write(topic, ["before"])
     latest = source(topics, topic, start="latest", rediscover_s=0.1)
-    assert read(latest, tmp_path, lambda _: slots(tmp_path) > 5) == []
+    assert read(latest, tmp_path, lambda _: slots(tmp_path) > 1) == []
     topics.grow(topic, 2)
     topics.write(topic, ["while it was down"], partition=0)
     topics.write(topic, ["in a new partition"], partition=1)

@@ -50,7 +50,9 @@ class Run:
 
     @property
     def _environment(self) -> dict[str, str]:
-        return {**os.environ, "TIDELOG_TEST_RELEASE": str(self.released), **self.env}
+        # A job that is held back before its last lines is idle, and takes checkpoints all the same.
+        idle = {"TIDELOG__CHECKPOINT__IDLE_INTERVAL": "0 s"}
+        return {**os.environ, **idle, "TIDELOG_TEST_RELEASE": str(self.released), **self.env}
 
     def start(self, *options: str, **streams: int) -> "subprocess.Popen[str]":
         """A process of the job; its `streams` are pipes, or what is given."""

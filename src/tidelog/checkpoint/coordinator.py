@@ -321,11 +321,11 @@ class Coordinator(Generic[Task, State]):
     def _needed_at(self, now: float, change: Change) -> float:
         """When a checkpoint is to be taken for what has changed."""
         match change:
-            case Change.NONE:
+            case Change.NONE if self._schedule.idle_interval > 0:
                 return math.inf
             case Change.POSITION:
                 return self._began + self._schedule.idle_interval
-            case Change.STATE:
+            case _:
                 return now
 
     def _savepoint_due(self) -> bool:

@@ -45,9 +45,9 @@ class Schedule:
         30.0,
         Duration(),
         "Time between two checkpoints while nothing changes but how far the input is read; while "
-        "nothing changes at all, none is taken.",
-        when="Shorter repeats less of an input that leads to nothing after a failure; `interval` "
-        "or less takes such checkpoints at each interval.",
+        "nothing changes at all, none is taken, unless it is 0: then each interval has one.",
+        when="Shorter repeats less of an input that leads to nothing after a failure; 0 where an "
+        "idle job is to notice at once that a newer start has taken its place.",
     )
     tolerable_failures: int = option(
         10,

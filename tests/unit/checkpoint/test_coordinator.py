@@ -295,6 +295,13 @@ def test_what_changes_only_positions_waits_for_the_idle_interval() -> None:
     assert c.tick(3.5, change=Change.POSITION) == [trigger(8)]
 
 
+def test_without_an_idle_interval_an_idle_job_takes_a_checkpoint_at_each_interval() -> None:
+    c = coordinator(Schedule(interval=1.0, idle_interval=0.0))
+    assert c.tick(1.0, change=Change.NONE) == [trigger(7)]
+    completed(c, 7, 1.1)
+    assert c.tick(2.0, change=Change.NONE) == [trigger(8)]
+
+
 def test_an_idle_job_still_takes_a_savepoint_at_once_and_its_final_checkpoint() -> None:
     c = coordinator()
     assert c.tick(1.0, change=Change.NONE) == []
