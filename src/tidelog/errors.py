@@ -46,9 +46,9 @@ class TidelogError(Exception):
         # The message alone would not do: errors cross process borders whole.
         return partial(type(self), **self._fields()), ()
 
-    def within(self, whole: str) -> "TidelogError":
-        """The same error, of a part of `whole`; the original is its cause."""
-        error = type(self)(**{**self._fields(), "what": f"{whole}: {self.what}"})
+    def within(self, parent: str) -> "TidelogError":
+        """The same error, of a part of `parent`; the original is its cause."""
+        error = type(self)(**{**self._fields(), "what": f"{parent}: {self.what}"})
         error.__cause__ = self
         return error
 
@@ -114,8 +114,8 @@ def usable_path(
     try:
         yield
     except OSError as cause:
-        found = cause.strerror or str(cause)
-        raise kind(what, expected=expected, found=found, action=action) from cause
+        reason = cause.strerror or str(cause)
+        raise kind(what, expected=expected, found=reason, action=action) from cause
 
 
 class StorageError(TidelogError):
@@ -204,11 +204,11 @@ class InvariantError(TidelogError):
 
 def too_many_files(what: str, found: str) -> StorageError:
     """The error for a system that gives this process no more files."""
-    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     return StorageError(
         what,
         expected=f"fewer open files than the {limit} that this process may have",
         found=found,
-        action=f"raise the limit with `ulimit -n` (up to {most} here) and start again: a job needs "
-        "some 10 files for each subtask with state, and more where its tables are large",
+        action=f"raise the limit with `ulimit -n` (up to {hard_limit} here) and start again: a job "
+        "needs some 10 files for each subtask with state, and more where its tables are large",
     )

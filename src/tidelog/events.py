@@ -366,5 +366,5 @@ def _shown(value: object) -> object:
     if not isinstance(value, str | BaseException):
         return value
     text = str(value)
-    shown = masked(text)
-    return value if shown == text else shown
+    masked_text = masked(text)
+    return value if masked_text == text else masked_text

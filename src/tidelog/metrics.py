@@ -36,12 +36,12 @@ class Metric:
     """For a flag, whether a value of the field becomes the sample 1; other values become 0. None
     for counters and gauges."""
 
-    def value(self, found: Any, later_s: float = 0.0) -> Any:
+    def value(self, value: Any, later_s: float = 0.0) -> Any:
         """What a value of the field is as a sample, so long after it was taken."""
         if self.holds is not None:
-            return float(self.holds(found))
-        ages = found is not None and (self.ages == "always" or (self.ages and found > 0))
-        return found + later_s if ages else found
+            return float(self.holds(value))
+        ages = value is not None and (self.ages == "always" or (self.ages and value > 0))
+        return value + later_s if ages else value
 
     @property
     def unit(self) -> str | None:

@@ -69,9 +69,12 @@ def advised(
     here. All of them together decide which checkpoint can be restored.
     """
     newest = _newest_restorable(verdicts)
-    latest = max((each.slot for each in verdicts if each.restorable is not None), default=None)
+    latest = max(
+        (verdict.slot for verdict in verdicts if verdict.restorable is not None), default=None
+    )
     return tuple(
-        replace(each, action=_next_step(each, newest, latest, running=running)) for each in problems
+        replace(problem, action=_next_step(problem, newest, latest, running=running))
+        for problem in problems
     )
 
 
@@ -172,7 +175,7 @@ def _report(inventory: Inventory, findings: Findings, present: Collection[Slot])
     slots = inventory.slots
     problems = tuple(without_changes(findings.all(), slots.sizes, present))
     return AuditReport(
-        tuple(each for each in verdicts_on(slots, problems) if each.slot in present),
+        tuple(verdict for verdict in verdicts_on(slots, problems) if verdict.slot in present),
         problems,
         len(inventory.sizes),
         sum(inventory.sizes.values()),

@@ -180,13 +180,13 @@ def _stored(
     parts: Sequence[bytes], raw_bytes: int, level: int, header: Callable[[int, int], bytes]
 ) -> bytes:
     """The bytes of a block of this payload; `header` is of a codec and the bytes after it."""
-    codec, stored = CODEC_NONE, b"".join(parts)
+    codec, payload = CODEC_NONE, b"".join(parts)
     if level:
-        packed = _zstd.compress(stored, level)
+        packed = _zstd.compress(payload, level)
         if len(packed) <= WORTHWHILE_GAIN * raw_bytes:
-            codec, stored = CODEC_ZSTD, packed
-    head = header(codec, len(stored))
-    return b"".join((head, _checksum(head, stored).to_bytes(4, "little"), stored))
+            codec, payload = CODEC_ZSTD, packed
+    head = header(codec, len(payload))
+    return b"".join((head, _checksum(head, payload).to_bytes(4, "little"), payload))
 
 
 def _stored_in_pieces(

@@ -43,7 +43,7 @@ def encode(batch: ChangeBatch) -> tuple[list[bytes], int]:
     ops = bytes([OP_PUT]) * len(batch)
     joins = batch.raw_bytes < LARGE_PAYLOAD
     try:
-        values = [b"".join(present)] if joins else [bytes(each) for each in present]
+        values = [b"".join(present)] if joins else [bytes(value) for value in present]
     except TypeError:
         # There are deletes: a flush without any is not searched for them.
         ops = bytes([OP_DELETE if value is None else OP_PUT for value in batch.values])

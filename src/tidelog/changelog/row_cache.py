@@ -26,29 +26,29 @@ Rows = dict[bytes, BufferedRow]
 class RowCache:
     """Rows by key. `first`, always the same dict, is for fast reads; `get` finds all rows."""
 
-    __slots__ = ("_others_count", "_queue", "first", "others")
+    __slots__ = ("_dicts_count", "_queue", "dicts", "first")
 
     def __init__(self) -> None:
         self.first: Rows = {}
-        self.others: tuple[Rows, ...] = ()
-        self._others_count = 0
+        self.dicts: tuple[Rows, ...] = ()
+        self._dicts_count = 0
         self._queue: deque[BufferedRow] = deque()
         """Rows that may leave; those that changed, or were removed, meanwhile are still in it."""
 
     def __len__(self) -> int:
-        return len(self.first) + self._others_count
+        return len(self.first) + self._dicts_count
 
     def get(self, key: bytes) -> BufferedRow | None:
         row = self.first.get(key)
-        if row is None and self.others:
-            row = self.others[hash(key) % _DICTS].get(key)
+        if row is None and self.dicts:
+            row = self.dicts[hash(key) % _DICTS].get(key)
         return row
 
     def get_many(self, keys: list[bytes]) -> list[BufferedRow | None]:
         """The row of each key, None where there is none."""
         rows = list(map(self.first.get, keys))
-        if self.others and None in rows:
-            dicts, pairs = self.others, zip(rows, keys, strict=True)
+        if self.dicts and None in rows:
+            dicts, pairs = self.dicts, zip(rows, keys, strict=True)
             return [
                 dicts[hash(key) % _DICTS].get(key) if row is None else row for row, key in pairs
             ]
@@ -59,26 +59,26 @@ class RowCache:
         if len(self.first) < FIRST_ROWS:
             self.first.update(rows)
             return
-        dicts = self.others = self.others or tuple({} for _ in range(_DICTS))
+        dicts = self.dicts = self.dicts or tuple({} for _ in range(_DICTS))
         for key, row in rows.items():
             dicts[hash(key) % _DICTS][key] = row
-        self._others_count += len(rows)
+        self._dicts_count += len(rows)
 
     def remove(self, keys: Iterable[bytes]) -> None:
         """Remove rows that are here."""
-        first, dicts = self.first, self.others
+        first, dicts = self.first, self.dicts
         for key in keys:
             if first.pop(key, None) is None:
                 del dicts[hash(key) % _DICTS][key]
-                self._others_count -= 1
+                self._dicts_count -= 1
 
     def release(self) -> bool:
         """Remove the rows of one dict: to free millions at once would hold the process for a
         second. Whether there are more.
         """
         self._queue.clear()
-        next(filter(None, (self.first, *self.others)), {}).clear()
-        self._others_count = sum(map(len, self.others))
+        next(filter(None, (self.first, *self.dicts)), {}).clear()
+        self._dicts_count = sum(map(len, self.dicts))
         return len(self) > 0
 
     def may_leave(self, rows: Iterable[BufferedRow]) -> None:

@@ -4,7 +4,7 @@ Invariants:
 - a read sees rows changed since the last flush or cached, else the table;
 - rows that a flush gave to the log alone are dirty: they stay here until the table has them;
 - a row that was deleted stays here no longer than until the table has deleted it;
-- while the rows are whole, all of the state's rows are here, and the table is not asked;
+- while the rows are complete, all of the state's rows are here, and the table is not asked;
 - within one flush a row appears at most once, with its newest value: a hot key costs one log
   entry per flush, not one per update;
 - rows that are scanned leave the buffer in the order in which they were put, or in that of their
@@ -71,9 +71,9 @@ class StateRows:
         "_sample_every",
         "_table",
         "_written",
+        "is_complete",
         "size",
         "updates",
-        "whole",
     )
 
     def __init__(
@@ -84,7 +84,7 @@ class StateRows:
         *,
         cached: bool,
         scanned: bool,
-        whole: bool,
+        is_complete: bool,
         encode_many: EncodeMany | None,
         read: BytesToLookAt,
         written: BytesToLookAt,
@@ -95,7 +95,7 @@ class StateRows:
         self._encode_many = encode_many or (lambda values: list(map(encode, values)))
         self._decode = decode
         self._cached = cached
-        self.whole = whole and cached
+        self.is_complete = is_complete and cached
         self._rows = RowCache()
         self._first = self._rows.first
         # Only states that are scanned have their changed rows in order, and only when one asks.
@@ -138,7 +138,7 @@ class StateRows:
     def evict(self, limit: int) -> int:
         """Forget rows that the table has as well, at most `limit`; the number of these."""
         count = self._rows.evict(limit)
-        self.whole = self.whole and not count
+        self.is_complete = self.is_complete and not count
         return count
 
     def release(self) -> bool:
@@ -153,7 +153,7 @@ class StateRows:
             if row.turns:
                 row.turns = 2
             return row.value
-        if self.whole:
+        if self.is_complete:
             return None
         data = self._table.get(key)
         value = None if data is None else self._decode(data)
@@ -287,8 +287,8 @@ class StateRows:
         """The rows for `scan_with`, a list at a time: those that the table may lack, in no order
         and some of them twice.
         """
-        if self.whole:
-            return (list(rows.values()) for rows in (self._rows.first, *self._rows.others))
+        if self.is_complete:
+            return (list(rows.values()) for rows in (self._rows.first, *self._rows.dicts))
         return iter((list(self._changed), list(self._dirty)))
 
     def scan_with(
@@ -297,7 +297,7 @@ class StateRows:
         """As `scan`; `cached_rows` are those of the range that `here()` gave, each once, by key."""
         chunks = iter(lambda: list(islice(cached_rows, _COPIED_AT_ONCE)), [])
         pairs = (self._pairs(chunk, copied=True) for chunk in chunks)
-        if self.whole:
+        if self.is_complete:
             present = ([row for row in chunk if row[1] is not None] for chunk in pairs)
             return chain.from_iterable(present)
         table_rows = self._table.scan(lower, upper)
@@ -324,7 +324,7 @@ class StateRows:
         elif self._dirty:
             self._dirty.discard(rows)
         if not (cache and self._cached):
-            self.whole = False
+            self.is_complete = False
             self._rows.remove(columns[0])
         elif not dirty:
             self._leave(rows, columns[1])
@@ -349,7 +349,7 @@ class StateRows:
             for row, value in zip(rows, values, strict=True):
                 leaves = not row.changed and (value is None or len(value) >= LARGE_ROW)
                 (leaving if leaves else staying).append(row)
-                self.whole = self.whole and not (leaves and value)
+                self.is_complete = self.is_complete and not (leaves and value)
             self._rows.remove(map(row_key, leaving))
             rows = staying
         self._rows.may_leave(rows)
@@ -386,7 +386,7 @@ class StateRows:
 
     def _stored(self, keys: list[bytes]) -> list[Any | None]:
         """Values of rows that are not in memory."""
-        if self.whole:
+        if self.is_complete:
             return list(repeat(None, len(keys)))
         encoded = self._table.get_many(keys)
         decode = self._decode

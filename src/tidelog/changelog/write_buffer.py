@@ -95,9 +95,9 @@ class WriteBuffer:
         return size
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all rows are in memory: none has to be looked up in the table."""
-        return all(rows.whole for rows in self._states)
+        return all(rows.is_complete for rows in self._states)
 
     @property
     def dirty(self) -> int:
@@ -143,7 +143,7 @@ class WriteBuffer:
             decode,
             cached=cached,
             scanned=scanned,
-            whole=next(self._table.scan(b"", None), None) is None,
+            is_complete=next(self._table.scan(b"", None), None) is None,
             encode_many=encode_many,
             read=self.read,
             written=self.written,

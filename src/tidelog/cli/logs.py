@@ -86,9 +86,9 @@ def show_logs(context: click.Context, level: str, form: str) -> None:
     """Show tidelog's records from `level` on, and warnings of others, until the command ends."""
     handler = _StandardError()
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(_TEXT))
-    root, ours = logging.getLogger(), logging.getLogger("tidelog")
-    before = ours.level
+    root, logger = logging.getLogger(), logging.getLogger("tidelog")
+    before = logger.level
     root.addHandler(handler)
-    ours.setLevel(level.upper())
+    logger.setLevel(level.upper())
     context.call_on_close(lambda: root.removeHandler(handler))
-    context.call_on_close(lambda: ours.setLevel(before))
+    context.call_on_close(lambda: logger.setLevel(before))

@@ -100,8 +100,9 @@ def _snapshots(checkpoint: QueryCheckpoint, store: StoreVersions) -> list[int]:
 
     def counts(snapshot: StoreSnapshot) -> bool:
         commit = checkpoint.commits.get(snapshot.version - 1)
-        known = commit is None or snapshot.id is None
-        return known or (*store.partition, snapshot.id) in commit.named  # type: ignore[union-attr]
+        if commit is None or snapshot.id is None:
+            return True
+        return (*store.partition, snapshot.id) in commit.named
 
     newest = -1 if checkpoint.newest is None else checkpoint.newest
     return [s.version for s in store.snapshots if s.version <= newest + 1 and counts(s)]

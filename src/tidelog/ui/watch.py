@@ -55,7 +55,7 @@ class Watcher:
     _silence: str = ""
     """Why no job answers."""
     _samples: Downsampled = field(default_factory=Downsampled)
-    _seen: SeenCheckpoints = field(default_factory=SeenCheckpoints)
+    _seen_checkpoints: SeenCheckpoints = field(default_factory=SeenCheckpoints)
     _materialized: SeenMaterializations = field(default_factory=SeenMaterializations)
 
     async def look_at_job(self) -> None:
@@ -73,7 +73,7 @@ class Watcher:
         else:
             self._done, self._looks, self._silence = done, (*self._looks[-1:], look), ""
             self._samples.add(look.to_keep())
-            self._seen.add(completed_points(done))
+            self._seen_checkpoints.add(completed_points(done))
             self._materialized.add_events(new_tables(done))
 
     def _lost(self, why: str) -> None:
@@ -82,8 +82,10 @@ class Watcher:
     def due(self, *, on_demand: bool) -> bool:
         """Whether it is time to read the store, or would be on demand."""
         view = self._view
-        least = _SLOTS_S if self._done is not None else _SLOTS_ALONE_S
-        return view is None or self._passed_s(view.read_ms) >= (ON_DEMAND_S if on_demand else least)
+        interval_s = _SLOTS_S if self._done is not None else _SLOTS_ALONE_S
+        return view is None or self._passed_s(view.read_ms) >= (
+            ON_DEMAND_S if on_demand else interval_s
+        )
 
     def _passed_s(self, since_ms: int) -> float:
         # Of a clock that was set back by an hour an hour has passed: it is time to look.
@@ -92,17 +94,17 @@ class Watcher:
     def _objects_due(self, view: StoreView | None) -> bool:
         if view is None:
             return True
-        least = _OBJECTS_S * (1 + len(view.inventory.sizes) // _LIST_PAGE)
-        return self._passed_s(view.objects_ms) >= least
+        interval_s = _OBJECTS_S * (1 + len(view.inventory.sizes) // _LIST_PAGE)
+        return self._passed_s(view.objects_ms) >= interval_s
 
     async def read(self) -> None:
         """Read the store; raises what the store raises."""
         view = await self.reader.read(objects=self._objects_due(self._view))
         if view.anew:
-            self._samples, self._seen = Downsampled(), SeenCheckpoints()
+            self._samples, self._seen_checkpoints = Downsampled(), SeenCheckpoints()
             self._materialized = SeenMaterializations()
         self._view = view
-        self._seen.add(stored_points(view))
+        self._seen_checkpoints.add(stored_points(view))
         self._materialized.add(view.slots.checkpoints)
 
     def document(self, unread: tuple[Finding, ...]) -> Document:
@@ -110,10 +112,10 @@ class Watcher:
         view, now_ms = self._view, self.clock.now_ms()
         status, done = self._looks[-1].status if self._looks else None, self._done
         newest = view.slots.newest if view is not None else None
-        ended = newest is not None and newest.final
+        is_final = newest is not None and newest.final
         generation = view.slots.generation if view is not None else None
         jobs = [entry.job for _, entry in sorted(view.slots.entries.items())] if view else []
-        job, phase = jobs[-1] if jobs else None, "finished" if ended else "not running here"
+        job, phase = jobs[-1] if jobs else None, "finished" if is_final else "not running here"
         if status is not None:
             job, phase = status["job"], status.get("phase", "running")
             generation = figure(status, "generation")
@@ -127,13 +129,15 @@ class Watcher:
             generation=generation,
             started_ms=started_ms,
             phase=phase,
-            notices=(self._silence,) if status is None and not ended and self._silence else (),
+            notices=(self._silence,) if status is None and not is_final and self._silence else (),
             problems=(
                 *unread,
                 *(problems(view, running=done is not None) if view is not None else ()),
             ),
             live=None if done is None else live_part(done, self._looks, self._samples.all()),
-            checkpoints=tuple(self._seen.all(view.slots.checkpoints if view is not None else {})),
+            checkpoints=tuple(
+                self._seen_checkpoints.all(view.slots.checkpoints if view is not None else {})
+            ),
             slots=tuple(slot_parts(view)) if view is not None else (),
             materialized=tuple(self._materialized.all()),
             restore=restore_part(view) if view is not None else None,

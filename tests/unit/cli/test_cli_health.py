@@ -80,6 +80,16 @@ def test_a_store_that_overwrites_is_not_safe(monkeypatch: pytest.MonkeyPatch) ->
     assert "refuse overwrite  FAILED" in result.stdout and "NOT safe" in result.stdout
 
 
+def test_a_doctor_says_the_bandwidth_that_estimates_ask_for(tmp_path: Path) -> None:
+    result = tidelog("doctor", tmp_path)
+    assert result.exit_code == 0, result.output
+    (said,) = (line for line in result.stdout.splitlines() if line.startswith("for estimates: "))
+    options = said.removeprefix("for estimates: ").split()
+    job = ("--writes-per-second", "10", "--keys", "10")
+    estimated = json.loads(tidelog("estimate", *job, *options, "--json").stdout)
+    assert estimated["settings"]["bandwidth_bytes_per_s"] >= 1_000_000
+
+
 @pytest.mark.parametrize("refusal", [access_denied, store_unreachable])
 @pytest.mark.parametrize("command", ["inspect", "verify"])
 def test_a_store_that_does_not_answer_gets_no_verdict_and_damage_gets_a_bad_one(

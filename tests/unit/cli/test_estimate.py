@@ -203,3 +203,85 @@ def test_the_example_is_what_is_printed(command: str, tmp_path: Path) -> None:
     for line in PRINTED[at + 1].splitlines():
         shown = line.removesuffix("...").rstrip()
         assert any(found.startswith(shown) for found in printed), line
+
+
+SMALL = ("--writes-per-second", "100", "--keys", "1k", *S3)
+
+
+def strategy(*options: str) -> dict[str, Any]:
+    result = tidelog("estimate", *options, "--json")
+    assert result.exit_code == 0, result.output
+    found: dict[str, Any] = json.loads(result.stdout)["strategies"][0]
+    return found
+
+
+def test_workers_have_one_manifest_and_a_log_each_and_processes_a_store_each() -> None:
+    busy = ("--writes-per-second", "20k", "--keys", "1M", *S3)
+    one = strategy(*busy, "--parallelism", "8")
+    workers, processes = strategy(*busy, "--workers", "8"), strategy(*busy, "--processes", "8")
+    assert workers["lists_per_day"] == pytest.approx(one["lists_per_day"], rel=0.01)
+    assert processes["lists_per_day"] == pytest.approx(8 * one["lists_per_day"], rel=0.05)
+    assert one["puts_per_day"] < workers["puts_per_day"] < processes["puts_per_day"]
+    totals = [each["bills"][0]["total"] for each in (one, workers, processes)]
+    assert totals == sorted(totals) and totals[2] > 1.5 * totals[1]
+
+
+@pytest.mark.parametrize("window", ["10s", "12s,3s"])
+def test_what_windows_write_once_and_delete_is_logged_the_more_the_shorter_they_are(
+    window: str,
+) -> None:
+    changes = [
+        strategy(*SMALL, *options)["log"]["changes_per_s"]
+        for options in ((), ("--window", "10h"), ("--window", window))
+    ]
+    assert changes[0] == pytest.approx(changes[1], rel=0.02)
+    assert changes[2] > 1.5 * changes[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--delay", "5s"), "--delay; expected --join, --session or --window"),
+        (("--window", "10s", "--session", "5s"), "--session and --window; expected one of them"),
+        (("--window", "1s,10s"), "is no window"),
+    ],
+)
+def test_options_that_say_nothing_together_are_refused(options: tuple[str, ...], says: str) -> None:
+    result = tidelog("estimate", *SMALL, *options)
+    assert result.exit_code == 2 and says in result.stderr, result.output
+
+
+def test_an_interval_below_that_of_flushes_is_estimated_as_what_becomes_of_it() -> None:
+    found = strategy(*SMALL, "--materialize-interval", "700ms")
+    assert found["materialize_s"] == pytest.approx(1.4)
+    assert "every 1.4 s, not every 0.7 s" in found["warnings"][0]
+    assert strategy(*SMALL, "--materialize-interval", "2s")["warnings"] == []
+
+
+@pytest.mark.parametrize("text", ["4KB", "4kB", "4 KB", "4000"])
+def test_a_size_in_thousands_is_written_as_one_likes(text: str) -> None:
+    shown = json.loads(tidelog("estimate", *SMALL, "--value-bytes", text, "--json").stdout)
+    assert shown["workload"]["value_bytes"] == 4_000
+
+
+def test_two_books_of_one_name_are_refused_and_what_a_book_does_not_price_is_said(
+    tmp_path: Path,
+) -> None:
+    first, second = tmp_path / "a.toml", tmp_path / "b.toml"
+    first.write_text(OWN)
+    second.write_text(OWN.replace("0.01", "0.02"))
+    result = tidelog("estimate", *JOB, "--prices", first, "--prices", second)
+    assert result.exit_code == 2
+    assert "'cellar'; expected one; found 2 files" in result.stderr and "cellar-2" in result.stderr
+    said = "the prices of cellar have no upload_gb, retrieval_gb, egress_gb"
+    assert said in tidelog("estimate", *JOB, "--prices", first, "--egress").stdout
+    whole = OWN + "upload_gb = 0\nretrieval_gb = 0\negress_gb = 0\n"
+    first.write_text(whole)
+    assert "have no" not in tidelog("estimate", *JOB, "--prices", first, "--egress").stdout
+
+
+def test_the_bill_of_an_overhead_has_a_list_for_each_checkpoint(store: Path) -> None:
+    found = document(store, *S3)
+    manifests = next(each for each in found["objects"] if each["kind"] == "manifest")
+    (bill,) = found["bills"]
+    assert bill["list"] == pytest.approx(manifests["per_day"] * 365 / 12 / 1000 * 0.005, rel=0.01)

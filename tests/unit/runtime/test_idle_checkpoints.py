@@ -97,8 +97,10 @@ def test_an_idle_job_asks_nothing_of_its_store_however_long_it_is_idle(
     async def idle() -> None:
         world = effects()
         store, feed, sink = observed(MemoryStore(), world), Feed("abcab"), Outside()
+        never_checked = Schedule(interval=1.0, object_check_interval=None)
+        settings = config(changelog=changelog, checkpoint=never_checked)
         with with_workers(workers):
-            runner = runner_of(running_count(feed, sink), store, config(changelog=changelog), world)
+            runner = runner_of(running_count(feed, sink), store, settings, world)
         async with running(runner):
             await world.clock.sleep(60)
             assert words_of(sink) == {"a": 2, "b": 2, "c": 1}

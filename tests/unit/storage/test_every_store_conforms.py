@@ -179,7 +179,12 @@ def test_an_honest_store_passes_every_check() -> None:
     assert report.url == "memory://"
     names = [check.name for check in report.checks]
     assert names[:3] == ["reach", "read after write", "refuse overwrite"]
-    assert names[3:] == ["create race", "list", "clean up"]
+    assert names[3:] == ["create race", "list", "large objects", "clean up"]
+    assert [(of.operation, of.bytes) for of in report.bandwidths] == [
+        ("put", 32 << 20),
+        ("get", 32 << 20),
+    ]
+    assert all(of.bytes_per_s > 0 for of in report.bandwidths)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def report_fields(report: OverheadReport, prices: Prices) -> Fields:
     usage = report.usage
     return {
         **fields_of(report, "usage"),
-        "operators": [_operator(each) for each in report.operators],
+        "operators": [_operator(operator) for operator in report.operators],
         "space_amplification": report.space_amplification,
         "objects": [] if usage is None else object_fields(usage),
         "bills": [] if usage is None else prices.bills(usage),
@@ -74,12 +74,15 @@ def _operator(operator: OperatorReport) -> Fields:
         "compared_subtasks": operator.compared,
         "log_share": operator.log_share,
         "windows": windows and {**fields_of(windows, "peak"), **_peak(windows.peak)},
-        "subtasks": [_subtask(each) for each in operator.subtasks],
+        "subtasks": [_subtask(subtask) for subtask in operator.subtasks],
     }
 
 
 def _subtask(subtask: SubtaskReport) -> Fields:
-    return {**_flat(subtask), "intervals": [_interval(each, subtask) for each in subtask.intervals]}
+    return {
+        **_flat(subtask),
+        "intervals": [_interval(interval, subtask) for interval in subtask.intervals],
+    }
 
 
 def _interval(interval: MeasuredInterval, subtask: SubtaskReport) -> Fields:
@@ -190,9 +193,9 @@ def _store(report: Fields) -> Iterator[str]:
         if combine["factor"] is None
         else f"{combine['factor']:.2f} updates per logged change"
     )
-    stored = "unknown, as no table is stored" if amplification is None else _ratio(amplification)
+    ratio = "unknown, as no table is stored" if amplification is None else _ratio(amplification)
     yield (
-        f"space amplification: {stored}; {size(report['stored_bytes'])} stored in all, "
+        f"space amplification: {ratio}; {size(report['stored_bytes'])} stored in all, "
         f"{size(report['table_bytes'])} in the tables of the newest checkpoint"
     )
     for flow in report["objects"]:

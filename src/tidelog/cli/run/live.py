@@ -48,12 +48,12 @@ class LiveView(Reporter):
     def notice(self, text: str) -> None:
         self._live.console.print(escape(text), highlight=False)
 
-    def end(self, ending: Ending) -> None:
+    def end(self, result: Ending) -> None:
         """Leave the last panel standing and say how it ended."""
         self._live.stop()
-        style = "red" if ending.error is not None else "green"
+        style = "red" if result.error is not None else "green"
         self._live.console.print(
-            escape(ending_line(ending)), style=style, highlight=False, soft_wrap=True
+            escape(ending_line(result)), style=style, highlight=False, soft_wrap=True
         )
 
 

@@ -107,26 +107,26 @@ def _reported(
     try:
         settings = resolved.config()
         arguments = JobArguments(options.input, options.output, options.include, options.follow)
-        made = load_job(job, arguments)
+        loaded_job = load_job(job, arguments)
         stores = _Stores(options, settings)
-        with _workers(made, settings, start, stores) as processes:
-            run = _run(made, settings, start, stores, processes, metrics, reporter)
-            ending = asyncio.run(run)
+        with _workers(loaded_job, settings, start, stores) as processes:
+            run = _run(loaded_job, settings, start, stores, processes, metrics, reporter)
+            result = asyncio.run(run)
     except BrokenPipeError:
         raise  # The reader of our reports has enough; click ends quietly.
     except KeyboardInterrupt:
-        ending = Ending("interrupted", EXIT_INTERRUPTED, nothing, None, 0.0)
+        result = Ending("interrupted", EXIT_INTERRUPTED, nothing, None, 0.0)
     except Exception as cause:
         error = cause if isinstance(cause, TidelogError) else defect(cause)
-        ending = Ending("failed", exit_code_of(error), nothing, None, 0.0, error)
+        result = Ending("failed", exit_code_of(error), nothing, None, 0.0, error)
     try:
-        reporter.end(ending)
+        reporter.end(result)
     except TidelogError as unsaid:
-        Output(as_json=True).error(ending.error or unsaid)
-        return ending.exit_code or EXIT_PROBLEM
-    if options.debug and ending.error is not None:
-        print_traceback(ending.error)
-    return ending.exit_code
+        Output(as_json=True).error(result.error or unsaid)
+        return result.exit_code or EXIT_PROBLEM
+    if options.debug and result.error is not None:
+        print_traceback(result.error)
+    return result.exit_code
 
 
 class _Stores:
@@ -212,7 +212,9 @@ def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
         return JsonReports(options.report_interval or 1.0)
     if options.quiet:
         return Reporter()
-    workers = next(each.value for each in resolved.effective if each.declared.name == "workers")
+    workers = next(
+        setting.value for setting in resolved.effective if setting.declared.name == "workers"
+    )
     # A panel that is redrawn erases what other processes print and log to its terminal.
     terminal = sys.stderr.isatty() and not in_documents()
     if terminal and workers == 1:
@@ -249,10 +251,10 @@ def load_job(name: str, arguments: JobArguments) -> Job:
             found=type(found).__name__,
             action="correct the name or the function",
         )
-    given = [f"--{f.name}" for f in fields(arguments) if getattr(arguments, f.name) != f.default]
-    if given and not takes:
+    passed = [f"--{f.name}" for f in fields(arguments) if getattr(arguments, f.name) != f.default]
+    if passed and not takes:
         raise ConfigError(
-            ", ".join(given),
+            ", ".join(passed),
             expected="a job that reads them: a function that takes a JobArguments",
             found=f"{path}, which takes none",
             action="leave them out, or take a JobArguments in the job's function",
@@ -344,6 +346,6 @@ def return_freed_memory() -> None:
 
 def _allow_many_files() -> None:
     """Raise the limit of open files as far as the system lets this process: tables need many."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

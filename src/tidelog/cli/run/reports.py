@@ -80,10 +80,10 @@ class Reporter:
     def notice(self, text: str) -> None:
         """Something that the user should know, and that ends nothing."""
 
-    def end(self, ending: Ending) -> None:
+    def end(self, result: Ending) -> None:
         """The job has ended; called once."""
-        if ending.error is not None:
-            _to_stderr(f"Error: {ending.error}", logging.ERROR)
+        if result.error is not None:
+            _to_stderr(f"Error: {result.error}", logging.ERROR)
 
 
 class JsonReports(Reporter):
@@ -99,16 +99,16 @@ class JsonReports(Reporter):
     def notice(self, text: str) -> None:
         _print_json({"event": "notice", "text": text})
 
-    def end(self, ending: Ending) -> None:
-        status, savepoint = _plain(ending.status), ending.savepoint
+    def end(self, result: Ending) -> None:
+        status, savepoint = _plain(result.status), result.savepoint
         del status["phase"], status["restore"]
         _print_json(
             {
                 "event": "result",
-                "outcome": ending.outcome,
-                "exit_code": ending.exit_code,
-                "seconds": ending.seconds,
-                "restored_slot": ending.restored_slot,
+                "outcome": result.outcome,
+                "exit_code": result.exit_code,
+                "seconds": result.seconds,
+                "restored_slot": result.restored_slot,
                 "savepoint": savepoint
                 and {
                     "name": savepoint.name,
@@ -117,7 +117,7 @@ class JsonReports(Reporter):
                     "drained": savepoint.final,
                 },
                 **status,
-                "error": error_fields(ending.error) if ending.error is not None else None,
+                "error": error_fields(result.error) if result.error is not None else None,
             },
             last=True,
         )
@@ -142,8 +142,8 @@ class PlainLines(Reporter):
         if last is None or status.phase != last.phase:
             self._say(status, phase_line(status))
         if status.at_s - self._said_at >= self._interval_s:
-            said = (f"{name} {text}" for name, text in figures(status, speed))
-            self._say(status, "; ".join(said) or status.phase)
+            texts = (f"{name} {text}" for name, text in figures(status, speed))
+            self._say(status, "; ".join(texts) or status.phase)
 
     def stopping(self) -> None:
         self._write(STOPPING, logging.INFO)
@@ -151,9 +151,9 @@ class PlainLines(Reporter):
     def notice(self, text: str) -> None:
         self._write(text, logging.WARNING)
 
-    def end(self, ending: Ending) -> None:
-        level = logging.INFO if ending.error is None else logging.ERROR
-        self._write(ending_line(ending), level)
+    def end(self, result: Ending) -> None:
+        level = logging.INFO if result.error is None else logging.ERROR
+        self._write(ending_line(result), level)
 
     def _say(self, status: JobStatus, line: str) -> None:
         self._said_at = status.at_s
@@ -193,8 +193,8 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
     """The figures of a running or restoring job: names and texts."""
     restore, state, checkpoints = status.restore, status.state, status.checkpoints
     if status.phase == "restoring" and restore is not None:
-        left = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{left}"
+        remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
+        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{remaining}"
         yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
         yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
         return
@@ -267,23 +267,23 @@ def _stood_still(status: JobStatus) -> str:
     return f", longest standstill {seconds_text(longest_s)}" if longest_s >= STANDSTILL_S else ""
 
 
-def ending_line(ending: Ending) -> str:
+def ending_line(result: Ending) -> str:
     """How the run ended, and what to do next."""
-    status, checkpoints = ending.status, ending.status.checkpoints
-    match ending.outcome:
+    status, checkpoints = result.status, result.status.checkpoints
+    match result.outcome:
         case "finished":
             return (
                 f"{status.job}: finished; {status.records_read:,} records in "
-                f"{ending.seconds:.1f} s, {checkpoints.completed} checkpoints, "
+                f"{result.seconds:.1f} s, {checkpoints.completed} checkpoints, "
                 f"the last in slot {checkpoints.last_slot}{_late(status)}{_stood_still(status)}"
             )
         case "already-complete":
             return (
-                f"{status.job}: already complete (slot {ending.restored_slot}), nothing to do; "
+                f"{status.job}: already complete (slot {result.restored_slot}), nothing to do; "
                 "for another run give it another --store and --output"
             )
         case "stopped":
-            savepoint = ending.savepoint
+            savepoint = result.savepoint
             assert savepoint is not None
             then = (
                 "its data counts as ended; another run needs another --store and --output"
@@ -300,12 +300,12 @@ def ending_line(ending: Ending) -> str:
                 "the start, no checkpoint completed" if slot is None else f"slot {slot} or newer"
             )
             command = "the same command" + (
-                " without --restore-slot or --from" if ending.chosen_slot else ""
+                " without --restore-slot or --from" if result.chosen_slot else ""
             )
             late = _late(status)
             return f"{status.job}: stopped{late}; run {command} to resume from {origin}"
         case "failed" | "fenced":
-            return f"Error: {ending.error}"
+            return f"Error: {result.error}"
 
 
 def _plain(status: JobStatus) -> dict[str, Any]:

@@ -82,24 +82,24 @@ async def run_with_restarts(
     failed, goes_on = 0, False
     while True:
         runner = make(goes_on)
-        ending = await run_job(runner, reporter, listen)
-        if runner.config.workers == 1 or ending.exit_code != EXIT_PROBLEM:
-            return ending
-        completed = ending.status.checkpoints.completed > 0
+        result = await run_job(runner, reporter, listen)
+        if runner.config.workers == 1 or result.exit_code != EXIT_PROBLEM:
+            return result
+        completed = result.status.checkpoints.completed > 0
         failed, goes_on = 1 if completed else failed + 1, goes_on or completed
-        if failed > runner.config.restarts or isinstance(ending.error, NoMoreWorkersError):
-            return ending
+        if failed > runner.config.restarts or isinstance(result.error, NoMoreWorkersError):
+            return result
         pause = min(_LONGEST_PAUSE_S, 2.0 ** (failed - 1))
-        assert ending.error is not None
+        assert result.error is not None
         pausing = asyncio.ensure_future(runner.effects.clock.sleep(pause))
         _on_signals(pausing.cancel)
-        Event.JOB_RESTARTS.log(logger, error=ending.error, seconds=pause)
-        reporter.notice(f"{ending.error} The job starts again in {pause:.0f} s.")
+        Event.JOB_RESTARTS.log(logger, error=result.error, seconds=pause)
+        reporter.notice(f"{result.error} The job starts again in {pause:.0f} s.")
         waiting = asyncio.ensure_future(_watch(runner, Reporter(), listen))
         try:
             await pausing
         except asyncio.CancelledError:
-            return replace(ending, outcome="interrupted", exit_code=EXIT_INTERRUPTED, error=None)
+            return replace(result, outcome="interrupted", exit_code=EXIT_INTERRUPTED, error=None)
         finally:
             waiting.cancel()
 
@@ -143,19 +143,19 @@ async def run_job(
         await asyncio.wait([controlling])
     incarnation = runner.incarnation
     restored = incarnation.plan.checkpoint if incarnation is not None else None
-    own = runner.restore_from is not None and runner.restore_from.store is None
-    ending = Ending(
+    from_same_store = runner.restore_from is not None and runner.restore_from.store is None
+    result = Ending(
         outcome=outcome,
         exit_code=_exit_code(outcome, error),
         status=status_of(runner),
         restored_slot=restored.slot if restored is not None else None,
         seconds=runner.effects.clock.monotonic() - started,
         error=error,
-        chosen_slot=runner.restore_slot is not None or own,
+        chosen_slot=runner.restore_slot is not None or from_same_store,
         savepoint=incarnation.driver.savepoints.stopped if incarnation is not None else None,
     )
-    listen(ending.status)
-    return ending
+    listen(result.status)
+    return result
 
 
 def _exit_code(outcome: Outcome, error: TidelogError | None) -> int:

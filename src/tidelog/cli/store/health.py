@@ -64,9 +64,11 @@ async def doctor_command(invocation: StoreCommand) -> int:
 
 def _link(report: ProbeReport) -> Iterator[str]:
     """The options of estimates that say what was measured; none where nothing was."""
-    latency = next((each.median_ms for each in report.latencies if each.operation == "put"), None)
+    latency = next(
+        (measured.median_ms for measured in report.latencies if measured.operation == "put"), None
+    )
     if report.bandwidths and latency is not None:
-        speed = min(each.bytes_per_s for each in report.bandwidths)
+        speed = min(bandwidth.bytes_per_s for bandwidth in report.bandwidths)
         yield f"for estimates: --bandwidth {speed / 1e6:.0f}MB --latency {max(1, round(latency))}ms"
 
 
@@ -125,11 +127,11 @@ async def _application_at(invocation: StoreCommand) -> tuple[Application, list[i
     """The application at the URL, and its partitions that have a store; None: it is a store."""
     # What is above the stores of partitions is not encrypted when these are.
     plain = StoreAccess(invocation.access.endpoint)
-    async with opened(invocation.url, plain, invocation.output) as above:
-        application = await read_application(above.store)
+    async with opened(invocation.url, plain, invocation.output) as parent:
+        application = await read_application(parent.store)
         if application is None:
             return None
-        return application, [each async for each in stored_partitions(above.store)]
+        return application, [number async for number in stored_partitions(parent.store)]
 
 
 async def _inspect_partitions(
@@ -160,7 +162,7 @@ async def _inspect_partitions(
         }
         for partition, report in reports.items()
     ]
-    known = "" if application.partitions is None else f" of {application.partitions}"
+    total = "" if application.partitions is None else f" of {application.partitions}"
     output.show(
         {
             "url": url,
@@ -171,7 +173,7 @@ async def _inspect_partitions(
         },
         Rows(stores, "partition", "newest_restorable", "objects", "bytes", "problems", "url"),
         "",
-        f"{len(reports)} partitions{known}; `tidelog inspect` of a store says more",
+        f"{len(reports)} partitions{total}; `tidelog inspect` of a store says more",
     )
     return EXIT_PROBLEM if any(report.problems for report in reports.values()) else EXIT_OK
 
@@ -208,8 +210,8 @@ def _swept(plan: SweepPlan, *, deleted: bool) -> Iterator[str | Rows]:
     verdict = "deleted" if deleted else "garbage"
     if found := [*plan.garbage, *plan.undecided]:
         garbage = set(plan.garbage)
-        of = ("verdict", lambda info: verdict if info in garbage else "undecided")
-        yield Rows(found, of, "size", ("object", lambda info: info.name))
+        verdict_column = ("verdict", lambda info: verdict if info in garbage else "undecided")
+        yield Rows(found, verdict_column, "size", ("object", lambda info: info.name))
     yield f"{len(plan.garbage)} objects of {size(_bytes(plan.garbage))} {verdict}"
     if plan.undecided:
         yield (

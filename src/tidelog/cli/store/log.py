@@ -51,12 +51,12 @@ async def command(
             action="leave one out; --follow starts at the newest checkpoint",
         )
     tail = Tail(invocation, operator, subtask)
-    left = limit
+    remaining = limit
     async for line in tail.lines(slot, follow=follow):
         _print(invocation.output, line)
-        if left is not None and isinstance(line, Change):
-            left -= 1
-            if left == 0:
+        if remaining is not None and isinstance(line, Change):
+            remaining -= 1
+            if remaining == 0:
                 break
     return EXIT_OK
 
@@ -113,8 +113,8 @@ class Tail:
                     raise
             if not follow or checkpoint.final:
                 return
-            seen = checkpoint.slot
-            while checkpoint.slot == seen:
+            previous_slot = checkpoint.slot
+            while checkpoint.slot == previous_slot:
                 await clock.sleep(POLL_S)
                 checkpoint = await find(store, None)
 
@@ -173,8 +173,12 @@ def _print(output: Output, line: Change | MissingRange) -> None:
             f"{line.skipped_to - 1} left the log before they were read; they are materialized"
         )
     else:
-        found = line.row
-        key = text(found.key) if found.entry is None else f"{text(found.key)}[{text(found.entry)}]"
+        decoded = line.row
+        key = (
+            text(decoded.key)
+            if decoded.entry is None
+            else f"{text(decoded.key)}[{text(decoded.entry)}]"
+        )
         where = f"{line.operator}-{line.subtask}"
-        cells = [where, str(line.seqno), line.op, found.state or "?", key]
-        output.line("  ".join(cells if line.op == "delete" else [*cells, text(found.value)]))
+        cells = [where, str(line.seqno), line.op, decoded.state or "?", key]
+        output.line("  ".join(cells if line.op == "delete" else [*cells, text(decoded.value)]))

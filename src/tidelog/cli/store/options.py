@@ -33,6 +33,7 @@ from tidelog.errors import (
     CorruptObjectError,
     FormatVersionError,
     ObjectNotFoundError,
+    RestoreError,
     TidelogError,
 )
 from tidelog.storage.open import StoreAccess
@@ -40,7 +41,12 @@ from tidelog.storage.port import ObjectStore
 
 P = ParamSpec("P")
 
-_OF_WHAT_IS_STORED: Final = (ObjectNotFoundError, CorruptObjectError, FormatVersionError)
+_OF_WHAT_IS_STORED: Final = (
+    ObjectNotFoundError,
+    CorruptObjectError,
+    FormatVersionError,
+    RestoreError,
+)
 """Errors that say something of what is stored: they are a verdict."""
 
 
@@ -161,7 +167,8 @@ def reported(
         print_traceback(error)
     output.error(error)
     code = exit_code_of(error)
-    return failed if code == EXIT_PROBLEM and not isinstance(error, _OF_WHAT_IS_STORED) else code
+    undecided = code == EXIT_PROBLEM and not isinstance(error, _OF_WHAT_IS_STORED)
+    return failed if undecided else code
 
 
 on_store_for_a_verdict = partial(on_store, failed=EXIT_UNDECIDED)

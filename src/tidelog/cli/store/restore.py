@@ -71,7 +71,7 @@ async def command(
         try:
             exporting = partial(_export, invocation, progress, directory, output_format)
             # One after the other, so that one table is open at a time.
-            subtasks = [await exporting(*each) for each in chosen]
+            subtasks = [await exporting(*subtask_state) for subtask_state in chosen]
         finally:
             showing.cancel()
     output.show(

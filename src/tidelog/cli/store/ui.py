@@ -50,14 +50,16 @@ async def ui_command(invocation: StoreCommand, port: int, no_browser: bool) -> i
 
     def document(on_demand: bool) -> bytes:
         looking = follower.document(on_demand=on_demand, patience_s=PATIENCE_S)
-        made = asyncio.run_coroutine_threadsafe(looking, loop)
-        return msgspec.json.encode(made.result())
+        future = asyncio.run_coroutine_threadsafe(looking, loop)
+        return msgspec.json.encode(future.result())
 
     with page_server(port, page().encode(), policy(), document) as server:
         serving = asyncio.ensure_future(effects.offload.wait(server.serve_forever))
         try:
-            wanted = not no_browser and sys.stdout.isatty()
-            await _show(invocation, server, browser=wanted and has_screen(sys.platform, os.environ))
+            browser = not no_browser and sys.stdout.isatty()
+            await _show(
+                invocation, server, browser=browser and has_screen(sys.platform, os.environ)
+            )
             await follower.follow()
         finally:
             await effects.offload.run(server.shutdown)
@@ -116,12 +118,12 @@ async def report_command(invocation: StoreCommand, target: Path) -> int:
     write_output(target, data)
     problems = len(document.problems)
     fields = {"output": str(target), "bytes": len(data), "problems": problems}
-    said = [
+    lines = [
         f"{problem.where}: expected {problem.expected}; found {problem.found}\n"
         f"  next: {problem.action}"
         for problem in document.problems
     ]
     invocation.output.show(
-        {"url": document.url, **fields}, *said, f"{target}: {len(data) / 1e6:.2f} MB"
+        {"url": document.url, **fields}, *lines, f"{target}: {len(data) / 1e6:.2f} MB"
     )
     return EXIT_PROBLEM if problems else EXIT_OK

@@ -34,9 +34,9 @@ class Callback(Sink):
     def __init__(
         self, function: Callable[[Any], object], flush: Callable[[], object] | None = None
     ) -> None:
-        for what, given in (("function", function), ("flush", flush)):
-            plain = not iscoroutinefunction(given)
-            require(f"{what} of a Callback", given, plain, "a function that is not `async`")
+        for what, callback in (("function", function), ("flush", flush)):
+            plain = not iscoroutinefunction(callback)
+            require(f"{what} of a Callback", callback, plain, "a function that is not `async`")
         self._function = function
         self._flush = flush
 

@@ -137,11 +137,11 @@ class PostgresConnection:
         """A connection in a transaction. One that broke while nobody used it, as where the server
         ends those that are idle, is replaced.
         """
-        known, connection = self._connection, self._connected()
+        previous, connection = self._connection, self._connected()
         try:
             connection.execute(_BEGIN)
         except self._driver.OperationalError:
-            if connection is not known or not connection.closed:
+            if connection is not previous or not connection.closed:
                 connection.close()
                 raise
             connection = self._connected()
@@ -233,9 +233,9 @@ def _no_conninfo(what: str) -> ConfigError:
 
 def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any) -> TidelogError:
     state = error.sqlstate or ""
-    found = _said_by(error)
+    message = _said_by(error)
     if state == _NO_RIGHT:
-        return AccessDeniedError(where, found=found, action=actions[_NO_RIGHT])
+        return AccessDeniedError(where, found=message, action=actions[_NO_RIGHT])
     if not state:
         # The driver itself: it could not turn a value into one of PostgreSQL's, or had no answer.
         of_value = isinstance(error, driver.DataError | driver.ProgrammingError)
@@ -244,9 +244,9 @@ def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any)
         )
     for prefix, (kind, action) in _KINDS.items():
         if state.startswith(prefix):
-            return kind(where, found=found, action=actions.get(prefix, action))
+            return kind(where, found=message, action=actions.get(prefix, action))
     action = "see the cause; it is not one tidelog knows"
-    return StorageError(where, found=found, action=action)
+    return StorageError(where, found=message, action=action)
 
 
 def _said_by(error: Any) -> str:

@@ -92,7 +92,7 @@ async def _next_line(reader: asyncio.StreamReader, request: Request) -> bytes:
 
 async def _connect(url: str) -> Connection:
     user = os.geteuid()
-    others = sorted(other_sockets(url), key=lambda found: found[1] != user)
+    others = sorted(other_sockets(url), key=lambda socket: socket[1] != user)
     for path, owner in [(socket_of(url), user), *others]:
         if user not in (owner, 0):
             raise _another_user(url, path)

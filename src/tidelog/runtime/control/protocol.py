@@ -56,13 +56,13 @@ def other_sockets(url: str) -> Iterator[tuple[Path, int]]:
     """Sockets of jobs on this store in other directories, with the user who owns the directory:
     those of units, and of other users, which refuse us but say that a job runs.
     """
-    own = socket_of(url)
-    found = list(UNITS.glob(f"*/{_name(url)}"))
+    socket_path = socket_of(url)
+    paths = list(UNITS.glob(f"*/{_name(url)}"))
     with suppress(StorageError):
-        found += _temporary().glob(f"{_PREFIX}*/{_name(url)}")
-    for path in found:
+        paths += _temporary().glob(f"{_PREFIX}*/{_name(url)}")
+    for path in paths:
         with suppress(OSError):  # gone since
-            if path != own:
+            if path != socket_path:
                 yield path, path.parent.lstat().st_uid
 
 
@@ -75,8 +75,8 @@ def prepare_directory() -> None:
     path = directory()
     # Other users may list it, so that clients can name the job's owner; the sockets refuse them.
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
-    found = path.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(0, "belongs to another user, or others may write to it", str(path))
 
 

@@ -50,20 +50,20 @@ RENEWAL_S: Final = 2.0
 
 
 async def control_until(
-    ended: "asyncio.Future[Any]", runner: JobRunner, unavailable: Callable[[StorageError], None]
+    job_end: "asyncio.Future[Any]", runner: JobRunner, unavailable: Callable[[StorageError], None]
 ) -> None:
     """Answer until the job has ended; `unavailable` is called once when there can be no socket, and
     it is tried again."""
     is_told = False
-    while not ended.done():
+    while not job_end.done():
         try:
             async with serve_control(runner):
-                await asyncio.wait([ended])
+                await asyncio.wait([job_end])
         except StorageError as error:
             if not is_told:
                 unavailable(error)
             is_told = True
-            await asyncio.wait([ended], timeout=RENEWAL_S)
+            await asyncio.wait([job_end], timeout=RENEWAL_S)
 
 
 @asynccontextmanager
@@ -201,15 +201,15 @@ class _Control:
 
     def _check(self, request: Request) -> None:
         runner = self.runner
-        for what, wanted, found in (
+        for what, expected, actual in (
             ("store", request.store, runner.store.url),
             ("name", request.job, runner.job.name),
         ):
-            if wanted is not None and wanted != found:
+            if expected is not None and expected != actual:
                 raise ConfigError(
                     f"the {what} of the job that runs here",
-                    expected=wanted,
-                    found=found,
+                    expected=expected,
+                    found=actual,
                     action=f"correct the {what}",
                 )
 
@@ -239,14 +239,14 @@ class _Control:
 
     async def _report(self, taking: Awaitable[Savepoint], writer: asyncio.StreamWriter) -> Line:
         """Progress until the savepoint is there; it goes on also when the client goes away."""
-        taken = asyncio.ensure_future(taking)
+        savepoint = asyncio.ensure_future(taking)
         clock, incarnation = self.runner.effects.clock, self.runner.incarnation
-        while not taken.done():
+        while not savepoint.done():
             if incarnation is not None:
                 with suppress(ConnectionError):
                     writer.write(encode(Progress(*incarnation.driver.coordinator.progress)))
                     await writer.drain()
             pause = asyncio.ensure_future(clock.sleep(PROGRESS_S))
-            await asyncio.wait([taken, pause], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([savepoint, pause], return_when=asyncio.FIRST_COMPLETED)
             pause.cancel()
-        return Done.of(taken.result(), os.getpid())
+        return Done.of(savepoint.result(), os.getpid())

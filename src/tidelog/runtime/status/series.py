@@ -27,15 +27,17 @@ class _Step:
     @property
     def key(self) -> str:
         """The field's name; `*` where a label has it."""
-        named = self.label is not None and self.label.attribute is None
-        return "*" if named else self.field
+        label_is_key = self.label is not None and self.label.attribute is None
+        return "*" if label_is_key else self.field
 
     def into(self, parts: Iterable[_Part]) -> Iterator[_Part]:
         """What the field holds, in all parts that have something there."""
         for labels, part in parts:
-            found = getattr(part, self.field)
-            for each in found if isinstance(found, tuple) else () if found is None else (found,):
-                yield {**labels, **self._label(each)}, each
+            value = getattr(part, self.field)
+            if value is None:
+                continue
+            for inner in value if isinstance(value, tuple) else (value,):
+                yield {**labels, **self._label(inner)}, inner
 
     def _label(self, part: Any) -> dict[str, str]:
         if self.label is None:
@@ -98,15 +100,15 @@ def _declared(
     kind: type, path: tuple[_Step, ...] = (), labels: tuple[str, ...] = ("job_name",)
 ) -> Iterator[Series]:
     hints = get_type_hints(kind)
-    for each in fields(kind):
-        metric, label = each.metadata.get(METRIC), each.metadata.get(LABEL)
-        inner = _dataclass_in(hints[each.name])
+    for field in fields(kind):
+        metric, label = field.metadata.get(METRIC), field.metadata.get(LABEL)
+        inner = _dataclass_in(hints[field.name])
         if metric is not None:
-            own = (*labels, "statistic") if inner is Distribution else labels
-            yield Series(metric, own, each.name, (path,))
+            series_labels = (*labels, "statistic") if inner is Distribution else labels
+            yield Series(metric, series_labels, field.name, (path,))
         elif inner is not None:
             further = (*labels, label.name) if label is not None else labels
-            yield from _declared(inner, (*path, _Step(each.name, label)), further)
+            yield from _declared(inner, (*path, _Step(field.name, label)), further)
 
 
 def _dataclass_in(hint: Any) -> type | None:
@@ -114,13 +116,13 @@ def _dataclass_in(hint: Any) -> type | None:
     return next((part for part in (hint, *get_args(hint)) if is_dataclass(part)), None)  # type: ignore[return-value]
 
 
-def _joined(found: Iterable[Series]) -> tuple[Series, ...]:
+def _joined(declarations: Iterable[Series]) -> tuple[Series, ...]:
     """One series for each metric: parts of one kind differ in a label."""
     series: dict[str, Series] = {}
-    for each in found:
-        known = series.get(each.name)
-        paths = each.paths if known is None else (*known.paths, *each.paths)
-        series[each.name] = replace(each, paths=paths)
+    for declaration in declarations:
+        earlier = series.get(declaration.name)
+        paths = declaration.paths if earlier is None else (*earlier.paths, *declaration.paths)
+        series[declaration.name] = replace(declaration, paths=paths)
     return tuple(series.values())
 
 

@@ -51,15 +51,15 @@ class ForkedWorkers:
 
     def __init__(self, work: Work) -> None:
         self._workers = work.config.workers
-        self._connection, theirs = socket.socketpair()
+        self._connection, forker_end = socket.socketpair()
         self._asking = Lock()
-        for each in (sys.stdout, sys.stderr):
-            each.flush()  # or every process would write what is in the buffer
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # or every process would write what is in the buffer
         self._forker = os.fork()
         if self._forker == 0:
             self._connection.close()
-            _end_after(partial(_serve, theirs, work))
-        theirs.close()
+            _end_after(partial(_serve, forker_end, work))
+        forker_end.close()
 
     async def start(self, offload: Offload) -> Sequence[WorkerProcess]:
         """Start the workers; those of an earlier start are killed."""
@@ -145,16 +145,16 @@ def _serve(parent: socket.socket, work: Work) -> None:
     _die_with(os.getppid())
     children: list[_Child] = []
     while True:
-        asked = parent.recv(1)
-        if asked == _END:
+        command = parent.recv(1)
+        if command == _END:
             parent.sendall(_STATUS.pack(children[parent.recv(1)[0]].end()))
             continue
         for child in children:
             child.kill()
         children = []
-        if asked == _START:
+        if command == _START:
             children = list(map(_Child, _fork_all(parent, work)))
-        elif asked == _KILL:
+        elif command == _KILL:
             parent.sendall(_KILL)
         else:
             return
@@ -172,8 +172,8 @@ class _Child:
         for _ in range(_LOOKS):
             if self._status != _RUNNING:
                 break
-            ended, status = os.waitpid(self._pid, os.WNOHANG)
-            if ended:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
                 self._status = status
             else:
                 hold_thread(_LOOK_S)

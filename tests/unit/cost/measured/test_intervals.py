@@ -37,7 +37,7 @@ from tests.unit.cost.measured.jobs import (
 from tidelog import RestoreError
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.concurrency import Progress
-from tidelog.cost.measured.analysis import measure
+from tidelog.cost.measured.analysis import log_usage, measure
 from tidelog.cost.measured.facts import MeasuredSnapshot, intervals, points_of
 from tidelog.cost.measured.history import read_history
 from tidelog.cost.measured.operators import combine_of, report_operators
@@ -270,3 +270,16 @@ def test_space_amplification_is_what_is_stored_over_the_newest_tables() -> None:
     assert report.stored_bytes == stored
     assert report.space_amplification == stored / report.table_bytes
     assert report.table_bytes > 0
+
+
+def test_a_log_so_slow_that_no_new_segment_is_among_the_checkpoints_is_billed_all_the_same() -> (
+    None
+):
+    stored = {"segments/a.seg": 10_000, "segments/b.seg": 10_000}
+    segments = frozenset(stored)
+    slow = [replace(each, segments=segments) for each in steady(2, 60)]
+    usage = log_usage([slow], stored)
+    assert usage is not None
+    flow = next(each for each in usage.flows if each.kind == "segment")
+    assert flow.stored_bytes == pytest.approx(20_000)
+    assert 0 < flow.per_s < 0.1, "many checkpoints share a segment"
