@@ -130,7 +130,7 @@ def test_a_job_whose_reports_nobody_reads_goes_on_and_ends_by_sigterm(
     run = with_lines(Run(tmp_path, f"tests.process.jobs:{job}", ("--workers", workers, *options)))
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, stream: writing}
     with killed_at_last(run.start(**quiet)) as process:
-        wait_until(lambda: run.slots() >= 10, process)
+        wait_until(lambda: run.slots() >= 3, process)
         process.send_signal(signal.SIGTERM)
         assert process.wait(GIVE_UP_S) == EXIT_INTERRUPTED
 

@@ -101,7 +101,7 @@ class TimedRecords:
         self._unflushed_count = 0
         """Records in memory that no flush has seen."""
         self._unflushed: dict[int, BucketMemory] = {}
-        """Buckets with such records."""
+        """Buckets with records that no flush has seen."""
         self.updates = 0
         """Records added since the last flush that no row counts."""
         self.size = RowSize()
@@ -325,7 +325,7 @@ class TimedRecords:
             batches.delete_group(memory.bucket, group)
 
     def _load(self, memory: BucketMemory, group: bytes, batched: Sequence[Entry] = ()) -> bool:
-        """Read a key group's single rows in a bucket too; False: they are too many for memory."""
+        """Bring a key group's records in a bucket into memory; False: its rows are too many."""
         rows = self._rows.of_group(memory.bucket, group)
         entries = first_of(rows, STEP)
         if next(rows, None) is not None:
@@ -342,7 +342,7 @@ class TimedRecords:
         return True
 
     def _expire_in_memory(self, last: int) -> Iterator[list[Entry]]:
-        """From complete buckets, in their order; ends early where memory was dropped in a pause."""
+        """As `expire`, from complete buckets; ends early where memory was dropped in a pause."""
         expired: list[Entry] = []
         count_since_pause = 0
         while (bucket := self._earliest()) is not None and bucket <= last:
@@ -387,7 +387,7 @@ class TimedRecords:
         return [entry for entry in entries if entry[TIMED_RECORD][NUMBER] not in memory.marked]
 
     def _expire_stored(self, end: int) -> Iterator[list[Entry]]:
-        """From rows, key group by key group."""
+        """As `expire`, from rows, key group by key group."""
         for group in self._groups:
             lower, upper = encode_time(self._scanned_to), encode_time(end)
             while self._batches is not None and self._batches.take(group, lower, upper, STEP):

@@ -322,7 +322,7 @@ class BucketMemory:
     batches: list[bytes] = field(default_factory=list)
     """The rows of a complete bucket that are batches."""
     batched: dict[bytes, int] = field(default_factory=dict)
-    """By key group, how many records they have."""
+    """By key group, how many records its batches have."""
     reads: dict[bytes, int] = field(default_factory=dict)
     """By key group, how often the rows of a single key were read."""
     loaded: set[bytes] = field(default_factory=set)
