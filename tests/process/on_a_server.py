@@ -10,7 +10,8 @@ from tests.wire.proxy import Behaviour, proxy
 from tests.wire.servers import S3Server
 
 
-def with_lines(run: Run, lines: int = 2000) -> Run:
+def with_lines(run: Run, lines: int = 400_000) -> Run:
+    """The run with an input that it reads for minutes: an idle job makes no checkpoints."""
     text = "".join(f"line {number} of {lines}\n" for number in range(lines))
     (run.input / "lines.txt").write_text(text)
     return run

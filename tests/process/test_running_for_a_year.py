@@ -107,6 +107,7 @@ class Machine:
             if words[:3] == ["sudo", "-u", "tidelog"]:
                 words = words[3:]
             if words[1:3] == ["checkpoints", "drop"]:
+                self.order(len(list((self.root / "srv/orders").iterdir())) + 1000)
                 self.wait_for_slots(1)  # which has passed when a person types it
             if words[0] == "tidelog":
                 done = tidelog(*words[1:])

@@ -152,7 +152,7 @@ def test_a_reader_that_was_slow_gets_whole_lines_and_the_end(
     tmp_path: Path, full_pipe: tuple[int, int]
 ) -> None:
     reading, writing = full_pipe
-    run = with_lines(Run(tmp_path, "tests.process.jobs:copy", REPORTS["json"][1]))
+    run = with_lines(Run(tmp_path, "tests.process.jobs:copy", REPORTS["json"][1]), 2000)
     run.release()
     with killed_at_last(run.start(stdout=writing, stderr=subprocess.DEVNULL)) as process:
         wait_until(lambda: run.slots() >= 3, process)
