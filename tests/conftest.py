@@ -17,6 +17,7 @@ from tests.support.depth import DEEP
 
 if TYPE_CHECKING:
     from tests.support import postgres
+    from tests.wire.proxy import Behaviour
     from tests.wire.servers import CloudServer, S3Server
 
 # Imported within: only tests that use a server pay for its libraries.
@@ -68,6 +69,14 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     wanted = pyfuncitem._fixtureinfo.argnames
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in wanted}))
     return True
+
+
+@pytest.fixture
+def behaviour() -> "Behaviour":
+    """What the proxy in front of a server does."""
+    from tests.wire.proxy import Behaviour  # noqa: PLC0415
+
+    return Behaviour()
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,7 @@ from .errors import StorageError as StorageError
 from .errors import StoreFullError as StoreFullError
 from .errors import StoreUnreachableError as StoreUnreachableError
 from .errors import TidelogError as TidelogError
+from .errors import UnavailableError as UnavailableError
 from .errors import UnstorableError as UnstorableError
 from .errors import UserFunctionError as UserFunctionError
 from .errors import WorkerLostError as WorkerLostError
@@ -78,7 +79,7 @@ from .runtime.sink import SinkWriter as SinkWriter
 from .runtime.source import Source as Source
 from .runtime.source import SplitReader as SplitReader
 from .runtime.status.observe import status_of as status_of
-from .runtime.status.series import serve_metrics as serve_metrics
+from .runtime.status.serving import serve_metrics as serve_metrics
 from .runtime.status.status import JobStatus as JobStatus
 from .runtime.streams.windowing import WindowedStream as WindowedStream
 from .settings import load_config as load_config

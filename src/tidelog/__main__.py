@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Final
 
-from tidelog.interrupt import end_at_once, end_when_interrupted
+from tidelog.interrupt import claim_process, end_at_once, end_when_interrupted
 
 _NEW_OBJECTS: Final = 50_000
 """After so many the garbage collector looks at them, which by default it does after each 700:
@@ -33,6 +33,7 @@ def start() -> None:
     collect_rarely()
     from tidelog.cli import run  # noqa: PLC0415  # takes a while, in which interrupts may come
 
+    claim_process()
     run()
 
 

@@ -30,7 +30,7 @@ async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None =
     """
     coroutines = list(work)
     permits = asyncio.Semaphore(at_once or max(1, len(coroutines)))
-    running = [_begun(each, permits) for each in coroutines]
+    running = [_begun(coroutine, permits) for coroutine in coroutines]
     try:
         return await asyncio.gather(*running)
     except BaseException:
@@ -40,10 +40,10 @@ async def together(work: Iterable[Coroutine[Any, Any, T]], at_once: int | None =
 
 async def discard(tasks: Iterable[asyncio.Future[Any]]) -> None:
     """Cancel what still runs of these, and wait until it has ended, with or without an error."""
-    ending = list(tasks)
-    for task in ending:
+    pending = list(tasks)
+    for task in pending:
         task.cancel()
-    await asyncio.gather(*ending, return_exceptions=True)
+    await asyncio.gather(*pending, return_exceptions=True)
 
 
 class SharedTasks:

@@ -44,9 +44,9 @@ def masked(text: str) -> str:
     return text
 
 
-def hide(named: Mapping[str, Any]) -> None:
+def hide(options: Mapping[str, Any]) -> None:
     """From now on mask the values of the secret ones among these options or variables."""
-    _hidden.update(value for value in _secrets(named) if len(value) >= _LEAST)
+    _hidden.update(value for value in _secrets(options) if len(value) >= _LEAST)
 
 
 def holds_secret(url: str) -> bool:
@@ -54,8 +54,8 @@ def holds_secret(url: str) -> bool:
     return "://" in url and bool(_USERINFO.search(url) or _NAMED.search(url.partition("?")[2]))
 
 
-def _secrets(named: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in named.items():
+def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in options.items():
         if isinstance(value, Mapping):
             yield from _secrets(value)
         elif (

@@ -66,7 +66,7 @@ class Offload(Protocol):
         """Like `run`, for a function that may wait for others without end: it holds up nobody."""
         ...
 
-    def close(self) -> None: ...
+    def close(self, *, wait: bool = True) -> None: ...
 
 
 class SystemClock:
@@ -169,27 +169,27 @@ class ThreadOffload:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         interruption = Interruption()
-        begun = self._begun(interruption.within(partial(function, *args, **kwargs)))
-        begun.add_done_callback(interruption.follow)
-        return await begun
+        future = self._begun(interruption.within(partial(function, *args, **kwargs)))
+        future.add_done_callback(interruption.follow)
+        return await future
 
     async def run_to_end(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         interruption = Interruption()
-        begun = self._begun(interruption.within(partial(function, *args, **kwargs)))
-        return await to_end(begun, interruption.cancel)
+        future = self._begun(interruption.within(partial(function, *args, **kwargs)))
+        return await to_end(future, interruption.cancel)
 
     def _begun(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """No task, for the end of a loop cancels all of these."""
         loop, safe = asyncio.get_running_loop(), _without_stop_iteration(call)
         try:
-            begun = loop.run_in_executor(self._pool, safe)
+            future = loop.run_in_executor(self._pool, safe)
         except RuntimeError:
             if self._closed:
                 raise
-            begun = self._begun_late(safe)
+            future = self._begun_late(safe)
         self.working += 1
-        begun.add_done_callback(self._ended)
-        return begun
+        future.add_done_callback(self._ended)
+        return future
 
     def _begun_late(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Python ends all pools with its main thread, after which other threads may go on."""
@@ -206,9 +206,9 @@ class ThreadOffload:
     async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         interruption = Interruption()
         call = _without_stop_iteration(partial(function, *args, **kwargs))
-        begun = self._apart(interruption.within(call))
-        begun.add_done_callback(interruption.follow)
-        return await begun
+        future = self._apart(interruption.within(call))
+        future.add_done_callback(interruption.follow)
+        return await future
 
     def _apart(self, call: Callable[[], T]) -> asyncio.Future[T]:
         """Begin it in a thread that nothing else waits for."""
@@ -225,15 +225,15 @@ class ThreadOffload:
 
     def _start(self) -> "SimpleQueue[Callable[[], None] | None]":
         """One more thread. A daemon: the process ends without one that waits for ever."""
-        given: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
 
         def live() -> None:
-            while (work := given.get()) is not None:
+            while (work := queue.get()) is not None:
                 work()
-                self._idle.append(given)
+                self._idle.append(queue)
 
         daemon_thread(live, "tidelog-waiting")
-        return given
+        return queue
 
     def close(self, *, wait: bool = True) -> None:
         """End the threads; without `wait` what is under way ends later, at the latest before the
@@ -286,12 +286,12 @@ def loop_thread(
         with around or nullcontext():
             loop.run_forever()
             # What an interrupted program has left behind ends here, and is not complained about.
-            left = asyncio.all_tasks(loop)
-            for task in left:
+            tasks = asyncio.all_tasks(loop)
+            for task in tasks:
                 task.cancel()
-            while left:  # also what they begin to release what they have
-                loop.run_until_complete(asyncio.wait(left))
-                left = asyncio.all_tasks(loop)
+            while tasks:  # also what they begin to release what they have
+                loop.run_until_complete(asyncio.wait(tasks))
+                tasks = asyncio.all_tasks(loop)
             loop.close()
 
     return loop, daemon_thread(run, "tidelog-loop")
@@ -340,7 +340,7 @@ class InlineOffload:
     async def wait(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Nothing to release."""
 
 

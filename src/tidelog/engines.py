@@ -101,11 +101,11 @@ async def _work(unit: Unit[R], config: WorkerConfig) -> R:
             await store.close()
 
 
-def _result(found: R | TidelogError) -> R:
+def _result(outcome: R | TidelogError) -> R:
     """What `work` has returned; raises the error if it is one."""
-    if isinstance(found, TidelogError):
-        raise found
-    return found
+    if isinstance(outcome, TidelogError):
+        raise outcome
+    return outcome
 
 
 @contextmanager
@@ -196,6 +196,6 @@ class SparkEngine:
             tasks = self.session.sparkContext.parallelize(units, len(units))
             return list(tasks.map(partial(work, config=self.config)).collect())
 
-        found = await SparkJobs(self.session, self.effects, self.command).run(run, progress)
+        outcomes = await SparkJobs(self.session, self.effects, self.command).run(run, progress)
         progress(len(units), len(units))
-        return [_result(each) for each in found]
+        return [_result(outcome) for outcome in outcomes]

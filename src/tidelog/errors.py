@@ -46,9 +46,9 @@ class TidelogError(Exception):
         # The message alone would not do: errors cross process borders whole.
         return partial(type(self), **self._fields()), ()
 
-    def within(self, whole: str) -> "TidelogError":
-        """The same error, of a part of `whole`; the original is its cause."""
-        error = type(self)(**{**self._fields(), "what": f"{whole}: {self.what}"})
+    def within(self, parent: str) -> "TidelogError":
+        """The same error, of a part of `parent`; the original is its cause."""
+        error = type(self)(**{**self._fields(), "what": f"{parent}: {self.what}"})
         error.__cause__ = self
         return error
 
@@ -81,6 +81,12 @@ class ConfigError(TidelogError):
     """An option or argument is wrong; nothing was started."""
 
 
+class UnavailableError(ConfigError):
+    """What an option names cannot be had now: a file, a directory, a port, a bucket. It may come by
+    itself, so another start may help; nothing was started.
+    """
+
+
 def require(what: str, value: object, holds: bool, expected: str) -> None:
     """Raise ConfigError unless the value `holds` what is expected of it."""
     if not holds:
@@ -100,13 +106,16 @@ def optional_library(what: str, expected: str, extra: str, more: str = "") -> It
 
 
 @contextmanager
-def usable_path(what: str, *, expected: str, action: str) -> Iterator[None]:
-    """Raise ConfigError when the system refuses a path of the user's in the block."""
+def usable_path(
+    what: str, *, expected: str, action: str, kind: type[ConfigError] = ConfigError
+) -> Iterator[None]:
+    """Raise ConfigError, or this kind of it, when the system refuses a path of the user's in the
+    block."""
     try:
         yield
     except OSError as cause:
-        found = cause.strerror or str(cause)
-        raise ConfigError(what, expected=expected, found=found, action=action) from cause
+        reason = cause.strerror or str(cause)
+        raise kind(what, expected=expected, found=reason, action=action) from cause
 
 
 class StorageError(TidelogError):
@@ -195,11 +204,11 @@ class InvariantError(TidelogError):
 
 def too_many_files(what: str, found: str) -> StorageError:
     """The error for a system that gives this process no more files."""
-    limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     return StorageError(
         what,
         expected=f"fewer open files than the {limit} that this process may have",
         found=found,
-        action=f"raise the limit with `ulimit -n` (up to {most} here) and start again: a job needs "
-        "some 10 files for each subtask with state, and more where its tables are large",
+        action=f"raise the limit with `ulimit -n` (up to {hard_limit} here) and start again: a job "
+        "needs some 10 files for each subtask with state, and more where its tables are large",
     )

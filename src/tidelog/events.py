@@ -266,6 +266,12 @@ class Event(Enum):
         "call (yield results one by one, smaller lists by JobConfig.buffer_records); "
         "longest_call_s in the status shows the longest call.",
     )
+    LOOP_HELD = (
+        WARNING,
+        "%(operator)s has held the whole job for %(seconds).0f s, in %(place)s: nothing else goes "
+        "on meanwhile, no checkpoint, no answer to `tidelog stop`. Let the function wait with a "
+        "limit; if it does not return, end the process (SIGKILL loses nothing) and start it again.",
+    )
     STANDSTILL = (
         WARNING,
         "%(subtask)s handled no record for %(seconds).1f s although some waited for it; the same "
@@ -311,6 +317,16 @@ class Event(Enum):
         WARNING,
         "`tidelog savepoint` and the page will not find this database: %(error)s",
     )
+    CONTROL_SOCKET_GONE = (
+        WARNING,
+        "control socket %(path)s was removed and cannot be made anew, so `tidelog stop` and "
+        "`tidelog savepoint` do not find this job: %(error)s",
+    )
+    CONTROL_SOCKET_RENEWED = (
+        WARNING,
+        "control socket %(path)s was removed, as by a program that cleans temporary files, and is "
+        "made anew; TIDELOG_CONTROL_DIR names a directory that nobody cleans",
+    )
     CONTROL_REFUSED = (INFO, "a request on the control socket was refused: %(error)s")
     CONTROL_CLIENT_GONE = (INFO, "a client of the control socket went away: %(error)s")
     CONTROL_UNANSWERED = (
@@ -350,5 +366,5 @@ def _shown(value: object) -> object:
     if not isinstance(value, str | BaseException):
         return value
     text = str(value)
-    shown = masked(text)
-    return value if shown == text else shown
+    masked_text = masked(text)
+    return value if masked_text == text else masked_text

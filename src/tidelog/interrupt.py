@@ -1,4 +1,5 @@
-"""An interrupt of `tidelog` and `python -m tidelog` while the command is still imported.
+"""How the process of `tidelog` and `python -m tidelog` ends: by an interrupt while the command is
+still imported, and whether a command may end it at all.
 
 Imports next to nothing: an interrupt before this is Python's own, with its traceback.
 """
@@ -6,6 +7,19 @@ Imports next to nothing: an interrupt before this is Python's own, with its trac
 import os
 import signal
 from types import FrameType
+
+_commands: list[bool] = []
+"""Something is in it when this process is that of one command, and of nothing else."""
+
+
+def claim_process() -> None:
+    """From now on this process is that of one command, which may end it."""
+    _commands.append(True)
+
+
+def process_is_claimed() -> bool:
+    """Whether the process may be ended, which then ends nothing but the command."""
+    return bool(_commands)
 
 
 def end_at_once(number: int, frame: FrameType | None) -> None:

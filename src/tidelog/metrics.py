@@ -29,13 +29,19 @@ class Metric:
     """What to look at it for."""
     across: Across = "sum"
     """What the figures of several processes are for the job."""
+    ages: Literal["always", "once due"] | None = None
+    """For a time that passes: it is longer when the figure is asked for than when it was taken, if
+    it is of something that is `due` only where it is above 0."""
     holds: Callable[[Any], bool] | None = None
     """For a flag, whether a value of the field becomes the sample 1; other values become 0. None
     for counters and gauges."""
 
-    def value(self, found: Any) -> Any:
-        """What a value of the field is as a sample."""
-        return found if self.holds is None else float(self.holds(found))
+    def value(self, value: Any, later_s: float = 0.0) -> Any:
+        """What a value of the field is as a sample, so long after it was taken."""
+        if self.holds is not None:
+            return float(self.holds(value))
+        ages = value is not None and (self.ages == "always" or (self.ages and value > 0))
+        return value + later_s if ages else value
 
     @property
     def unit(self) -> str | None:
@@ -58,10 +64,17 @@ def counter(name: str, help: str, *, watch: str, default: Any = 0, init: bool = 
 
 
 def gauge(
-    name: str, help: str, *, watch: str, default: Any = 0, init: bool = True, across: Across = "sum"
+    name: str,
+    help: str,
+    *,
+    watch: str,
+    default: Any = 0,
+    init: bool = True,
+    across: Across = "sum",
+    ages: Literal["always", "once due"] | None = None,
 ) -> Any:
     """A field with a number, or with a distribution: that is one sample per statistic."""
-    return _field(Metric("gauge", name, help, watch, across), default, init)
+    return _field(Metric("gauge", name, help, watch, across, ages), default, init)
 
 
 def flag(

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, UnavailableError
 from tidelog.options.declaration import Declared, options_of
 from tidelog.runtime.config import JobConfig
 
-OPTIONS: Final[dict[str, Declared]] = {each.name: each for each in options_of(JobConfig)}
+OPTIONS: Final[dict[str, Declared]] = {o.name: o for o in options_of(JobConfig)}
 """All options by name, in the order of the docs."""
 
 SECTIONS: Final = tuple(dict.fromkeys(o.path[0] for o in OPTIONS.values() if len(o.path) > 1))
@@ -41,7 +41,7 @@ def nearest(name: str, names: list[str]) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.5)
     # A section may be missing or another one: the last part says most.
     last = name.rpartition(".")[2]
-    close = close or [each for each in names if each.rpartition(".")[2] == last][:1]
+    close = close or [candidate for candidate in names if candidate.rpartition(".")[2] == last][:1]
     if close:
         return f"did you mean {close[0]}?"
     return "`tidelog config explain` lists all options"
@@ -86,27 +86,27 @@ def resolve(
 ) -> Resolved:
     """The configuration that a file, an environment and flags make, without running anything."""
     problems: list[ConfigError] = []
-    given = [*_from_file(file, problems), *_from_environment(environment, problems), *flags]
-    chosen = {name: Effective(each, each.default, DEFAULT) for name, each in OPTIONS.items()}
-    for one in given:
-        declared = OPTIONS[one.name]
+    settings = [*_from_file(file, problems), *_from_environment(environment, problems), *flags]
+    chosen = {name: Effective(o, o.default, DEFAULT) for name, o in OPTIONS.items()}
+    for setting in settings:
+        declared = OPTIONS[setting.name]
         try:
-            value = declared.option.read(one.raw)
+            value = declared.option.read(setting.raw)
         except ValueError as error:
             problems.append(
                 ConfigError(
-                    f"option {one.name} ({one.origin})",
+                    f"option {setting.name} ({setting.origin})",
                     expected=declared.option.expected,
                     found=str(error),
-                    action=f"correct it; `tidelog config explain {one.name}` explains it",
+                    action=f"correct it; `tidelog config explain {setting.name}` explains it",
                 )
             )
             continue
-        chosen[one.name] = Effective(declared, value, one.origin)
+        chosen[setting.name] = Effective(declared, value, setting.origin)
     parallelism = chosen["parallelism"]
     if parallelism.origin == DEFAULT:
-        most = max(parallelism.value, chosen["workers"].value)
-        chosen["parallelism"] = parallelism._replace(value=most)
+        subtasks = max(parallelism.value, chosen["workers"].value)
+        chosen["parallelism"] = parallelism._replace(value=subtasks)
     effective = tuple(chosen.values())
     if not problems:
         try:
@@ -128,26 +128,26 @@ def load_config(
     that does not exist or a value that it does not take.
     """
     problems: list[ConfigError] = []
-    given = [
-        one
+    settings = [
+        setting
         for name, raw in (options or {}).items()
-        for one in _known(name, raw, "argument options", problems)
+        for setting in _known(name, raw, "argument options", problems)
     ]
     if problems:
         raise problems[0]
     path = None if file is None else Path(file)
-    return resolve(path, environment or {}, given).config()
+    return resolve(path, environment or {}, settings).config()
 
 
 def _built(effective: Sequence[Effective]) -> JobConfig:
     parts: dict[str, dict[str, Any]] = {}
-    whole: dict[str, Any] = {}
-    for each in effective:
-        *part, field = each.declared.path
-        (parts.setdefault(part[0], {}) if part else whole)[field] = each.value
+    fields: dict[str, Any] = {}
+    for option in effective:
+        *part, field = option.declared.path
+        (parts.setdefault(part[0], {}) if part else fields)[field] = option.value
     default = JobConfig()
-    made = {part: type(getattr(default, part))(**values) for part, values in parts.items()}
-    return JobConfig(**whole, **made)
+    sections = {part: type(getattr(default, part))(**values) for part, values in parts.items()}
+    return JobConfig(**fields, **sections)
 
 
 def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setting]:
@@ -159,8 +159,9 @@ def _from_file(file: Path | None, problems: list[ConfigError]) -> Iterator[Setti
         # Some editors begin a file of UTF-8 with a byte order mark.
         document = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as cause:
+        kind = UnavailableError if isinstance(cause, OSError) else ConfigError
         problems.append(
-            ConfigError(
+            kind(
                 f"configuration file {file}",
                 expected="a file in TOML that can be read",
                 found=str(cause),
@@ -195,7 +196,7 @@ def _known(name: str, raw: object, origin: str, problems: list[ConfigError]) -> 
 def _from_environment(
     environment: Mapping[str, str], problems: list[ConfigError]
 ) -> Iterator[Setting]:
-    names = {variable(each): name for name, each in OPTIONS.items()}
+    names = {variable(o): name for name, o in OPTIONS.items()}
     for key in sorted(environment):
         if key in names:
             yield Setting(names[key], environment[key], f"environment variable {key}")

@@ -140,7 +140,7 @@ def test_a_wrong_option_is_named_and_nothing_started(
     ("job", "exit_code", "says"),
     [
         ("nosuch", 2, "wordcount, sessions, outages, module:attribute or file.py:attribute"),
-        ("nosuch:job", 2, "no module 'nosuch'"),
+        ("nosuch:job", 1, "no module 'nosuch'"),
         (f"{JOBS}:missing", 2, "no 'missing' in it"),
         (f"{JOBS}:number", 2, "found int"),
         (f"{JOBS}:nothing", 2, "found NoneType"),

@@ -52,8 +52,9 @@ class Run:
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "TIDELOG_TEST_RELEASE": str(self.released), **self.env}
 
-    def start(self, *options: str, stderr: int = subprocess.PIPE) -> "subprocess.Popen[str]":
-        return started(*self.command, *options, env=self._environment, stderr=stderr)
+    def start(self, *options: str, **streams: int) -> "subprocess.Popen[str]":
+        """A process of the job; its `streams` are pipes, or what is given."""
+        return started(*self.command, *options, env=self._environment, **streams)
 
     def release(self) -> None:
         """Let the job read its last lines."""

@@ -5,6 +5,7 @@ The file that TIDELOG_TEST_RELEASE names releases them, so a test decides when a
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from operator import add, attrgetter, itemgetter
@@ -184,4 +185,57 @@ def endless(arguments: JobArguments) -> Job:
 
     job = Job("endless")
     job.source(Replayable([0])).map(forever).sink(Stdout())
+    return job
+
+
+def hangs(arguments: JobArguments) -> Job:
+    """Every line to the output; a function of operator `wait` never returns once it is released."""
+
+    def wait_for_ever(line: str) -> str:
+        while released():
+            time.sleep(0.1)
+        return line
+
+    job = Job("hangs")
+    lines = _lines(job, arguments).map(wait_for_ever, name="wait")
+    lines.sink(Files(arguments.output, "text"))
+    return job
+
+
+def closes_never(arguments: JobArguments) -> Job:
+    """Every line to the output, whose writer waits without end when it is closed."""
+
+    class Endless(Files):
+        def open(self, context: SinkContext) -> SinkWriter:
+            writer = super().open(context)
+
+            def close() -> None:
+                while True:
+                    time.sleep(0.1)
+
+            writer.close = close  # type: ignore[method-assign]
+            return writer
+
+    job = Job("closes-never")
+    _lines(job, arguments).sink(Endless(arguments.output, "text"))
+    return job
+
+
+def printing(arguments: JobArguments) -> Job:
+    """Every line to standard output."""
+    job = Job("printing")
+    _lines(job, arguments).sink(Stdout())
+    return job
+
+
+def shouting(arguments: JobArguments) -> Job:
+    """Every line to the output, and to standard error."""
+
+    def shout(line: str) -> str:
+        print(line, file=sys.stderr)
+        return line
+
+    job = Job("shouting")
+    lines = _lines(job, arguments).map(shout, name="shout")
+    lines.sink(Files(arguments.output, "text"))
     return job

@@ -3,9 +3,11 @@
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import stat
+import tempfile
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 from tests.process.harness import GIVE_UP_S, Run, killed_at_last, started, wait_until
 from tests.support.cli import tidelog
 from tests.support.depth import more_in_depth
-from tidelog.runtime.control.protocol import socket_of
+from tidelog.runtime.control.protocol import DIRECTORY_VARIABLE, socket_of
 
 
 def copying(tmp_path: Path, *options: str) -> tuple[Run, list[str]]:
@@ -25,6 +27,10 @@ def copying(tmp_path: Path, *options: str) -> tuple[Run, list[str]]:
         text = "".join(f"{line}\n" for line in lines[file * 1_500 : (file + 1) * 1_500])
         (run.input / f"{file}.txt").write_text(text)
     return run, lines
+
+
+def write_lines(run: Run) -> None:
+    (run.input / "lines.txt").write_text("".join(f"line {n}\n" for n in range(1_500)))
 
 
 def url(run: Run) -> str:
@@ -120,6 +126,19 @@ def test_a_socket_that_a_killed_job_left_is_no_job_and_no_hindrance(tmp_path: Pa
         run.release()
         run.end(process)
     assert sorted(run.lines()) == sorted(lines)
+
+
+def test_a_job_is_found_again_after_its_directory_of_sockets_was_removed(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="tlc") as made:
+        env = {DIRECTORY_VARIABLE: f"{made}/sockets"}
+        run = Run(tmp_path, "tests.process.jobs:copy", env=env)
+        write_lines(run)
+        with killed_at_last(run.start()) as process:
+            for _ in range(2):
+                wait_until(lambda: tidelog("savepoint", run.store, env=env).exit_code == 0, process)
+                shutil.rmtree(f"{made}/sockets")
+            wait_until(lambda: tidelog("stop", run.store, env=env).exit_code == 0, process)
+            assert run.end(process).returncode == 0
 
 
 def test_who_waits_for_a_job_that_is_killed_is_told_that_it_ended(tmp_path: Path) -> None:

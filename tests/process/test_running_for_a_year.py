@@ -12,13 +12,25 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.request import urlopen
 
 import pytest
+import yaml
 
-from tests.process.harness import GIVE_UP_S, ROOT, is_alive, newest_slot
+from tests.process.harness import (
+    GIVE_UP_S,
+    ROOT,
+    is_alive,
+    killed_at_last,
+    newest_slot,
+    wait_until,
+)
 from tests.support.cli import tidelog
 from tests.support.ports import free_port
-from tidelog.cli.run.running import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE
+from tidelog.cli.exit_codes import EXIT_FENCED, EXIT_INTERRUPTED, EXIT_USAGE
+from tidelog.cli.run.running import STOP_LIMIT_S
+from tidelog.runtime.control import protocol
 
 PAGE = (ROOT / "docs" / "guides" / "operations.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -31,13 +43,15 @@ verb, name = [word for word in sys.argv[1:] if not word.startswith("-")]
 root = pathlib.Path("{root}")
 lines = (root / f"etc/systemd/system/{{name}}.service").read_text().splitlines()
 unit = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+name_, value = unit["Environment"].split("=", 1)
+(root / "run" / unit["RuntimeDirectory"]).mkdir(parents=True, exist_ok=True)
 pid = root / f"{{name}}.pid"
 if verb in ("start", "enable"):
     with (root / f"{{name}}.log").open("ab") as log:
         command = f'{{unit["ExecStart"]}}; echo $? >> {{root}}/{{name}}.exits'
         child = subprocess.Popen(
             ["sh", "-c", command], cwd=unit["WorkingDirectory"], stdout=log, stderr=log,
-            start_new_session=True,
+            start_new_session=True, env=os.environ | {{name_: value}},
         )
     pid.write_text(str(child.pid))
 elif verb == "status":
@@ -69,7 +83,7 @@ class Machine:
 
     def localized(self, text: str) -> str:
         """A printed text with this machine's places in it."""
-        for place in ("/srv/", "/etc/tidelog/", "/var/lib/", "/var/tmp/"):
+        for place in ("/srv/", "/etc/tidelog/", "/var/lib/", "/var/tmp/", "/run/tidelog"):
             text = re.sub(rf"(?<![\w/]){place}", f"{self.root}{place}", text)
         return text.replace("s3://acme-streams/", f"{self.root}/bucket/").replace("9464", self.port)
 
@@ -135,17 +149,20 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Iterator[Machine]:
-    made = Machine(tmp_path)
-    yield made
-    made.stop()
+def machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Machine]:
+    # A short path: those of sockets are limited to about a hundred bytes.
+    with TemporaryDirectory(prefix="year", dir="/tmp") as root:
+        made = Machine(Path(root))
+        monkeypatch.setattr(protocol, "UNITS", made.root / "run/tidelog")
+        yield made
+        made.stop()
 
 
 def test_every_file_and_command_of_the_page_works_in_the_order_they_are_printed(
     machine: Machine,
 ) -> None:
     printed = {language for language, _ in BLOCKS}
-    assert printed == {"sh", "python", "toml", "ini"}
+    assert printed == {"sh", "python", "toml", "ini", "yaml"}
     for number, (language, block) in enumerate(BLOCKS):
         if language != "sh":
             machine.write(block)
@@ -158,5 +175,33 @@ def test_every_file_and_command_of_the_page_works_in_the_order_they_are_printed(
     assert {"at", "nl"} <= set(re.findall(r'"(at|nl)"', "".join(map(Path.read_text, rows))))
     unit = (machine.root / "etc/systemd/system/revenue.service").read_text()
     assert f"RestartPreventExitStatus={EXIT_USAGE} {EXIT_FENCED}\n" in unit
+    stop_s = int(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.M)[0])
+    assert stop_s > STOP_LIMIT_S
     # Or systemd takes every `systemctl stop` for a failure of the unit.
     assert f"SuccessExitStatus={EXIT_INTERRUPTED}\n" in unit
+
+
+def test_the_deployment_of_the_page_runs_answers_its_probe_and_ends_by_sigterm(
+    machine: Machine,
+) -> None:
+    for language, block in BLOCKS:
+        if language in ("python", "toml", "yaml"):
+            machine.write(block)
+    deployment = yaml.safe_load((machine.root / "srv/revenue/revenue.yaml").read_text())
+    assert deployment["spec"]["replicas"] == 1
+    pod = deployment["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+    assert pod["terminationGracePeriodSeconds"] > STOP_LIMIT_S
+    command = [*container["command"], *container["args"]]
+    environment = {**os.environ, protocol.DIRECTORY_VARIABLE: str(machine.root / "run")}
+    process = subprocess.Popen(command, cwd=container["workingDir"], env=environment)
+    with killed_at_last(process):
+        wait_until(lambda: newest_slot(machine.root / "bucket/revenue") > 0, process)
+        for probe in ("startupProbe", "livenessProbe"):
+            path = container[probe]["httpGet"]["path"]
+            with urlopen(
+                f"http://127.0.0.1:{container['ports'][0]['containerPort']}{path}"
+            ) as answer:
+                assert answer.status == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(pod["terminationGracePeriodSeconds"]) == EXIT_INTERRUPTED

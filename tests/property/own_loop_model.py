@@ -158,19 +158,31 @@ class Life:
         self.errors: list[BaseException] = []
 
     def threads(self) -> None:
-        with tidelog.open(self.url, STATES, config=CONFIG) as db:
-            check_all(db, self.seed)
-            models = [Model(self.seed, n, (db.position or {}).get(n, 0)) for n in range(WORKERS)]
-            others = [
-                threading.Thread(target=self._guarded, args=(db, model)) for model in models[1:]
-            ]
-            for each in others:
-                each.start()
-            self._guarded(db, models[0])
+        """An error of the loop leaves the database at once: others may wait for its step."""
+        others: list[threading.Thread] = []
+        try:
+            with tidelog.open(self.url, STATES, config=CONFIG) as db:
+                check_all(db, self.seed)
+                models = [
+                    Model(self.seed, n, (db.position or {}).get(n, 0)) for n in range(WORKERS)
+                ]
+                others += [
+                    threading.Thread(target=self._guarded, args=(db, model)) for model in models[1:]
+                ]
+                for each in others:
+                    each.start()
+                self._work(db, models[0])
+                for each in others:
+                    each.join()
+                for error in self.errors:
+                    raise error
+        finally:
+            self.over.set()
             for each in others:
                 each.join()
             for error in self.errors:
-                raise error
+                if not is_expected(error):
+                    raise error
 
     def _guarded(self, db: Database, model: Model) -> None:
         try:

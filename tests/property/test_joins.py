@@ -128,8 +128,8 @@ class Subject:
             if not isinstance(kept, timed_records.TimedRecords):
                 continue
             buckets = kept._buckets.values()
-            assert kept._held == sum(bucket.held for bucket in buckets)
-            assert len(kept) == sum(len(bucket.fresh) for bucket in buckets)
+            assert kept._count == sum(memory.count for memory in buckets)
+            assert len(kept) == sum(len(memory.unflushed) for memory in buckets)
 
     def _take(self, batch: Batch) -> None:
         if batch.records:
@@ -167,7 +167,7 @@ class Model:
             if self._span.is_late(time, watermark):
                 self.late.append(number)
             else:
-                self.on_time.append((each, [*self._span.own(side, time, watermark)]))
+                self.on_time.append((each, [*self._span.buckets(side, time, watermark)]))
 
     def emitted(self) -> Counter[tuple[Any, int]]:
         found: Counter[tuple[Any, int]] = Counter()
@@ -200,7 +200,7 @@ class Model:
         live = [
             bucket
             for side, time in records
-            for bucket in self._kept.own(side, time, watermark)
+            for bucket in self._kept.buckets(side, time, watermark)
             if self._kept.end(bucket) > watermark
         ]
         return len(live) * (1 if self._how == "inner" else 2)
@@ -355,8 +355,8 @@ def test_many_rows_of_a_key_are_read_once_for_all_records_that_wait_also_after_a
     subject.add(1, [("a", time) for time in range(2000)])
     subject.add(0, [("a", time) for time in range(300)])
     subject.restart()
-    read = TimedRows.of_place
-    with mock.patch.object(TimedRows, "of_place", autospec=True, side_effect=read) as reads:
+    read = TimedRows.of_key
+    with mock.patch.object(TimedRows, "of_key", autospec=True, side_effect=read) as reads:
         subject.advance(1000)
     assert Counter(subject.emitted) == Counter({((2000 + n, n), n): 1 for n in range(300)})
     assert reads.call_count < 10

@@ -10,8 +10,8 @@ import click
 
 from tests.simulator.run.campaign import Campaign, Outcome, replay, run_campaign
 from tests.simulator.run.scenario import SCENARIOS
+from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM
 from tidelog.effects import Effects, SystemClock
 
 _EVERY_S: Final = 10.0

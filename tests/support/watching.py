@@ -9,6 +9,7 @@ from tests.support.jobs import store_of
 from tidelog.errors import ControlError
 from tidelog.runtime.control.protocol import Done, Request
 from tidelog.ui.document import Document
+from tidelog.ui.following import Follower
 from tidelog.ui.stored import StoreReader
 from tidelog.ui.watch import Watcher
 
@@ -28,10 +29,13 @@ class MadeUpJob:
         )
 
 
-def watcher(store: Any, job: MadeUpJob | None = None, clock: VirtualClock | None = None) -> Watcher:
-    """A watcher of a store, and of a job that is made up."""
+def watcher(
+    store: Any, job: MadeUpJob | None = None, clock: VirtualClock | None = None
+) -> Follower:
+    """What follows a store, and a job that is made up."""
     clock = clock or VirtualClock(auto=False)
-    return Watcher(StoreReader(store, clock), clock, ask=job or MadeUpJob())
+    reader = StoreReader(store, clock)
+    return Follower(store, clock, Watcher(reader, clock, ask=job or MadeUpJob()))
 
 
 def document_of(objects: Mapping[str, bytes], job: MadeUpJob | None = None) -> Document:

@@ -110,6 +110,7 @@ def test_the_provisioning_is_that_of_the_commands_in_the_guide() -> None:
 HEALTHY = {
     "process_start_time_seconds": "1700000000x120",
     "running": "1x120",
+    "status_age_seconds": "1x120",
     "restore_fraction": "1x120",
     "restore_bytes": "1000x120",
     "restore_changes": "1000x120",
@@ -151,6 +152,7 @@ HEALTHY = {
 TROUBLE: dict[str, dict[str, str]] = {
     "TidelogTargetDown": {"up": "0x120"},
     "TidelogJobNotRunning": {"running": "0x120"},
+    "TidelogJobHangs": {"status_age_seconds": "0+60x120"},
     "TidelogRestoreStalled": {"restore_fraction": "0.5x120", "running": "0x120"},
     "TidelogRestoreSlow": {
         "restore_fraction": "0.1+0.001x120",

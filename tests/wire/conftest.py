@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.wire import servers
-from tests.wire.proxy import Behaviour
 from tests.wire.servers import CloudServer, S3Server
 
 
@@ -13,11 +12,6 @@ from tests.wire.servers import CloudServer, S3Server
 def ministack() -> Iterator[S3Server]:
     with servers.ministack_server() as server:
         yield server
-
-
-@pytest.fixture
-def behaviour() -> Behaviour:
-    return Behaviour()
 
 
 @pytest.fixture(params=["moto", "ministack", "versitygw"])

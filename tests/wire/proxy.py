@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
+from time import sleep
 from urllib.parse import urlsplit
 
 
@@ -30,7 +31,7 @@ class Behaviour:
     `error(exchange)` is a (status, code) to answer with instead of asking the server, `message`
     and `headers` what is said beside them; without an error the server is asked, with the condition
     of a conditional write left out if `ignore_conditions`, and its answer is lost if
-    `lose_answer(exchange)`. `seen` collects all requests.
+    `lose_answer(exchange)`. While it `stalls` no request is answered. `seen` collects all requests.
     """
 
     ignore_conditions: bool = False
@@ -38,6 +39,9 @@ class Behaviour:
     headers: dict[str, str] = field(default_factory=dict)
     error: Callable[[Exchange], tuple[int, str] | None] = lambda exchange: None
     lose_answer: Callable[[Exchange], bool] = lambda exchange: False
+    stalls: Event = field(default_factory=Event)
+    awaited: Event = field(default_factory=Event)
+    """Set when a request waits for an answer that does not come."""
     seen: list[Exchange] = field(default_factory=list)
 
 
@@ -80,6 +84,9 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
             checksum = self.headers.get("x-amz-checksum-sha256", "")
             exchange = Exchange(self.command, self.path, conditional, key, checksum)
             behaviour.seen.append(exchange)
+            if behaviour.stalls.is_set():
+                self._stall()
+                return
             error = behaviour.error(exchange)
             if error is not None:
                 status, code = error
@@ -92,6 +99,12 @@ def proxy(endpoint: str, behaviour: Behaviour) -> Iterator[str]:
                 self.close_connection = True
                 return
             self._answer(status, headers, answer)
+
+        def _stall(self) -> None:
+            behaviour.awaited.set()
+            self.close_connection = True
+            while behaviour.stalls.is_set():
+                sleep(0.1)
 
         def _ask(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
             if behaviour.ignore_conditions:

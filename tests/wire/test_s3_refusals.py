@@ -22,7 +22,15 @@ from tests.unit.storage.conformance import opened
 from tests.wire.calls import call
 from tests.wire.proxy import Behaviour, Exchange, proxy
 from tests.wire.servers import S3Server
-from tidelog import AccessDeniedError, ConfigError, Effects, RetryPolicy, TidelogError, open_store
+from tidelog import (
+    AccessDeniedError,
+    ConfigError,
+    Effects,
+    RetryPolicy,
+    TidelogError,
+    UnavailableError,
+    open_store,
+)
 
 _prefixes = count()
 
@@ -55,7 +63,7 @@ REFUSALS = [
     ),
     Refusal(
         *(404, "NoSuchBucket", "The specified bucket does not exist"),
-        *(ConfigError, "store s3://", "an existing bucket", "create the bucket"),
+        *(UnavailableError, "store s3://", "an existing bucket", "create the bucket"),
     ),
     Refusal(
         *(403, "RequestTimeTooSkewed", "The difference between the request time and the current"),

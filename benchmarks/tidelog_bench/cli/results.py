@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows, fields_of, write_output
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog_bench.report.answer import report as answered
 from tidelog_bench.report.compared import compared
 from tidelog_bench.report.declared import pages, with_figures

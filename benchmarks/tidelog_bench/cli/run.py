@@ -11,8 +11,9 @@ from typing import Any, Final
 import click
 import msgspec
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import span
 from tidelog.effects import SystemClock
 from tidelog_bench.cli.results import results_option

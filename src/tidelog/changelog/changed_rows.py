@@ -33,38 +33,37 @@ class SortedRuns:
     as the one before, so there are few.
     """
 
-    __slots__ = ("_runs", "unsorted")
+    __slots__ = ("_runs",)
 
     def __init__(self) -> None:
-        self.unsorted: list[BufferedRow] = []
-        """Rows that no scan has seen."""
         self._runs: list[list[BufferedRow]] = []
 
+    def __len__(self) -> int:
+        return sum(map(len, self._runs))
+
     def __iter__(self) -> Iterator[BufferedRow]:
-        return chain(*self._runs, self.unsorted)
+        return chain(*self._runs)
+
+    def add(self, rows: list[BufferedRow]) -> None:
+        """Add rows that are not here, in any order."""
+        run = sorted(rows, key=row_key)
+        while self._runs and len(self._runs[-1]) <= 2 * len(run):
+            run = self._runs.pop() + run
+            run.sort(key=row_key)  # two ascending runs: a merge
+        self._runs.append(run)
 
     def between(self, lower: bytes, upper: bytes) -> list[BufferedRow]:
         """Rows with lower <= key < upper, in the order of their keys."""
-        self._sort_new()
         ranges = [
             run[bisect_left(run, lower, key=row_key) : bisect_left(run, upper, key=row_key)]
             for run in self._runs
         ]
         return sorted(chain(*ranges), key=row_key)
 
-    def _sort_new(self) -> None:
-        if not self.unsorted:
-            return
-        run, self.unsorted = sorted(self.unsorted, key=row_key), []
-        while self._runs and len(self._runs[-1]) <= 2 * len(run):
-            run = self._runs.pop() + run
-            run.sort(key=row_key)  # two ascending runs: a merge
-        self._runs.append(run)
-
     def take(self, limit: int) -> list[BufferedRow]:
         """Take the first rows by their keys, at most so many."""
-        if self.unsorted or len(self._runs) > 1:
-            self._runs, self.unsorted = [sorted(self, key=row_key)], []
+        if len(self._runs) > 1:
+            self._runs = [sorted(self, key=row_key)]
         (run,) = self._runs
         rows = run[:limit]
         del run[:limit]
@@ -72,46 +71,55 @@ class SortedRuns:
 
     def put_back(self, rows: list[BufferedRow]) -> None:
         """Give back rows, in their order, that come before all that are here."""
-        self._runs, self.unsorted = [rows + sorted(self, key=row_key)], []
+        self._runs = [rows + sorted(self, key=row_key)]
 
 
 class RowsByGroup:
-    """Changed rows of a state that is scanned, in runs for each key group."""
+    """Changed rows of a state that is scanned, by their key groups."""
 
-    __slots__ = ("_count", "_groups")
+    __slots__ = ("_sorted", "unsorted")
 
     def __init__(self) -> None:
-        self._groups: Final = defaultdict[bytes, SortedRuns](SortedRuns)
-        self._count = 0
+        self.unsorted: Final = defaultdict[bytes, list[BufferedRow]](list)
+        """Rows that no scan has seen; who changes one adds it to the list of its key group, for a
+        call of a method would take as long as the rest.
+        """
+        self._sorted: Final = defaultdict[bytes, SortedRuns](SortedRuns)
 
     def __len__(self) -> int:
-        return self._count
+        return sum(map(len, self.unsorted.values())) + sum(map(len, self._sorted.values()))
 
     def __iter__(self) -> Iterator[BufferedRow]:
-        return chain(*self._groups.values())
-
-    def append(self, row: BufferedRow) -> None:
-        """Add a row that is not here."""
-        self._groups[row.key[:ROW_PREFIX_BYTES]].unsorted.append(row)
-        self._count += 1
+        return chain(*self.unsorted.values(), *self._sorted.values())
 
     def between(self, lower: bytes, upper: bytes) -> list[BufferedRow]:
         """Rows with lower <= key < upper, in the order of their keys."""
         first, last = lower[:ROW_PREFIX_BYTES], upper[:ROW_PREFIX_BYTES]
-        if first == last or upper == prefix_end(first):
-            return self._groups[first].between(lower, upper) if first in self._groups else []
-        groups = sorted(group for group in self._groups if first <= group <= last)
-        return [row for group in groups for row in self._groups[group].between(lower, upper)]
+        groups = [first]
+        if first != last and upper != prefix_end(first):
+            present = {*self.unsorted, *self._sorted}
+            groups = sorted(group for group in present if first <= group <= last)
+        rows: list[BufferedRow] = []
+        for group in groups:
+            if group in self.unsorted:
+                self._sorted[group].add(self.unsorted.pop(group))
+            if group in self._sorted:
+                rows += self._sorted[group].between(lower, upper)
+        return rows
 
     def take(self, limit: int) -> list[BufferedRow]:
         """Take rows by their keys, at most so many; the first ones of each key group."""
         rows: list[BufferedRow] = []
-        while self._groups and len(rows) < limit:
-            group, runs = next(iter(self._groups.items()))
-            rows += runs.take(limit - len(rows))
-            if len(rows) < limit or next(iter(runs), None) is None:
-                del self._groups[group]
-        self._count -= len(rows)
+        while len(rows) < limit and (self.unsorted or self._sorted):
+            group = next(iter(self.unsorted or self._sorted))
+            members = self.unsorted.pop(group, None) or []
+            if group in self._sorted or len(members) > limit - len(rows):
+                if members:
+                    self._sorted[group].add(members)
+                members = self._sorted[group].take(limit - len(rows))
+                if not self._sorted[group]:
+                    del self._sorted[group]
+            rows += members
         rows.sort(key=row_key)
         return rows
 
@@ -121,8 +129,7 @@ class RowsByGroup:
         for row in rows:
             of_group[row.key[:ROW_PREFIX_BYTES]].append(row)
         for group, members in of_group.items():
-            self._groups[group].put_back(members)
-        self._count += len(rows)
+            self._sorted[group].put_back(members)
 
 
 def union(

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, repeat
 from typing import Any, Final, cast
 
+from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.changelog.changed_rows import ListedRows, RowsByGroup, merged, sharing, union
 from tidelog.changelog.row_cache import RowCache
 from tidelog.changelog.row_memory import (
@@ -51,17 +52,20 @@ Decode = Callable[[bytes], Any]
 class StateRows:
     """The rows of one state of one subtask; values are the state's objects, None is a delete.
 
-    `_rows` has changed, dirty and cached rows alike, by key; `_changed` lists the changed ones.
+    `_rows` has changed, dirty and cached rows alike, by key. The changed ones are in `_listed` too,
+    or, of a state that is scanned, in `_by_group`, in whose lists `_groups` they are put.
     """
 
     __slots__ = (
+        "_by_group",
         "_cached",
-        "_changed",
         "_decode",
         "_dirty",
         "_encode",
         "_encode_many",
         "_first",
+        "_groups",
+        "_listed",
         "_read",
         "_rows",
         "_sample_every",
@@ -95,12 +99,18 @@ class StateRows:
         self._rows = RowCache()
         self._first = self._rows.first
         # Only states that are scanned have their changed rows in order, and only when one asks.
-        self._changed: ListedRows | RowsByGroup = RowsByGroup() if scanned else ListedRows()
+        self._listed = ListedRows()
+        self._by_group = RowsByGroup() if scanned else None
+        self._groups = None if self._by_group is None else self._by_group.unsorted
         self._dirty = DirtyRows()
         self.size = RowSize()
         self._sample_every = 1
         self.updates = 0
         """Rows put and deleted since the last flush, each time counted."""
+
+    @property
+    def _changed(self) -> ListedRows | RowsByGroup:
+        return self._listed if self._by_group is None else self._by_group
 
     def __len__(self) -> int:
         """Rows changed since the last flush."""
@@ -133,7 +143,7 @@ class StateRows:
 
     def release(self) -> bool:
         """Forget rows for good, some at a time; whether there are more."""
-        self._changed, self._dirty = ListedRows(), DirtyRows()
+        self._listed, self._by_group, self._dirty = ListedRows(), None, DirtyRows()
         return self._rows.release()
 
     def get(self, key: bytes) -> Any | None:
@@ -205,13 +215,13 @@ class StateRows:
         """
         hits = self._rows.get_many(keys)
         rows = cast("list[BufferedRow]", hits) if all(hits) else self._completed(keys, hits)
-        changed = self._changed
+        changed, groups = self._listed, self._groups
         for row, value in zip(rows, values, strict=True):
             before = row.value
             row.value = value if before is None else combine(before, value)
             if not row.changed:
                 row.changed = True
-                changed.append(row)
+                (changed if groups is None else groups[row.key[:ROW_PREFIX_BYTES]]).append(row)
         self._count(len(rows), rows[0].key, rows[0].value)
         return rows
 
@@ -232,14 +242,15 @@ class StateRows:
             row.value = value
         if not row.changed:
             row.changed = True
-            self._changed.append(row)
+            groups = self._groups
+            (self._listed if groups is None else groups[key[:ROW_PREFIX_BYTES]]).append(row)
         if self.updates % self._sample_every == 0:
             self._written.add(self._sample_every * self._sample(key, value))
         self.updates += 1
 
     def put_many(self, values: Mapping[bytes, Any]) -> None:
         # As `put`, written out: a call for each row would take as long as the rest.
-        first, get, changed = self._first, self._rows.get, self._changed
+        first, get, changed, groups = self._first, self._rows.get, self._listed, self._groups
         new: dict[bytes, BufferedRow] = {}
         for key, value in values.items():
             row = first.get(key) or get(key)
@@ -249,7 +260,7 @@ class StateRows:
                 row.value = value
             if not row.changed:
                 row.changed = True
-                changed.append(row)
+                (changed if groups is None else groups[key[:ROW_PREFIX_BYTES]]).append(row)
         self._rows.add(new)
         if values:
             self._count(len(values), *next(iter(values.items())))
@@ -268,8 +279,8 @@ class StateRows:
 
         With `copied` the values are no objects of the buffer: the caller may change them.
         """
-        assert isinstance(self._changed, RowsByGroup), "the state was not declared as scanned"
-        rows = self._pairs(self._changed.between(lower, upper), copied=copied)
+        assert self._by_group is not None, "the state was not declared as scanned"
+        rows = self._pairs(self._by_group.between(lower, upper), copied=copied)
         return merged(rows, self._table.scan(lower, upper), self._decode)
 
     def here(self) -> Iterator[list[BufferedRow]]:
@@ -354,11 +365,10 @@ class StateRows:
 
     def _take(self, limit: int) -> list[BufferedRow]:
         """Changed rows by their keys, which count as unchanged from now on."""
-        changed = self._changed
-        rows = changed.take(limit)
-        if isinstance(changed, RowsByGroup):
+        rows = self._changed.take(limit)
+        if self._by_group is not None:
             count = sharing([row.value for row in rows], limit)
-            changed.put_back(rows[count:])
+            self._by_group.put_back(rows[count:])
             del rows[count:]
         for row in rows:
             row.changed = False

@@ -153,7 +153,7 @@ class _InProgress(msgspec.Struct, Generic[Task, State]):
     started: float
     final: bool
     plan: Plan[Task]
-    missing: set[Task]
+    pending: set[Task]
     timeout: float
     savepoint: SavepointRequest | None
     states: dict[Task, State] = msgspec.field(default_factory=dict)
@@ -180,7 +180,7 @@ class Coordinator(Generic[Task, State]):
         """When the last durable checkpoint began, or else this run."""
         self._running: _InProgress[Task, State] | None = None
         self._exited = set(exited)
-        self._ended = set(self._exited)
+        self._ended_tasks = set(self._exited)
         """Tasks that have handled all their data, those that exited since included."""
         self.finished = self._exited >= predecessors.keys()
         """The final checkpoint completed, or the savepoint that the job was to stop with."""
@@ -188,7 +188,7 @@ class Coordinator(Generic[Task, State]):
         """Somebody waits for a checkpoint that begins after the one under way."""
         self._promised: CheckpointId | None = None
         """Somebody waits for a checkpoint from this id on."""
-        self._wanted: SavepointRequest | None = None
+        self._savepoint: SavepointRequest | None = None
         """The savepoint that is asked for and not triggered yet."""
         self.consecutive_failures = 0
 
@@ -202,7 +202,7 @@ class Coordinator(Generic[Task, State]):
         """(tasks whose part of the checkpoint under way is durable, all tasks that take part)."""
         if self._running is None:
             return 0, len(self._predecessors)
-        return len(self._running.states), len(self._running.states) + len(self._running.missing)
+        return len(self._running.states), len(self._running.states) + len(self._running.pending)
 
     def next_event_at(self) -> float | None:
         """When `tick` has something to decide next; None when it waits for events alone."""
@@ -229,7 +229,7 @@ class Coordinator(Generic[Task, State]):
             late = now >= running.started + running.timeout
             # A manifest under way may already be durable: it is stored or it fails, never aborted.
             if late and not running.storing:
-                waiting = ", ".join(sorted(map(str, running.missing)))
+                waiting = ", ".join(sorted(map(str, running.pending)))
                 return self._fail(now, f"timed out after {running.timeout} s: {waiting}")
             return []
         if self.finished or now < self._due:
@@ -245,10 +245,10 @@ class Coordinator(Generic[Task, State]):
         running = self._running
         if self.finished or (running is not None and running.final):
             return [Refuse(request, "the job has reached its end")]
-        other = self._wanted or (running.savepoint if running is not None else None)
+        other = self._savepoint or (running.savepoint if running is not None else None)
         if other is not None:
             return [Refuse(request, f"savepoint {other.name!r} is under way")]
-        self._wanted = request
+        self._savepoint = request
         if request.drain and not self._all_ended():
             return [Drain()]
         return self._trigger(now) if running is None else []
@@ -264,7 +264,7 @@ class Coordinator(Generic[Task, State]):
 
     def ended(self, task: Task, now: float) -> list[Decision[Task, State]]:
         """A task has seen the end of its data and run its `finish`."""
-        self._ended.add(task)
+        self._ended_tasks.add(task)
         idle = self._running is None and not self.finished
         return self._trigger(now) if idle and self._all_ended() else []
 
@@ -273,13 +273,13 @@ class Coordinator(Generic[Task, State]):
     ) -> list[Decision[Task, State]]:
         """A task's snapshot is durable; `finished`: the end of its data is part of it."""
         running = self._running
-        if running is None or running.checkpoint != checkpoint or task not in running.missing:
+        if running is None or running.checkpoint != checkpoint or task not in running.pending:
             return []
-        running.missing.discard(task)
+        running.pending.discard(task)
         running.states[task] = state
         if finished:
             running.finished.add(task)
-        if running.missing:
+        if running.pending:
             return []
         running.storing = True
         final = self._all_finish(running)
@@ -302,10 +302,10 @@ class Coordinator(Generic[Task, State]):
         if self._promised is not None and self._promised <= checkpoint:
             self._promised = None
         self.finished = running.final or (running.savepoint is not None and running.savepoint.stop)
-        self.finished |= self._all_finish(running) and self._wanted is None
+        self.finished |= self._all_finish(running) and self._savepoint is None
         exited = self._exits(running)
         self._exited.update(exited)
-        self._ended.update(exited)
+        self._ended_tasks.update(exited)
         self._due = max(running.started + self._schedule.interval, now + self._schedule.min_pause)
         decisions: list[Decision[Task, State]] = [
             Complete(checkpoint, self.finished, exited, running.savepoint)
@@ -329,25 +329,25 @@ class Coordinator(Generic[Task, State]):
                 return now
 
     def _savepoint_due(self) -> bool:
-        """A savepoint is wanted that need not wait for the end of the data."""
-        return self._wanted is not None and not self._draining()
+        """A savepoint is asked for that need not wait for the end of the data."""
+        return self._savepoint is not None and not self._draining()
 
     def _draining(self) -> bool:
         """Sources were told that their data ends here, and not all tasks have followed yet."""
-        return self._wanted is not None and self._wanted.drain and not self._all_ended()
+        return self._savepoint is not None and self._savepoint.drain and not self._all_ended()
 
     def _exits(self, running: _InProgress[Task, State]) -> dict[Task, State]:
         """The tasks that exit with a checkpoint that completed."""
         if self.finished:
             return running.states
         # Later checkpoints refer to what a subtask left, and a savepoint is the user's to delete;
-        # one that is wanted is to hold the state of all.
-        if running.savepoint is not None or self._wanted is not None:
+        # one that is asked for is to hold the state of all.
+        if running.savepoint is not None or self._savepoint is not None:
             return {}
         return {task: state for task, state in running.states.items() if task in running.finished}
 
     def _all_ended(self) -> bool:
-        return self._ended >= self._predecessors.keys()
+        return self._ended_tasks >= self._predecessors.keys()
 
     def _all_finish(self, running: _InProgress[Task, State]) -> bool:
         return running.finished == running.plan.takes_part
@@ -362,12 +362,12 @@ class Coordinator(Generic[Task, State]):
         final = self._all_ended()
         savepoint, timeout = None, self._schedule.timeout
         if self._savepoint_due():
-            savepoint, self._wanted = self._wanted, None
+            savepoint, self._savepoint = self._savepoint, None
         if savepoint is not None and savepoint.timeout_s is not None:
             timeout = savepoint.timeout_s
         plan = make_plan(self._predecessors, self._exited)
-        missing = set(plan.takes_part)
-        self._running = _InProgress(checkpoint, now, final, plan, missing, timeout, savepoint)
+        pending = set(plan.takes_part)
+        self._running = _InProgress(checkpoint, now, final, plan, pending, timeout, savepoint)
         return [Trigger(checkpoint, final, plan.starts_at, savepoint)]
 
     def _fail(self, now: float, reason: str) -> list[Decision[Task, State]]:
@@ -375,7 +375,7 @@ class Coordinator(Generic[Task, State]):
         running, self._running = self._running, None
         savepoint = running.savepoint
         if savepoint is not None and savepoint.drain:
-            self._wanted, savepoint = savepoint, None
+            self._savepoint, savepoint = savepoint, None
         pause = self._schedule.interval
         if self._promised is not None or self._all_ended():
             # Who waits, for this or for the end, is not left waiting for a long interval.

@@ -48,22 +48,24 @@ class Finding:
 class Findings:
     """Collects findings; equal ones are merged, in the order they were first seen."""
 
-    _found: dict[tuple[str, str, str, str], Finding] = field(default_factory=dict)
+    _by_text: dict[tuple[str, str, str, str], Finding] = field(default_factory=dict)
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             key = finding.check, finding.where, finding.expected, finding.found
-            known = self._found.get(key)
-            self._found[key] = finding if known is None else _merged(known, finding)
+            earlier = self._by_text.get(key)
+            self._by_text[key] = finding if earlier is None else _merged(earlier, finding)
 
     def all(self) -> tuple[Finding, ...]:
         """The findings in the order in which they were first added."""
-        return tuple(self._found.values())
+        return tuple(self._by_text.values())
 
     def without_repeats(self) -> tuple[Finding, ...]:
         """All but those about an object of which another finding names the checkpoints it costs."""
         costly = {finding.where for finding in self.all() if finding.checkpoints}
-        return tuple(each for each in self.all() if each.checkpoints or each.where not in costly)
+        return tuple(
+            finding for finding in self.all() if finding.checkpoints or finding.where not in costly
+        )
 
 
 def without_changes(
@@ -78,13 +80,13 @@ def without_changes(
         slot = object_names.slot_of(finding.where)
         if slot is not None and slot in present and slot not in listed:
             continue
-        left = replace(
+        remaining = replace(
             finding,
             unusable=tuple(number for number in finding.unusable if number in present),
             doubtful=tuple(number for number in finding.doubtful if number in present),
         )
-        if left.checkpoints or not finding.checkpoints:
-            yield left
+        if remaining.checkpoints or not finding.checkpoints:
+            yield remaining
 
 
 def _merged(one: Finding, other: Finding) -> Finding:

@@ -36,14 +36,14 @@ def above_first(formats: Mapping[str, int]) -> dict[str, int]:
     return {kind: number for kind, number in formats.items() if number > FIRST}
 
 
-def check_formats(what: str, stored: Mapping[str, int], known: Mapping[str, int]) -> None:
-    """Raises FormatVersionError, naming the kind, where something stored is newer than known."""
-    newer = [kind for kind, number in stored.items() if number > known.get(kind, 0)]
+def check_formats(what: str, formats: Mapping[str, int], supported: Mapping[str, int]) -> None:
+    """Raises FormatVersionError, naming the kind, where something is newer than supported."""
+    newer = [kind for kind, number in formats.items() if number > supported.get(kind, 0)]
     if newer:
         raise FormatVersionError(
             what,
-            expected=_listed(newer, known),
-            found=_listed(newer, stored),
+            expected=_listed(newer, supported),
+            found=_listed(newer, formats),
             action="use the tidelog release, or the program, that wrote it, or a newer one; or go "
             "back to a savepoint that this one has written, `--from @NAME`; nothing was changed",
         )

@@ -34,10 +34,10 @@ class Collector:
     slots: SlotLog
     ledger: Ledger
     keep: int
-    spared: Generation | None = None
+    first_generation: Generation | None = None
     """Objects of generations before this one stay: something unreadable may refer to them."""
     deleted: int = 0
-    claimed: Slot | None = None
+    claimed_savepoint: Slot | None = None
     """A savepoint that belongs to the job: it is dropped like any other checkpoint."""
     unreadable: frozenset[Slot] = frozenset()
     """Damaged slots: they stay, because their contents are not known."""
@@ -60,7 +60,7 @@ class Collector:
         objects = self.ledger.closure(checkpoint_objects(entry))
         self.ledger.inherit(objects)
         self._retained[entry.slot] = frozenset(objects)
-        if isinstance(entry, Savepoint) and entry.slot != self.claimed:
+        if isinstance(entry, Savepoint) and entry.slot != self.claimed_savepoint:
             self._savepoints.add(entry.slot)
 
     def history(self, slot: Slot, *, savepoint: bool, unproven: Iterable[Slot] = ()) -> SlotRanges:
@@ -105,17 +105,17 @@ class Collector:
             del self._retained[slot]
         # Subtasks of other processes answer one after the other: what becomes known meanwhile is
         # for the next time, and what they give up meanwhile is in a checkpoint that completed.
-        known = frozenset(self.ledger.names)
+        names = frozenset(self.ledger.names)
         in_use = self.ledger.closure(await live()) | self.ledger.busy
         retained: set[str] = set().union(*self._retained.values())
-        dead = sorted(filter(self._may_go, known - retained - in_use))
+        dead = sorted(filter(self._may_go, names - retained - in_use))
         errors = await together(map(self._delete, dead), _AT_ONCE)
         if failed := [error for error in errors if error is not None]:
             Event.OBJECTS_NOT_DELETED.log(logger, objects=len(failed), error=failed[-1])
 
     def _may_go(self, name: str) -> bool:
         owner = generation_of(name)
-        return self.spared is None or owner is None or owner >= self.spared
+        return self.first_generation is None or owner is None or owner >= self.first_generation
 
     async def _delete(self, name: str) -> StorageError | None:
         try:

@@ -86,21 +86,25 @@ def manifest_violations(checkpoint: Checkpoint) -> list[Finding]:
     """What is wrong with a manifest, judged by nothing but itself."""
     slot = object_names.checkpoint(checkpoint.slot)
     generation = checkpoint.author.generation
-    found = []
+    violations = []
     if not generation < checkpoint.slot:
-        found.append(Finding(Invariant.GENERATION, slot, "a start slot below it", f"{generation}"))
+        violations.append(
+            Finding(Invariant.GENERATION, slot, "a start slot below it", f"{generation}")
+        )
     operators = [operator.id for operator in checkpoint.operators]
-    found += _unique(Invariant.SUBTASKS, slot, "operator ids", operators)
+    violations += _unique(Invariant.SUBTASKS, slot, "operator ids", operators)
     for operator in checkpoint.operators:
         where = f"{slot}: operator {operator.id}"
-        found += _operator_violations(where, operator)
+        violations += _operator_violations(where, operator)
         for subtask in operator.subtasks:
-            place = f"{where}, subtask {subtask.index}"
-            found += _inherited_violations(place, subtask)
+            subtask_name = f"{where}, subtask {subtask.index}"
+            violations += _inherited_violations(subtask_name, subtask)
             for layer in subtask.inherited:
-                found += _log_violations(f"{place}, inherited from {layer.subtask}", layer)
-            found += _log_violations(place, subtask.own)
-    return found
+                violations += _log_violations(
+                    f"{subtask_name}, inherited from {layer.subtask}", layer
+                )
+            violations += _log_violations(subtask_name, subtask.own)
+    return violations
 
 
 def _operator_violations(where: str, operator: OperatorState) -> Iterator[Finding]:
@@ -139,8 +143,8 @@ def _inherited_violations(where: str, state: SubtaskState) -> Iterator[Finding]:
             owned = f"key groups within {state.first_key_group} to {state.last_key_group}"
             yield Finding(Invariant.INHERITED, where, owned, f"{groups[0]} to {groups[1]}")
         if layer.seqno >= state.start:
-            above = f"changes below its own first, {state.start}"
-            yield Finding(Invariant.INHERITED, where, above, f"up to {layer.seqno}")
+            changes = f"changes below its own first, {state.start}"
+            yield Finding(Invariant.INHERITED, where, changes, f"up to {layer.seqno}")
 
 
 def _log_violations(where: str, state: InheritedState) -> Iterator[Finding]:
@@ -174,8 +178,8 @@ def _contiguous(
     expected = min(start, pieces[0].first) if pieces and materialized else start
     for piece in pieces:
         if piece.first != expected or piece.first > state.seqno:
-            wanted = f"changes from {expected} on, up to {state.seqno}"
-            yield Finding(Invariant.LOG, where, wanted, f"from {piece.first} on")
+            changes = f"changes from {expected} on, up to {state.seqno}"
+            yield Finding(Invariant.LOG, where, changes, f"from {piece.first} on")
         expected = piece.end
     end = max(expected, start)
     may_exceed = bool(pieces) and isinstance(pieces[-1], LogRange)
@@ -198,20 +202,22 @@ def slot_violations(
     `entries` are those that could be read, by the number in their name; `data_objects` the names
     of what is stored besides slots.
     """
-    found: list[Finding] = []
+    violations: list[Finding] = []
     for slot, entry in sorted(entries.items()):
         where = object_names.checkpoint(slot)
         start = entries.get(Slot(entry.author.generation))
         if isinstance(entry, Start):
             if entry.author.generation != Generation(slot):
                 generation = f"generation {entry.author.generation}"
-                found.append(Finding(Invariant.GENERATION, where, f"generation {slot}", generation))
+                violations.append(
+                    Finding(Invariant.GENERATION, where, f"generation {slot}", generation)
+                )
         elif isinstance(start, Start) and start.author != entry.author:
-            wanted, author = f"author {start.author}", f"{entry.author}"
-            found.append(Finding(Invariant.GENERATION, where, wanted, author))
-    found += _checkpoint_id_violations(entries)
-    found += _start_violations(entries, frozenset(unreadable), data_objects)
-    return found
+            expected, author = f"author {start.author}", f"{entry.author}"
+            violations.append(Finding(Invariant.GENERATION, where, expected, author))
+    violations += _checkpoint_id_violations(entries)
+    violations += _start_violations(entries, frozenset(unreadable), data_objects)
+    return violations
 
 
 def _checkpoint_id_violations(entries: Mapping[Slot, Entry]) -> Iterator[Finding]:
@@ -230,21 +236,21 @@ def _start_violations(
     entries: Mapping[Slot, Entry], unreadable: frozenset[Slot], data_objects: Iterable[str]
 ) -> Iterator[Finding]:
     """Without the newest start a writer of an older generation would go on unfenced."""
-    seen: dict[Generation, str] = {}
+    witnesses: dict[Generation, str] = {}
     for name in data_objects:
         generation = object_names.generation_of(name)
         if generation is not None:
-            seen.setdefault(generation, name)
+            witnesses.setdefault(generation, name)
     for slot, entry in sorted(entries.items()):
-        seen.setdefault(entry.author.generation, object_names.checkpoint(slot))
-    if not seen:
+        witnesses.setdefault(entry.author.generation, object_names.checkpoint(slot))
+    if not witnesses:
         return
-    newest, witness = max(seen.items())
+    newest, witness = max(witnesses.items())
     slot = Slot(newest)
     if slot not in unreadable and not isinstance(entries.get(slot), Start):
-        held = "no slot" if slot not in entries else "a checkpoint"
-        wanted = f"the start of generation {newest}, which {witness} is from"
-        yield Finding(Invariant.STARTS, object_names.checkpoint(slot), wanted, held)
+        actual = "no slot" if slot not in entries else "a checkpoint"
+        expected = f"the start of generation {newest}, which {witness} is from"
+        yield Finding(Invariant.STARTS, object_names.checkpoint(slot), expected, actual)
 
 
 def direct_needs(checkpoint: Checkpoint) -> list[Need]:
@@ -266,15 +272,15 @@ def table_needs(descriptor: Descriptor) -> list[Need]:
 
 def object_violations(needs: Iterable[Need], sizes: Mapping[str, int]) -> list[Finding]:
     """Needed objects that are missing or too small; `sizes` are those of all stored objects."""
-    found = []
+    violations = []
     for need in needs:
         size = sizes.get(need.name)
         expected = f"{need.size} bytes" if need.exact else f"at least {need.size} bytes"
         if size is None:
-            found.append(Finding(Invariant.OBJECTS, need.name, expected, "no such object"))
+            violations.append(Finding(Invariant.OBJECTS, need.name, expected, "no such object"))
         elif size < need.size or (need.exact and size > need.size):
-            found.append(Finding(Invariant.OBJECTS, need.name, expected, f"{size} bytes"))
-    return found
+            violations.append(Finding(Invariant.OBJECTS, need.name, expected, f"{size} bytes"))
+    return violations
 
 
 def lost_objects(
@@ -299,9 +305,9 @@ def descriptor_violations(
         ("table_bytes", ref.table_bytes, descriptor.table_bytes),
     ]
     return [
-        Finding(Invariant.DESCRIPTOR, ref.descriptor, f"{name} {wanted}", f"{found}")
-        for name, wanted, found in facts
-        if wanted != found
+        Finding(Invariant.DESCRIPTOR, ref.descriptor, f"{name} {expected}", f"{actual}")
+        for name, expected, actual in facts
+        if expected != actual
     ]
 
 

@@ -106,15 +106,15 @@ def scan(directory: Path) -> dict[str, int]:
 
 def write(directory: Path, name: str, data: bytes, token: str) -> int:
     """Keep an object's bytes; returns those on disk."""
-    stored = data if content_hash_of(name) is not None else data + _seal(name, data)
-    return write_as_it_is(directory, name, stored, token)
+    content = data if content_hash_of(name) is not None else data + _seal(name, data)
+    return write_as_it_is(directory, name, content, token)
 
 
-def write_as_it_is(directory: Path, name: str, stored: bytes, token: str) -> int:
+def write_as_it_is(directory: Path, name: str, content: bytes, token: str) -> int:
     """Keep bytes that tell damage themselves, as encrypted ones do; returns how many."""
     with _published(directory, name, token) as temp:
-        temp.write_bytes(stored)
-    return len(stored)
+        temp.write_bytes(content)
+    return len(content)
 
 
 def link(directory: Path, name: str, path: Path, token: str) -> int:
@@ -137,15 +137,15 @@ def gone(directory: Path, names: Iterable[str]) -> list[str]:
 
 def read(directory: Path, name: str) -> bytes | None:
     """The whole object; None when there is no copy of it. Raises ValueError when it is damaged."""
-    stored = read_as_it_is(directory, name)
-    if stored is None:
+    content = read_as_it_is(directory, name)
+    if content is None:
         return None
     expected = content_hash_of(name)
     if expected is not None:
-        if content_hash(stored) != expected:
+        if content_hash(content) != expected:
             raise ValueError("content of another hash than its name says")
-        return stored
-    body, seal = stored[: -_SEAL.size], stored[-_SEAL.size :]
+        return content
+    body, seal = content[: -_SEAL.size], content[-_SEAL.size :]
     if seal != _seal(name, body):
         raise ValueError("no seal that fits its name and content")
     return body

@@ -36,7 +36,7 @@ class LocalFirstStore:
         directory: Path,
         limit_bytes: int,
         effects: Effects,
-        found: dict[str, int],
+        sizes: dict[str, int],
         workers: int,
     ) -> None:
         self.url = inner.url
@@ -48,9 +48,9 @@ class LocalFirstStore:
         self._limit_bytes = limit_bytes
         self._effects = effects
         self._workers = workers
-        self._copies = found if workers == 1 else {}
+        self._copies = sizes if workers == 1 else {}
         """Bytes of each copy that this process alone counts, by name."""
-        self._shared = found if workers > 1 else {}
+        self._shared = sizes if workers > 1 else {}
         """Bytes of each copy that was there when this worker began; all of them count it."""
         self._reserved_bytes = 0
         """Bytes of copies that are being made."""
@@ -70,13 +70,13 @@ class LocalFirstStore:
         try:
             if workers == 1:
                 await effects.offload.run(local_copies.remove_unfinished, directory)
-            found = await effects.offload.run(local_copies.scan, directory)
+            sizes = await effects.offload.run(local_copies.scan, directory)
         except OSError as error:
             what = f"local recovery directory {directory}"
             raise errors.from_os_error(error, what) from error
-        size = sum(found.values())
-        Event.LOCAL_COPIES_OPENED.log(logger, directory=directory, objects=len(found), bytes=size)
-        return cls(inner, directory, limit_bytes, effects, found, workers)
+        size = sum(sizes.values())
+        Event.LOCAL_COPIES_OPENED.log(logger, directory=directory, objects=len(sizes), bytes=size)
+        return cls(inner, directory, limit_bytes, effects, sizes, workers)
 
     @property
     def copies(self) -> frozenset[str]:
@@ -85,8 +85,8 @@ class LocalFirstStore:
 
     def status(self) -> local_copies.LocalCopiesStatus:
         """The figures now; those of a parent and its workers add up to those of the job."""
-        taken = sum(self._copies.values())
-        return replace(self._metrics, objects=len(self._copies), bytes=taken)
+        total = sum(self._copies.values())
+        return replace(self._metrics, objects=len(self._copies), bytes=total)
 
     async def put(self, name: str, data: bytes) -> None:
         """Write to the store, then keep a segment's bytes."""
@@ -148,8 +148,8 @@ class LocalFirstStore:
 
     async def recount(self) -> None:
         """Notice which copies the parent of the workers has removed."""
-        known = [*self._copies, *self._shared]
-        for name in await self._effects.offload.run(local_copies.gone, self._directory, known):
+        names = [*self._copies, *self._shared]
+        for name in await self._effects.offload.run(local_copies.gone, self._directory, names):
             self._forget(name)
 
     async def create(self, name: str, data: bytes) -> None:
@@ -169,10 +169,10 @@ class LocalFirstStore:
             return None
         checked = self._checked.get(name)
         if checked is not None:
-            most = checked - start
-            wanted = most if length is None else min(length, most)
+            available = checked - start
+            count = available if length is None else min(length, available)
             return await self._tried(
-                name, local_copies.read_range, self._directory, name, start, max(0, wanted)
+                name, local_copies.read_range, self._directory, name, start, max(0, count)
             )
         try:
             data = await self._whole(name)
@@ -205,8 +205,8 @@ class LocalFirstStore:
             size = len(data) + (local_copies.SEAL_BYTES if sealed else 0)
             await self._keep(name, size, local_copies.write, data)
         elif self._has_room(len(data)):  # what finds no room is not encrypted for nothing
-            stored = await self.cipher.seal(name, data)
-            await self._keep(name, len(stored), local_copies.write_as_it_is, stored)
+            content = await self.cipher.seal(name, data)
+            await self._keep(name, len(content), local_copies.write_as_it_is, content)
 
     async def _keep(self, name: str, size: int, how: Callable[..., int], content: object) -> None:
         if not self._has_room(size):
@@ -214,19 +214,19 @@ class LocalFirstStore:
         token = self._effects.token()
         self._reserved_bytes += size
         try:
-            kept = await self._tried(name, how, self._directory, name, content, token)
+            disk_bytes = await self._tried(name, how, self._directory, name, content, token)
         finally:
             self._reserved_bytes -= size
-        if kept is None:
+        if disk_bytes is None:
             self._metrics.refused += 1
         else:
             self._metrics.kept += 1
-            self._copies[name] = kept
+            self._copies[name] = disk_bytes
 
     def _has_room(self, size: int) -> bool:
         """Whether a copy of so many bytes fits; counts and logs when it does not."""
-        own = sum(self._copies.values()) + self._reserved_bytes + size
-        full = sum(self._shared.values()) + own * self._workers > self._limit_bytes
+        copy_bytes = sum(self._copies.values()) + self._reserved_bytes + size
+        full = sum(self._shared.values()) + copy_bytes * self._workers > self._limit_bytes
         if full:
             problem = f"the copies reach their limit of {self._limit_bytes} bytes"
             if problem != self._metrics.last_problem:  # not for every object from now on
@@ -241,8 +241,8 @@ class LocalFirstStore:
         self._forget(name)
 
     def _forget(self, name: str) -> None:
-        for known in (self._checked, self._copies, self._shared):
-            known.pop(name, None)
+        for sizes in (self._checked, self._copies, self._shared):
+            sizes.pop(name, None)
 
     async def _tried(
         self, name: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs

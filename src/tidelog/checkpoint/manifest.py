@@ -231,7 +231,7 @@ class OperatorState(msgspec.Struct, frozen=True, omit_defaults=True):
     def with_all(self, **changes: Any) -> "OperatorState":
         """The operator with these fields in the states of all its subtasks."""
         replace = msgspec.structs.replace
-        return replace(self, subtasks=tuple(replace(each, **changes) for each in self.subtasks))
+        return replace(self, subtasks=tuple(replace(s, **changes) for s in self.subtasks))
 
 
 class Start(msgspec.Struct, frozen=True, tag_field="kind", tag="start"):
@@ -321,16 +321,16 @@ class TableObject(msgspec.Struct, frozen=True):
         The CRC alone cannot tell: a file that ends with its own CRC32C, as row files do, has the
         same CRC32C as every other such file, so two of one length could be taken for each other.
         """
-        crc, named = checksum(data), object_names.content_hash_of(self.object)
+        crc, expected_hash = checksum(data), object_names.content_hash_of(self.object)
         if len(data) != self.size or crc != self.crc32c:
             expected = f"{self.size} bytes with CRC32C {self.crc32c}"
-            found = f"{len(data)} bytes with {crc}"
-        elif named is not None and (digest := content_hash(data)) != named:
-            expected, found = "the content whose hash is in its name", f"content of hash {digest}"
+            actual = f"{len(data)} bytes with {crc}"
+        elif expected_hash is not None and (digest := content_hash(data)) != expected_hash:
+            expected, actual = "the content whose hash is in its name", f"content of hash {digest}"
         else:
             return
         raise CorruptObjectError(
-            f"object {self.object} is damaged", expected=expected, found=found, action=action
+            f"object {self.object} is damaged", expected=expected, found=actual, action=action
         )
 
 

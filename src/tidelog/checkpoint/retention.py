@@ -37,17 +37,17 @@ def slot_ranges(slots: Iterable[Slot]) -> SlotRanges:
     return tuple(ranges)
 
 
-def counted(stored: Iterable[Slot], newest: Entry) -> list[Slot]:
+def counted(slots: Iterable[Slot], newest: Entry) -> list[Slot]:
     """The stored slots that count when `newest` is the newest entry that can be read.
 
     Slots above it count too: what they hold is not known.
     """
     if newest.history is UNSET:
-        return list(stored)
+        return list(slots)
     own_start = Slot(newest.author.generation)
     return [
         slot
-        for slot in stored
+        for slot in slots
         if slot >= newest.slot or slot == own_start or in_ranges(slot, newest.history)
     ]
 
@@ -76,7 +76,7 @@ def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
 
 
 def sweepable(
-    stored: Iterable[str], referenced: Set[str], current: Generation
+    names: Iterable[str], referenced: Set[str], current: Generation
 ) -> tuple[list[str], list[str]]:
     """Split stored data objects into (garbage of older generations, unreferenced current ones).
 
@@ -85,7 +85,7 @@ def sweepable(
     """
     old: list[str] = []
     undecided: list[str] = []
-    for name in stored:
+    for name in names:
         generation = generation_of(name)
         if generation is None or name in referenced:
             continue

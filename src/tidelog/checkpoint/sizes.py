@@ -114,17 +114,17 @@ def checkpoint_sizes(
     """
     states = [layer for _, layer in new.layers()]
     before = [layer for _, layer in previous.layers()] if previous is not None else []
-    known = {(r.segment, r.offset): r.length for state in before for r in state.log}
+    previous_lengths = {(r.segment, r.offset): r.length for state in before for r in state.log}
     # Several subtasks that inherit from one name the same objects.
     ranges = dict.fromkeys(log_range for state in states for log_range in state.log)
     inline = sum(len(block) for state in states for block in state.inline)
     full = sum(r.length for r in ranges)
-    kept = sum(min(r.length, known.get((r.segment, r.offset), 0)) for r in ranges)
+    unchanged = sum(min(r.length, previous_lengths.get((r.segment, r.offset), 0)) for r in ranges)
     refs = new.materializations()
     earlier = previous.materializations() if previous is not None else []
     return CheckpointSizes(
         log_full_bytes=full + inline,
-        log_incremental_bytes=full - kept + inline,
+        log_incremental_bytes=full - unchanged + inline,
         materialized_full_bytes=sum(ref.table_bytes for ref in refs),
         materialized_incremental_bytes=_new_bytes(refs, earlier, shared),
     )
@@ -150,9 +150,10 @@ def _new_bytes(
     refs: list[MaterializationRef], before: list[MaterializationRef], shared: SharedFiles
 ) -> int:
     descriptors = {ref.descriptor for ref in before}
-    stored = {name for descriptor in descriptors for name in shared(descriptor)}
+    previous_files = {name for descriptor in descriptors for name in shared(descriptor)}
     return sum(
-        ref.table_bytes - sum(n for name, n in shared(ref.descriptor).items() if name in stored)
+        ref.table_bytes
+        - sum(n for name, n in shared(ref.descriptor).items() if name in previous_files)
         for ref in refs
         if ref.descriptor not in descriptors
     )

@@ -73,15 +73,15 @@ class TakeOver(msgspec.Struct, frozen=True):
     """Starts of fenced generations, and checkpoints that these wrote too late."""
 
 
-async def list_slots(store: ObjectStore, above: Slot | None = None) -> dict[Slot, int]:
-    """Stored slots, or those above a slot, in ascending order, and their sizes in bytes.
+async def list_slots(store: ObjectStore, after: Slot | None = None) -> dict[Slot, int]:
+    """Stored slots, or those after a slot, in ascending order, and their sizes in bytes.
 
     One LIST, not for the hot path.
     """
-    start = object_names.checkpoint(above) if above is not None else ""
+    start = object_names.checkpoint(after) if after is not None else ""
     infos = [info async for info in store.list(object_names.CHECKPOINTS, start)]
-    named = ((object_names.slot_of(info.name), info.size) for info in infos)
-    return {slot: size for slot, size in named if slot is not None}
+    slot_sizes = ((object_names.slot_of(info.name), info.size) for info in infos)
+    return {slot: size for slot, size in slot_sizes if slot is not None}
 
 
 async def read_slot(store: ObjectStore, slot: Slot) -> Entry:
@@ -97,9 +97,9 @@ class SlotLog:
         self._effects = effects
         self._last_read: Entry | None = None
 
-    async def slots(self, above: Slot | None = None) -> list[Slot]:
+    async def slots(self, after: Slot | None = None) -> list[Slot]:
         """As `list_slots`, without sizes."""
-        return list(await list_slots(self._store, above))
+        return list(await list_slots(self._store, after))
 
     async def read(self, slot: Slot) -> Entry:
         """The entry of a slot; raises as `read_slot`."""
@@ -120,44 +120,44 @@ class SlotLog:
         `goes_back` to a savepoint of this store.
         """
         attempt = self._effects.token()
-        taken: set[Slot] = set()
+        occupied: set[Slot] = set()
         while True:
             # With what a listing that lags behind does not show yet.
-            stored = sorted(taken.union(await self.slots()))
-            slot = Slot(max(first, stored[-1] + 1 if stored else 0))
-            earlier, newest = await self._counted(stored, goes_back=goes_back)
+            stored_slots = sorted(occupied.union(await self.slots()))
+            slot = Slot(max(first, stored_slots[-1] + 1 if stored_slots else 0))
+            earlier, newest = await self._counted(stored_slots, goes_back=goes_back)
             if newest is not None:
                 # The start that ours supersedes.
-                earlier = [each for each in earlier if each != Slot(newest.author.generation)]
+                earlier = [number for number in earlier if number != Slot(newest.author.generation)]
             author = Author(Generation(slot), attempt)
             now_ms = self._effects.clock.now_ms()
             start = Start(slot, author, now_ms, job, history=slot_ranges(earlier))
-            found: Entry | None = None
+            holder: Entry | None = None
             try:
                 if not await self._wins(start):
-                    found = await self._holder(object_names.checkpoint(slot))
+                    holder = await self._holder(object_names.checkpoint(slot))
             except ObjectNotFoundError:  # taken, and dropped before we could read by whom
                 continue
             # Our own entry: an earlier attempt got through and only its answer was lost.
             # Otherwise someone was faster: what they wrote is now the last thing we have seen.
-            if (found is None or found == start) and await self._is_newest(start):
-                left_over = tuple(sorted(set(stored).difference(earlier)))
+            if (holder is None or holder == start) and await self._is_newest(start):
+                left_over = tuple(sorted(set(stored_slots).difference(earlier)))
                 Event.GENERATION_STARTED.log(logger, job=job, generation=slot)
                 return TakeOver(author.generation, attempt, tuple(earlier), left_over)
             Event.START_RACED.log(logger, slot=slot)
-            taken.add(slot)
+            occupied.add(slot)
 
     async def _counted(
-        self, stored: list[Slot], *, goes_back: bool = False
+        self, stored_slots: list[Slot], *, goes_back: bool = False
     ) -> tuple[list[Slot], Entry | None]:
         """The slots that count, and the newest entry that can be read; it `goes_back` behind those
         of newer releases.
         """
-        known = self._last_read
-        if known is not None and stored and known.slot == stored[-1]:
+        last_read = self._last_read
+        if last_read is not None and stored_slots and last_read.slot == stored_slots[-1]:
             # The newest entry is never dropped, so its slot has not had another one meanwhile.
-            return counted(stored, known), known
-        for slot in reversed(stored):
+            return counted(stored_slots, last_read), last_read
+        for slot in reversed(stored_slots):
             try:
                 newest = await self.read(slot)
             except (CorruptObjectError, FormatVersionError, ObjectNotFoundError) as error:
@@ -166,17 +166,17 @@ class SlotLog:
                 # Damaged, newer, or dropped by the job that runs.
                 Event.SLOT_UNREADABLE.log(logger, slot=slot, error=error)
                 continue
-            return counted(stored, newest), newest
-        return stored, None
+            return counted(stored_slots, newest), newest
+        return stored_slots, None
 
     async def _is_newest(self, start: Start) -> bool:
         """Whether no slot lies above our start; creates it again meanwhile: a store that lets us
         would let a zombie too. Equal bytes, so nothing is lost when it does.
         """
-        above, again = await together([self.slots(start.slot), self._wins(start)])
-        if again and not above:  # else a newer generation may have removed ours
+        later_slots, again = await together([self.slots(start.slot), self._wins(start)])
+        if again and not later_slots:  # else a newer generation may have removed ours
             raise no_conditional_put(self._store.url, "a second create of the same name succeeded")
-        return not above
+        return not later_slots
 
     async def append(self, entry: Checkpoint) -> Checkpoint | None:
         """Write a checkpoint into its slot; None when it is there and no newer job has started.
@@ -187,18 +187,18 @@ class SlotLog:
         checkpoint is appended to the same slot.
         """
         name = object_names.checkpoint(entry.slot)
-        found: Entry | None = None
+        holder: Entry | None = None
         if not await self._wins(entry):
             try:
-                found = await self._holder(name)
+                holder = await self._holder(name)
             except (*_NOT_OURS, ObjectNotFoundError) as newer:
                 # Ours it cannot be: we drop no slot that we do not know.
                 raise fenced(entry.author.generation, name) from newer
-        if found is None or found == entry:
+        if holder is None or holder == entry:
             await self.prove_newest(entry.slot, entry.author.generation)
             return None
-        if isinstance(found, Checkpoint) and found.author == entry.author:
-            return found
+        if isinstance(holder, Checkpoint) and holder.author == entry.author:
+            return holder
         raise fenced(entry.author.generation, name)
 
     async def prove_newest(self, slot: Slot, generation: Generation) -> None:
@@ -206,14 +206,14 @@ class SlotLog:
 
         Or before: then the slot's name was free again, and what we wrote there is removed.
         """
-        above = await self.slots(slot)
-        if not above:
+        later_slots = await self.slots(slot)
+        if not later_slots:
             return
-        newest = await self._newest(above, generation)
+        newest = await self._newest(later_slots, generation)
         history = newest.history if newest is not None else UNSET
         if history is not UNSET and not in_ranges(slot, history):
             await self.remove_left_over([slot])
-        raise fenced(generation, object_names.checkpoint(above[-1]))
+        raise fenced(generation, object_names.checkpoint(later_slots[-1]))
 
     async def prove_not_fenced(self, last: Slot, author: Author) -> None:
         """Raise FencedError when another generation has a slot above the last one that we know.
@@ -221,17 +221,17 @@ class SlotLog:
         For writers whose checkpoints fail before they come to their slot: without it they would
         go on for ever. Raises StorageError when nobody knows.
         """
-        above = await self.slots(last)
-        newest = await self._newest(above, author.generation) if above else None
+        later_slots = await self.slots(last)
+        newest = await self._newest(later_slots, author.generation) if later_slots else None
         if newest is not None and newest.author != author:
             raise fenced(author.generation, object_names.checkpoint(newest.slot))
 
-    async def _newest(self, above: list[Slot], generation: Generation) -> Entry | None:
+    async def _newest(self, later_slots: list[Slot], generation: Generation) -> Entry | None:
         """The newest of these entries that can be read; one of a newer release is not ours."""
         try:
-            return (await self._counted(above))[1]
+            return (await self._counted(later_slots))[1]
         except _NOT_OURS as newer:
-            raise fenced(generation, object_names.checkpoint(above[-1])) from newer
+            raise fenced(generation, object_names.checkpoint(later_slots[-1])) from newer
 
     async def _holder(self, name: str) -> Entry:
         return decode_entry(await self._store.get(name), name)

@@ -48,35 +48,35 @@ class History(msgspec.Struct, frozen=True):
         """Higher than all before, also when resuming from an older slot."""
         return CheckpointId(max((c.checkpoint_id for c in self.checkpoints), default=0) + 1)
 
-    def resume_from(self, wanted: Slot | None) -> Checkpoint | None:
-        """The wanted checkpoint, or the newest; None for a store without any.
+    def resume_from(self, target: Slot | None) -> Checkpoint | None:
+        """The checkpoint in slot `target`, or the newest; None for a store without any.
 
-        Raises RestoreError when the wanted slot is not there, and the slot's own error when it,
-        or with no wish the newest, is damaged.
+        Raises RestoreError when there is no such checkpoint, and the slot's own error when it,
+        or without a target the newest, is damaged.
         """
-        if wanted is None:
+        if target is None:
             newest = self.checkpoints[-1] if self.checkpoints else None
             for slot, error in self.damaged.items():
                 if newest is None or slot > newest.slot:
                     raise error
             return newest
-        if wanted in self.damaged:
-            raise self.damaged[wanted]
+        if target in self.damaged:
+            raise self.damaged[target]
         for checkpoint in self.checkpoints:
-            if checkpoint.slot == wanted:
+            if checkpoint.slot == target:
                 return checkpoint
-        raise _no_checkpoint(wanted)
+        raise _no_checkpoint(target)
 
 
-async def resumable(slots: SlotLog, wanted: Slot | None) -> Checkpoint | None:
-    """The checkpoint that a start would resume from, looked up before it fences anything.
+async def resumable(slots: SlotLog, target: Slot | None) -> Checkpoint | None:
+    """What a start would resume from, looked up before it fences anything: `target`, or the newest.
 
     Raises RestoreError, CorruptObjectError and FormatVersionError as `read_history` and
     `History.resume_from` would.
     """
-    stored = await slots.slots()
+    stored_slots = await slots.slots()
     counting: list[Slot] | None = None
-    for slot in reversed(stored):
+    for slot in reversed(stored_slots):
         if counting is not None and slot not in counting:
             continue
         try:
@@ -84,14 +84,14 @@ async def resumable(slots: SlotLog, wanted: Slot | None) -> Checkpoint | None:
         except ObjectNotFoundError:
             continue  # dropped by the job that runs
         except CorruptObjectError:
-            if wanted in (None, slot):
+            if target in (None, slot):
                 raise
             continue
-        counting = counting or counted(stored, entry)
-        if isinstance(entry, Checkpoint) and wanted in (None, slot):
+        counting = counting or counted(stored_slots, entry)
+        if isinstance(entry, Checkpoint) and target in (None, slot):
             return entry
-    if wanted is not None:
-        raise _no_checkpoint(wanted)
+    if target is not None:
+        raise _no_checkpoint(target)
     return None
 
 
@@ -105,29 +105,31 @@ def _no_checkpoint(slot: Slot) -> RestoreError:
 
 
 async def read_history(
-    store: ObjectStore, slots: SlotLog, taken: TakeOver, ledger: Ledger
+    store: ObjectStore, slots: SlotLog, takeover: TakeOver, ledger: Ledger
 ) -> History:
     """Read all retained checkpoints and fill the ledger with older generations' objects."""
     # Side by side: one after the other, a store's latency would be most of a small restart.
-    entries = await together((_read(slots, slot) for slot in taken.slots), AT_ONCE)
+    entries = await together((_read(slots, slot) for slot in takeover.slots), AT_ONCE)
     checkpoints = [entry for entry in entries if isinstance(entry, Checkpoint)]
     damaged = {
         slot: entry
-        for slot, entry in zip(taken.slots, entries, strict=True)
+        for slot, entry in zip(takeover.slots, entries, strict=True)
         if isinstance(entry, TidelogError)
     }
-    descriptors = {ref.descriptor for each in checkpoints for ref in each.materializations()}
+    descriptors = {ref.descriptor for c in checkpoints for ref in c.materializations()}
     older: list[str] = []
     described: dict[str, Descriptor] = {}
-    listing = (_list_older(store, prefix, taken.generation, older) for prefix in object_names.DATA)
+    listing = (
+        _list_older(store, prefix, takeover.generation, older) for prefix in object_names.DATA
+    )
     describing = (_describe(store, name, ledger, described) for name in sorted(descriptors))
     await together([*listing, *describing], AT_ONCE)
     complete = not damaged and described.keys() == descriptors
     if complete:
         ledger.inherit(older)
-    newest = {ref.descriptor for each in checkpoints[-1:] for ref in each.materializations()}
-    kept = {name: each for name, each in described.items() if name in newest}
-    return History(tuple(checkpoints), damaged, complete, kept)
+    newest = {ref.descriptor for c in checkpoints[-1:] for ref in c.materializations()}
+    newest_descriptors = {name: described[name] for name in described if name in newest}
+    return History(tuple(checkpoints), damaged, complete, newest_descriptors)
 
 
 async def _read(slots: SlotLog, slot: Slot) -> Entry | TidelogError:

@@ -18,13 +18,13 @@ from tidelog.credentials import masked
 
 
 class LazyCommand(NamedTuple):
-    place: str
+    target: str
     """The module that has it as `command`, or MODULE:NAME."""
     about: str
     """One line for `--help`."""
 
     def load(self) -> click.Command:
-        module, _, name = self.place.partition(":")
+        module, _, name = self.target.partition(":")
         command: click.Command = getattr(import_module(module), name or "command")
         return command
 
@@ -48,13 +48,15 @@ class LazyGroup(click.Group):
 
     @cached_property
     def lazy_commands(self) -> dict[str, LazyCommand]:
-        found = dict(self._lazy)
+        commands = dict(self._lazy)
         if self._entry_points is not None:
             # With its parser of messages it takes as long as click, and few commands need it.
             from importlib.metadata import entry_points  # noqa: PLC0415
 
-            found |= {point.name: point.load() for point in entry_points(group=self._entry_points)}
-        return dict(sorted(found.items()))
+            commands |= {
+                point.name: point.load() for point in entry_points(group=self._entry_points)
+            }
+        return dict(sorted(commands.items()))
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.lazy_commands)
@@ -88,7 +90,7 @@ class LazyGroup(click.Group):
         """How the value of a command's option is written, if its type or the option says so."""
         command = self.get_command(ctx, ctx.invoked_subcommand or "")
         parameters = [] if command is None else command.params
-        option = next((each for each in parameters if name in each.opts), None)
+        option = next((parameter for parameter in parameters if name in parameter.opts), None)
         if option is None:
             return ""
         try:
@@ -102,12 +104,14 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, each.about) for name, each in self.lazy_commands.items()])
+            formatter.write_dl(
+                [(name, command.about) for name, command in self.lazy_commands.items()]
+            )
 
 
-def _commands(*found: tuple[str, str, str]) -> dict[str, LazyCommand]:
+def _commands(*entries: tuple[str, str, str]) -> dict[str, LazyCommand]:
     """Commands by name, each with its place in this package and a line for `--help`."""
-    return {name: LazyCommand(f"tidelog.cli{place}", about) for name, place, about in found}
+    return {name: LazyCommand(f"tidelog.cli{target}", about) for name, target, about in entries}
 
 
 _COMMANDS: Final = _commands(

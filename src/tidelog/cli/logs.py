@@ -1,7 +1,7 @@
 """What a command says on standard error: log records, and lines of its own in the same form.
 
 Invariants: records go to standard error, so standard output holds results only; in JSON every line
-is a document, whoever says it; no secret is in them, whichever library logged it; those of a job's
+is a document; no secret is in them, whichever library logged it; those of a job's
 worker name it.
 """
 
@@ -30,7 +30,12 @@ class _StandardError(logging.Handler):
 
 def say(line: str, level: int = logging.INFO) -> None:
     """Print a line on standard error, as a document where log records are documents."""
-    click.echo(_document(line, level) if in_documents() else line, err=True)
+    click.echo(in_form(line, level), err=True)
+
+
+def in_form(line: str, level: int) -> str:
+    """A line as the log records are, a document or itself."""
+    return _document(line, level) if in_documents() else line
 
 
 def in_documents() -> bool:
@@ -81,9 +86,9 @@ def show_logs(context: click.Context, level: str, form: str) -> None:
     """Show tidelog's records from `level` on, and warnings of others, until the command ends."""
     handler = _StandardError()
     handler.setFormatter(_JsonFormatter() if form == "json" else _TextFormatter(_TEXT))
-    root, ours = logging.getLogger(), logging.getLogger("tidelog")
-    before = ours.level
+    root, logger = logging.getLogger(), logging.getLogger("tidelog")
+    before = logger.level
     root.addHandler(handler)
-    ours.setLevel(level.upper())
+    logger.setLevel(level.upper())
     context.call_on_close(lambda: root.removeHandler(handler))
-    context.call_on_close(lambda: ours.setLevel(before))
+    context.call_on_close(lambda: logger.setLevel(before))

@@ -91,18 +91,21 @@ def options_of(name: str, kind: type[Any]) -> Callable[[F], F]:
     """Add the options that the fields of a dataclass declare to a command, which gets them as one
     argument `name`.
     """
-    found = [each for each in fields(kind) if "option" in each.metadata]
+    declarations = [declared for declared in fields(kind) if "option" in declared.metadata]
 
     def decorated(function: F) -> F:
         @functools.wraps(function)
-        def command(*given: Any, **others: Any) -> Any:
-            values = {each.name: others.pop(f"{name}_{each.name}") for each in found}
-            return function(*given, **{name: kind(**values)}, **others)
+        def command(*args: Any, **options: Any) -> Any:
+            values = {
+                declaration.name: options.pop(f"{name}_{declaration.name}")
+                for declaration in declarations
+            }
+            return function(*args, **{name: kind(**values)}, **options)
 
-        made: Any = command
-        for each in reversed(found):
-            names, settings = each.metadata["option"]
-            made = option(*names, f"{name}_{each.name}", **settings)(made)
-        return made  # type: ignore[no-any-return]  # what click makes of it
+        result: Any = command
+        for declaration in reversed(declarations):
+            names, settings = declaration.metadata["option"]
+            result = option(*names, f"{name}_{declaration.name}", **settings)(result)
+        return result  # type: ignore[no-any-return]  # what click makes of it
 
     return decorated

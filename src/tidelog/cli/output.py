@@ -36,16 +36,16 @@ class Rows:
     """A table: a line for each row, a column for each field that is to be shown of it."""
 
     def __init__(self, rows: Iterable[Any], *columns: Column) -> None:
-        shown = list(map(_shown, columns))
-        self.headings = [heading for heading, _ in shown]
-        self.cells = [[cell(row) for _, cell in shown] for row in rows]
+        headed_cells = list(map(_shown, columns))
+        self.headings = [heading for heading, _ in headed_cells]
+        self.cells = [[cell(row) for _, cell in headed_cells] for row in rows]
 
     @property
     def numeric(self) -> list[bool]:
         """Which columns hold numbers or nothing: these are aligned to the right."""
         return [
-            all(row[at] is None or isinstance(row[at], int) for row in self.cells)
-            for at in range(len(self.headings))
+            all(row[column] is None or isinstance(row[column], int) for row in self.cells)
+            for column in range(len(self.headings))
         ]
 
 
@@ -176,8 +176,8 @@ def finding_lines(finding: Finding, kind: str) -> Iterator[str]:
 
 def some(items: Sequence[object]) -> str:
     """A few of them; the JSON has all."""
-    shown = ", ".join(map(str, items[:_SOME]))
-    return f"{shown} and {len(items) - _SOME} more" if len(items) > _SOME else shown
+    listed = ", ".join(map(str, items[:_SOME]))
+    return f"{listed} and {len(items) - _SOME} more" if len(items) > _SOME else listed
 
 
 def defect(cause: Exception) -> InvariantError:

@@ -30,18 +30,18 @@ def duration_text(seconds: float) -> str:
 
 def count(text: str) -> float:
     """A number such as 20000, 20k or 1.5M; an option's type. Raises BadParameter."""
-    found = parse_count(text)
-    if found is None:
+    number = parse_count(text)
+    if number is None:
         raise click.BadParameter(f"{text!r} is no number; write 20000, 20k or 1.5M")
-    return found
+    return number
 
 
 def to_bytes(text: str) -> int:
     """Bytes of a size such as 200, 500MB or 2GiB; an option's type. Raises BadParameter."""
-    found = parse_size(text)
-    if found is None:
+    size_bytes = parse_size(text)
+    if size_bytes is None:
         raise click.BadParameter(f"{text!r} is no size; write 200, 500MB or 2GiB")
-    return found
+    return size_bytes
 
 
 def latency(text: str) -> float:
@@ -52,7 +52,7 @@ def latency(text: str) -> float:
 def bounds(text: str) -> tuple[float, float]:
     """Seconds of two lengths of time such as -1m,5m; an option's type. Raises BadParameter."""
     try:
-        lower, upper = (milliseconds("a bound", each, signed=True) for each in text.split(","))
+        lower, upper = (milliseconds("a bound", bound, signed=True) for bound in text.split(","))
     except (ConfigError, ValueError) as error:
         raise click.BadParameter(f"{text!r} are no bounds; write -1m,5m or 0s,30s") from error
     return lower / 1000, upper / 1000
@@ -62,7 +62,7 @@ def window(text: str) -> tuple[float, float]:
     """Seconds of a window and of its slide, such as 10m or 10m,1m; an option's type. Raises
     BadParameter.
     """
-    lengths = [duration(each) for each in text.split(",")]
+    lengths = [duration(part) for part in text.split(",")]
     if len(lengths) > 2 or lengths[0] < lengths[-1]:
         raise click.BadParameter(f"{text!r} is no window; write 10m, or 10m,1m for a slide of 1m")
     return lengths[0], lengths[-1]

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
-from tidelog.errors import ConfigError, FencedError, ObjectNotFoundError, RestoreError
+from tidelog.errors import FencedError, ObjectNotFoundError, RestoreError, UnavailableError
 from tidelog.runtime.sink import SinkContext
 
 T = TypeVar("T")
@@ -111,12 +111,12 @@ def moved(transaction: str, expected: str, found: str) -> RestoreError:
     )
 
 
-def fenced(sink: str, me: Writer, found: object, where: str, forget: str) -> FencedError:
+def fenced(sink: str, me: Writer, newest: object, where: str, forget: str) -> FencedError:
     """The error of a start in whose place another one writes; `forget` says how that is undone."""
     return FencedError(
         f"start {me} of sink {sink!r}",
         expected=f"to be the newest one that writes to its output, as {where} says",
-        found=f"start {found}" if found else "none",
+        found=f"start {newest}" if newest else "none",
         action="let the newer start of the job go on: one in this store, or in the one to which "
         "the job was moved; if there is none because the job began again in a new store, "
         f"{forget} and start it again",
@@ -124,9 +124,9 @@ def fenced(sink: str, me: Writer, found: object, where: str, forget: str) -> Fen
     )
 
 
-def check_there(missing: Iterable[TransactionId]) -> None:
+def check_there(absent: Iterable[TransactionId]) -> None:
     """Raises ObjectNotFoundError when there are transactions that an output lacks."""
-    if lost := sorted(missing, key=lambda tx: (tx.generation, tx.checkpoint)):
+    if lost := sorted(absent, key=lambda tx: (tx.generation, tx.checkpoint)):
         first, last = lost[0].checkpoint, lost[-1].checkpoint
         raise ObjectNotFoundError(
             f"output of sink {lost[0].sink!r}",
@@ -144,12 +144,12 @@ def check_begins(context: SinkContext, sink: str, committed: Iterable[object], f
     """Raises ConfigError where a job begins and its output has what a job of the same name has
     committed, whose state is not in the store; `forget` says how that is forgotten.
     """
-    if context.begins and (found := next(iter(committed), None)) is not None:
-        raise ConfigError(
+    if context.begins and (commit := next(iter(committed), None)) is not None:
+        raise UnavailableError(
             f"output of sink {sink!r}",
             expected="nothing that a job of this name has committed, where a job begins: its "
             "output would be added to that",
-            found=f"{found}",
+            found=f"{commit}",
             action="give the job the store that it had, or another output; where it is to add to "
             f"this one, {forget} and start it again",
             retry_safe=False,

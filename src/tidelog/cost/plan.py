@@ -82,8 +82,8 @@ class PlanTargets:
     def __post_init__(self) -> None:
         """Raises ConfigError for targets that mean nothing."""
         budget = None if self.budget is None else self.budget.amount
-        asked = ("--restore", self.restore_s), ("--lateness", self.late_s), ("--budget", budget)
-        for what, value in asked:
+        targets = ("--restore", self.restore_s), ("--lateness", self.late_s), ("--budget", budget)
+        for what, value in targets:
             require(what, value, value is None or value > 0, "more than 0")
 
     def missed_by(self, candidate: Candidate) -> dict[str, float]:
@@ -91,16 +91,16 @@ class PlanTargets:
         ones compare; 0 or less when it is met.
         """
         estimate, cost = candidate.estimate, candidate.cost
-        found = dict[str, float]()
+        shares = dict[str, float]()
         if self.checkpoint_s is not None:
-            found["checkpoint"] = estimate.cycle_s / self.checkpoint_s - 1
+            shares["checkpoint"] = estimate.cycle_s / self.checkpoint_s - 1
         if self.late_s is not None:
-            found["lateness"] = estimate.late_s / self.late_s - 1
+            shares["lateness"] = estimate.late_s / self.late_s - 1
         if self.restore_s is not None:
-            found["restore"] = estimate.restore_s / self.restore_s - 1
+            shares["restore"] = estimate.restore_s / self.restore_s - 1
         if self.budget is not None and self.budget.currency == cost.currency:
-            found["budget"] = cost.amount / self.budget.amount - 1
-        return found
+            shares["budget"] = cost.amount / self.budget.amount - 1
+        return shares
 
     def distance(self, candidate: Candidate) -> float:
         """The share by which the target that is missed most is missed; 0 or less: all are met."""
@@ -111,8 +111,10 @@ class PlanTargets:
         `interval_s`: that one and longer ones, and with a lateness all that are short enough.
         """
         if self.checkpoint_s is None and self.late_s is not None:
-            return [each for each in CHECKPOINTS if each < self.late_s] or [CHECKPOINTS[0]]
-        return [interval_s, *(each for each in CHECKPOINTS if each > interval_s)]
+            return [interval for interval in CHECKPOINTS if interval < self.late_s] or [
+                CHECKPOINTS[0]
+            ]
+        return [interval_s, *(interval for interval in CHECKPOINTS if interval > interval_s)]
 
 
 def candidates(
@@ -129,29 +131,29 @@ def candidates(
         for interval in INTERVALS
         if interval >= settings.checkpoint_interval
     ]
-    found = [(on, estimate_changelog(workload, on)) for on in tried]
-    deciding = [pair for pair in found if pair[1].trigger == MaterializationTrigger.INTERVAL]
+    estimates = [(on, estimate_changelog(workload, on)) for on in tried]
+    deciding = [pair for pair in estimates if pair[1].trigger == MaterializationTrigger.INTERVAL]
     off = settings, estimate_incremental(workload, settings)
     return [
-        Candidate(on, each, bill(book, each.usage, egress=egress))
+        Candidate(on, estimate, bill(book, estimate.usage, egress=egress))
         for book in books
-        for on, each in (*(deciding or found), off)
+        for on, estimate in (*(deciding or estimates), off)
     ]
 
 
-def choose(found: Sequence[Candidate], targets: PlanTargets) -> Candidate:
+def choose(choices: Sequence[Candidate], targets: PlanTargets) -> Candidate:
     """The recommendation if anything meets the targets, else what misses them by the least.
 
     Costs are compared in the currency that most candidates have.
     """
-    currency = mode(each.cost.currency for each in found)
-    comparable = [each for each in found if each.cost.currency == currency]
-    meeting = [each for each in comparable if targets.distance(each) <= 0]
+    currency = mode(choice.cost.currency for choice in choices)
+    comparable = [choice for choice in choices if choice.cost.currency == currency]
+    meeting = [choice for choice in comparable if targets.distance(choice) <= 0]
     if not meeting:
         return min(comparable, key=targets.distance)
-    least = min(each.bill.total for each in meeting)
-    equal = [each for each in meeting if each.bill.total <= least * _EQUAL]
-    return min(equal, key=lambda each: each.estimate.restore_s)
+    cheapest = min(choice.bill.total for choice in meeting)
+    equal = [choice for choice in meeting if choice.bill.total <= cheapest * _EQUAL]
+    return min(equal, key=lambda choice: choice.estimate.restore_s)
 
 
 def _with_interval(workload: Workload, settings: Settings, interval: float) -> Settings:
@@ -180,6 +182,6 @@ def in_currency(
             found=budget.currency,
             action="give the budget in that currency, or pass a price book with --prices FILE",
         )
-    others = [f"{b.provider} ({b.currency})" for b in books if b.currency != budget.currency]
-    said = f"left out, because the budget is in {budget.currency}: {', '.join(others)}"
-    return fitting, [said] if others else []
+    omitted = [f"{b.provider} ({b.currency})" for b in books if b.currency != budget.currency]
+    note = f"left out, because the budget is in {budget.currency}: {', '.join(omitted)}"
+    return fitting, [note] if omitted else []

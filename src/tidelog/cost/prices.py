@@ -98,11 +98,11 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def unpriced(self, *, egress: bool) -> str | None:
         """What to say of prices that the book does not have and that count as nothing."""
         names = ("upload_gb", "retrieval_gb", *(("egress_gb",) if egress else ()))
-        missing = [name for name in names if getattr(self, name) is None]
-        if not missing:
+        unset = [name for name in names if getattr(self, name) is None]
+        if not unset:
             return None
         return (
-            f"the prices of {self.provider} have no {', '.join(missing)}, which counts as 0: "
+            f"the prices of {self.provider} have no {', '.join(unset)}, which counts as 0: "
             "write 0 into the book where it costs nothing"
         )
 
@@ -111,8 +111,8 @@ class PriceBook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def built_in_books() -> dict[str, PriceBook]:
     """The books that come with tidelog, by provider."""
     folder = files("tidelog.cost").joinpath("price_books")
-    found = sorted(folder.iterdir(), key=lambda entry: entry.name)
-    books = [_decode(f.read_bytes(), f.name) for f in found if f.name.endswith(".toml")]
+    entries = sorted(folder.iterdir(), key=lambda entry: entry.name)
+    books = [_decode(f.read_bytes(), f.name) for f in entries if f.name.endswith(".toml")]
     return {book.provider: book for book in books}
 
 
@@ -123,15 +123,15 @@ def read_book(path: Path) -> PriceBook:
     return _decode(data, str(path))
 
 
-def choose_books(providers: Iterable[str], own: Iterable[PriceBook]) -> list[PriceBook]:
+def choose_books(providers: Iterable[str], own_books: Iterable[PriceBook]) -> list[PriceBook]:
     """The books of the named providers; without names the user's own, or else all built-in ones
     but those that ask to be named.
 
     A user's book takes the place of a built-in one of the same name. Raises ConfigError for a name
     without a book, and for two books of one name.
     """
-    own = list(own)
-    for name, number in Counter(book.provider for book in own).items():
+    own_books = list(own_books)
+    for name, number in Counter(book.provider for book in own_books).items():
         if number > 1:
             raise ConfigError(
                 f"the price books of provider {name!r}",
@@ -140,18 +140,18 @@ def choose_books(providers: Iterable[str], own: Iterable[PriceBook]) -> list[Pri
                 action="give each a name of its own, such as "
                 f"{' and '.join(f'{name}-{n}' for n in range(1, number + 1))}",
             )
-    known = {**built_in_books(), **{book.provider: book for book in own}}
-    default = own or [book for book in known.values() if book.by_default]
+    by_provider = {**built_in_books(), **{book.provider: book for book in own_books}}
+    default = own_books or [book for book in by_provider.values() if book.by_default]
     names = list(dict.fromkeys(providers)) or [book.provider for book in default]
     for name in names:
-        if name not in known:
+        if name not in by_provider:
             raise ConfigError(
                 f"provider {name!r}",
-                expected=f"one of {', '.join(known)}",
+                expected=f"one of {', '.join(by_provider)}",
                 found="no price book of that name",
                 action="correct the name, or pass a price book with --prices FILE",
             )
-    return [known[name] for name in names]
+    return [by_provider[name] for name in names]
 
 
 def _decode(data: bytes, name: str) -> PriceBook:
@@ -190,11 +190,11 @@ def bill(book: PriceBook, usage: Usage, *, egress: bool = False) -> Bill:
     """The bill of a month; with `egress`, what restores read leaves the provider."""
     thousands, gigabytes = MONTH_S / 1000, MONTH_S / book.gb_bytes
     leaving = usage.reads.bytes * (book.egress_gb or 0.0) if egress else 0.0
-    stored = sum(billed_bytes(book, flow) for flow in usage.flows)
+    billed = sum(billed_bytes(book, flow) for flow in usage.flows)
     return Bill(
         provider=book.provider,
         currency=book.currency,
-        storage=stored / book.gb_bytes * book.storage_gb_month,
+        storage=billed / book.gb_bytes * book.storage_gb_month,
         put=usage.puts_per_s * thousands * book.put_per_1000,
         list=usage.reads.lists * thousands * book.list_per_1000,
         get=usage.reads.gets * thousands * book.get_per_1000,

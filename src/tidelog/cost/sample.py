@@ -65,8 +65,10 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: in
     keys, values = [key for key, _ in ordered], [value for _, value in ordered]
     of_block = max(1, min(len(values), round(rows)))
     blocks = [
-        seal(ChangeBatch(SeqNo(0), keys[at : at + of_block], values[at : at + of_block]))
-        for at in range(0, len(values), of_block)
+        seal(
+            ChangeBatch(SeqNo(0), keys[start : start + of_block], values[start : start + of_block])
+        )
+        for start in range(0, len(values), of_block)
     ]
     raw = sum(map(len, keys)) + sum(map(len, values))
     with TemporaryDirectory(prefix="tidelog-sample-") as directory:
@@ -74,13 +76,13 @@ def sampled(values: Sequence[bytes], key_bytes: int, rows: float, more_bytes: in
         try:
             table.write(keys, values)
             table.prepare_snapshot()
-            stored = sum(path.stat().st_size for path in Path(directory).rglob("*.sst"))
+            table_bytes = sum(path.stat().st_size for path in Path(directory).rglob("*.sst"))
         finally:
             table.close()
     return Sample(
         round(fmean(map(len, values))),
         min(1.0, sum(block.size for block in blocks) / sum(block.raw_bytes for block in blocks)),
-        stored / raw,
+        table_bytes / raw,
     )
 
 

@@ -183,7 +183,7 @@ class Database(KeyedDatabase):
     def __init__(self, job: StateJob, on_closed: Callable[[], None]) -> None:
         super().__init__(job)
         self._ask, self._on_closed = job.event_loop.ask, on_closed
-        self._closing = threading.RLock()
+        self._close_lock = threading.RLock()
         """Held by the thread that takes the last checkpoint; a signal handler may do so as well."""
 
     @property
@@ -233,7 +233,7 @@ class Database(KeyedDatabase):
             return
         self._job.check_between_blocks("close")
         self._job.program.steps.end_step()  # for which the checkpoint of another thread may wait
-        with self._closing:
+        with self._close_lock:
             if self._job.closed:
                 return
             try:

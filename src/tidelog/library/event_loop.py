@@ -96,20 +96,20 @@ def amid_another() -> ConfigError:
 
 
 def _before_fork() -> None:
-    for each in list(_locks):
-        each.lock.acquire()
+    for loop_lock in list(_locks):
+        loop_lock.lock.acquire()
 
 
 def _after_fork() -> None:
-    for each in list(_locks):
-        each.lock.release()
+    for loop_lock in list(_locks):
+        loop_lock.lock.release()
 
 
 def _after_fork_in_child() -> None:
-    for each in list(_locks):
+    for loop_lock in list(_locks):
         # No loop takes it back: who works on a state looks closer.
-        each.forked = each.loop_waits = True
-        each.lock.release()
+        loop_lock.forked = loop_lock.loop_waits = True
+        loop_lock.lock.release()
 
 
 os.register_at_fork(
@@ -199,20 +199,20 @@ class EventLoop:
             work.close()
             raise
         # No future: a caller that is interrupted while it waits may keep the lock of one.
-        ended = threading.Lock()
-        ended.acquire()
+        completion = threading.Lock()
+        completion.acquire()
         running: list[asyncio.Task[T]] = []
 
         def begin() -> None:
             running.append(asyncio.ensure_future(work))
-            running[0].add_done_callback(lambda _: ended.release())
+            running[0].add_done_callback(lambda _: completion.release())
 
         def cancel() -> None:
             running[0].cancel() if running else work.close()
 
         try:
             self._loop.call_soon_threadsafe(begin)
-            while not ended.acquire(timeout=_LONG_TURN_S):
+            while not completion.acquire(timeout=_LONG_TURN_S):
                 if not self._thread.is_alive():
                     raise concurrent.futures.CancelledError("another thread has closed it")
         except BaseException:
@@ -222,8 +222,8 @@ class EventLoop:
 
     async def ask_async(self, work: Coroutine[Any, Any, T], *, to_end: bool = False) -> T:
         """As `ask`, awaited in another loop; `to_end`: a cancelled caller waits for the end."""
-        asked = asyncio.wrap_future(self.start(work))
-        return await (effects.to_end(asked) if to_end else asked)
+        future = asyncio.wrap_future(self.start(work))
+        return await (effects.to_end(future) if to_end else future)
 
     def close(self) -> None:
         """End the thread; what an interrupted caller has left in it releases everything first."""
@@ -241,8 +241,8 @@ class EventLoop:
         turn = 0
         while not self._closed.wait(_LONG_TURN_S):
             if self.lock.turns == turn and turn > 0:
-                for thread, place in self._at_work():
-                    Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=place)
+                for thread, line in self._at_work():
+                    Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=line)
             turn = self.lock.turns
 
     def _at_work(self) -> list[tuple[str, str]]:

@@ -24,37 +24,37 @@ V = TypeVar("V")
 class ValueOperations:
     """What the operations on a `Value` need, of whichever key: they look nothing up."""
 
-    __slots__ = ("change", "decode", "hold", "put", "read", "shown", "stored")
+    __slots__ = ("change", "decode", "get_row", "hold", "put", "read", "value_of")
 
-    def __init__(self, steps: Steps, named: NamedState) -> None:
-        rows, codec = named.state.keyed.rows, named.state.keyed.codec
+    def __init__(self, steps: Steps, named_state: NamedState) -> None:
+        rows, codec = named_state.state.keyed.rows, named_state.state.keyed.codec
         self.read, self.change = steps.read, steps.change
-        self.stored, self.put = rows.get, rows.put
-        self.hold, self.decode, self.shown = codec.hold, codec.read, named.value
+        self.get_row, self.put = rows.get, rows.put
+        self.hold, self.decode, self.value_of = codec.hold, codec.read, named_state.value
 
 
 class ValueOfKey(Struct, Generic[V], eq=False):
     """The value of a key."""
 
-    _of: ValueOperations
+    _operations: ValueOperations
     _row: bytes
 
     def get(self) -> V | None:
         """The value; None when there is none."""
-        of = self._of
-        stored = of.read(of.stored, self._row)
-        value = None if stored is None else of.decode(stored)
-        return None if value is None else of.shown(value)
+        operations = self._operations
+        row_value = operations.read(operations.get_row, self._row)
+        value = None if row_value is None else operations.decode(row_value)
+        return None if value is None else operations.value_of(value)
 
     def set(self, value: V) -> None:
         """Set the value; raises StateSchemaError when it is not of the declared type."""
-        of = self._of
-        of.change(of.put, self._row, of.hold((value,)))
+        operations = self._operations
+        operations.change(operations.put, self._row, operations.hold((value,)))
 
     def delete(self) -> None:
         """Remove the value, if there is one."""
-        of = self._of
-        of.change(of.put, self._row, None)
+        operations = self._operations
+        operations.change(operations.put, self._row, None)
 
 
 class _OfKey(Struct, eq=False):
@@ -62,7 +62,7 @@ class _OfKey(Struct, eq=False):
 
     _steps: Steps
     _backend: KeyedBackend
-    _named: NamedState
+    _named_state: NamedState
     _state: Any
     _prefix: bytes
     _key: bytes
@@ -104,7 +104,7 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
 
     def _elements(self) -> list[V]:
         self._use_key()
-        return list(map(self._named.value, self._state.get()))
+        return list(map(self._named_state.value, self._state.get()))
 
     def _append(self, elements: list[Any]) -> None:
         self._use_key()
@@ -121,9 +121,9 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
     def get(self, key: K) -> V | None:
         """The value of an entry; None when there is none."""
         # The tuple that is stored of what a program sees of it.
-        row = key if self._named.entry is tuple else (key,)
+        row = key if self._named_state.entry is tuple else (key,)
         value = self._steps.read(self._value, row)
-        return None if value is None else self._named.value(value)
+        return None if value is None else self._named_state.value(value)
 
     def set(self, key: K, value: V) -> None:
         """Set an entry; raises StateSchemaError when it is not of the declared types."""
@@ -150,8 +150,8 @@ class MapOfKey(_OfKey, Generic[K, V], eq=False):
 
     def _entries(self) -> list[tuple[K, V]]:
         self._use_key()
-        shown, value_of = self._named.entry, self._named.value
-        return [(shown(key), value_of(value)) for key, value in self._state.iterator()]
+        key_of, value_of = self._named_state.entry, self._named_state.value
+        return [(key_of(key), value_of(value)) for key, value in self._state.iterator()]
 
     def _put(self, entry: bytes, value: Any) -> None:
         self._use_key()
@@ -177,8 +177,8 @@ def states_of_keys(
     An error of Python about a name that is not declared names the class, and so those that are.
     """
     attributes = {
-        name: property(_handle(steps, backend, each))
-        for name, each in states.items()
+        name: property(_handle(steps, backend, state))
+        for name, state in states.items()
         if is_attribute(name)  # a job's processor may have others, which can be scanned
     }
     name = f"KeyStates({', '.join(attributes)})"
@@ -186,12 +186,13 @@ def states_of_keys(
 
 
 def _handle(
-    steps: Steps, backend: KeyedBackend, named: NamedState
+    steps: Steps, backend: KeyedBackend, named_state: NamedState
 ) -> Callable[[KeyStates], ValueOfKey[Any] | _OfKey]:
-    match named.state:
+    state = named_state.state
+    match state:
         case ListState():
-            return lambda key: ListOfKey(steps, backend, named, named.state, key._prefix, key._key)
+            return lambda key: ListOfKey(steps, backend, named_state, state, key._prefix, key._key)
         case MapState():
-            return lambda key: MapOfKey(steps, backend, named, named.state, key._prefix, key._key)
-    operations, state = ValueOperations(steps, named), named.state.keyed.row_of(b"", b"")
-    return lambda key: ValueOfKey(operations, key._prefix + state + key._key)
+            return lambda key: MapOfKey(steps, backend, named_state, state, key._prefix, key._key)
+    operations, row_prefix = ValueOperations(steps, named_state), state.keyed.row_of(b"", b"")
+    return lambda key: ValueOfKey(operations, key._prefix + row_prefix + key._key)

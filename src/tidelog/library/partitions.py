@@ -76,7 +76,7 @@ def open_partitions(
     require("name=", repr(name), isinstance(name, str), "a text")
     check_states(state)
     event_loop, connections = EventLoop(), Connections()
-    opened = partial(
+    store_of = partial(
         open_store,
         effects=event_loop.effects,
         policy=chosen.retry,
@@ -84,16 +84,16 @@ def open_partitions(
         connections=connections,
     )
 
-    async def begun(above: ObjectStore) -> Application:
+    async def begun(store: ObjectStore) -> Application:
         try:
-            return await begin_application(above, Application(name, partitions))
+            return await begin_application(store, Application(name, partitions))
         finally:
-            await above.close()
+            await store.close()
 
     try:
-        above = opened(url, log_url=log_url)
-        here, log_here = from_here(url), None if log_url is None else from_here(log_url)
-        application = event_loop.ask(begun(above))
+        root = store_of(url, log_url=log_url)
+        base_url, base_log_url = from_here(url), None if log_url is None else from_here(log_url)
+        application = event_loop.ask(begun(root))
     except BaseException:
         event_loop.close()
         raise
@@ -102,17 +102,17 @@ def open_partitions(
     def job_of(partition: int) -> StateJob:
         path, key = partition_path(partition), chosen.encryption_key
         return StateJob(
-            opened(here, log_url=log_here, encryption_key=key, path=path),
+            store_of(base_url, log_url=base_log_url, encryption_key=key, path=path),
             state,
             name,
             share,
             event_loop,
             Steps,
-            partition=f"partition {partition} of {above.url}",
+            partition=f"partition {partition} of {root.url}",
             resources=resources,
         )
 
-    return Partitions(above.url, application, event_loop, connections, job_of)
+    return Partitions(root.url, application, event_loop, connections, job_of)
 
 
 class _Open(NamedTuple):
@@ -174,16 +174,16 @@ class Partitions:
         fenced. When one cannot be opened none is, and its error is raised: ConfigError,
         StateSchemaError, RestoreError, StorageError, FencedError when another process opens it now.
         """
-        wanted = set(partitions)
-        for each in wanted:
-            check_partition(each, self._application)
+        numbers = set(partitions)
+        for number in numbers:
+            check_partition(number, self._application)
         with self._changing:
             self._check_open()
-            self._close([each for each in wanted if each in self and self[each].ended], None)
-            opened = {each: self._made(each) for each in sorted(wanted) if each not in self}
-            self._event_loop.ask(_started([each.job for each in opened.values()]))
-            self._open |= opened
-            return {number: each.database for number, each in opened.items()}
+            self._close([n for n in numbers if n in self and self[n].ended], None)
+            entries = {n: self._made(n) for n in sorted(numbers) if n not in self}
+            self._event_loop.ask(_started([entry.job for entry in entries.values()]))
+            self._open |= entries
+            return {n: entry.database for n, entry in entries.items()}
 
     def revoke(self, partitions: Iterable[int], *, timeout_s: float = 30.0) -> None:
         """Close partitions that another process is about to get: after a checkpoint, so that it
@@ -228,10 +228,10 @@ class Partitions:
         try:
             return self._open[partition].database
         except KeyError:
-            mine = ", ".join(map(str, self)) or "none"
+            numbers = ", ".join(map(str, self)) or "none"
             raise ConfigError(
                 f"partition {partition} of {self.url}",
-                expected=f"one that this process has: {mine}",
+                expected=f"one that this process has: {numbers}",
                 found="one that it was not given, or that was taken from it",
                 action="call assign when it is given to this process, and leave the input of other "
                 "partitions to those who have them",
@@ -270,13 +270,13 @@ class Partitions:
         Answers why there is no checkpoint of some, by their labels.
         """
         with self._changing:
-            jobs = [self._open.pop(each).job for each in set(partitions) if each in self._open]
+            jobs = [self._open.pop(n).job for n in set(partitions) if n in self._open]
             if not jobs:  # also when all is closed
                 return {}
-            closing = {
+            work = {
                 job.label: _close(job, timeout_s, in_step=job.program.steps.in_step) for job in jobs
             }
-            return self._event_loop.ask(_outcomes(closing))
+            return self._event_loop.ask(_outcomes(work))
 
     def _end(self, timeout_s: float | None) -> None:
         with self._changing:
@@ -292,7 +292,7 @@ class Partitions:
 
     def _end_steps(self) -> list[StateJob]:
         """End the steps of the calling thread; raises ConfigError within a block of one."""
-        jobs = [each.job for each in list(self._open.values())]
+        jobs = [entry.job for entry in list(self._open.values())]
         for job in jobs:
             job.check_between_blocks("a checkpoint")
         for job in jobs:
@@ -301,9 +301,9 @@ class Partitions:
 
     def _raise_first(self, errors: Mapping[str, Exception]) -> None:
         if errors:
-            first, *others = errors.values()
-            for each in others:
-                first.add_note(str(each))
+            first, *rest = errors.values()
+            for error in rest:
+                first.add_note(str(error))
             raise first
 
     def _check_open(self) -> None:
@@ -320,9 +320,9 @@ async def _started(jobs: Iterable[StateJob]) -> None:
     """Start all of them, or none."""
     starting = list(jobs)
     try:
-        await together((each.start() for each in starting), _OPENED_AT_ONCE)
+        await together((job.start() for job in starting), _OPENED_AT_ONCE)
     except BaseException:
-        await together(each.end() for each in starting)
+        await together(job.end() for job in starting)
         raise
 
 
@@ -361,11 +361,11 @@ async def _outcomes(work: Mapping[str, Coroutine[Any, Any, None]]) -> dict[str, 
     """Do everything, whatever fails; the errors of what failed, by its name."""
     errors: dict[str, Exception] = {}
 
-    async def tried(name: str, each: Coroutine[Any, Any, None]) -> None:
+    async def tried(name: str, coroutine: Coroutine[Any, Any, None]) -> None:
         try:
-            await each
+            await coroutine
         except Exception as error:
             errors[name] = error
 
-    await together((tried(name, each) for name, each in work.items()), _CLOSED_AT_ONCE)
+    await together((tried(name, coroutine) for name, coroutine in work.items()), _CLOSED_AT_ONCE)
     return errors

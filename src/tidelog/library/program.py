@@ -51,8 +51,8 @@ class StatesOperator(Operator):
     def open(self, context: OperatorContext) -> None:
         self.backend = context.backend
         self.states = {
-            name: declared_state(context.backend, name, each)
-            for name, each in self._declared.items()
+            name: declared_state(context.backend, name, declaration)
+            for name, declaration in self._declared.items()
         }
         self.positions = Positions(context.backend)
 
@@ -67,12 +67,12 @@ class Program:
         loop_lock: LoopLock,
         steps: type[Steps],
         clock: Clock,
-        ending: Callable[[], Exception],
+        end_error: Callable[[], Exception],
         abandoned: Callable[[str], None],
     ) -> None:
-        """`ending` and `abandoned` are those of the steps."""
+        """`end_error` and `abandoned` are those of the steps."""
         self._clock = clock
-        self.steps = steps(loop_lock, self._look, ending, abandoned)
+        self.steps = steps(loop_lock, self._look, end_error, abandoned)
         self.began: Future[None] = Future()
         """Done when the states are restored."""
         self._emitted: dict[str, list[Any]] = {name: [] for name in sinks}
@@ -123,7 +123,7 @@ class Program:
         in any thread but the first to make a change outside of blocks, and in tasks.
         """
         positions = self._positions
-        self.steps.advance(positions.moved, partition, positions.checked(partition, position))
+        self.steps.advance(positions.pending, partition, positions.checked(partition, position))
 
     def apply(
         self, name: str, values: Iterable[tuple[Any, Any]], partition: Any, position: Any
@@ -143,7 +143,7 @@ class Program:
             position = self._positions.checked(partition, position)
         self.steps.change(self._put_many, keyed.rows, rows)
         if position is not None:
-            self.steps.advance(self._positions.moved, partition, position)
+            self.steps.advance(self._positions.pending, partition, position)
 
     def _put_many(self, rows: StateRows, values: Mapping[bytes, Any]) -> None:
         rows.put_many(values)
@@ -225,7 +225,7 @@ class Program:
     def change(self) -> Change:
         if any(self._emitted.values()):
             return Change.STATE
-        return Change.POSITION if self.began.done() and self._positions.moved else Change.NONE
+        return Change.POSITION if self.began.done() and self._positions.pending else Change.NONE
 
     @property
     def in_step(self) -> str:

@@ -40,16 +40,16 @@ class ScanPart:
 
     steps: Steps
     backend: KeyedBackend
-    named: NamedState
+    named_state: NamedState
 
     @property
     def keyed(self) -> KeyedRows:
-        return self.named.state.keyed
+        return self.named_state.state.keyed
 
     @property
     def ordered(self) -> bool:
         """Whether the write buffer has the rows in order, so that it is read with the table."""
-        return isinstance(self.named.state, ListState | MapState)
+        return isinstance(self.named_state.state, ListState | MapState)
 
     def unsettled_keys(self) -> list[bytes]:
         """The keys of the rows that the table lacks now, sorted, where the buffer has no order."""
@@ -85,7 +85,7 @@ class Scan:
         if self._ambiguous:
             self._refuse_key_none(unsettled)
         streams = [stream.rows(self._prefix) for stream in self._streams(unsettled, self._begin)]
-        return _shown(self._parts[0].named, merge(*streams, key=itemgetter(0)))
+        return _shown(self._parts[0].named_state, merge(*streams, key=itemgetter(0)))
 
     def _streams(self, unsettled: Sequence[list[bytes]], begin: bytes) -> Iterator["_Group"]:
         for part, keys in zip(self._parts, unsettled, strict=True):
@@ -104,23 +104,23 @@ class Scan:
             )
 
 
-def _shown(named: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
+def _shown(named_state: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
     """What a program sees of rows; what has expired is left out."""
-    state, shown = named.state, named.value
+    state, key_of, value_of = named_state.state, named_state.entry, named_state.value
     if isinstance(state, ListState):
         for key, pieces in groupby(rows, lambda row: row[0][:-_POSITION_BYTES]):
-            stored = chain.from_iterable(piece for _, piece in pieces)
-            alive = filter(None, map(state.element.read, stored))
-            if elements := [shown(element) for element in alive]:
+            encoded = chain.from_iterable(piece for _, piece in pieces)
+            alive = filter(None, map(state.element.read, encoded))
+            if elements := [value_of(element) for element in alive]:
                 yield decode_key(key), elements
         return
-    for key, stored in rows:
-        value = state.keyed.codec.read(stored)
+    for key, row_value in rows:
+        value = state.keyed.codec.read(row_value)
         if value is not None and isinstance(state, MapState):
             owner, entry = first_value(key)
-            yield decode_key(owner), named.entry(state.user_key.decode(entry)), shown(value)
+            yield decode_key(owner), key_of(state.user_key.decode(entry)), value_of(value)
         elif value is not None:
-            yield decode_key(key), shown(value)
+            yield decode_key(key), value_of(value)
 
 
 @dataclass(slots=True)
@@ -134,19 +134,19 @@ class _Group:
     unsettled: list[bytes]
     """Sorted keys of rows besides those of the table."""
 
-    def rows(self, wanted: KeyPrefix | None) -> Iterator[Row]:
-        """All rows, or those whose keys begin as wanted, in the order of keys."""
+    def rows(self, prefix: KeyPrefix | None) -> Iterator[Row]:
+        """All rows, or those that have the prefix, in the order of keys."""
         start = self.part.keyed.row_of(self.group, b"")
-        if wanted is None:
+        if prefix is None:
             yield from self._between(start, prefix_end(start))
             return
-        length: int | None = wanted.length
+        length: int | None = prefix.length
         while length is not None:
-            first = start + wanted.lower(length)
+            first = start + prefix.lower(length)
             yield from self._between(first, prefix_end(first))
-            longer = self._read(start + wanted.longer(length), prefix_end(start), 1, raw=True)
+            longer = self._read(start + prefix.longer(length), prefix_end(start), 1, raw=True)
             after = longer[0]
-            length = wanted.next_length(after[0][0] if after else None, length)
+            length = prefix.next_length(after[0][0] if after else None, length)
 
     def has(self, key: bytes) -> bool:
         """Whether there is a row of this key."""
@@ -168,7 +168,7 @@ class _Group:
 
     @property
     def _is_list(self) -> bool:
-        return isinstance(self.part.named.state, ListState)
+        return isinstance(self.part.named_state.state, ListState)
 
     def _read(
         self, lower: bytes, upper: bytes, limit: int, *, raw: bool = False
@@ -184,12 +184,12 @@ class _Group:
         """
         is_list = self._is_list
         piece: list[Row] = []
-        seen, size, last = 0, 0, b""
+        count, size, last = 0, 0, b""
         for row, value in self._newest(lower, upper):
-            full = seen >= limit or size >= _PIECE_BYTES
+            full = count >= limit or size >= _PIECE_BYTES
             if full and not (is_list and row[:-_POSITION_BYTES] == last[:-_POSITION_BYTES]):
                 return piece, last
-            seen, size, last = seen + 1, size + _size(value), row
+            count, size, last = count + 1, size + _size(value), row
             if raw or value is not None:
                 key = row[ROW_PREFIX_BYTES:]
                 piece.append((key, list(value) if is_list and value else value))

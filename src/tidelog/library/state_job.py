@@ -130,8 +130,8 @@ class StateJob:
         end, action = "closed", "open it again"
         if self._is_partition:
             end, action = "taken from this process", "leave its input to the one that has it now"
-        found = f"one that was {end}, or stopped by `tidelog stop`"
-        return ConfigError(self.label, expected="one that is open", found=found, action=action)
+        actual = f"one that was {end}, or stopped by `tidelog stop`"
+        return ConfigError(self.label, expected="one that is open", found=actual, action=action)
 
     def _named(self, error: BaseException) -> Exception:
         if self._is_partition and isinstance(error, TidelogError):
@@ -153,14 +153,14 @@ class StateJob:
             await self.end()
             raise
 
-    async def _run(self, ended: "concurrent.futures.Future[None]") -> None:
+    async def _run(self, running: "concurrent.futures.Future[None]") -> None:
         try:
             with suppress(asyncio.CancelledError):  # it was closed
                 await self._run_controlled()
         except Exception as error:
-            ended.set_exception(error)
+            running.set_exception(error)
         else:
-            ended.set_result(None)
+            running.set_result(None)
 
     async def _run_controlled(self) -> None:
         """Run the job, and answer for it on its control socket from its start to its end."""

@@ -67,10 +67,10 @@ def _type_name(name: str, kind: Any) -> str:
     if origin is list and len(arguments) == 1:
         return f"array<{_type_name(name, arguments[0])}>"
     if origin is dict and len(arguments) == 2:
-        return "map<{},{}>".format(*(_type_name(name, each) for each in arguments))
+        return "map<{},{}>".format(*(_type_name(name, argument) for argument in arguments))
     raise ConfigError(
         f"type of state {name!r}",
-        expected=f"{', '.join(each.__name__ for each in _DDL)}, or list[...] or dict[...] of them",
+        expected=f"{', '.join(kind.__name__ for kind in _DDL)}, or list[...] or dict[...] of them",
         found=repr(kind),
         action="declare one of these, or keep several values in several states",
     )

@@ -43,7 +43,7 @@ _all_steps: "Final[weakref.WeakSet[Steps]]" = weakref.WeakSet()
 class Caller:
     """A thread or a task that works on a state, and its step."""
 
-    __slots__ = ("begun", "blocks", "changed", "ended", "guards", "name")
+    __slots__ = ("blocks", "changed", "guards", "has_ended", "name", "step_open")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -51,15 +51,15 @@ class Caller:
         """How many blocks of a step it is in."""
         self.guards: Any = None
         """For each of these a weak reference, whose callback tells when it is dropped."""
-        self.begun = False
+        self.step_open = False
         """The caller has an open step, though nothing may have changed in it."""
         self.changed = False
         """The caller has changed something in its open step."""
-        self.ended = False
+        self.has_ended = False
 
     @property
     def in_step(self) -> bool:
-        return self.changed or self.begun
+        return self.changed or self.step_open
 
 
 class Steps:
@@ -69,11 +69,11 @@ class Steps:
         self,
         shared: LoopLock,
         look: Callable[[], float],
-        ending: Callable[[], Exception],
+        end_error: Callable[[], Exception],
         abandoned: Callable[[str], None],
     ) -> None:
         """`look` is called by a caller when much was changed, and says how long it is to wait.
-        `ending` is what operations raise once the state is closed; it may wait for the end.
+        `end_error` gives what operations raise once the state is closed; it may wait for the end.
         `abandoned` is called, anywhere, with what became of a step that nobody ends any more.
         """
         self.lock = shared.lock
@@ -81,7 +81,7 @@ class Steps:
         """Nobody may touch the state any more, with the lock or without."""
         self._abandoned = abandoned
         self._shared = shared
-        self._look, self._ending = look, ending
+        self._look, self._end_error = look, end_error
         self._steps_ended: Callable[[], object] | None = None
         """Called when the last open step has ended, while steps are blocked."""
         self._paused = False
@@ -159,7 +159,7 @@ class Steps:
             self._end(caller or self.this_caller())
 
     def _end(self, caller: Caller) -> None:
-        caller.begun = caller.changed = False
+        caller.step_open = caller.changed = False
         if caller is not self._loop or self._steps_ended is not None:
             self._current = 0
         if self._steps_ended is not None and not self.open_steps:
@@ -176,7 +176,7 @@ class Steps:
 
     def caller_ended(self, caller: Caller) -> None:
         """A thread or task has ended: if its step is open nobody can end it any more."""
-        caller.ended = True
+        caller.has_ended = True
         if self._caller is caller:
             self._current = 0  # a later thread may have the same number
         if caller.in_step:
@@ -212,7 +212,7 @@ class Steps:
         )
 
     def _refuse_all_but_one(self, caller: Caller) -> None:
-        if self._loop is None or self._loop.ended:
+        if self._loop is None or self._loop.has_ended:
             self._loop = caller
         if self._loop is not caller:
             raise ConfigError(
@@ -231,7 +231,7 @@ class Steps:
         for pause in count():
             shared.refuse_amid()
             if self.closed or shared.forked:
-                raise self._ending()
+                raise self._end_error()
             hold_thread(min(pause * _MOMENT_S * 100, _LONGEST_PAUSE_S) or _MOMENT_S)
             with self.lock:
                 if not shared.loop_waits and may_go_on():
@@ -337,7 +337,7 @@ class TaskSteps(Steps):
     def _may_change(self) -> bool:
         """As for threads; raises ConfigError outside of a step."""
         caller = self.this_caller()
-        if not caller.begun:
+        if not caller.step_open:
             raise ConfigError(
                 "a change of state outside of a step",
                 expected="one within `async with db.step():`, by the task that has entered it",
@@ -356,13 +356,13 @@ class TaskSteps(Steps):
             with self.lock:
                 if self.closed or self._shared.forked:
                     break
-                if not (self._paused and not caller.begun) and not self._must_not_begin(caller):
-                    caller.begun = True
+                if not (self._paused and not caller.step_open) and not self._must_not_begin(caller):
+                    caller.step_open = True
                     return caller
                 turn = loop.create_future()
                 self._waiting.append(turn)
             await turn
-        raise self._ending()
+        raise self._end_error()
 
     def _update(self) -> None:
         self._busy = self.closed

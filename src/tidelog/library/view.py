@@ -112,7 +112,7 @@ class View:
         """
         encoded = checked_key("key", key)
         group = key_group(encoded, self._operator.key_groups)
-        subtask = next(each for each in self._subtasks if group in each.backend.owned)
+        subtask = next(subtask for subtask in self._subtasks if group in subtask.backend.owned)
         return subtask.of_key(group.to_bytes(2, "big"), encoded)
 
     def scan(
@@ -120,20 +120,20 @@ class View:
     ) -> Iterator[tuple[Any, ...]]:
         """The keys of a state with their values, as `Database.scan` gives them."""
         parts = [
-            ScanPart(each.steps, each.backend, named_state(each.states, name))
-            for each in self._subtasks
+            ScanPart(subtask.steps, subtask.backend, named_state(subtask.states, name))
+            for subtask in self._subtasks
         ]
         return Scan(parts, prefix, after).rows()
 
     def close(self) -> None:
         """Release everything, and remove the local copy."""
-        if any(each.steps.forked for each in self._subtasks):
+        if any(subtask.steps.forked for subtask in self._subtasks):
             return
-        for each in self._subtasks:
-            with each.steps.lock:
-                if not each.steps.closed:
-                    each.steps.end()
-                    each.backend.table.close()
+        for subtask in self._subtasks:
+            with subtask.steps.lock:
+                if not subtask.steps.closed:
+                    subtask.steps.end()
+                    subtask.backend.table.close()
         if self._directory.exists():
             remove_work_dir(self._directory)
 
@@ -146,7 +146,7 @@ class View:
     def _stored_positions(self) -> dict[Any, bytes]:
         if POSITIONS not in {info.name for info in self._operator.states}:
             return {}
-        of_subtasks = [Positions(each.backend).stored() for each in self._subtasks]
+        of_subtasks = [Positions(subtask.backend).stored() for subtask in self._subtasks]
         return dict(ChainMap(*of_subtasks))
 
 
@@ -160,18 +160,18 @@ class ViewOpening:
     operator: str | None
     declared: Mapping[str, State] | None
 
-    async def run(self, place: CheckpointName) -> View:
-        """Open the checkpoint there, and close the store; raises as `tidelog.open`.
+    async def run(self, name: CheckpointName) -> View:
+        """Open the checkpoint of this name, and close the store; raises as `tidelog.open`.
 
         Where the newest was dropped while it was read, the next one is tried.
         """
-        tries = _TRIES if place is None else 1
+        tries = _TRIES if name is None else 1
         before: Checkpoint | None = None
         try:
             while True:
                 tries, checkpoint = tries - 1, None
                 try:
-                    checkpoint = await find(self.store, place)
+                    checkpoint = await find(self.store, name)
                     return await self._opened(checkpoint)
                 except (RestoreError, ObjectNotFoundError):
                     if not tries or (checkpoint is not None and checkpoint == before):
@@ -202,7 +202,7 @@ class ViewOpening:
             factory=lambda task: reading_factory(states[task].table, operator.id),
             descriptors={},
         )
-        tables = [each.table for each in restored.values()]
+        tables = [subtask.table for subtask in restored.values()]
         try:
             subtasks = [
                 self._subtask(operator, state, table)
@@ -217,19 +217,19 @@ class ViewOpening:
     def _chosen(self, checkpoint: Checkpoint) -> OperatorState:
         """The operator that was asked for, or the only one with states or positions."""
         readable = {
-            each.id: each
-            for each in checkpoint.operators
-            if any(is_readable(info) or info.name == POSITIONS for info in each.states)
+            operator.id: operator
+            for operator in checkpoint.operators
+            if any(is_readable(info) or info.name == POSITIONS for info in operator.states)
         }
-        wanted = [self.operator] if self.operator else list(readable)
-        if len(wanted) != 1 or wanted[0] not in readable:
+        ids = [self.operator] if self.operator else list(readable)
+        if len(ids) != 1 or ids[0] not in readable:
             raise ConfigError(
                 f"operator of slot {checkpoint.slot} of {self.store.url}",
                 expected=f"one of {', '.join(readable) or 'none: no operator has state to read'}",
-                found=", ".join(wanted) or "none",
+                found=", ".join(ids) or "none",
                 action="name one with operator=",
             )
-        return readable[wanted[0]]
+        return readable[ids[0]]
 
     def _subtask(self, operator: OperatorState, state: SubtaskState, table: Table) -> _Subtask:
         backend = KeyedBackend(
@@ -246,7 +246,8 @@ class ViewOpening:
             states = stored_states(backend, operator.states)
         else:
             states = {
-                name: declared_state(backend, name, each) for name, each in self.declared.items()
+                name: declared_state(backend, name, declaration)
+                for name, declaration in self.declared.items()
             }
         steps = _Reads(f"view of {self.store.url}")
         return _Subtask(steps, backend, states, states_of_keys(steps, backend, states))

@@ -190,9 +190,9 @@ async def warn_of_lag(
     while True:
         await clock.sleep(min(interval, _WATCH_S))
         running = list(materializers())
-        late = [each for each in running if each.late_s > LATE_INTERVALS * interval]
+        late = [m for m in running if m.late_s > LATE_INTERVALS * interval]
         if late and not behind:
-            worst = max(late, key=lambda each: each.late_s)
+            worst = max(late, key=lambda m: m.late_s)
             Event.MATERIALIZATIONS_LATE.log(
                 logger,
                 late=len(late),

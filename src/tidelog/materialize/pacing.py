@@ -91,7 +91,7 @@ class Uplink:
         """Files in memory, on their way or waiting for a gap."""
         self.door = asyncio.Lock()
         """First come, first served: a large file is not overtaken for ever by small ones."""
-        self.left = asyncio.Event()
+        self.departure = asyncio.Event()
         """Set when a file has left."""
         self._limit_bytes = limit_bytes
 
@@ -127,8 +127,8 @@ class UploadSlots:
             await link.pace.spend(size)
         async with link.door:
             while not link.has_room(size):
-                link.left.clear()
-                await link.left.wait()
+                link.departure.clear()
+                await link.departure.wait()
             link.transfers += 1
             link.held_bytes += size
         try:
@@ -143,7 +143,7 @@ class UploadSlots:
         finally:
             link.transfers -= 1
             link.held_bytes -= size
-            link.left.set()
+            link.departure.set()
 
     async def _gap(self, size: int, remaining: Remaining) -> None:
         """Wait for a moment that disturbs no checkpoint, as long as the table has time."""

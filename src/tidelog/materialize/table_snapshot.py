@@ -83,7 +83,7 @@ class TableSnapshots:
     directory: Path
     upload_slots: UploadSlots
     """Shared with the tables of all subtasks."""
-    known: dict[str, TableObject] = field(default_factory=dict)
+    stored_files: dict[str, TableObject] = field(default_factory=dict)
     """Shared files of the table that are stored already, by local name."""
     lost: set[str] = field(default_factory=set)
     """Objects that the store has lost: the next snapshot uploads them again."""
@@ -148,7 +148,7 @@ class TableSnapshots:
         except OSError as cause:
             raise from_os_error(cause, f"table snapshot {captured.directory}") from cause
         live = {file.name for file in files}
-        self.known = {name: known for name, known in self.known.items() if name in live}
+        self.stored_files = {name: file for name, file in self.stored_files.items() if name in live}
         self.metrics.completed += 1
         seconds = self.effects.clock.monotonic() - started
         self.metrics.seconds += seconds
@@ -157,7 +157,7 @@ class TableSnapshots:
 
     def objects(self) -> set[str]:
         """Stored files that the next snapshot will refer to again."""
-        return {file.object for file in self.known.values()}
+        return {file.object for file in self.stored_files.values()}
 
     async def _upload_files(
         self, snapshot: MaterializationId, files: Iterable[TableFile], finish_by: float | None
@@ -169,12 +169,12 @@ class TableSnapshots:
         if finish_by is not None:
             remaining = Remaining(finish_by, len(new), sum(file.size for file in new))
         await together((self._upload_file(snapshot, file, remaining) for file in new), TRANSFERS)
-        return [self.known[file.name] for file in shared]
+        return [self.stored_files[file.name] for file in shared]
 
     def _stored_as(self, file: TableFile) -> TableObject | None:
         """The object that holds a file; None for one that is not stored, or that is lost."""
-        known = self.known.get(file.name)
-        return None if known is None or known.object in self.lost else known
+        table_object = self.stored_files.get(file.name)
+        return None if table_object is None or table_object.object in self.lost else table_object
 
     async def _upload_file(
         self, snapshot: MaterializationId, file: TableFile, remaining: Remaining | None
@@ -191,17 +191,17 @@ class TableSnapshots:
                 self.metrics.bytes_uploaded += len(data)
                 if self.copies is not None:
                     await self.copies.keep_file(name, file.path)
-                self.known[file.name] = TableObject(file.name, name, len(data), crc)
+                self.stored_files[file.name] = TableObject(file.name, name, len(data), crc)
                 self.lost.discard(name)
             finally:
-                # From here on `known` protects it, or nobody will ever refer to it.
+                # From here on `stored_files` protects it, or nobody will ever refer to it.
                 self.ledger.done([name])
 
     def _object_name(self, file: TableFile, digest: str, snapshot: MaterializationId) -> str:
         """A name of its own for a new file; a lost one keeps its name, for older checkpoints."""
-        known = self.known.get(file.name)
-        if known is not None and object_names.content_hash_of(known.object) == digest:
-            return known.object
+        table_object = self.stored_files.get(file.name)
+        if table_object is not None and object_names.content_hash_of(table_object.object) == digest:
+            return table_object.object
         label = f"{digest}-{self.operator}-{self.subtask}-{snapshot}"
         return object_names.table_file(self.generation, label)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.checkpoint.schedule import Schedule
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, UnavailableError
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.options.declaration import check_options, option
 from tidelog.options.kinds import (
@@ -290,7 +290,7 @@ class JobArguments:
             raise ConfigError("--input", expected="a file or directory", action="pass --input PATH")
         path = Path(self.input)
         if not path.exists():
-            raise ConfigError(
+            raise UnavailableError(
                 f"--input {self.input}",
                 expected="a file or directory",
                 found="nothing",

@@ -82,8 +82,8 @@ class Job:
     def _add(self, name: str, inputs: list[Edge], **fields: Any) -> Node:
         object_names.check_operator(name)
         parallelism = fields.get("parallelism")
-        whole = isinstance(parallelism, int | None)
-        require(f"parallelism= of {name}", repr(parallelism), whole, "an int")
+        valid = isinstance(parallelism, int | None)
+        require(f"parallelism= of {name}", repr(parallelism), valid, "an int")
         if fields.get("needs_event_time"):
             _check_event_time(name, inputs)
         count = self._counts[name] = self._counts.get(name, 0) + 1
@@ -208,7 +208,7 @@ class Stream:
     def union(self, *others: "Stream") -> "Stream":
         """Merge streams; no order between them."""
         self._check_job(*others)
-        return Stream(self._job, [edge for each in (self, *others) for edge in each._edges])
+        return Stream(self._job, [edge for stream in (self, *others) for edge in stream._edges])
 
     def key_by(
         self,
@@ -273,8 +273,8 @@ class Stream:
         edges = [Edge(edge.node, routing, tag=edge.tag) for edge in self._edges]
         return Stream(self._job, edges)
 
-    def _check_job(self, *others: "Stream") -> None:
-        for other in others:
+    def _check_job(self, *streams: "Stream") -> None:
+        for other in streams:
             is_stream = isinstance(other, Stream)
             require("a stream beside this one", repr(other), is_stream, "a Stream, not in a list")
             if other._job is not self._job:
@@ -336,8 +336,8 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
         from tidelog.runtime.operators.process import Process  # noqa: PLC0415
         from tidelog.state.processor import TimeMode  # noqa: PLC0415
 
-        made = "a class, or a function that makes an object of it"
-        require(f"the processor of {name}", repr(processor), callable(processor), made)
+        expected = "a class, or a function that makes an object of it"
+        require(f"the processor of {name}", repr(processor), callable(processor), expected)
         modes = get_args(TimeMode)
         require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
         return self._then(

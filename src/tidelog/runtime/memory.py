@@ -59,18 +59,18 @@ class MemoryParts(NamedTuple):
             config, limit_bytes=limit, segment_bytes=min(config.segment_bytes, max(1, limit // 4))
         )
 
-    def buffer_bytes(self, most: int, buffers: int) -> int:
-        """Most bytes of one of so many `buffers` of records; `most` is the configured limit."""
-        return min(most, max(_LEAST_BUFFER, self.channels // max(1, buffers)))
+    def buffer_bytes(self, limit: int, buffers: int) -> int:
+        """Most bytes of one of so many `buffers` of records; `limit` is the configured one."""
+        return min(limit, max(_LEAST_BUFFER, self.channels // max(1, buffers)))
 
     def rocksdb(self, options: RocksOptions, tables: int) -> RocksOptions:
         """The options for so many `tables` that share these parts."""
         memtables = options.write_buffers_bytes or self.memtables
-        each = memtables // (_BUFFERS_PER_TABLE * max(1, tables))
+        buffer_bytes = memtables // (_BUFFERS_PER_TABLE * max(1, tables))
         memory = RocksMemory(
             block_cache_bytes=self.tables,
             write_buffers_bytes=self.memtables,
-            write_buffer_bytes=max(_LEAST_MEMTABLE, min(LARGEST_MEMTABLE, each)),
+            write_buffer_bytes=max(_LEAST_MEMTABLE, min(LARGEST_MEMTABLE, buffer_bytes)),
             mmap_reads=self.mapped_reads,
         )
         return options.within(memory)

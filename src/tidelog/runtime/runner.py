@@ -110,7 +110,7 @@ class JobRunner:
         self.incarnation: Incarnation | None = None
         """What runs; None until all is restored."""
         self.running = False
-        self._begun = False
+        self._in_run = False
         """Whether a call of `run` has not returned yet."""
         resume(job, Resumption(), self.config)
         if (directory := local_directory(store.url)) is not None:
@@ -141,38 +141,38 @@ class JobRunner:
         and others of `tidelog.errors`; starting again resumes from the last checkpoint. Raises
         ConfigError while another call of it has not returned.
         """
-        if self._begun:
+        if self._in_run:
             raise ConfigError(
                 f"JobRunner of job {self.job.name!r}",
                 expected="one call of run() at a time",
                 found="another one that has not returned",
                 action="await that one; for another job make another JobRunner, on another store",
             )
-        self._begun = True
+        self._in_run = True
         self.generation = self.states = self.subtasks = self.incarnation = None
         try:
             return await self._run_begun(on_started)
         finally:
-            self._begun = False
+            self._in_run = False
 
     async def _run_begun(self, on_started: Callable[[], None] | None) -> JobResult:
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
-        seen = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
-        check_name(self.job.name, seen)
-        plan = resume(self.job, seen, self.config)
+        resumption = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
+        check_name(self.job.name, resumption)
+        plan = resume(self.job, resumption, self.config)
         if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
             from tidelog.runtime.restore.fit import rehearse  # noqa: PLC0415  # else nothing
 
             rehearse(plan, self.config, self.effects)
         directory = open_work_dir(self.config.work_dir, self.store.url)
-        ended = False
+        succeeded = False
         try:
             goes_back = self.restore_from is not None and self.restore_from.store is None
-            taken = await slots.take_over(self.job.name, seen.first, goes_back=goes_back)
-            self.generation = taken.generation
-            result = await self._run(slots, taken, plan, directory, on_started)
-            ended = True
+            take_over = await slots.take_over(self.job.name, resumption.first, goes_back=goes_back)
+            self.generation = take_over.generation
+            result = await self._run(slots, take_over, plan, directory, on_started)
+            succeeded = True
             return result
         finally:
             self.running = False
@@ -180,7 +180,7 @@ class JobRunner:
                 if self.states is not None:
                     if self.states.start.uploader is not None:
                         self.states.start.uploader.leave()
-                    await self.states.close(quietly=not ended)
+                    await self.states.close(quietly=not succeeded)
             finally:
                 if self._workers is not None:
                     await self._workers.end()
@@ -247,21 +247,21 @@ class JobRunner:
     async def _run(
         self,
         slots: SlotLog,
-        taken: TakeOver,
+        take_over: TakeOver,
         plan: RestorePlan,
         directory: Path,
         on_started: Callable[[], None] | None,
     ) -> JobResult:
         try:
-            incarnation = await self._start(slots, taken, plan, directory)
+            incarnation = await self._start(slots, take_over, plan, directory)
         except TidelogError:
             # A newer generation may have dropped what this one needs: that is the true reason.
-            await slots.prove_newest(Slot(taken.generation), taken.generation)
+            await slots.prove_newest(Slot(take_over.generation), take_over.generation)
             raise
         restored, driver = incarnation.plan.checkpoint, incarnation.driver
         Event.JOB_RESTORED.log(
             logger,
-            generation=taken.generation,
+            generation=take_over.generation,
             job=self.job.name,
             slot=restored.slot if restored is not None else None,
         )
@@ -273,7 +273,7 @@ class JobRunner:
         # The job has ended: only retained checkpoints still need objects.
         await incarnation.collector.collect(_nothing)
         return JobResult(
-            generation=taken.generation,
+            generation=take_over.generation,
             restored_slot=restored.slot if restored else None,
             last_slot=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
@@ -282,11 +282,11 @@ class JobRunner:
         )
 
     async def _start(
-        self, slots: SlotLog, taken: TakeOver, plan: RestorePlan, directory: Path
+        self, slots: SlotLog, take_over: TakeOver, plan: RestorePlan, directory: Path
     ) -> Incarnation:
         """Restore, let sinks recover, and build the tasks; nothing runs yet."""
-        ledger, generation = Ledger(), taken.generation
-        history = await read_history(self.store, slots, taken, ledger)
+        ledger, generation = Ledger(), take_over.generation
+        history = await read_history(self.store, slots, take_over, ledger)
         resumption = confirmed(plan.resumption, history, self._chosen_slot(plan.resumption))
         if resumption is not plan.resumption:
             plan = resume(self.job, resumption, self.config)
@@ -297,7 +297,7 @@ class JobRunner:
             self.config,
             self.effects,
             plan,
-            Author(generation, taken.attempt),
+            Author(generation, take_over.attempt),
             history,
             self.store,
             slots,
@@ -319,7 +319,7 @@ class JobRunner:
         )
         # A start that is refused changes nothing of what it found. Nor is it left to the job, which
         # may fail at its first record again and again, and leave more and more slots.
-        await slots.remove_left_over(taken.left_over)
+        await slots.remove_left_over(take_over.left_over)
         return self.incarnation
 
     async def _local_copies(self, history: History, ledger: Ledger) -> "LocalFirstStore | None":
@@ -338,8 +338,10 @@ class JobRunner:
     async def _supervise(self, incarnation: Incarnation) -> None:
         await incarnation.run()
 
-    def _chosen_slot(self, seen: Resumption) -> Slot | None:
+    def _chosen_slot(self, resumption: Resumption) -> Slot | None:
         """The slot of the job's own store that the user chose."""
         if self.restore_from is None:
             return self.restore_slot
-        return seen.checkpoint.slot if seen.checkpoint and self.restore_from.store is None else None
+        if resumption.checkpoint is None or self.restore_from.store is not None:
+            return None
+        return resumption.checkpoint.slot

@@ -59,20 +59,20 @@ class user_code:
 
 
 class named_call(user_code):
-    """Like `user_code`; an error of ours for what the user passed or stored names the `whole`."""
+    """Like `user_code`; an error of ours for what the user passed or stored names the `context`."""
 
-    __slots__ = ("_whole",)
+    __slots__ = ("_context",)
 
-    def __init__(self, what: str, whole: Callable[[], str]) -> None:
+    def __init__(self, what: str, context: Callable[[], str]) -> None:
         super().__init__(what)
-        self._whole = whole
+        self._context = context
 
     def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
         super().__exit__(kind, cause, trace)
         if isinstance(cause, ConfigError | StateSchemaError):
-            whole = self._whole()
-            if whole not in cause.what:
-                raise cause.within(whole)
+            context = self._context()
+            if context not in cause.what:
+                raise cause.within(context)
 
 
 def _said_by(cause: BaseException | None) -> str:
@@ -113,14 +113,14 @@ def map_all(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]
     return results
 
 
-def close_all(what: str, closings: Iterable[Callable[[], None]], *, quietly: bool) -> None:
-    """Call all `closings`, the last first, also when some fail; raises the error of one.
+def close_all(what: str, closers: Iterable[Callable[[], None]], *, quietly: bool) -> None:
+    """Call all `closers`, the last first, also when some fail; raises the error of one.
 
     `quietly` when there is another error already that says more: then the error is only logged.
     """
     try:
         with ExitStack() as stack:
-            for close in closings:
+            for close in closers:
                 stack.callback(close)
     except TidelogError as error:
         if not quietly:

@@ -238,8 +238,8 @@ class KeyedBackend:
     def _surplus_bytes(self) -> int:
         """By how much the rows that flushes and reads have left in memory take too much of it."""
         cached, limit = self.buffer.cached_bytes, self.config.cache_bytes
-        above = 0 if limit is None else cached - limit
-        return max(above, self.memory.surplus(cached))
+        surplus = 0 if limit is None else cached - limit
+        return max(surplus, self.memory.surplus(cached))
 
     def release(self) -> Iterator[None]:
         """The subtask needs its rows no more: their memory is given back, some at a time."""
@@ -265,10 +265,10 @@ class KeyedBackend:
         between is flushed as far as its turn comes; to have nothing left, call `flush` at the
         end.
         """
-        left = len(self.buffer)
-        while left > 0:
-            left = min(left - self._flush_some(cache=cache), len(self.buffer))
-            if left > 0:
+        remaining = len(self.buffer)
+        while remaining > 0:
+            remaining = min(remaining - self._flush_some(cache=cache), len(self.buffer))
+            if remaining > 0:
                 yield
         if settle:
             yield from self.settle()
@@ -289,12 +289,12 @@ class KeyedBackend:
 
         Some at a time; rows that are flushed in between may be left. Raises as `flush`.
         """
-        left = self.buffer.dirty - keep
-        while left > 0:
-            written = self._unless_broken(partial(self._write_dirty, min(left, _WRITTEN_ROWS)))
+        remaining = self.buffer.dirty - keep
+        while remaining > 0:
+            written = self._unless_broken(partial(self._write_dirty, min(remaining, _WRITTEN_ROWS)))
             # Task and materializer may both be at it.
-            left = min(left - written, self.buffer.dirty - keep)
-            if left > 0:
+            remaining = min(remaining - written, self.buffer.dirty - keep)
+            if remaining > 0:
                 yield
 
     def _write_dirty(self, limit: int = _WRITTEN_ROWS) -> int:
@@ -385,10 +385,10 @@ class KeyedBackend:
             yield
         for sweep in self.sweeps:
             now_ms = self.now_ms()
-            left = min(sweep.rows_due(now_ms), MOST_SWEPT)
-            while left > 0:
-                sweep.step(now_ms, min(left, SWEPT_PER_STEP))
-                left -= SWEPT_PER_STEP
+            remaining = min(sweep.rows_due(now_ms), MOST_SWEPT)
+            while remaining > 0:
+                sweep.step(now_ms, min(remaining, SWEPT_PER_STEP))
+                remaining -= SWEPT_PER_STEP
                 yield
 
     def begin_chain(self) -> SeqNo:

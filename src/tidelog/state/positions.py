@@ -31,7 +31,7 @@ class Positions:
         self._values = _position_values()
         self.durable: dict[Any, Any] = {}
         """Positions in the last durable checkpoint, by partition."""
-        self.moved: dict[Any, Any] = {}
+        self.pending: dict[Any, Any] = {}
         """Newer ones that will be with the next checkpoint."""
         self._state_positions: dict[Any, Any] = {}
         self._captured: dict[CheckpointId, dict[Any, Any]] = {}
@@ -83,12 +83,12 @@ class Positions:
     def capture(self, checkpoint: CheckpointId) -> None:
         """Make state of what has moved: a checkpoint is about to capture it."""
         self._backend.use_encoded_key(NO_KEY)
-        for partition, position in self.moved.items():
+        for partition, position in self.pending.items():
             row = (checked_key("partition", partition),)
             self._state.updateValue(row, (self._values.encode(position),))
-        captured = self._state_positions | self.moved
+        captured = self._state_positions | self.pending
         self._state_positions = self._captured[checkpoint] = captured
-        self.moved.clear()
+        self.pending.clear()
 
     def completed(self, checkpoint: CheckpointId) -> None:
         for number in [number for number in self._captured if number <= checkpoint]:

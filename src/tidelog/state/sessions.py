@@ -26,10 +26,14 @@ from tidelog.state.objects.values import UntypedValues
 
 MOST_HELD: Final = 8
 """Sessions in the row of a key: all of them are written when one has changed."""
-FIRED: Final = -2
-"""Where the row of a key has its `fired` ..."""
-BOUND: Final = -1
-"""... and its `bound`."""
+NEWEST_VALUE, NEWEST_START, NEWEST_LAST = -5, -4, -3
+"""Where the row of a key has its newest session ..."""
+FIRED, BOUND = -2, -1
+"""... its `fired` and its `bound` ..."""
+EARLIEST_LAST: Final = 2
+"""... and the last time of the earliest session that it has."""
+NO_SESSIONS: Final = 2
+"""The length of a row without sessions."""
 _PARTS: Final = 3
 """Elements of a row by key for each session."""
 _TIME_BYTES: Final = 8
@@ -97,7 +101,10 @@ class SessionRows:
         return sorted(joined, key=_last_time)
 
     def insert(self, row: bytes, cells: KeyCells, session: StoredSession) -> list[int]:
-        """Add a session, which joins none; the last time of the one before it, if that is held."""
+        """Add a session, which joins none; returns the last time of the one before it in the row.
+
+        The list is empty where there is none.
+        """
         bound = cells[BOUND]
         if bound is not None and session.last <= bound:
             self._put_earlier(row, session)

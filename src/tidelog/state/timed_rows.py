@@ -1,4 +1,4 @@
-"""Records by bucket of time as rows: one for each, one for many, and what of a bucket is in memory.
+"""Records by bucket of time as rows, one for each or one for many, and what of them is in memory.
 
 Invariants:
 - after the state's id the key of a record's row, or of its mark's, is `bucket | key | time |
@@ -8,8 +8,8 @@ Invariants:
   `bucket | number of the first record`; its records are encoded as in rows of their own, so it
   becomes such rows without knowing their types;
 - a key group has no more records in batches of a bucket than can be read at once;
-- of a whole bucket in memory the records with the least numbers are in batches, later ones have
-  rows of their own, and the last ones are fresh; each of the three may be none.
+- of a bucket that is complete in memory the records with the lowest numbers are in batches, later
+  ones have rows of their own, and the last ones are not flushed; each of the three may be none.
 
 Format of batches: docs/internals/format.md, "State kinds".
 """
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -31,7 +31,7 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.timers import decode_time, encode_time
 from tidelog.state.objects.values import UntypedValues
-from tidelog.state.timeline import Held, Records
+from tidelog.state.timeline import NUMBER, Records, TimedRecord, divided
 from tidelog.table.port import Table
 
 KIND: Final = "timed-records"
@@ -44,7 +44,7 @@ _AFTER_KEY: Final = -8 - NUMBER_BYTES
 _BYTES: Final = 1 << 20
 """Values of so many bytes are read at a time."""
 Times = tuple[float, float]
-"""The least and the greatest, each of which may be infinite."""
+"""The earliest and the latest, each of which may be infinite."""
 ALL_TIMES: Final[Times] = (-inf, inf)
 MOST_BATCHED: Final = 8192
 """Records of a bucket and a key group in batches: all are read where one is looked for ..."""
@@ -52,14 +52,26 @@ BATCHED_BYTES: Final = 1 << 20
 """... and what they may take in memory."""
 
 T = TypeVar("T", bound=tuple[Any, ...])
-Entry = tuple[int, bytes, Held]
-"""Bucket, place, which is a key group with the encoded key, and what is held there."""
-Placed = tuple[bytes, Held]
-"""A place, and what is held there."""
-Batch = tuple[list[bytes], list[int], list[int], list[Any]]
-"""Keys, times, numbers less that of the first, and records."""
+Entry = tuple[int, bytes, TimedRecord]
+"""Bucket, group key (the key group with the encoded key) and timed record."""
+TIMED_RECORD: Final = 2
+"""Where an entry has its timed record."""
+KeyedRecord = tuple[bytes, TimedRecord]
+"""Group key and timed record."""
+
+
+class TimedBatch(NamedTuple):
+    """The value of a row that is a batch; all of its lists are of one length."""
+
+    keys: list[bytes]
+    times: list[int]
+    after_first: list[int]
+    """Numbers less that of the first record."""
+    records: list[Any]
+
+
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(Batch).decode
+_decode: Final = msgspec.msgpack.Decoder(TimedBatch).decode
 
 
 class TimedRows:
@@ -79,41 +91,44 @@ class TimedRows:
     def delete(self, entries: Sequence[Entry]) -> None:
         self._rows.delete_many(row_keys(self._state, entries))
 
-    def of_place(self, bucket: int, place: bytes, times: Times = ALL_TIMES) -> Iterator[Held]:
-        """What the rows of a place hold, in order: those with a time between these."""
-        prefix = place[:2] + self._state + encode_time(bucket) + place[2:]
+    def of_key(
+        self, bucket: int, group_key: bytes, times: Times = ALL_TIMES
+    ) -> Iterator[TimedRecord]:
+        """The records of a key in order, from its rows: those with a time between these."""
+        prefix = group_key[:2] + self._state + encode_time(bucket) + group_key[2:]
         # Of all records of a hot key only those near in time are read.
         lower, upper = (prefix + encode_time(_within(time)) for time in times)
         for row, record in self._rows.scan(lower, prefix_end(upper)):
-            yield _held(row, record)
+            yield _timed_record(row, record)
 
     def of_group(self, bucket: int, group: bytes) -> Iterator[Entry]:
-        """What the rows of a key group in a bucket hold."""
+        """The records of a key group in a bucket, from its rows."""
         for row, record in self.range_of_group(bucket, group):
             yield entry_of(group, row[ROW_PREFIX_BYTES:], record)
 
     def take(
-        self, group: bytes, lower: bytes, upper: bytes, most: int | None = None
+        self, group: bytes, lower: bytes, upper: bytes, limit: int | None = None
     ) -> list[tuple[bytes, Any]]:
-        """Delete the first rows of a range of a key group; their keys after the state, and values.
+        """Delete the first rows of a range of a key group; returns their suffixes and values.
 
-        The bounds are such keys too.
+        A suffix is what a row's key has after the state's id; the bounds are such suffixes too.
         """
         prefix = group + self._state
         scan = self._rows.scan(prefix + lower, prefix + upper)
-        taken = list(scan) if most is None else first_of(scan, most)
-        self._rows.delete_many([row for row, _ in taken])
-        return [(row[ROW_PREFIX_BYTES:], value) for row, value in taken]
+        rows = list(scan) if limit is None else first_of(scan, limit)
+        self._rows.delete_many([row for row, _ in rows])
+        return [(row[ROW_PREFIX_BYTES:], value) for row, value in rows]
 
     def end(self, group: bytes) -> int:
         """A bucket from which on the table has no rows of a key group."""
         prefix, end, step = group + self._state, UNKNOWN, 1
         while end < MAX_WATERMARK:
-            row = next(self._table.scan(prefix + encode_time(end), prefix_end(prefix)), None)
-            if row is None:
+            first = next(self._table.scan(prefix + encode_time(end), prefix_end(prefix)), None)
+            if first is None:
                 break
             # Ever further, so that there are few looks, however many buckets there are.
-            bucket = decode_time(row[0][ROW_PREFIX_BYTES : ROW_PREFIX_BYTES + 8])
+            row, _ = first
+            bucket = decode_time(row[ROW_PREFIX_BYTES : ROW_PREFIX_BYTES + 8])
             end, step = min(bucket + step, MAX_WATERMARK), 2 * step
         return end
 
@@ -139,36 +154,38 @@ def check_records(records: list[Any]) -> None:
         )
 
 
-def first_of(rows: Iterator[T], most: int) -> list[T]:
-    """The next rows, `most` or fewer where their last parts, values, take much memory."""
-    taken: list[T] = []
+def first_of(rows: Iterator[T], limit: int) -> list[T]:
+    """The next rows, `limit` or fewer where their last parts, values, take much memory."""
+    chunk: list[T] = []
     size = 0
-    for row in islice(rows, most):
-        taken.append(row)
+    for row in islice(rows, limit):
+        chunk.append(row)
         size += object_bytes(row[-1])
         if size >= _BYTES:
             break
-    return taken
+    return chunk
 
 
 def row_keys(state: bytes, entries: Iterable[Entry]) -> list[bytes]:
     """The keys of the rows of records, in a state of this id."""
     keys: list[bytes] = []
     last: int | None = None
-    for bucket, place, (time, number, _) in entries:
+    for bucket, group_key, (time, number, _) in entries:
         if bucket != last:  # most have the bucket of the one before
             last, before = bucket, state + encode_time(bucket)
         after = encode_time(time) + number.to_bytes(NUMBER_BYTES, "big")
-        keys.append(place[:2] + before + place[2:] + after)
+        keys.append(group_key[:2] + before + group_key[2:] + after)
     return keys
 
 
-def entry_of(group: bytes, own: bytes, record: Any) -> Entry:
-    """What a row's key after the state and its value say."""
-    return decode_time(own[:8]), group + own[8:_AFTER_KEY], _held(own, record)
+def entry_of(group: bytes, suffix: bytes, record: Any) -> Entry:
+    """The entry of a row with this record; `suffix` is what its key has after the state's id."""
+    group_key = group + suffix[8:_AFTER_KEY]
+    return decode_time(suffix[:8]), group_key, _timed_record(suffix, record)
 
 
-def _held(row: bytes, record: Any) -> Held:
+def _timed_record(row: bytes, record: Any) -> TimedRecord:
+    """The timed record of a row by the end of its key."""
     number = int.from_bytes(row[-NUMBER_BYTES:], "big")
     return decode_time(row[_AFTER_KEY:-NUMBER_BYTES]), number, record
 
@@ -185,13 +202,17 @@ class TimedBatches(TimedRows):
         """The batches of the records of the state `name`, which are `values`."""
         info = backend.registry.register(batches_of(name), BATCHES, (schema,))
 
-        def encode_many(batches: list[Batch]) -> list[bytes]:
-            records = iter(values.encode_many(list(chain.from_iterable(b[3] for b in batches))))
-            return [_encode((b[0], b[1], b[2], list(islice(records, len(b[0]))))) for b in batches]
+        def encode_many(batches: list[TimedBatch]) -> list[bytes]:
+            all_records = chain.from_iterable(batch.records for batch in batches)
+            encoded = iter(values.encode_many(list(all_records)))
+            return [
+                _encode(batch._replace(records=list(islice(encoded, len(batch.keys)))))
+                for batch in batches
+            ]
 
-        def decode(data: bytes) -> Batch:
-            keys, times, after_first, records = _decode(data)
-            return keys, times, after_first, list(map(values.decode, records))
+        def decode(data: bytes) -> TimedBatch:
+            batch = _decode(data)
+            return batch._replace(records=list(map(values.decode, batch.records)))
 
         rows = backend.rows(
             lambda batch: encode_many([batch])[0],
@@ -203,34 +224,33 @@ class TimedBatches(TimedRows):
         return cls(rows, info.id.to_bytes(2, "big"), backend.table)
 
     def put_together(
-        self, bucket: int, records: Sequence[Placed], batched: dict[bytes, int], size: float
-    ) -> list[bytes]:
+        self, memory: "BucketMemory", records: Sequence[KeyedRecord], size: float
+    ) -> int:
         """Put records of a bucket, in the order of their numbers, in one row for each key group.
 
-        `batched` is how many records each key group has in batches, which is counted on; `size`
-        the memory of one. Returns the keys of the rows: none, and nothing is put, where a key group
-        would have too many. Raises as `TimedRows.put`.
+        `size` is the memory of one. Returns the number of the rows: 0, and nothing is put, where a
+        key group would have too many records in batches. Raises as `TimedRows.put`.
         """
-        of_group: defaultdict[bytes, list[Placed]] = defaultdict(list)
-        for each in records:
-            of_group[each[0][:2]].append(each)
-        most = min(MOST_BATCHED, BATCHED_BYTES / max(1.0, size))
-        if any(batched.get(group, 0) + len(some) > most for group, some in of_group.items()):
-            return []
-        rows: dict[bytes, Batch] = {}
-        time = encode_time(bucket)
-        for group, some in of_group.items():
-            first = some[0][1][1]
-            rows[group + self._state + time + first.to_bytes(NUMBER_BYTES, "big")] = batch = (
-                [place[2:] for place, _ in some],
-                [held[0] for _, held in some],
-                [held[1] - first for _, held in some],
-                [held[2] for _, held in some],
-            )
-            check_records(batch[-1])
-            batched[group] = batched.get(group, 0) + len(some)
+        by_group: defaultdict[bytes, list[KeyedRecord]] = defaultdict(list)
+        for keyed_record in records:
+            group_key, _ = keyed_record
+            by_group[group_key[:2]].append(keyed_record)
+        limit = min(MOST_BATCHED, BATCHED_BYTES / max(1.0, size))
+        batched = memory.batched
+        for group, of_group in by_group.items():
+            if batched.get(group, 0) + len(of_group) > limit:
+                return 0
+        rows: dict[bytes, TimedBatch] = {}
+        bucket = encode_time(memory.bucket)
+        for group, of_group in by_group.items():
+            _, (_, first, _) = of_group[0]
+            batch = _batch(of_group, first)
+            check_records(batch.records)
+            rows[group + self._state + bucket + first.to_bytes(NUMBER_BYTES, "big")] = batch
+            batched[group] = batched.get(group, 0) + len(of_group)
         self._rows.put_many(rows)
-        return list(rows)
+        memory.batches += rows
+        return len(rows)
 
     def delete_rows(self, rows: Iterable[bytes]) -> None:
         self._rows.delete_many(rows)
@@ -244,6 +264,16 @@ class TimedBatches(TimedRows):
         self._rows.delete_many([row for row, _ in self.range_of_group(bucket, group)])
 
 
+def _batch(records: list[KeyedRecord], first: int) -> TimedBatch:
+    """The batch of records of a bucket and a key group, of which the first has this number."""
+    return TimedBatch(
+        [group_key[2:] for group_key, _ in records],
+        [time for _, (time, _, _) in records],
+        [number - first for _, (_, number, _) in records],
+        [record for _, (_, _, record) in records],
+    )
+
+
 def batches_of(name: str) -> str:
     """The name of the state with the batches of the records of a state."""
     return f"{name}-batches"
@@ -251,76 +281,103 @@ def batches_of(name: str) -> str:
 
 def keys_of(data: bytes) -> list[bytes]:
     """The keys of a batch's records, from its value; raises MsgspecError for what is none."""
-    keys: list[bytes] = _decode(data)[0]
-    return keys
+    return _decode(data).keys
 
 
-def stored_entries(group: bytes, own: bytes, data: bytes) -> list[Entry]:
+def stored_entries(group: bytes, suffix: bytes, data: bytes) -> list[Entry]:
     """The records of a stored batch, each with its value still encoded.
 
-    `own` is the row key without key group and state id, `data` the row's value.
+    `suffix` is what the row's key has after the state's id, `data` the row's value.
     """
-    return list(_entries(group, own, _decode(data)))
+    return list(_entries(group, suffix, _decode(data)))
 
 
-def _entries(group: bytes, own: bytes, batch: Batch) -> Iterator[Entry]:
-    bucket, first = decode_time(own[:8]), int.from_bytes(own[8:], "big")
+def _entries(group: bytes, suffix: bytes, batch: TimedBatch) -> Iterator[Entry]:
+    bucket, first = decode_time(suffix[:8]), int.from_bytes(suffix[8:], "big")
     for key, time, after_first, record in zip(*batch, strict=True):
         yield bucket, group + key, (time, first + after_first, record)
 
 
+def with_numbers(entries: list[Entry], numbers: set[int]) -> list[Entry]:
+    """The entries of records with these numbers."""
+    return [entry for entry in entries if entry[TIMED_RECORD][NUMBER] in numbers]
+
+
 @dataclass(slots=True)
-class Bucket:
+class BucketMemory:
     """What of one bucket is in memory."""
 
-    whole: bool
+    bucket: int
+    complete: bool
+    """All records of the bucket are here."""
     rows_from: int | None
     """The first number of a record with a row of its own; None: none has. Of a bucket that is not
-    whole all may have some: 0."""
+    complete all may have some: 0."""
     records: dict[bytes, Records] = field(default_factory=dict)
-    """By key group and encoded key."""
+    """By group key."""
     marked: set[int] = field(default_factory=set)
-    """Numbers of marked records of a whole bucket."""
-    fresh: dict[int, Placed] = field(default_factory=dict)
-    """By number: those of a whole bucket that no flush has made rows yet."""
+    """Numbers of marked records of a complete bucket."""
+    unflushed: dict[int, KeyedRecord] = field(default_factory=dict)
+    """By number: those of a complete bucket that no flush has made rows yet."""
     batches: list[bytes] = field(default_factory=list)
-    """The rows of a whole bucket that are batches."""
+    """The rows of a complete bucket that are batches."""
     batched: dict[bytes, int] = field(default_factory=dict)
     """By key group, how many records they have."""
     reads: dict[bytes, int] = field(default_factory=dict)
     """By key group, how often the rows of a single key were read."""
     loaded: set[bytes] = field(default_factory=set)
-    """Key groups of which all records are in memory, of a bucket that is not whole."""
+    """Key groups of which all records are in memory, of a bucket that is not complete."""
     large: dict[bytes, int] = field(default_factory=dict)
-    """Places with more records than stay in memory, and how many were taken away since it was seen
-    that they are: they are not read again and again to see it."""
+    """Group keys with more records than stay in memory, and how many of these were removed since
+    they were counted: they are counted again when many were."""
 
     @property
-    def held(self) -> int:
-        """What it counts for in memory."""
-        return sum([max(1, len(held)) for held in self.records.values()])
+    def count(self) -> int:
+        """Its records, and its keys of which it is known that they have none."""
+        return sum([max(1, len(records)) for records in self.records.values()])
 
     def evict(self, limit: int) -> int:
-        """Forget the records of so many places at most; what they counted for in memory.
+        """Forget the records of so many keys at most; returns by how much `count` is less.
 
-        The bucket is not whole any more.
+        The bucket is not complete any more.
         """
-        places = list(islice(self.records, limit))
-        self.loaded.difference_update([place[:2] for place in places])
-        return sum([max(1, len(self.records.pop(place))) for place in places])
+        group_keys = list(islice(self.records, limit))
+        self.loaded.difference_update([group_key[:2] for group_key in group_keys])
+        return sum([max(1, len(self.records.pop(group_key))) for group_key in group_keys])
 
-    def take_fresh(self, most: int) -> list[Placed]:
-        """The first fresh records, which count as such no more."""
-        if len(self.fresh) <= most:
-            taken, self.fresh = list(self.fresh.values()), {}
-            return taken
-        return [self.fresh.pop(number) for number in list(islice(self.fresh, most))]
+    def take(self, limit: int) -> list[Entry]:
+        """Remove records, `limit` or some more, or all where they are fewer."""
+        entries: list[Entry] = []
+        while self.records and len(entries) < limit:
+            group_key, records = self.records.popitem()
+            first, rest = divided(records, limit)
+            if rest:
+                self.records[group_key] = rest
+            entries += [(self.bucket, group_key, timed_record) for timed_record in first]
+        return entries
+
+    def remove(self, group_key: bytes, count: int) -> None:
+        """Remove the first records of a key, which has so many or more."""
+        _, self.records[group_key] = divided(self.records[group_key], count)
+        if not self.records[group_key]:
+            del self.records[group_key]
+
+    def take_unflushed(self, limit: int) -> list[KeyedRecord]:
+        """The first records that no flush has seen; they do not count as such any more."""
+        if len(self.unflushed) <= limit:
+            records, self.unflushed = list(self.unflushed.values()), {}
+            return records
+        return [self.unflushed.pop(number) for number in list(islice(self.unflushed, limit))]
 
     def with_rows(self, entries: list[Entry]) -> list[Entry]:
         """Entries of this bucket, without those that have no rows of their own."""
-        fresh, rows_from = self.fresh, self.rows_from
+        unflushed, rows_from = self.unflushed, self.rows_from
         if rows_from is None:
             return []
-        if not fresh and not self.batches:
+        if not unflushed and not self.batches:
             return entries
-        return [e for e in entries if e[2][1] >= rows_from and e[2][1] not in fresh]
+        return [
+            entry
+            for entry in entries
+            if (number := entry[TIMED_RECORD][NUMBER]) >= rows_from and number not in unflushed
+        ]

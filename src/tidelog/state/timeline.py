@@ -18,8 +18,10 @@ _CHUNK: Final = 512
 """Records of a chunk; one that has twice as many is divided."""
 _first: Final = itemgetter(0)
 
-Held = tuple[int, int, Any]
-"""Time, number and record, which in this order are sorted."""
+TimedRecord = tuple[int, int, Any]
+"""Time, number and record: they are sorted in this order."""
+EVENT_TIME, NUMBER, RECORD = 0, 1, 2
+"""Where a timed record has its parts."""
 
 
 class Timeline:
@@ -27,55 +29,55 @@ class Timeline:
 
     __slots__ = ("_chunks", "_count")
 
-    def __init__(self, records: list[Held]) -> None:
+    def __init__(self, records: list[TimedRecord]) -> None:
         self._count = len(records)
         self._chunks = [records[first : first + _CHUNK] for first in range(0, len(records), _CHUNK)]
 
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[TimedRecord]:
         return chain.from_iterable(list(self._chunks))
 
-    def __getitem__(self, end: int) -> Held:
+    def __getitem__(self, end: int) -> TimedRecord:
         """The first record, 0, or the last one, -1."""
         return self._chunks[end][end]
 
-    def append(self, record: Held) -> None:
+    def append(self, record: TimedRecord) -> None:
         """Add a record in its place, which mostly is the end."""
-        number = max(0, bisect_right(self._chunks, record, key=_first) - 1)
-        chunk = self._chunks[number]
+        index = max(0, bisect_right(self._chunks, record, key=_first) - 1)
+        chunk = self._chunks[index]
         insort(chunk, record)
         if len(chunk) >= 2 * _CHUNK:
-            self._chunks[number : number + 1] = [chunk[:_CHUNK], chunk[_CHUNK:]]
+            self._chunks[index : index + 1] = [chunk[:_CHUNK], chunk[_CHUNK:]]
         self._count += 1
 
-    def take(self, count: int) -> list[Held]:
+    def take(self, count: int) -> list[TimedRecord]:
         """Remove the first records, so many or all of them."""
-        records: list[Held] = []
-        number = 0
-        while number < len(self._chunks) and len(records) < count:
-            chunk = self._chunks[number]
+        records: list[TimedRecord] = []
+        index = 0
+        while index < len(self._chunks) and len(records) < count:
+            chunk = self._chunks[index]
             room = count - len(records)
             records += chunk[:room]
             if len(chunk) > room:
-                self._chunks[number] = chunk[room:]
+                self._chunks[index] = chunk[room:]
                 break
-            number += 1
-        del self._chunks[:number]
+            index += 1
+        del self._chunks[:index]
         self._count -= len(records)
         return records
 
-    def chunks(self, least: float, greatest: float) -> list[list[Held]]:
-        """The chunks that hold all records with times between these, and earlier and later ones."""
-        begin = max(0, bisect_left(self._chunks, (least,), key=_first) - 1)
-        return self._chunks[begin : bisect_right(self._chunks, (greatest, inf), key=_first)]
+    def chunks(self, earliest: float, latest: float) -> list[list[TimedRecord]]:
+        """The chunks with the records of these times; they may have others too."""
+        begin = max(0, bisect_left(self._chunks, (earliest,), key=_first) - 1)
+        return self._chunks[begin : bisect_right(self._chunks, (latest, inf), key=_first)]
 
 
-Records = list[Held] | Timeline
+Records = list[TimedRecord] | Timeline
 
 
-def inserted(records: Records, record: Held) -> Records:
+def inserted(records: Records, record: TimedRecord) -> Records:
     """The records with another one in its place; they are changed."""
     if isinstance(records, list):
         if len(records) < LONG:
@@ -86,7 +88,7 @@ def inserted(records: Records, record: Held) -> Records:
     return records
 
 
-def divided(records: Records, count: int) -> tuple[list[Held], Records]:
+def divided(records: Records, count: int) -> tuple[list[TimedRecord], Records]:
     """The first records, so many or all of them, and the others; they are changed."""
     if isinstance(records, list):
         if len(records) < LONG:
@@ -97,16 +99,19 @@ def divided(records: Records, count: int) -> tuple[list[Held], Records]:
     return records.take(count), records if len(records) else []
 
 
-def between(records: Records, least: float, greatest: float, step: int) -> Iterator[list[Held]]:
-    """Those with times from the least to the greatest, so many at a time."""
-    for chunk in [records] if isinstance(records, list) else records.chunks(least, greatest):
+def between(
+    records: Records, earliest: float, latest: float, step: int
+) -> Iterator[list[TimedRecord]]:
+    """The records from the earliest to the latest time, `step` at a time."""
+    chunks = [records] if isinstance(records, list) else records.chunks(earliest, latest)
+    for chunk in chunks:
         # Of all records of a hot key only those near in time are looked at.
-        begin, end = bisect_left(chunk, (least,)), bisect_right(chunk, (greatest, inf))
+        begin, end = bisect_left(chunk, (earliest,)), bisect_right(chunk, (latest, inf))
         for first in range(begin, end, step):
             yield chunk[first : min(first + step, end)]
 
 
-def newest(records: Sequence[Held] | Timeline, time: int) -> Held | None:
+def newest(records: Sequence[TimedRecord] | Timeline, time: int) -> TimedRecord | None:
     """The last record with this time or an earlier one."""
     chunks = records.chunks(time, time) if isinstance(records, Timeline) else [records]
     for chunk in reversed(chunks):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from tidelog.errors import ConfigError
+from tidelog.errors import ConfigError, UnavailableError
 from tidelog.options.kinds import Flag, Integer, Range
 from tidelog.storage import errors
 
@@ -58,7 +58,7 @@ class CloudOptions:
         try:
             return Path(self.ca_file).read_bytes()
         except OSError as error:
-            raise ConfigError(
+            raise UnavailableError(
                 f"certificates of {url}",
                 expected="a file of certificates in PEM",
                 found=f"{self.ca_file}: {error.strerror}",

@@ -21,6 +21,7 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
     TidelogError,
+    UnavailableError,
     too_many_files,
 )
 
@@ -195,7 +196,7 @@ def _refused(status: int, code: str, url: str, what: str, answer: str) -> Tidelo
     `what` names the object, `url` its store, `answer` is what messages quote of it.
     """
     if code in _NO_BUCKET:
-        return ConfigError(
+        return UnavailableError(
             f"store {url}",
             expected="an existing bucket",
             found=answer,

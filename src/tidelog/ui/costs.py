@@ -113,12 +113,12 @@ def restore_part(view: StoreView) -> RestorePart | None:
     if checkpoint is None:
         return None
     fetch, settings = _fetch(view, checkpoint), Settings()
-    whole = restore_s(fetch, settings)
+    total_s = restore_s(fetch, settings)
     return RestorePart(
         slot=checkpoint.slot,
         fetch=fetch,
-        seconds=whole,
-        replay_s=whole - restore_s(replace(fetch, changes=0.0), settings),
+        seconds=total_s,
+        replay_s=total_s - restore_s(replace(fetch, changes=0.0), settings),
         link=settings.link,
         replay_per_s=settings.materialize.replay_rate,
         possible=problem_of(view, checkpoint.slot) is None,
@@ -145,9 +145,12 @@ def _objects(sizes: Mapping[str, int]) -> Objects:
 
 def _files(view: StoreView, checkpoint: Checkpoint) -> Objects:
     """The table files of its descriptors; those of a descriptor that cannot be read are missing."""
-    known = view.inventory.descriptors
-    named = [known[need.name] for need in direct_needs(checkpoint) if need.name in known]
-    return _objects({file.object: file.size for each in named for file in each.shared})
+    descriptors = view.inventory.descriptors
+    files: dict[str, int] = {}
+    for need in direct_needs(checkpoint):
+        if need.name in descriptors:
+            files |= {file.object: file.size for file in descriptors[need.name].shared}
+    return _objects(files)
 
 
 def bill_part(
@@ -159,22 +162,22 @@ def bill_part(
     """
     sizes = _sizes(view)
     requests = _requests(status, started_ms, now_ms)
-    own = _PROVIDERS.get(urlsplit(view.url).scheme)
-    first = (own, _USUAL)
+    provider = _PROVIDERS.get(urlsplit(view.url).scheme)
+    first = (provider, _USUAL)
     books = sorted(choose_books((), ()), key=lambda b: [b.provider != name for name in first])
     return BillPart(
-        tuple(ObjectsStored(kind, len(of), sum(of)) for kind, of in sizes.items()),
+        tuple(ObjectsStored(kind, len(group), sum(group)) for kind, group in sizes.items()),
         view.objects_ms,
         requests,
-        tuple(_line(book, sizes, requests, own, now_ms) for book in books),
+        tuple(_line(book, sizes, requests, provider, now_ms) for book in books),
     )
 
 
 def _sizes(view: StoreView) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {kind: [] for kind in _KINDS.values()}
+    sizes: dict[str, list[int]] = {kind: [] for kind in _KINDS.values()}
     for name, size in view.inventory.sizes.items():
-        found[_KINDS[name.partition("/")[0] + "/"]].append(size)
-    return {**found, "manifests": list(view.slots.sizes.values())}
+        sizes[_KINDS[name.partition("/")[0] + "/"]].append(size)
+    return {**sizes, "manifests": list(view.slots.sizes.values())}
 
 
 def _requests(status: Json | None, started_ms: int | None, now_ms: int) -> RequestsADay | None:
@@ -202,20 +205,20 @@ def _line(
     book: PriceBook,
     sizes: Mapping[str, list[int]],
     requests: RequestsADay | None,
-    own: str | None,
+    provider: str | None,
     now_ms: int,
 ) -> BillLine:
-    billed = sum(max(size, book.minimum_object_bytes) for of in sizes.values() for size in of)
+    billed = sum(max(size, book.minimum_object_bytes) for group in sizes.values() for size in group)
     storage = billed / book.gb_bytes * book.storage_gb_month * DAY_S / MONTH_S
-    asked = moved = None
+    request_cost = transfer_cost = None
     if requests is not None:
-        asked = (
+        request_cost = (
             requests.put * book.put_per_1000
             + requests.list * book.list_per_1000
             + requests.get * book.get_per_1000
             + requests.delete * book.delete_per_1000
         ) / 1000
-        moved = book.moved(requests.bytes_written, requests.bytes_read)
+        transfer_cost = book.moved(requests.bytes_written, requests.bytes_read)
     return BillLine(
         provider=book.provider,
         title=book.title,
@@ -223,9 +226,9 @@ def _line(
         currency=book.currency,
         as_of=book.as_of.isoformat(),
         storage=storage,
-        requests=asked,
-        transfer=moved,
-        total=storage + (asked or 0.0) + (moved or 0.0),
-        here=book.provider == own,
+        requests=request_cost,
+        transfer=transfer_cost,
+        total=storage + (request_cost or 0.0) + (transfer_cost or 0.0),
+        here=book.provider == provider,
         warning=book.warning(datetime.fromtimestamp(now_ms / 1000, UTC).date()),
     )

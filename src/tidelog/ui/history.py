@@ -22,22 +22,22 @@ MATERIALIZATIONS: Final = 1024
 class Downsampled:
     """A list that drops every other item as it becomes long, and takes fewer from then on."""
 
-    _kept: list[Sample] = field(default_factory=list)
-    _apart: int = 1
+    _samples: list[Sample] = field(default_factory=list)
+    _interval: int = 1
     """One of so many items is kept."""
     _offered: int = 0
 
     def add(self, item: Sample) -> None:
-        if self._offered % self._apart == 0:
-            self._kept.append(item)
+        if self._offered % self._interval == 0:
+            self._samples.append(item)
         self._offered += 1
-        if len(self._kept) > SAMPLES:
-            del self._kept[1::2]
-            self._apart *= 2
+        if len(self._samples) > SAMPLES:
+            del self._samples[1::2]
+            self._interval *= 2
 
     def all(self) -> list[Sample]:
         """The items that were kept, oldest first."""
-        return list(self._kept)
+        return list(self._samples)
 
 
 @dataclass(slots=True)
@@ -56,10 +56,10 @@ class SeenCheckpoints:
         for key in sorted(self._points)[: -self.limit]:
             del self._points[key]
 
-    def all(self, stored: Mapping[Slot, Checkpoint]) -> list[dict[str, Any]]:
+    def all(self, checkpoints: Mapping[Slot, Checkpoint]) -> list[dict[str, Any]]:
         """The points by slot; those that are stored are marked."""
-        here = {(each.slot, each.checkpoint_id) for each in stored.values()}
-        return [{**point, "stored": key in here} for key, point in sorted(self._points.items())]
+        keys = {(c.slot, c.checkpoint_id) for c in checkpoints.values()}
+        return [{**point, "stored": key in keys} for key, point in sorted(self._points.items())]
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class SeenMaterializations:
 
     def add_events(self, events: Iterable[dict[str, Any]]) -> None:
         """Take what a job says: it knows every one of its checkpoints."""
-        self._events |= {_key(each): each for each in events}
+        self._events |= {_key(event): event for event in events}
         self._forget()
 
     def add(self, checkpoints: Mapping[Slot, Checkpoint]) -> None:

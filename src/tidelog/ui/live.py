@@ -34,17 +34,17 @@ _OF_OPERATOR: Final = (
 _NO_TABLES_YET: Final = ("starting", "restoring")
 
 
-def figure(found: Any, *path: str) -> Any:
+def figure(value: Any, *path: str) -> Any:
     """The number at a place in JSON; None where there is none."""
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found if isinstance(found, int | float) else None
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, int | float) else None
 
 
-def parts(found: Json, name: str) -> list[Json]:
+def parts(parent: Json, name: str) -> list[Json]:
     """The objects in a list in JSON."""
-    listed = found.get(name)
-    return [each for each in listed if isinstance(each, Mapping)] if listed else []
+    listed = parent.get(name)
+    return [part for part in listed if isinstance(part, Mapping)] if listed else []
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -55,16 +55,16 @@ class Sample(msgspec.Struct, frozen=True):
 
     @property
     def operators(self) -> dict[str, Json]:
-        return {str(each.get("id")): each for each in parts(self.status, "operators")}
+        return {str(operator.get("id")): operator for operator in parts(self.status, "operators")}
 
     def to_keep(self) -> "Sample":
         """What charts need of it: subtasks are shown of the last look alone."""
-        kept: dict[str, Any] = {n: self.status.get(n) for n in ("phase", "at_s", "generation")}
+        fields: dict[str, Any] = {n: self.status.get(n) for n in ("phase", "at_s", "generation")}
         for part, name in _CHARTED.values():
-            kept.setdefault(part, {})[name] = figure(self.status, part, name)
+            fields.setdefault(part, {})[name] = figure(self.status, part, name)
         operators = self.operators.values()
-        kept["operators"] = [{n: each.get(n) for n in _OF_OPERATOR} for each in operators]
-        return Sample(self.at_ms, kept)
+        fields["operators"] = [{n: operator.get(n) for n in _OF_OPERATOR} for operator in operators]
+        return Sample(self.at_ms, fields)
 
 
 class Rates(msgspec.Struct, frozen=True):
@@ -99,8 +99,8 @@ class LivePart(msgspec.Struct, frozen=True):
 def status_in(done: Done) -> Json:
     """The status in a job's answer; raises ControlError for one that makes no sense here."""
     status = done.status
-    named = isinstance(status, Mapping) and isinstance(status.get("job"), str)
-    if not named or not isinstance(status.get("operators", []), list):
+    has_job = isinstance(status, Mapping) and isinstance(status.get("job"), str)
+    if not has_job or not isinstance(status.get("operators", []), list):
         raise ControlError(
             "the answer of the job that runs on this store",
             expected="figures that this release of tidelog reads",
@@ -113,18 +113,18 @@ def status_in(done: Done) -> Json:
 def completed_points(done: Done) -> list[dict[str, Any]]:
     completed = parts({"all": done.checkpoints}, "all")
     return [
-        {name: value for name, value in each.items() if name != "new_tables"}
-        for each in completed
-        if figure(each, "slot") is not None
+        {name: value for name, value in point.items() if name != "new_tables"}
+        for point in completed
+        if figure(point, "slot") is not None
     ]
 
 
 def new_tables(done: Done) -> list[dict[str, Any]]:
     """The uploads of tables that a job says its checkpoints were the first to name."""
     return [
-        {**new, "at_ms": each.get("created_ms")}
-        for each in parts({"all": done.checkpoints}, "all")
-        for new in parts(each, "new_tables")
+        {**new, "at_ms": point.get("created_ms")}
+        for point in parts({"all": done.checkpoints}, "all")
+        for new in parts(point, "new_tables")
     ]
 
 
@@ -157,34 +157,34 @@ def _charted(sample: Sample, part: str, name: str) -> Any:
 
 def _now(before: Sample, now: Sample) -> list[dict[str, Any]]:
     elapsed, old = _elapsed(before, now), before.operators
-    found = []
+    operators = []
     for name, operator in now.operators.items():
         last = old.get(name, {})
         rates = _rates(last, operator, elapsed)
         # Where a counter went back, the subtasks have no shares either.
         same = elapsed if rates != Rates() else None
         tasks = _with_rates("subtask", parts(last, "tasks"), parts(operator, "tasks"), same)
-        found.append({"id": name, **asdict(rates), "tasks": tasks})
-    return found
+        operators.append({"id": name, **asdict(rates), "tasks": tasks})
+    return operators
 
 
 def _with_rates(
     label: str, before: Sequence[Json], now: Sequence[Json], elapsed: float | None
 ) -> list[dict[str, Any]]:
     """Parts of a status with their `Rates` since another look, which had them by the same label."""
-    old = {each.get(label): each for each in before}
-    return [{**each, **asdict(_rates(old.get(each.get(label), {}), each, elapsed))} for each in now]
+    old = {part.get(label): part for part in before}
+    return [{**part, **asdict(_rates(old.get(part.get(label), {}), part, elapsed))} for part in now]
 
 
 def _operator(
     name: str, samples: Sequence[Sample], by_name: Sequence[Mapping[str, Json]]
 ) -> dict[str, Any]:
-    found = [operators.get(name, {}) for operators in by_name]
-    pairs = zip(pairwise(samples), pairwise(found), strict=True)
+    statuses = [operators.get(name, {}) for operators in by_name]
+    pairs = zip(pairwise(samples), pairwise(statuses), strict=True)
     rates = [Rates(), *(_rates(*operators, _elapsed(*looks)) for looks, operators in pairs)]
     series = {field: [getattr(r, field) for r in rates] for field in Rates.__struct_fields__}
-    behind_s = [_behind(s.at_ms, operator) for s, operator in zip(samples, found, strict=True)]
-    latency_s = [figure(operator, "record_latency_s", "p99") for operator in found]
+    behind_s = [_behind(s.at_ms, operator) for s, operator in zip(samples, statuses, strict=True)]
+    latency_s = [figure(operator, "record_latency_s", "p99") for operator in statuses]
     return {"id": name, **series, "behind_s": behind_s, "latency_s": latency_s}
 
 
@@ -204,17 +204,17 @@ def _rates(old: Json, new: Json, elapsed: float | None) -> Rates:
     records, late = _grown(old, new, "records_in"), _grown(old, new, "late_records")
     if not elapsed or elapsed < 0 or (records or 0) < 0 or (late or 0) < 0:
         return Rates()
-    whole = elapsed * max(1, figure(new, "parallelism") or 1)
+    total_s = elapsed * max(1, figure(new, "parallelism") or 1)
     return Rates(
         None if records is None else records / elapsed,
-        _share(_grown(old, new, "busy_s"), whole),
-        _share(_grown(old, new, "backpressured_s"), whole),
+        _share(_grown(old, new, "busy_s"), total_s),
+        _share(_grown(old, new, "backpressured_s"), total_s),
         None if late is None else late / elapsed,
     )
 
 
-def _share(grown: float | None, whole: float) -> float | None:
-    return None if grown is None else max(0.0, min(1.0, grown / whole))
+def _share(increase: float | None, total: float) -> float | None:
+    return None if increase is None else max(0.0, min(1.0, increase / total))
 
 
 def _behind(at_ms: int, operator: Json) -> float | None:

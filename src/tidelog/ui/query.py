@@ -1,23 +1,21 @@
 """The checkpoint of a Spark query as the page shows it: what was read, and the document of it.
 
-Invariants: nothing is written, and nothing is asked of the store unless somebody looks; what is
+Invariants: nothing is written; what is
 damaged has its place like all else, with what is wrong and what to do.
 """
 
-import asyncio
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Final
 
 from tidelog.checkpoint.finding import Finding
 from tidelog.effects import Clock
-from tidelog.errors import ObjectNotFoundError, TidelogError, advised
+from tidelog.errors import ObjectNotFoundError, advised
 from tidelog.spark.checkpoint.checkpoint import (
     METADATA,
     QueryCheckpoint,
     StoreSnapshot,
-    find_layout,
     read_checkpoint,
     require_checkpoint,
 )
@@ -33,12 +31,10 @@ from tidelog.spark.checkpoint.locate import locate
 from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.storage.port import ObjectStore
 from tidelog.ui.document import Document, QueryPart, StateStorePart
-from tidelog.ui.stored import StoreReader
-from tidelog.ui.watch import ON_DEMAND_S, Watcher, reads_of
+from tidelog.ui.watch import ON_DEMAND_S, reads_of
 
 READ_S: Final = 60.0
 """The shortest time between two reads: each asks for every retained commit."""
-_IDLE_S: Final = 3600.0
 _DAMAGE: Final = ("damage", "lost", "offsets", "restart")
 """Checks whose failure means that batches cannot be read; the others concern settings."""
 
@@ -104,8 +100,9 @@ def _snapshots(checkpoint: QueryCheckpoint, store: StoreVersions) -> list[int]:
 
     def counts(snapshot: StoreSnapshot) -> bool:
         commit = checkpoint.commits.get(snapshot.version - 1)
-        known = commit is None or snapshot.id is None
-        return known or (*store.partition, snapshot.id) in commit.named  # type: ignore[union-attr]
+        if commit is None or snapshot.id is None:
+            return True
+        return (*store.partition, snapshot.id) in commit.named
 
     newest = -1 if checkpoint.newest is None else checkpoint.newest
     return [s.version for s in store.snapshots if s.version <= newest + 1 and counts(s)]
@@ -132,65 +129,33 @@ class QueryWatcher:
     store: ObjectStore
     clock: Clock
     _view: QueryView | None = None
-    _failure: TidelogError | None = None
-    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def look_at_job(self) -> None:
         """A query has no control socket: there is nobody to ask."""
 
-    async def follow(self) -> None:
-        """Wait until cancelled."""
-        while True:
-            await self.clock.sleep(_IDLE_S)
-
-    async def document(self, *, on_demand: bool = False) -> Document:
-        """What is known now. Raises what the store raises while it was never read."""
-        async with self._reading:
-            if self._due(ON_DEMAND_S if on_demand else READ_S):
-                await self._read()
-        assert self._view is not None
-        return self._document(self._view)
-
-    def _due(self, least_s: float) -> bool:
-        view = self._view
+    def due(self, *, on_demand: bool) -> bool:
+        """Whether it is time to read the store, or would be on demand."""
+        view, least_s = self._view, ON_DEMAND_S if on_demand else READ_S
         # A clock that was set back by an hour says that it is time, too.
         return view is None or abs(self.clock.now_ms() - view.read_ms) >= least_s * 1000
 
-    async def _read(self) -> None:
-        try:
-            self._view = await read_query(self.store, self.clock)
-            self._failure = None
-        except TidelogError as error:
-            if self._view is None:
-                raise
-            self._failure = error
+    async def read(self) -> None:
+        """Read the store; raises what the store raises."""
+        self._view = await read_query(self.store, self.clock)
 
-    def _document(self, view: QueryView) -> Document:
-        failure = () if self._failure is None else (f"It could not be read again: {self._failure}",)
+    def document(self, unread: tuple[Finding, ...]) -> Document:
+        """What is known now; `unread` says what is wrong with reading the store."""
+        view = self._view
+        part, checks = (view.part, view.checks) if view is not None else (None, [])
+        read_ms = view.read_ms if view is not None else 0
         return Document(
             release=version("tidelog"),
             url=self.store.url,
             at_ms=self.clock.now_ms(),
-            job=f"Spark query {view.part.id or ''}".rstrip(),
+            job=f"Spark query {(part and part.id) or ''}".rstrip(),
             phase="checkpoint",
-            notices=(*failure, *notices(view.checks)),
-            problems=tuple(_problems(view.checks)),
-            reads=reads_of(view.read_ms, view.read_ms, self.store.request_metrics),
-            query=view.part,
+            notices=tuple(notices(checks)),
+            problems=(*unread, *_problems(checks)),
+            reads=reads_of(read_ms, read_ms, self.store.request_metrics),
+            query=part,
         )
-
-
-async def watcher_of(store: ObjectStore, clock: Clock) -> Watcher | QueryWatcher:
-    """What follows a store: that of a job, or the checkpoint of a Spark query.
-
-    Raises what the store raises; a place that holds neither is an error of the first document.
-    """
-    try:
-        layout = await find_layout(store)
-    except ObjectNotFoundError:
-        layout = "job"
-    return (
-        QueryWatcher(store, clock)
-        if layout == "query"
-        else Watcher(StoreReader(store, clock), clock)
-    )

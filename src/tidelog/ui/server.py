@@ -93,10 +93,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _from_here(self) -> bool:
         """Refuse what came under another name."""
         port = self.server.server_port
-        own = {f"{name}:{port}" for name in _NAMES}
+        hosts = {f"{name}:{port}" for name in _NAMES}
         if port == HTTP_PORT:  # which a browser leaves out
-            own.update(_NAMES)
-        if self.headers.get("Host") in own:
+            hosts.update(_NAMES)
+        if self.headers.get("Host") in hosts:
             return True
         text = f"This page is at {self.server.url} only."
         self._refuse(HTTPStatus.MISDIRECTED_REQUEST, text)

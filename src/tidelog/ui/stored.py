@@ -60,18 +60,18 @@ class StoreReader:
         anew = last is not None and _begun_anew(last.slots, slots)
         if anew:
             last, slots = None, await read_slots(self.store)
-        known = last.inventory.descriptors if last is not None else {}
-        inventory = await described(self.store, slots, decoded=known)
+        decoded = last.inventory.descriptors if last is not None else {}
+        inventory = await described(self.store, slots, decoded=decoded)
         present = slots.sizes
         if objects or last is None:
             inventory = replace(inventory, sizes=await data_sizes(self.store))
-            found, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
-            if found:  # a running job may have dropped some of them
+            candidates, objects_ms = inventory_findings(inventory).all(), self.clock.now_ms()
+            if candidates:  # a running job may have dropped some of them
                 present = (await read_slots(self.store, earlier=slots)).sizes
         else:
             inventory = replace(inventory, sizes=last.inventory.sizes)
-            found, objects_ms = _known_findings(inventory, last), last.objects_ms
-        findings = tuple(without_changes(found, slots.sizes, present))
+            candidates, objects_ms = _known_findings(inventory, last), last.objects_ms
+        findings = tuple(without_changes(candidates, slots.sizes, present))
         now_ms = self.clock.now_ms()
         self._last = StoreView(self.store.url, inventory, now_ms, objects_ms, findings, anew)
         return self._last
@@ -81,12 +81,12 @@ def _known_findings(inventory: Inventory, last: StoreView) -> tuple[Finding, ...
     """What is wrong by what is known without another list: objects that were written since are
     taken to be there, and those that were missing are missing for newer checkpoints, too.
     """
-    missing = {each.where for each in last.findings if each.check == Invariant.OBJECTS}
+    absent = {finding.where for finding in last.findings if finding.check == Invariant.OBJECTS}
     assumed = {
         need.name: need.size
         for checkpoint in inventory.slots.checkpoints.values()
         for need in inventory.needs(checkpoint)
-        if need.name not in missing
+        if need.name not in absent
     }
     return inventory_findings(replace(inventory, sizes={**assumed, **inventory.sizes})).all()
 
@@ -95,13 +95,13 @@ def _begun_anew(before: Slots, now: Slots) -> bool:
     """Whether a store was emptied between two reads: slots and generations only go up, and one
     attempt has started each generation.
     """
-    attempts = {each.author.generation: each.author.attempt for each in before.entries.values()}
+    attempts = {entry.author.generation: entry.author.attempt for entry in before.entries.values()}
     return (
         max(now.sizes) < max(before.sizes)
         or (now.generation or 0) < (before.generation or 0)
         or any(
-            attempts.get(each.author.generation, each.author.attempt) != each.author.attempt
-            for each in now.entries.values()
+            attempts.get(entry.author.generation, entry.author.attempt) != entry.author.attempt
+            for entry in now.entries.values()
         )
     )
 
@@ -135,10 +135,10 @@ def stored_points(view: StoreView) -> Iterator[dict[str, Any]]:
 
 def _point(view: StoreView, checkpoint: Checkpoint, previous: Checkpoint | None) -> dict[str, Any]:
     """`previous` is the checkpoint before, where that is stored as well."""
-    known = view.inventory.descriptors
+    descriptors = view.inventory.descriptors
 
     def shared(name: str) -> Mapping[str, int]:
-        return known[name].shared_bytes if name in known else {}
+        return descriptors[name].shared_bytes if name in descriptors else {}
 
     sizes = msgspec.to_builtins(checkpoint_sizes(checkpoint, previous, shared))
     if previous is None:
@@ -188,4 +188,4 @@ def problems(view: StoreView, *, running: bool) -> tuple[Finding, ...]:
 
 def descriptor_sizes(*checkpoints: Checkpoint) -> dict[str, int]:
     """Bytes of the descriptors that checkpoints name."""
-    return {ref.descriptor: ref.size for each in checkpoints for ref in each.materializations()}
+    return {ref.descriptor: ref.size for c in checkpoints for ref in c.materializations()}

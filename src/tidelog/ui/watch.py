@@ -1,18 +1,16 @@
 """Follows a store and the job that runs on it, and makes the document of what they are now.
 
-Invariants: nothing is asked of the store unless somebody looks, and then no more often than the
-pace allows; the job is asked through its control socket, which costs nothing. What cannot be had
-is a notice on the page, never an error, once the store was read.
+Invariants: the store is read no more often than the pace allows; the job is asked through its
+control socket, which costs nothing, and is shown also while the store was never read.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Final
 
 from tidelog.checkpoint.finding import Finding
-from tidelog.checkpoint.invariants import unreadable
 from tidelog.checkpoint.manifest import Start
 from tidelog.effects import Clock
 from tidelog.errors import ControlError, TidelogError
@@ -56,18 +54,9 @@ class Watcher:
     """The last two answers with figures, oldest first; none when no job answers."""
     _silence: str = ""
     """Why no job answers."""
-    _failure: TidelogError | None = None
-    """Why the store could not be read again."""
     _samples: Downsampled = field(default_factory=Downsampled)
     _seen: SeenCheckpoints = field(default_factory=SeenCheckpoints)
     _materialized: SeenMaterializations = field(default_factory=SeenMaterializations)
-    _reading: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def follow(self) -> None:
-        """Ask the job again and again, until cancelled."""
-        while True:
-            await self.look_at_job()
-            await self.clock.sleep(JOB_S)
 
     async def look_at_job(self) -> None:
         """Ask the job on the store, if one runs here."""
@@ -90,18 +79,8 @@ class Watcher:
     def _lost(self, why: str) -> None:
         self._done, self._looks, self._silence = None, (), why
 
-    async def document(self, *, on_demand: bool = False) -> Document:
-        """What is known now; reads the store when it is time to, or sooner `on_demand`.
-
-        Raises what the store raises while it was never read.
-        """
-        async with self._reading:
-            if self._due(on_demand=on_demand):
-                await self._read()
-        assert self._view is not None
-        return self._document(self._view)
-
-    def _due(self, *, on_demand: bool) -> bool:
+    def due(self, *, on_demand: bool) -> bool:
+        """Whether it is time to read the store, or would be on demand."""
         view = self._view
         least = _SLOTS_S if self._done is not None else _SLOTS_ALONE_S
         return view is None or self._passed_s(view.read_ms) >= (ON_DEMAND_S if on_demand else least)
@@ -116,55 +95,51 @@ class Watcher:
         least = _OBJECTS_S * (1 + len(view.inventory.sizes) // _LIST_PAGE)
         return self._passed_s(view.objects_ms) >= least
 
-    async def _read(self) -> None:
-        try:
-            view = await self.reader.read(objects=self._objects_due(self._view))
-        except TidelogError as error:
-            if self._view is None:
-                raise
-            self._failure = error
-            return
+    async def read(self) -> None:
+        """Read the store; raises what the store raises."""
+        view = await self.reader.read(objects=self._objects_due(self._view))
         if view.anew:
             self._samples, self._seen = Downsampled(), SeenCheckpoints()
             self._materialized = SeenMaterializations()
-        self._view, self._failure = view, None
+        self._view = view
         self._seen.add(stored_points(view))
         self._materialized.add(view.slots.checkpoints)
 
-    def _document(self, view: StoreView) -> Document:
-        now_ms, status = self.clock.now_ms(), self._looks[-1].status if self._looks else None
-        newest, done = view.slots.newest, self._done
+    def document(self, unread: tuple[Finding, ...]) -> Document:
+        """What is known now; `unread` says what is wrong with reading the store."""
+        view, now_ms = self._view, self.clock.now_ms()
+        status, done = self._looks[-1].status if self._looks else None, self._done
+        newest = view.slots.newest if view is not None else None
         ended = newest is not None and newest.final
-        generation = view.slots.generation
-        jobs = [entry.job for _, entry in sorted(view.slots.entries.items())]
+        generation = view.slots.generation if view is not None else None
+        jobs = [entry.job for _, entry in sorted(view.slots.entries.items())] if view else []
         job, phase = jobs[-1] if jobs else None, "finished" if ended else "not running here"
         if status is not None:
             job, phase = status["job"], status.get("phase", "running")
             generation = figure(status, "generation")
-        started_ms = _started_ms(view, generation)
+        started_ms = _started_ms(view, generation) if view is not None else None
+        read_ms, objects_ms = (view.read_ms, view.objects_ms) if view is not None else (0, 0)
         return Document(
             release=version("tidelog"),
-            url=view.url,
+            url=self.reader.store.url,
             at_ms=now_ms,
             job=job,
             generation=generation,
             started_ms=started_ms,
             phase=phase,
             notices=(self._silence,) if status is None and not ended and self._silence else (),
-            problems=(*self._unread(), *problems(view, running=done is not None)),
+            problems=(
+                *unread,
+                *(problems(view, running=done is not None) if view is not None else ()),
+            ),
             live=None if done is None else live_part(done, self._looks, self._samples.all()),
-            checkpoints=tuple(self._seen.all(view.slots.checkpoints)),
-            slots=tuple(slot_parts(view)),
+            checkpoints=tuple(self._seen.all(view.slots.checkpoints if view is not None else {})),
+            slots=tuple(slot_parts(view)) if view is not None else (),
             materialized=tuple(self._materialized.all()),
-            restore=restore_part(view),
-            bill=bill_part(view, status, started_ms, now_ms),
-            reads=reads_of(view.read_ms, view.objects_ms, self.reader.store.request_metrics),
+            restore=restore_part(view) if view is not None else None,
+            bill=bill_part(view, status, started_ms, now_ms) if view is not None else None,
+            reads=reads_of(read_ms, objects_ms, self.reader.store.request_metrics),
         )
-
-    def _unread(self) -> list[Finding]:
-        if (error := self._failure) is None:
-            return []
-        return [replace(unreadable(error.what, error), action=error.action)]
 
 
 def _silence(error: ControlError) -> str:

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from tests.support.cli import count_words, lay_out, tidelog
 from tests.support.jobs import contents, run, word_count
-from tidelog import ConfigError, FencedError, JobStatus, TidelogError, UserFunctionError
+from tidelog import JobStatus, UserFunctionError
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.run.live import LiveView, panel
 from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, ReadSpeed
-from tidelog.cli.run.running import Speedometer, exit_code
+from tidelog.cli.run.running import Speedometer
 from tidelog.ids import Generation, Slot
 from tidelog.runtime.status.checkpoints import CheckpointsStatus, RestoreStatus
 from tidelog.runtime.status.distribution import Distribution
@@ -155,21 +155,6 @@ def test_speed_is_measured_between_looks_and_since_the_first() -> None:
     assert speedometer.read(look(10, 0)) == ReadSpeed()
     assert speedometer.read(look(12, 100)) == ReadSpeed(50, 50)
     assert speedometer.read(look(14, 400)) == ReadSpeed(150, 100)
-
-
-@pytest.mark.parametrize(
-    ("outcome", "error", "code"),
-    [
-        ("finished", None, 0),
-        ("already-complete", None, 0),
-        ("failed", ERROR, 1),
-        ("failed", ConfigError("--input", action="pass it"), 2),
-        ("fenced", FencedError("generation 1", action="stop"), 3),
-        ("interrupted", None, 130),
-    ],
-)
-def test_every_outcome_has_its_exit_code(outcome, error: TidelogError | None, code: int) -> None:
-    assert exit_code(outcome, error) == code
 
 
 def documents(lines: str) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from tidelog.runtime.operators.spans import SameWindow
 from tidelog.runtime.operators.window import WindowSpan
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
-from tidelog.state.timed_rows import Held, TimedRows
+from tidelog.state.timed_rows import TimedRecord, TimedRows
 from tidelog.storage.memory import MemoryStore
 
 LEFTS = [("a", 100, "l1"), ("a", 200, "l2"), ("b", 100, "l3")]
@@ -96,17 +96,17 @@ def test_what_is_no_join_is_refused_where_it_is_written(
         joined(**arguments)
 
 
-def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[Held]:
+def counted_rows(monkeypatch: pytest.MonkeyPatch) -> list[TimedRecord]:
     """Every stored record of a key that is read from now on."""
-    read: list[Held] = []
-    of_place = TimedRows.of_place
+    read: list[TimedRecord] = []
+    of_key = TimedRows.of_key
 
-    def counted(*asked: Any) -> Iterator[Held]:
-        for held in of_place(*asked):
+    def counted(*asked: Any) -> Iterator[TimedRecord]:
+        for held in of_key(*asked):
             read.append(held)
             yield held
 
-    monkeypatch.setattr(TimedRows, "of_place", counted)
+    monkeypatch.setattr(TimedRows, "of_key", counted)
     return read
 
 

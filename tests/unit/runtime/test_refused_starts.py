@@ -156,7 +156,7 @@ def vertices(parallelism: int) -> list[Vertex]:
     job = Job("job")
     counted = job.source(words(), parallelism=1).map(str).key_by(str)
     counted.count(name="aggregate").sink(Outside(), parallelism=1)
-    return compile_job(job, parallelism, apart=() if parallelism == 1 else ("map",))
+    return compile_job(job, parallelism, chain_heads=() if parallelism == 1 else ("map",))
 
 
 def stored(name: str, parallelism: int, *states: StateInfo, **fields: Any) -> OperatorState:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.state import timeline
-from tidelog.state.timeline import Held, Records, between, divided, inserted, newest
+from tidelog.state.timeline import Records, TimedRecord, between, divided, inserted, newest
 
 TIMES = st.integers(-9, 9)
 STEPS = st.lists(
@@ -25,7 +25,7 @@ STEPS = st.lists(
 @given(STEPS)
 def test_records_in_chunks_are_those_of_one_list(steps: list[Any]) -> None:
     records: Records = []
-    expected: list[Held] = []
+    expected: list[TimedRecord] = []
     with mock.patch.object(timeline, "LONG", 3), mock.patch.object(timeline, "_CHUNK", 2):
         for number, (what, *values) in enumerate(steps):
             if what == "take":

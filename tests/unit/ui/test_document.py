@@ -23,7 +23,7 @@ from tests.support.damage import (
     of_a_newer_release,
     truncated,
 )
-from tests.support.faults import FaultyStore
+from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, every_kind, filled, run, store_of
 from tests.support.pipelines import Outside, words
 from tests.support.watching import MadeUpJob, document_of, done, watcher
@@ -37,6 +37,9 @@ from tidelog.state.restore.progress import RestoreProgress
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
 from tidelog.ui.document import Document
+from tidelog.ui.following import Follower
+from tidelog.ui.stored import StoreReader
+from tidelog.ui.watch import Watcher
 
 
 @pytest.fixture(scope="module")
@@ -299,12 +302,14 @@ def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> No
     run(anew, every_kind(), seed=2)
     store, clock = store_of(OBJECTS), VirtualClock(auto=False)
     job = MadeUpJob(done(STATUS, (completed(7), completed(8))))
-    watching, page_opened_now = watcher(store, job, clock), watcher(anew, job, clock)
+    reader = StoreReader(store, clock)
+    watching = Follower(store, clock, Watcher(reader, clock, ask=job))
+    page_opened_now = watcher(anew, job, clock)
 
     async def look_at_both() -> None:
         await watching.look_at_job()
         await watching.document()
-        watching.reader.store = anew
+        reader.store = anew
         job.answer = done({**STATUS, "generation": 0}, (completed(2),))
         clock.spend(10)
         await watching.document()
@@ -318,3 +323,35 @@ def test_a_page_shows_nothing_of_a_store_that_was_removed_and_begun_anew() -> No
         assert seen.live == expected.live
 
     asyncio.run(look_at_both())
+
+
+async def test_a_job_is_shown_while_its_store_does_not_answer() -> None:
+    clock = VirtualClock(auto=False)
+    store = FaultyStore(store_of(OBJECTS), [Fault(FaultKind.STALL, nth=1)], clock)
+    following = watcher(store, MadeUpJob(done(STATUS, (completed(5),))), clock)
+    await following.look_at_job()
+    await following.document(patience_s=0)
+    clock.spend(43)
+    document = await following.document(patience_s=0)
+    assert (document.job, document.phase, document.slots) == ("every-kind", "running", ())
+    assert [point["slot"] for point in document.checkpoints] == [5]
+    [problem] = document.problems
+    assert problem.where == f"store {store.url}" and "UTC, for 43 s" in problem.found
+    store.release()
+    document = await following.document()
+    assert document.problems == () and document.slots
+
+
+async def test_a_store_that_refuses_is_named_with_its_reason_beside_the_job() -> None:
+    clock = VirtualClock(auto=False)
+
+    def denied(what: str, found: str) -> AccessDeniedError:
+        return AccessDeniedError(what, found=f"{found}: 403", action="check the credentials")
+
+    store = FaultyStore(store_of(OBJECTS), [Fault(FaultKind.FAIL, error=denied)], clock)
+    following = watcher(store, MadeUpJob(done(STATUS)), clock)
+    await following.look_at_job()
+    document = await following.document()
+    assert document.phase == "running" and isinstance(following.failure, AccessDeniedError)
+    [problem] = document.problems
+    assert "403" in problem.found and problem.action == "check the credentials"

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.support.cli import lay_out, tidelog
 from tests.support.clock import VirtualClock
@@ -12,6 +13,7 @@ from tests.unit.spark.synthetic import Synthetic
 from tidelog.errors import TidelogError
 from tidelog.spark.plugin.doctor import CheckResult
 from tidelog.ui.document import Document, QueryPart
+from tidelog.ui.following import Follower
 from tidelog.ui.query import QueryWatcher, notices
 
 
@@ -21,9 +23,12 @@ def checkpoint() -> Synthetic:
     return made
 
 
+def followed(store: Any, clock: VirtualClock) -> Follower:
+    return Follower(store, clock, QueryWatcher(store, clock))
+
+
 def document_of(objects: dict[str, bytes]) -> Document:
-    watcher = QueryWatcher(store_of(objects), VirtualClock(auto=False))
-    return asyncio.run(watcher.document())
+    return asyncio.run(followed(store_of(objects), VirtualClock(auto=False)).document())
 
 
 def query_of(objects: dict[str, bytes]) -> QueryPart:
@@ -101,7 +106,7 @@ def test_a_report_is_written_of_a_checkpoint_and_says_what_is_damaged(tmp_path: 
 async def test_a_checkpoint_is_read_again_though_the_clock_was_set_back_by_an_hour() -> None:
     clock = VirtualClock(auto=False)
     store = FaultyStore(store_of(checkpoint().objects), (), clock)
-    watching = QueryWatcher(store, clock)
+    watching = followed(store, clock)
     await watching.document()
     assert store.calls
     clock.spend(-3600)

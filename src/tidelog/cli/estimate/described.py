@@ -187,9 +187,9 @@ def on_a_job(function: Callable[Concatenate[Output, DescribedJob, P], int]) -> C
     async def command(output: Output, /, **options: Any) -> int:
         access = StoreAccess(options.pop("endpoint"), options.pop("encryption_key"))
         url: str | None = options.pop("like")
-        found = None if url is None else await _like(url, access, output)
+        likeness = None if url is None else await _like(url, access, output)
         try:
-            job = _described(options, found)
+            job = _described(options, likeness)
             return function(output, job, **options)  # type: ignore[call-arg]
         except ArithmeticError as error:
             raise ConfigError(
@@ -212,24 +212,24 @@ async def _like(url: str, access: StoreAccess, output: Output) -> Likeness:
         return like(report, newest)
 
 
-def _described(options: dict[str, Any], found: Likeness | None) -> DescribedJob:
-    """Takes its options out of all of a command; `found` is what they leave open."""
+def _described(options: dict[str, Any], likeness: Likeness | None) -> DescribedJob:
+    """Takes its options out of all of a command; `likeness` says what they leave open."""
     books = options.pop("providers"), options.pop("price_files")
     prices = Prices.chosen(*books, egress=options.pop("egress"))
     kinds = {name: options.pop(name) for name in _KINDS}
     delay_s, sample_file = options.pop("delay"), options.pop("sample")
     _check_kinds([name for name, value in kinds.items() if value is not None], delay_s)
-    said = {name: value for name, value in options.items() if value is not None}
-    if found is not None:
-        said = _like_fields(found) | said
+    job_options = {name: value for name, value in options.items() if value is not None}
+    if likeness is not None:
+        job_options = _like_fields(likeness) | job_options
         if options["keys"] is not None:
-            said.pop("state_bytes", None)
-    settings = _settings(said)
+            job_options.pop("state_bytes", None)
+    settings = _settings(job_options)
     values = None if sample_file is None else read_values(sample_file)
     if values is not None:
-        said.setdefault("value_bytes", round(fmean(map(len, values))))
+        job_options.setdefault("value_bytes", round(fmean(map(len, values))))
     interval_said = options["checkpoint_interval"] is not None
-    workload = _workload(said, keyless=kinds["join"] is not None)
+    workload = _workload(job_options, keyless=kinds["join"] is not None)
     flush_s = min(settings.checkpoint_interval, settings.flush.max_age)
     timed: dict[str, float] = {"delay_s": delay_s or 0.0, "flush_s": flush_s}
     if kinds["join"] is not None:
@@ -244,8 +244,8 @@ def _described(options: dict[str, Any], found: Likeness | None) -> DescribedJob:
         sample = sampled(values, workload.key_bytes, rows, more if _timed(kinds) else 0)
         workload = replace(
             workload,
-            compression=said.get("compression", sample.compression),
-            state_bytes=said.get(
+            compression=job_options.get("compression", sample.compression),
+            state_bytes=job_options.get(
                 "state_bytes", max(1, round(workload.table_bytes * sample.table_compression))
             ),
         )
@@ -280,29 +280,29 @@ def _check_kinds(chosen: Sequence[str], delay_s: float | None) -> None:
         )
 
 
-def _like_fields(found: Likeness) -> dict[str, Any]:
-    values = {field.name: getattr(found.workload, field.name) for field in fields(Workload)}
+def _like_fields(likeness: Likeness) -> dict[str, Any]:
+    values = {field.name: getattr(likeness.workload, field.name) for field in fields(Workload)}
     names = ("parallelism", "sources", "checkpoint_interval")
-    return values | {name: getattr(found, name) for name in names}
+    return values | {name: getattr(likeness, name) for name in names}
 
 
-def _settings(said: dict[str, Any]) -> Settings:
-    settings = said | {"link": _filled(StoreLink, said)}
-    settings.setdefault("parallelism", said["processes"] * said["workers"])
+def _settings(options: dict[str, Any]) -> Settings:
+    settings = options | {"link": _filled(StoreLink, options)}
+    settings.setdefault("parallelism", options["processes"] * options["workers"])
     return _filled(Settings, settings)
 
 
-def _workload(said: dict[str, Any], *, keyless: bool) -> Workload:
-    if "writes_per_s" not in said:
+def _workload(options: dict[str, Any], *, keyless: bool) -> Workload:
+    if "writes_per_s" not in options:
         raise ConfigError(
             "option --writes-per-second",
             expected="how many updates of keyed state there are a second",
             found="none",
             action="say it, or name the store of a job that is alike with --like URL",
         )
-    if "keys" not in said:
-        said = said | {"keys": 1 if keyless else _keys(said)}
-    return _filled(Workload, said | {"keys": int(said["keys"])})
+    if "keys" not in options:
+        options = options | {"keys": 1 if keyless else _keys(options)}
+    return _filled(Workload, options | {"keys": int(options["keys"])})
 
 
 def _filled(kind: type[T], options: dict[str, Any]) -> T:

@@ -11,9 +11,9 @@ import click
 
 from tidelog.cli.estimate.described import DescribedJob, on_a_job
 from tidelog.cli.estimate.prices import object_fields
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import option
 from tidelog.cli.output import Column, Output, Rows, fields_of
-from tidelog.cli.store.options import EXIT_OK
 from tidelog.cli.values import (
     amount,
     duration,
@@ -81,33 +81,45 @@ def command(
     """
     settings = job.settings.with_materialization(materialize_interval, replay_target)
     job = replace(job, settings=settings)
-    found = [
-        estimate_fields(each) | {"bills": job.prices.bills(each.usage)}
+    strategies = [
+        estimate_fields(result) | {"bills": job.prices.bills(result.usage)}
         for estimate in (estimate_changelog, estimate_incremental)
-        for each in [estimate(job.workload, settings)]
+        for result in [estimate(job.workload, settings)]
     ]
-    fields = job.fields() | {"strategies": found}
+    fields = job.fields() | {"strategies": strategies}
     fields["settings"] |= {
         "materialize_interval_s": materialize_interval,
         "replay_target_s": replay_target,
     }
-    own = [f"{each['strategy']}: {warning}" for each in found for warning in each["warnings"]]
-    output.show(fields, Rows(found, *_COLUMNS), *_compared(job, found), *job.prices.lines(*own))
+    warnings = [
+        f"{strategy['strategy']}: {warning}"
+        for strategy in strategies
+        for warning in strategy["warnings"]
+    ]
+    output.show(
+        fields,
+        Rows(strategies, *_COLUMNS),
+        *_compared(job, strategies),
+        *job.prices.lines(*warnings),
+    )
     return EXIT_OK
 
 
-def _compared(job: DescribedJob, found: Sequence[dict[str, Any]]) -> Iterator[str | Rows]:
+def _compared(job: DescribedJob, strategies: Sequence[dict[str, Any]]) -> Iterator[str | Rows]:
     yield ""
     bills = [
         {"cost a month": book.provider, "currency": book.currency}
-        | {each["strategy"]: amount(each["bills"][at]["total"]) for each in found}
-        for at, book in enumerate(job.prices.books)
+        | {
+            strategy["strategy"]: amount(strategy["bills"][index]["total"])
+            for strategy in strategies
+        }
+        for index, book in enumerate(job.prices.books)
     ]
     yield Rows(bills, *bills[0])
-    for each in found:
-        if each["log"] is not None:
+    for strategy in strategies:
+        if strategy["log"] is not None:
             yield ""
-            yield _log(each["log"], each["materialize_s"])
+            yield _log(strategy["log"], strategy["materialize_s"])
 
 
 def _log(log: dict[str, float], materialize_s: float) -> str:

@@ -12,10 +12,11 @@ from typing import Any, Final
 import click
 
 from tidelog.cli.estimate.prices import Prices, object_fields, on_prices
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import options_of
 from tidelog.cli.output import Column, Rows, fields_of
 from tidelog.cli.spark.engine import EngineOptions, open_engine
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.cli.values import amount, short, size, span
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.facts import MeasuredInterval
@@ -59,7 +60,7 @@ def report_fields(report: OverheadReport, prices: Prices) -> Fields:
     usage = report.usage
     return {
         **fields_of(report, "usage"),
-        "operators": [_operator(each) for each in report.operators],
+        "operators": [_operator(operator) for operator in report.operators],
         "space_amplification": report.space_amplification,
         "objects": [] if usage is None else object_fields(usage),
         "bills": [] if usage is None else prices.bills(usage),
@@ -73,12 +74,15 @@ def _operator(operator: OperatorReport) -> Fields:
         "compared_subtasks": operator.compared,
         "log_share": operator.log_share,
         "windows": windows and {**fields_of(windows, "peak"), **_peak(windows.peak)},
-        "subtasks": [_subtask(each) for each in operator.subtasks],
+        "subtasks": [_subtask(subtask) for subtask in operator.subtasks],
     }
 
 
 def _subtask(subtask: SubtaskReport) -> Fields:
-    return {**_flat(subtask), "intervals": [_interval(each, subtask) for each in subtask.intervals]}
+    return {
+        **_flat(subtask),
+        "intervals": [_interval(interval, subtask) for interval in subtask.intervals],
+    }
 
 
 def _interval(interval: MeasuredInterval, subtask: SubtaskReport) -> Fields:
@@ -189,9 +193,9 @@ def _store(report: Fields) -> Iterator[str]:
         if combine["factor"] is None
         else f"{combine['factor']:.2f} updates per logged change"
     )
-    stored = "unknown, as no table is stored" if amplification is None else _ratio(amplification)
+    ratio = "unknown, as no table is stored" if amplification is None else _ratio(amplification)
     yield (
-        f"space amplification: {stored}; {size(report['stored_bytes'])} stored in all, "
+        f"space amplification: {ratio}; {size(report['stored_bytes'])} stored in all, "
         f"{size(report['table_bytes'])} in the tables of the newest checkpoint"
     )
     for flow in report["objects"]:

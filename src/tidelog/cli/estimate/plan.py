@@ -11,8 +11,8 @@ import click
 from tidelog.cli.estimate.described import DescribedJob, on_a_job
 from tidelog.cli.estimate.estimate import estimate_fields
 from tidelog.cli.estimate.prices import bill_fields
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.values import amount, duration, duration_text, short, size, span
 from tidelog.cost.model.usage import DAY_S
 from tidelog.cost.plan import Candidate, Money, PlanTargets, candidates, choose, in_currency
@@ -64,17 +64,17 @@ def command(
     targets = PlanTargets(None if free else interval_s, restore, lateness, budget)
     books, left_out = in_currency(job.prices.books, budget)
     job = replace(job, prices=replace(job.prices, books=books))
-    found = [
+    choices = [
         candidate
-        for each in targets.intervals(interval_s)
+        for checkpoint_s in targets.intervals(interval_s)
         for candidate in candidates(
             job.workload,
-            replace(job.settings, checkpoint_interval=each),
+            replace(job.settings, checkpoint_interval=checkpoint_s),
             books,
             egress=job.prices.egress,
         )
     ]
-    chosen = choose(found, targets)
+    chosen = choose(choices, targets)
     met = targets.distance(chosen) <= 0
     fields = job.fields()
     fields["warnings"] += left_out
@@ -85,9 +85,9 @@ def command(
         "budget": budget and budget.amount,
         "currency": budget and budget.currency,
     }
-    fields |= {"met": met, "nearest": found.index(chosen)}
-    fields["candidates"] = [_fields(each, targets) for each in found]
-    output.show(fields, *_described(found, chosen, targets), *job.prices.lines(*left_out))
+    fields |= {"met": met, "nearest": choices.index(chosen)}
+    fields["candidates"] = [_fields(candidate, targets) for candidate in choices]
+    output.show(fields, *_described(choices, chosen, targets), *job.prices.lines(*left_out))
     return EXIT_OK if met else EXIT_PROBLEM
 
 
@@ -103,7 +103,7 @@ def _fields(candidate: Candidate, targets: PlanTargets) -> dict[str, Any]:
 
 
 def _described(
-    found: Sequence[Candidate], chosen: Candidate, targets: PlanTargets
+    choices: Sequence[Candidate], chosen: Candidate, targets: PlanTargets
 ) -> Iterator[str | Rows]:
     """The candidates at the provider of the chosen one and with its checkpoint interval, what other
     intervals cost, and the command that it stands for.
@@ -111,7 +111,7 @@ def _described(
     met = targets.distance(chosen) <= 0
     provider, currency = chosen.bill.provider, chosen.bill.currency
     interval_s = chosen.settings.checkpoint_interval
-    offered = [each for each in found if each.bill.provider == provider]
+    offered = [candidate for candidate in choices if candidate.bill.provider == provider]
     every = duration_text(interval_s)
     yield f"{provider}, amounts in {currency} a month, a checkpoint every {every}:"
 
@@ -121,26 +121,30 @@ def _described(
         return "<- nearest" if candidate is chosen else _missed(candidate, targets)
 
     yield Rows(
-        (each for each in offered if each.settings.checkpoint_interval == interval_s),
+        (
+            candidate
+            for candidate in offered
+            if candidate.settings.checkpoint_interval == interval_s
+        ),
         ("materialize every", _interval),
         ("replay target", "replay_target_s", duration_text),
-        ("checkpoint", lambda each: span(each.estimate.checkpoint_s)),
-        ("restore", lambda each: span(each.estimate.restore_s)),
-        ("log", lambda each: each.estimate.log and size(int(each.estimate.log.peak_bytes))),
-        ("PUT/day", lambda each: short(each.estimate.usage.puts_per_s * DAY_S)),
-        ("cost", lambda each: amount(each.bill.total)),
+        ("checkpoint", lambda c: span(c.estimate.checkpoint_s)),
+        ("restore", lambda c: span(c.estimate.restore_s)),
+        ("log", lambda c: c.estimate.log and size(int(c.estimate.log.peak_bytes))),
+        ("PUT/day", lambda c: short(c.estimate.usage.puts_per_s * DAY_S)),
+        ("cost", lambda c: amount(c.bill.total)),
         ("", remark),
     )
     yield ""
     yield Rows(
         _by_checkpoint_interval(offered, targets),
-        ("checkpoint every", lambda each: duration_text(each.settings.checkpoint_interval)),
-        ("output late by", lambda each: span(each.estimate.late_s)),
+        ("checkpoint every", lambda c: duration_text(c.settings.checkpoint_interval)),
+        ("output late by", lambda c: span(c.estimate.late_s)),
         ("materialize every", _interval),
-        ("restore", lambda each: span(each.estimate.restore_s)),
-        ("PUT/day", lambda each: short(each.estimate.usage.puts_per_s * DAY_S)),
-        ("cost", lambda each: amount(each.bill.total)),
-        ("", lambda each: _missed(each, replace(targets, checkpoint_s=None))),
+        ("restore", lambda c: span(c.estimate.restore_s)),
+        ("PUT/day", lambda c: short(c.estimate.usage.puts_per_s * DAY_S)),
+        ("cost", lambda c: amount(c.bill.total)),
+        ("", lambda c: _missed(c, replace(targets, checkpoint_s=None))),
     )
     yield ""
     if not met:
@@ -155,15 +159,19 @@ def _by_checkpoint_interval(
     offered: Sequence[Candidate], targets: PlanTargets
 ) -> Iterator[Candidate]:
     """The best of each interval, by the other targets."""
-    others = replace(targets, checkpoint_s=None, late_s=None)
-    for interval_s in dict.fromkeys(each.settings.checkpoint_interval for each in offered):
-        yield choose([e for e in offered if e.settings.checkpoint_interval == interval_s], others)
+    other_targets = replace(targets, checkpoint_s=None, late_s=None)
+    for interval_s in dict.fromkeys(
+        candidate.settings.checkpoint_interval for candidate in offered
+    ):
+        yield choose(
+            [e for e in offered if e.settings.checkpoint_interval == interval_s], other_targets
+        )
 
 
 def _missed(candidate: Candidate, targets: PlanTargets) -> str:
     missed = targets.missed_by(candidate).items()
-    found = [f"{target} by {share:.0%}" for target, share in missed if share > 0]
-    return f"misses {', '.join(found)}" if found else ""
+    parts = [f"{target} by {share:.0%}" for target, share in missed if share > 0]
+    return f"misses {', '.join(parts)}" if parts else ""
 
 
 def _interval(candidate: Candidate) -> str:

@@ -70,15 +70,15 @@ class Prices:
         return {"price_books": books, "warnings": [*old, *self._unpriced()]}
 
     def _unpriced(self) -> list[str]:
-        return [said for book in self.books if (said := book.unpriced(egress=self.egress))]
+        return [warning for book in self.books if (warning := book.unpriced(egress=self.egress))]
 
     def lines(self, *warnings: str) -> Iterator[str]:
         """Where prices come from, whether they are out of date, and other warnings."""
         yield ""
         for book in self.books:
             old = "" if self.day <= book.expires else ", out of date: pass your own with --prices"
-            place = f"{book.title}, {book.region}, as of {book.as_of}{old}"
-            yield f"prices: {book.provider} is {place}"
+            origin = f"{book.title}, {book.region}, as of {book.as_of}{old}"
+            yield f"prices: {book.provider} is {origin}"
             yield from (f"  {note}" for note in book.notes if self.notes)
         yield from (f"warning: {warning}" for warning in (*warnings, *self._unpriced()))
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Output, Rows
 from tidelog.cli.run.options import config_options
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog.errors import ConfigError, error_fields
 from tidelog.options.declaration import Declared
 from tidelog.runtime.config import JobConfig
@@ -37,20 +38,20 @@ def show(output: Output, /, config: Callable[[], Resolved], changed: bool) -> in
     """
     resolved = config()
     resolved.config()  # raises for what is wrong
-    rows = [each for each in resolved.effective if not changed or each.origin != DEFAULT]
+    rows = [setting for setting in resolved.effective if not changed or setting.origin != DEFAULT]
     document = [
         {
-            "name": each.declared.name,
-            "value": _plain(each.value),
-            "text": each.declared.option.show(each.value),
-            "default": _plain(each.declared.default),
-            "origin": each.origin,
+            "name": setting.declared.name,
+            "value": _plain(setting.value),
+            "text": setting.declared.option.show(setting.value),
+            "default": _plain(setting.declared.default),
+            "origin": setting.origin,
         }
-        for each in rows
+        for setting in rows
     ]
-    option = ("option", lambda each: each.declared.name)
-    value = ("value", lambda each: each.declared.option.show(each.value))
-    output.show(document, Rows(rows, option, value, ("from", lambda each: each.origin)))
+    option = ("option", lambda setting: setting.declared.name)
+    value = ("value", lambda setting: setting.declared.option.show(setting.value))
+    output.show(document, Rows(rows, option, value, ("from", lambda setting: setting.origin)))
     return EXIT_OK
 
 
@@ -63,10 +64,10 @@ def check(output: Output, /, file: Path) -> int:
     Neither the environment nor a store is looked at.
     """
     resolved = resolve(file, {}, ())
-    changed = sum(each.origin != DEFAULT for each in resolved.effective)
+    changed = sum(setting.origin != DEFAULT for setting in resolved.effective)
     problems = [error_fields(problem) for problem in resolved.problems]
-    said = list(map(str, resolved.problems)) or [f"{file}: {changed} options, nothing wrong"]
-    output.show({"file": str(file), "options": changed, "problems": problems}, *said)
+    lines = list(map(str, resolved.problems)) or [f"{file}: {changed} options, nothing wrong"]
+    output.show({"file": str(file), "options": changed, "problems": problems}, *lines)
     return EXIT_PROBLEM if resolved.problems else EXIT_OK
 
 
@@ -83,8 +84,10 @@ def explain(output: Output, /, name: str | None) -> int:
     if name is not None and (declared := _named(name)) is not None:
         output.show(_fields(declared), *_described(declared))
         return EXIT_OK
-    found = [o for o in OPTIONS.values() if name is None or (len(o.path) > 1 and o.path[0] == name)]
-    if not found:
+    options = [
+        o for o in OPTIONS.values() if name is None or (len(o.path) > 1 and o.path[0] == name)
+    ]
+    if not options:
         raise ConfigError(
             f"option {name}",
             expected="the name of an option, its flag or variable, or of a section",
@@ -92,11 +95,11 @@ def explain(output: Output, /, name: str | None) -> int:
             action=nearest(str(name), [*OPTIONS, *SECTIONS]),
         )
     columns = (
-        ("option", lambda each: each.name),
-        ("default", lambda each: each.default_text),
-        ("what it does", lambda each: each.option.help),
+        ("option", lambda declared: declared.name),
+        ("default", lambda declared: declared.default_text),
+        ("what it does", lambda declared: declared.option.help),
     )
-    output.show(list(map(_fields, found)), Rows(found, *columns))
+    output.show(list(map(_fields, options)), Rows(options, *columns))
     return EXIT_OK
 
 

@@ -9,8 +9,9 @@ import click
 
 from tidelog.catalog.application import refuse_application
 from tidelog.checkpoint.manifest import SavepointFormat
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import declared, options_of
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store
+from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.cli.values import duration
 from tidelog.errors import ControlError
 from tidelog.runtime.control.client import ask

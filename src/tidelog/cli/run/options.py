@@ -57,6 +57,22 @@ class RunOptions:
     debug: bool = declared("--debug", is_flag=True, help="Print tracebacks.")
 
 
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """Where a run serves its metrics, if it does."""
+
+    port: int | None = declared(
+        "--metrics-port",
+        type=click.IntRange(0, 65535),
+        help="Serve Prometheus metrics, and /healthz for liveness probes.",
+    )
+    host: str = declared(
+        "--metrics-host",
+        default="127.0.0.1",
+        help="The address to serve them at: this machine alone by default; 0.0.0.0 in a pod.",
+    )
+
+
 def _origin(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> "Origin | None":
@@ -67,8 +83,8 @@ def _origin(
     try:
         return parse_origin(value, own_store=True)
     except ConfigError as error:
-        found = f"{error.found or error.what}: expected {error.expected}"
-        raise click.BadParameter(found) from error
+        message = f"{error.found or error.what}: expected {error.expected}"
+        raise click.BadParameter(message) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,15 +130,15 @@ class StartOptions:
             raise click.UsageError("--keep-output needs --from URL@NAME")
 
     def restore_from(
-        self, own: "ObjectStore", effects: "Effects", access: "StoreAccess"
+        self, store: "ObjectStore", effects: "Effects", access: "StoreAccess"
     ) -> "RestoreFrom | None":
         """What the runner starts from; another store is opened the same way."""
         if self.origin is None:
             return None
         from tidelog.runtime.restore.choose import RestoreFrom  # noqa: PLC0415  # only with --from
 
-        other = access.open(self.origin.url, effects) if self.origin.url else own
-        if other.url == own.url:
+        other = access.open(self.origin.url, effects) if self.origin.url else store
+        if other.url == store.url:
             return RestoreFrom(self.origin.checkpoint, claim=self.claim)
         return RestoreFrom(
             self.origin.checkpoint, other, claim=self.claim, keep_output=self.keep_output
@@ -165,18 +181,18 @@ class JobOption(click.Option):
 def _option(declaration: Declared) -> Callable[[Any], Any]:
     one = declaration.option
     names = [flag(declaration), *one.aliases, _parameter(declaration)]
-    shown = f"{one.help}  [default: {declaration.default_text}]"
+    about = f"{one.help}  [default: {declaration.default_text}]"
     if isinstance(one.kind, Flag):
         names[0] = f"{names[0]}/--no-{names[0].removeprefix('--')}"
-        return click.option(*names, default=None, help=shown)
+        return click.option(*names, default=None, help=about)
     if isinstance(one.kind, Names):
-        return click.option(*names, multiple=True, metavar="NAME", help=shown)
+        return click.option(*names, multiple=True, metavar="NAME", help=about)
     if isinstance(one.kind, Choice):
         # Checked here, or an option whose word is forgotten would take the next option for it.
         words = click.Choice(one.kind.words)
-        return click.option(*names, type=words, metavar="|".join(words.choices), help=shown)
+        return click.option(*names, type=words, metavar="|".join(words.choices), help=about)
     metavar, expected = _METAVARS.get(type(one.kind), "N"), one.kind.expected
-    return click.option(*names, cls=JobOption, expected=expected, metavar=metavar, help=shown)
+    return click.option(*names, cls=JobOption, expected=expected, metavar=metavar, help=about)
 
 
 def config_options(function: Callable[..., R]) -> Callable[..., R]:
@@ -186,22 +202,22 @@ def config_options(function: Callable[..., R]) -> Callable[..., R]:
 
     @add_options(_CONFIG_FILE, *map(_option, OPTIONS.values()))
     @functools.wraps(function)
-    def command(config_file: Path | None, **others: Any) -> R:
+    def command(config_file: Path | None, **options: Any) -> R:
         flags = []
-        for each in OPTIONS.values():
-            raw = others.pop(_parameter(each))
+        for declaration in OPTIONS.values():
+            raw = options.pop(_parameter(declaration))
             if isinstance(raw, tuple):  # of a flag that may be repeated
                 raw = ",".join(raw) or None
             if raw is not None:
-                flags.append(Setting(each.name, raw, f"option {flag(each)}"))
+                flags.append(Setting(declaration.name, raw, f"option {flag(declaration)}"))
 
         def config() -> Resolved:
             return resolve(config_file, os.environ, flags)
 
-        return function(config=config, **others)
+        return function(config=config, **options)
 
-    made: Callable[..., R] = command
-    return made
+    decorated: Callable[..., R] = command
+    return decorated
 
 
 class SectionedCommand(click.Command):

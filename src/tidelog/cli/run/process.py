@@ -13,7 +13,7 @@ import os
 import resource
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import fields, replace
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -21,18 +21,26 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from tidelog.cli.effects import command_effects
+from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_PROBLEM, exit_code_of
 from tidelog.cli.logs import in_documents
 from tidelog.cli.output import Output, defect, print_traceback
-from tidelog.cli.run.options import RunOptions, StartOptions
-from tidelog.cli.run.reports import Ending, JsonReports, PlainLines, Reporter
-from tidelog.cli.run.running import EXIT_FAILED, EXIT_INTERRUPTED, exit_code, run_with_restarts
-from tidelog.effects import Effects
-from tidelog.errors import ConfigError, TidelogError
+from tidelog.cli.run.options import MetricsOptions, RunOptions, StartOptions
+from tidelog.cli.run.reports import (
+    Ending,
+    JsonReports,
+    PlainLines,
+    Reporter,
+    reports_never_wait,
+)
+from tidelog.cli.run.running import run_with_restarts
+from tidelog.errors import ConfigError, TidelogError, UnavailableError
 from tidelog.ids import Slot
 from tidelog.runtime.config import JobArguments, JobConfig
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
+from tidelog.runtime.status.watchdog import watched_loop
 from tidelog.runtime.user_code import user_code
 from tidelog.settings import Resolved
 from tidelog.storage.open import StoreAccess
@@ -73,7 +81,7 @@ def run_in_process(
     options: RunOptions,
     config: Callable[[], Resolved],
     start: StartOptions,
-    metrics_port: int | None,
+    metrics: MetricsOptions,
 ) -> NoReturn:
     """Run a job to its end, report how it ended, and end the process."""
     # Here and not in the runner: the process is ours alone, and has no threads yet.
@@ -81,8 +89,20 @@ def run_in_process(
     gc.freeze()  # what was imported stays
     _allow_many_files()
     resolved = config()
+    with reports_never_wait(as_json=options.as_json):
+        sys.exit(_reported(job, options, resolved, start, metrics))
+
+
+def _reported(
+    job: str,
+    options: RunOptions,
+    resolved: Resolved,
+    start: StartOptions,
+    metrics: MetricsOptions,
+) -> int:
+    """Run a job to its end and report how it ended; the exit code."""
     reporter = _reporter(options, resolved)
-    nothing = JobStatus(job, "starting", 0.0, None)
+    nothing = JobStatus(job)
     error: TidelogError | None = None
     try:
         settings = resolved.config()
@@ -90,7 +110,7 @@ def run_in_process(
         made = load_job(job, arguments)
         stores = _Stores(options, settings)
         with _workers(made, settings, start, stores) as processes:
-            run = _run(made, settings, start, stores, processes, metrics_port, reporter)
+            run = _run(made, settings, start, stores, processes, metrics, reporter)
             ending = asyncio.run(run)
     except BrokenPipeError:
         raise  # The reader of our reports has enough; click ends quietly.
@@ -98,15 +118,15 @@ def run_in_process(
         ending = Ending("interrupted", EXIT_INTERRUPTED, nothing, None, 0.0)
     except Exception as cause:
         error = cause if isinstance(cause, TidelogError) else defect(cause)
-        ending = Ending("failed", exit_code("failed", error), nothing, None, 0.0, error)
+        ending = Ending("failed", exit_code_of(error), nothing, None, 0.0, error)
     try:
         reporter.end(ending)
     except TidelogError as unsaid:
         Output(as_json=True).error(ending.error or unsaid)
-        sys.exit(ending.exit_code or EXIT_FAILED)
+        return ending.exit_code or EXIT_PROBLEM
     if options.debug and ending.error is not None:
         print_traceback(ending.error)
-    sys.exit(ending.exit_code)
+    return ending.exit_code
 
 
 class _Stores:
@@ -145,11 +165,10 @@ async def _run(
     start: StartOptions,
     stores: _Stores,
     processes: "ForkedWorkers | None",
-    metrics_port: int | None,
+    metrics: MetricsOptions,
     reporter: Reporter,
 ) -> Ending:
-    effects = Effects()
-    with closing(effects.offload), _metrics(metrics_port) as listen:
+    with command_effects() as effects, watched_loop(effects.clock), _metrics(metrics) as listen:
         store = stores.open(effects)
         origin = start.restore_from(store, effects, stores.access)
         slot = None if start.slot is None else Slot(start.slot)
@@ -178,14 +197,14 @@ async def _run(
                 await origin.store.close()
 
 
-def _metrics(port: int | None) -> AbstractContextManager[Callable[[JobStatus], None]]:
+def _metrics(metrics: MetricsOptions) -> AbstractContextManager[Callable[[JobStatus], None]]:
     """Serves metrics, if the user wants them, by a function for every status of the job."""
-    if port is None:
+    if metrics.port is None:
         return nullcontext(lambda _: None)
     # Few runs want metrics, so few pay for the module.
-    from tidelog.runtime.status.series import serve_metrics  # noqa: PLC0415
+    from tidelog.runtime.status.serving import serve_metrics  # noqa: PLC0415
 
-    return serve_metrics(port)
+    return serve_metrics(metrics.port, metrics.host)
 
 
 def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
@@ -261,7 +280,7 @@ def _imported(path: str, module_name: str, attribute: str) -> Any:
                 raise  # an import within the module
             raise _nowhere(path, f"no module {error.name!r}") from error
         if not hasattr(module, attribute):
-            raise _nowhere(path, f"no {attribute!r} in it")
+            raise _nowhere(path, f"no {attribute!r} in it", ConfigError)
         return getattr(module, attribute)
 
 
@@ -300,8 +319,8 @@ def _search(directory: Path) -> None:
         sys.path.insert(0, str(directory))
 
 
-def _nowhere(path: str, found: str) -> ConfigError:
-    return ConfigError(
+def _nowhere(path: str, found: str, kind: type[ConfigError] = UnavailableError) -> ConfigError:
+    return kind(
         f"job {path}",
         expected="a file, or a module here or on PYTHONPATH, with this attribute",
         found=found,

@@ -1,10 +1,13 @@
 """Reports of a running job: as JSON lines, as plain lines, or none.
 
-Invariant: a reporter only formats what it is given; it never looks at the job itself.
+Invariants: a reporter only formats what it is given; it never looks at the job itself, and within
+`reports_never_wait` no report waits for who reads it.
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
@@ -17,10 +20,29 @@ from tidelog.cli.output import printing
 from tidelog.cli.values import seconds_text, size
 from tidelog.errors import StorageError, TidelogError, error_fields
 from tidelog.ids import Slot
+from tidelog.outlet import Outlet, outlet_of, settle
 from tidelog.runtime.operators.progress import STANDSTILL_S
 from tidelog.runtime.status.status import JobStatus
 
 Outcome = Literal["finished", "already-complete", "stopped", "interrupted", "failed", "fenced"]
+
+
+@contextmanager
+def reports_never_wait(*, as_json: bool) -> Iterator[None]:
+    """What goes to standard error, and reports as JSON, does not hold up the block when nobody
+    reads it: then the oldest lines are left out.
+    """
+    names = ("stdout", "stderr") if as_json else ("stderr",)
+    before = {name: getattr(sys, name) for name in names}
+    for name, stream in before.items():
+        setattr(sys, name, outlet_of(stream) or stream)
+    try:
+        yield
+    finally:
+        for name, stream in before.items():
+            with suppress(OSError):
+                settle(getattr(sys, name))
+            setattr(sys, name, stream)
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -96,7 +118,8 @@ class JsonReports(Reporter):
                 },
                 **status,
                 "error": error_fields(ending.error) if ending.error is not None else None,
-            }
+            },
+            last=True,
         )
 
 
@@ -291,10 +314,16 @@ def _plain(status: JobStatus) -> dict[str, Any]:
     return {**plain, "late_records": status.late_records}
 
 
-def _print_json(fields: dict[str, Any]) -> None:
+def _print_json(fields: dict[str, Any], *, last: bool = False) -> None:
     try:
         with printing():
-            click.echo(msgspec.json.encode(fields))
+            line = msgspec.json.encode(fields) + b"\n"
+            if isinstance(sys.stdout, Outlet):
+                sys.stdout.write(line)  # click would try it out, and lose an earlier error
+            else:
+                click.echo(line, nl=False)
+            if last:
+                settle(sys.stdout)
     except BrokenPipeError as error:
         raise StorageError(
             "standard output",

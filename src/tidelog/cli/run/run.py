@@ -5,14 +5,20 @@ from collections.abc import Callable
 import click
 
 from tidelog.cli.options import options_of
-from tidelog.cli.run.options import RunOptions, SectionedCommand, StartOptions, config_options
+from tidelog.cli.run.options import (
+    MetricsOptions,
+    RunOptions,
+    SectionedCommand,
+    StartOptions,
+    config_options,
+)
 from tidelog.settings import Resolved
 
 _EXIT_CODES = """\b
 Exit codes:
   0    the job finished, had finished before, or was stopped with a savepoint
   1    it failed; the message says what to do, another start resumes
-  2    wrong usage: an option, the job's definition or an input
+  2    wrong usage: an option or the job's definition, which no other start can help
   3    fenced: a newer start of the job took over the store
   130  stopped by Ctrl-C, SIGTERM or SIGHUP; another start resumes
 """
@@ -23,13 +29,13 @@ Exit codes:
 @options_of("run", RunOptions)
 @config_options
 @options_of("start", StartOptions)
-@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve Prometheus metrics.")
+@options_of("metrics", MetricsOptions)
 def command(
     job: str,
     run: RunOptions,
     config: Callable[[], Resolved],
     start: StartOptions,
-    metrics_port: int | None,
+    metrics: MetricsOptions,
 ) -> None:
     """Run JOB until its input ends.
 
@@ -40,4 +46,4 @@ def command(
     # The rest imports what runs jobs, which neither `--help` nor a wrong option needs.
     from tidelog.cli.run.process import run_in_process  # noqa: PLC0415
 
-    run_in_process(job, run, config, start, metrics_port)
+    run_in_process(job, run, config, start, metrics)

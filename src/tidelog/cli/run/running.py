@@ -8,33 +8,38 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from queue import SimpleQueue
 from typing import Final
 
 from msgspec.structs import replace
 
+from tidelog.cli.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_PROBLEM, exit_code_of
+from tidelog.cli.logs import in_form
 from tidelog.cli.run.reports import Ending, Outcome, ReadSpeed, Reporter
-from tidelog.errors import (
-    ConfigError,
-    FencedError,
-    NoMoreWorkersError,
-    StorageError,
-    TidelogError,
-)
+from tidelog.effects import daemon_thread, hold_thread
+from tidelog.errors import FencedError, NoMoreWorkersError, StorageError, TidelogError
 from tidelog.events import Event
+from tidelog.interrupt import process_is_claimed
 from tidelog.runtime.control.server import control_until
 from tidelog.runtime.runner import JobResult, JobRunner
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus
 
-EXIT_FINISHED: Final = 0
-EXIT_FAILED: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_FENCED: Final = 3
-EXIT_INTERRUPTED: Final = 130
-
 _LONGEST_PAUSE_S: Final = 60.0
 
 logger = logging.getLogger(__name__)
+
+STOP_LIMIT_S: Final = 8.0
+"""A job that is stopped by a signal has ended then, whatever it waits for."""
+_NOT_ENDED: Final = (
+    f"the job has not ended {STOP_LIMIT_S:g} s after the signal: the process ends as it is, which "
+    "loses nothing"
+)
+_STANDARD_ERROR: Final = 2
+_LOOK_S: Final = 1.0
+"""So often, at least, somebody who serves the job's figures gets them."""
 
 
 def _signals() -> list[signal.Signals]:
@@ -78,7 +83,7 @@ async def run_with_restarts(
     while True:
         runner = make(goes_on)
         ending = await run_job(runner, reporter, listen)
-        if runner.config.workers == 1 or ending.exit_code != EXIT_FAILED:
+        if runner.config.workers == 1 or ending.exit_code != EXIT_PROBLEM:
             return ending
         completed = ending.status.checkpoints.completed > 0
         failed, goes_on = 1 if completed else failed + 1, goes_on or completed
@@ -90,10 +95,13 @@ async def run_with_restarts(
         _on_signals(pausing.cancel)
         Event.JOB_RESTARTS.log(logger, error=ending.error, seconds=pause)
         reporter.notice(f"{ending.error} The job starts again in {pause:.0f} s.")
+        waiting = asyncio.ensure_future(_watch(runner, Reporter(), listen))
         try:
             await pausing
         except asyncio.CancelledError:
             return replace(ending, outcome="interrupted", exit_code=EXIT_INTERRUPTED, error=None)
+        finally:
+            waiting.cancel()
 
 
 async def run_job(
@@ -138,7 +146,7 @@ async def run_job(
     own = runner.restore_from is not None and runner.restore_from.store is None
     ending = Ending(
         outcome=outcome,
-        exit_code=exit_code(outcome, error),
+        exit_code=_exit_code(outcome, error),
         status=status_of(runner),
         restored_slot=restored.slot if restored is not None else None,
         seconds=runner.effects.clock.monotonic() - started,
@@ -150,16 +158,10 @@ async def run_job(
     return ending
 
 
-def exit_code(outcome: Outcome, error: TidelogError | None) -> int:
-    match outcome:
-        case "finished" | "already-complete" | "stopped":
-            return EXIT_FINISHED
-        case "interrupted":
-            return EXIT_INTERRUPTED
-        case "fenced":
-            return EXIT_FENCED
-        case "failed":
-            return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+def _exit_code(outcome: Outcome, error: TidelogError | None) -> int:
+    if error is not None:
+        return exit_code_of(error)
+    return EXIT_INTERRUPTED if outcome == "interrupted" else EXIT_OK
 
 
 async def _control(
@@ -183,22 +185,53 @@ def _outcome(result: JobResult) -> Outcome:
 async def _watch(
     runner: JobRunner, reporter: Reporter, listen: Callable[[JobStatus], None]
 ) -> None:
-    speedometer = Speedometer()
+    speedometer, clock = Speedometer(), runner.effects.clock
+    due_s = clock.monotonic() + reporter.poll_s
+    listen(status_of(runner))
     while True:
-        await runner.effects.clock.sleep(reporter.poll_s)
+        await clock.sleep(min(_LOOK_S, max(0.0, due_s - clock.monotonic())))
         status = status_of(runner)
         listen(status)
-        reporter.observe(status, speedometer.read(status))
+        if status.at_s >= due_s:
+            due_s = status.at_s + reporter.poll_s
+            reporter.observe(status, speedometer.read(status))
+
+
+@cache
+def _signalled() -> "SimpleQueue[int]":
+    """For the first signal: some seconds later it ends the process, if nothing else has.
+
+    The thread is there before: a handler that comes while Python starts one may start none.
+    """
+    signals: SimpleQueue[int] = SimpleQueue()
+    line = f"{in_form(_NOT_ENDED, logging.WARNING)}\n".encode()
+
+    def end_in_time() -> None:
+        signals.get()
+        hold_thread(STOP_LIMIT_S)
+        with suppress(OSError):  # nobody may read it
+            os.set_blocking(_STANDARD_ERROR, False)
+            os.write(_STANDARD_ERROR, line)
+        os._exit(EXIT_INTERRUPTED)
+
+    daemon_thread(end_in_time, "tidelog-stop")
+    return signals
 
 
 def _on_signals(stop: Callable[[], object]) -> None:
-    """Stop at the first signal; a second one ends the process at once, which loses nothing."""
+    """Stop at the first signal. A second one ends the process at once, and so does the time when
+    nothing else has; that loses nothing.
+    """
     loop, numbers = asyncio.get_running_loop(), _signals()
     # The first process of a container gets no default actions of signals.
     first = os.getpid() == 1
     second = (lambda number, _: os._exit(128 + number)) if first else signal.SIG_DFL
 
+    signals = _signalled() if process_is_claimed() else None
+
     def once(*_: object) -> None:
+        if signals is not None:
+            signals.put(1)
         for number in numbers:
             signal.signal(number, second)
 

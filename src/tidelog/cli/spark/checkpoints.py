@@ -5,8 +5,9 @@ from functools import partial
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.output import Rows, fields_of
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.cli.store.options import StoreCommand, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import error_fields
 from tidelog.spark.checkpoint.checkpoint import read_checkpoint, require_checkpoint, store_url

@@ -8,9 +8,10 @@ from typing import Final
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import CONF, add_options, endpoint_option, option
 from tidelog.cli.output import Output, Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, on_this_machine, opened
+from tidelog.cli.store.options import on_this_machine, opened
 from tidelog.errors import ConfigError
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.spark.checkpoint.inspection import check_checkpoint
@@ -53,12 +54,12 @@ spark_home_option = click.option(
 @add_options(
     *(
         click.option(
-            "--" + each.argument.replace("_", "-"),
-            each.argument,
+            "--" + option.argument.replace("_", "-"),
+            option.argument,
             metavar="VALUE",
-            help=f"{each.help}  [default: {each.default}]",
+            help=f"{option.help}  [default: {option.default}]",
         )
-        for each in OPTIONS
+        for option in OPTIONS
     )
 )
 @spark_home_option
@@ -85,16 +86,16 @@ def conf_command(
             found="both",
             action="leave one out",
         )
-    found = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
+    conf = settings(jar=jar, snapshot_every=snapshot_every, metrics=metrics, **options)
     if jar is None and not no_jar:
-        found[JARS] = str(plugin_jar(spark_home))
+        conf[JARS] = str(plugin_jar(spark_home))
     if style == "json":
-        output.document(found)
+        output.document(conf)
     elif style == "args":
-        arguments = (f"--conf {shlex.quote(f'{name}={value}')}" for name, value in found.items())
-        output.show(found, " \\\n".join(arguments))
+        arguments = (f"--conf {shlex.quote(f'{name}={value}')}" for name, value in conf.items())
+        output.show(conf, " \\\n".join(arguments))
     else:
-        output.show(found, *(f"{name} {value}" for name, value in found.items()))
+        output.show(conf, *(f"{name} {value}" for name, value in conf.items()))
     return EXIT_OK
 
 
@@ -180,7 +181,7 @@ _VERDICTS: Final = {"ok": "ok", "warn": "warning", "fail": "FAILED"}
 
 
 def _described(results: Sequence[CheckResult]) -> Iterator[str | Rows]:
-    yield Rows(results, "check", ("result", lambda each: _VERDICTS[each.verdict]), "found")
+    yield Rows(results, "check", ("result", lambda result: _VERDICTS[result.verdict]), "found")
     for result in results:
         if result.action is not None:
             yield f"\n{result.check}: {result.found}\n  next: {result.action}"

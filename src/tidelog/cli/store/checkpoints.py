@@ -17,9 +17,10 @@ from tidelog.catalog.summary import (
     slot_summary,
 )
 from tidelog.catalog.sweep import plan_drop
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, checkpoint_name, on_store
+from tidelog.cli.store.options import StoreCommand, checkpoint_name, on_store
 from tidelog.cli.values import age, size
 from tidelog.errors import TidelogError
 from tidelog.events import Event
@@ -76,20 +77,20 @@ async def show_command(invocation: StoreCommand, slot: CheckpointName) -> int:
     SLOT is a slot's number, the name of a savepoint, or latest. The table of a subtask has its
     changes below "materialized upto"; a restore replays the rest from the log.
     """
-    shown = checkpoint_summary(await find(invocation.store, slot))
-    document = {"url": invocation.store.url, **msgspec.structs.asdict(shown)}
-    invocation.output.show(document, *_described(shown))
+    summary = checkpoint_summary(await find(invocation.store, slot))
+    document = {"url": invocation.store.url, **msgspec.structs.asdict(summary)}
+    invocation.output.show(document, *_described(summary))
     return EXIT_OK
 
 
-def _described(shown: CheckpointSummary) -> Iterator[str | Rows]:
+def _described(summary: CheckpointSummary) -> Iterator[str | Rows]:
     yield (
-        f"slot {shown.slot}: checkpoint {shown.checkpoint_id} of job {shown.job!r}, "
-        f"generation {shown.generation}{', final' if shown.final else ''}"
+        f"slot {summary.slot}: checkpoint {summary.checkpoint_id} of job {summary.job!r}, "
+        f"generation {summary.generation}{', final' if summary.final else ''}"
     )
-    if shown.name is not None:
-        yield f"savepoint {shown.name}, {shown.savepoint_format}"
-    for operator in shown.operators:
+    if summary.name is not None:
+        yield f"savepoint {summary.name}, {summary.savepoint_format}"
+    for operator in summary.operators:
         yield ""
         yield f"operator {operator.id}, {operator.key_groups} key groups{_finished(operator)}"
         for state in operator.states:
@@ -105,8 +106,8 @@ def _described(shown: CheckpointSummary) -> Iterator[str | Rows]:
         )
         for subtask in operator.subtasks:
             parts = (
-                f"key groups {each.first_key_group}-{each.last_key_group} of subtask {each.subtask}"
-                for each in subtask.inherited
+                f"key groups {part.first_key_group}-{part.last_key_group} of subtask {part.subtask}"
+                for part in subtask.inherited
             )
             if inherited := ", ".join(dict.fromkeys(parts)):
                 yield f"  subtask {subtask.index} builds on {inherited} as it was before"
@@ -150,9 +151,9 @@ async def drop_command(invocation: StoreCommand, savepoint: str, dry_run: bool) 
     when the job there has completed a checkpoint.
     """
     output, store = invocation.output, invocation.store
-    place = parse_place(savepoint)
+    name = parse_place(savepoint)
     with output.progress("reading references") as progress:
-        plan = plan_drop(await read_inventory(store, progress), place)
+        plan = plan_drop(await read_inventory(store, progress), name)
     entry = plan.savepoint
     if not dry_run:
         await store.delete(object_names.checkpoint(entry.slot))

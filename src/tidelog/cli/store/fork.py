@@ -4,6 +4,7 @@ import click
 
 from tidelog.catalog.fork import Fork
 from tidelog.catalog.locate import parse_origin
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import (
     encryption_key_option,
     endpoint_option,
@@ -11,7 +12,7 @@ from tidelog.cli.options import (
     log_store_option,
 )
 from tidelog.cli.output import Output, fields_of
-from tidelog.cli.store.options import EXIT_OK, on_this_machine
+from tidelog.cli.store.options import on_this_machine
 from tidelog.cli.values import size
 from tidelog.effects import Effects
 from tidelog.storage.open import StoreAccess, is_remote
@@ -58,15 +59,15 @@ async def command(
     only read; its job may run.
     """
     effects = Effects()
-    wanted = parse_origin(origin)
+    parsed_origin = parse_origin(origin)
     key = None if origin_key == "none" else origin_key or encryption_key
-    alike = is_remote(wanted.url) == is_remote(target)
+    alike = is_remote(parsed_origin.url) == is_remote(target)
 
     def access(url: str, key: str | None) -> StoreAccess:
         # Where one of the stores is local, the endpoint is that of the other one.
         return StoreAccess(endpoint if alike or is_remote(url) else None, key)
 
-    source = access(wanted.url, key).open(wanted.url, effects)
+    source = access(parsed_origin.url, key).open(parsed_origin.url, effects)
     destination = access(target, encryption_key).open(target, effects, log_url=log_store)
     fork = Fork(
         source,
@@ -77,7 +78,7 @@ async def command(
     )
     try:
         with output.progress("forking") as progress:
-            forked = await fork.run(wanted.checkpoint, progress)
+            forked = await fork.run(parsed_origin.checkpoint, progress)
     finally:
         await source.close()
         await destination.close()
@@ -91,7 +92,7 @@ async def command(
             "slot": checkpoint.slot,
             "checkpoint_id": checkpoint.checkpoint_id,
         },
-        f"slot {checkpoint.slot} of {wanted.url} is the beginning of {destination.url}: "
+        f"slot {checkpoint.slot} of {parsed_origin.url} is the beginning of {destination.url}: "
         f"{forked.shared} objects of {size(forked.shared_bytes)} shared, {forked.copied} of "
         f"{size(forked.copied_bytes)} copied",
     )

@@ -10,16 +10,10 @@ from tidelog.catalog.application import Application, read_application, stored_pa
 from tidelog.catalog.audit import AuditReport, advised, audit
 from tidelog.catalog.sweep import SweepPlan, delete_garbage, plan_sweep
 from tidelog.checkpoint.invariants import unreadable
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, fields_of, finding_lines
-from tidelog.cli.store.options import (
-    EXIT_OK,
-    EXIT_PROBLEM,
-    StoreCommand,
-    on_store,
-    on_store_for_a_verdict,
-    opened,
-)
+from tidelog.cli.store.options import StoreCommand, on_store, on_store_for_a_verdict, opened
 from tidelog.cli.values import size
 from tidelog.concurrency import gather_bounded
 from tidelog.errors import ObjectNotFoundError

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import encryption_key_option, endpoint_option, key_place
 from tidelog.cli.output import Output
-from tidelog.cli.store.options import EXIT_OK, on_this_machine, opened
+from tidelog.cli.store.options import on_this_machine, opened
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
 from tidelog.storage.log_store import log_place
@@ -38,11 +39,11 @@ def new(output: Output, file: Path) -> int:
         action="choose another name; a key is never overwritten",
     ):
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-            opened.write(f"{text}{key_line(key)}\n")
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(f"{text}{key_line(key)}\n")
     name = f"local:{key_id(key)}"
-    said = f"key {name} is in {file}; keep a copy in another place"
-    output.show({"file": str(file), "key": name}, said)
+    message = f"key {name} is in {file}; keep a copy in another place"
+    output.show({"file": str(file), "key": name}, message)
     return EXIT_OK
 
 
@@ -77,8 +78,8 @@ async def rotate(
     async with opened(url, StoreAccess(endpoint, encryption_key), output) as invocation:
         effects, log_url = invocation.effects, await log_place(invocation.store)
         old, new = key_source(encryption_key, effects), key_source(new_key, effects)
-        for place in filter(None, (log_url, url)):
-            async with opened(place, StoreAccess(endpoint), output) as plain:
+        for store_url in filter(None, (log_url, url)):
+            async with opened(store_url, StoreAccess(endpoint), output) as plain:
                 store = plain.store
                 ring = await rotate_keys(store, old, new, effects)
             if output.as_json:

@@ -12,8 +12,9 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, is_canonical
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.output import Output, fields_of, text
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_option
+from tidelog.cli.store.options import StoreCommand, on_store, selected, slot_option
 from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError
 from tidelog.ids import SeqNo, Slot
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
@@ -50,12 +51,12 @@ async def command(
             action="leave one out; --follow starts at the newest checkpoint",
         )
     tail = Tail(invocation, operator, subtask)
-    left = limit
+    remaining = limit
     async for line in tail.lines(slot, follow=follow):
         _print(invocation.output, line)
-        if left is not None and isinstance(line, Change):
-            left -= 1
-            if left == 0:
+        if remaining is not None and isinstance(line, Change):
+            remaining -= 1
+            if remaining == 0:
                 break
     return EXIT_OK
 
@@ -112,8 +113,8 @@ class Tail:
                     raise
             if not follow or checkpoint.final:
                 return
-            seen = checkpoint.slot
-            while checkpoint.slot == seen:
+            previous_slot = checkpoint.slot
+            while checkpoint.slot == previous_slot:
                 await clock.sleep(POLL_S)
                 checkpoint = await find(store, None)
 
@@ -172,8 +173,12 @@ def _print(output: Output, line: Change | MissingRange) -> None:
             f"{line.skipped_to - 1} left the log before they were read; they are materialized"
         )
     else:
-        found = line.row
-        key = text(found.key) if found.entry is None else f"{text(found.key)}[{text(found.entry)}]"
+        decoded = line.row
+        key = (
+            text(decoded.key)
+            if decoded.entry is None
+            else f"{text(decoded.key)}[{text(decoded.entry)}]"
+        )
         where = f"{line.operator}-{line.subtask}"
-        cells = [where, str(line.seqno), line.op, found.state or "?", key]
-        output.line("  ".join(cells if line.op == "delete" else [*cells, text(found.value)]))
+        cells = [where, str(line.seqno), line.op, decoded.state or "?", key]
+        output.line("  ".join(cells if line.op == "delete" else [*cells, text(decoded.value)]))

@@ -9,7 +9,7 @@ store is closed in the end.
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Concatenate, Final, ParamSpec
@@ -18,6 +18,13 @@ import click
 
 from tidelog.catalog.locate import CheckpointName, parse_place
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
+from tidelog.cli.effects import command_effects
+from tidelog.cli.exit_codes import (
+    EXIT_INTERRUPTED,
+    EXIT_PROBLEM,
+    EXIT_UNDECIDED,
+    exit_code_of,
+)
 from tidelog.cli.options import add_options, encryption_key_option, endpoint_option, option
 from tidelog.cli.output import Output, defect, print_traceback
 from tidelog.effects import Effects
@@ -26,6 +33,7 @@ from tidelog.errors import (
     CorruptObjectError,
     FormatVersionError,
     ObjectNotFoundError,
+    RestoreError,
     TidelogError,
 )
 from tidelog.storage.open import StoreAccess
@@ -33,13 +41,12 @@ from tidelog.storage.port import ObjectStore
 
 P = ParamSpec("P")
 
-EXIT_OK: Final = 0
-EXIT_PROBLEM: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_UNDECIDED: Final = 4
-EXIT_INTERRUPTED: Final = 130
-
-_OF_WHAT_IS_STORED: Final = (ObjectNotFoundError, CorruptObjectError, FormatVersionError)
+_OF_WHAT_IS_STORED: Final = (
+    ObjectNotFoundError,
+    CorruptObjectError,
+    FormatVersionError,
+    RestoreError,
+)
 """Errors that say something of what is stored: they are a verdict."""
 
 
@@ -133,8 +140,7 @@ async def opened(
     url: str, access: StoreAccess, output: Output, location: Callable[[str], str] = str
 ) -> AsyncIterator[StoreCommand]:
     """Open the store at the `location` of a URL, and close it again."""
-    effects = Effects()
-    with closing(effects.offload):
+    with command_effects() as effects:
         store = access.open(location(url), effects)
         try:
             yield StoreCommand(url, access, effects, store, output)
@@ -160,9 +166,9 @@ def reported(
     if debug:
         print_traceback(error)
     output.error(error)
-    if isinstance(error, ConfigError):
-        return EXIT_USAGE
-    return EXIT_PROBLEM if isinstance(error, _OF_WHAT_IS_STORED) else failed
+    code = exit_code_of(error)
+    undecided = code == EXIT_PROBLEM and not isinstance(error, _OF_WHAT_IS_STORED)
+    return failed if undecided else code
 
 
 on_store_for_a_verdict = partial(on_store, failed=EXIT_UNDECIDED)

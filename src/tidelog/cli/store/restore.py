@@ -14,9 +14,10 @@ import msgspec
 
 from tidelog.catalog.locate import CheckpointName, find
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
+from tidelog.cli.exit_codes import EXIT_OK
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows, Step
-from tidelog.cli.store.options import EXIT_OK, StoreCommand, on_store, selected, slot_option
+from tidelog.cli.store.options import StoreCommand, on_store, selected, slot_option
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
 from tidelog.state.restore.base_table import reading_factory
@@ -70,7 +71,7 @@ async def command(
         try:
             exporting = partial(_export, invocation, progress, directory, output_format)
             # One after the other, so that one table is open at a time.
-            subtasks = [await exporting(*each) for each in chosen]
+            subtasks = [await exporting(*subtask_state) for subtask_state in chosen]
         finally:
             showing.cancel()
     output.show(

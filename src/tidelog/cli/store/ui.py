@@ -11,12 +11,14 @@ from pathlib import Path
 import click
 import msgspec
 
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import write_output
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store
+from tidelog.cli.store.options import StoreCommand, on_store
+from tidelog.errors import StoreUnreachableError
 from tidelog.spark.checkpoint.checkpoint import store_url
+from tidelog.ui.following import PATIENCE_S, Follower
 from tidelog.ui.page import page, policy
-from tidelog.ui.query import watcher_of
 from tidelog.ui.server import PageServer, page_server
 from tidelog.ui.watch import JOB_S
 
@@ -38,21 +40,27 @@ async def ui_command(invocation: StoreCommand, port: int, no_browser: bool) -> i
     URL may be the checkpoint of a Spark query, which is shown as it is stored.
     """
     effects, loop = invocation.effects, asyncio.get_running_loop()
-    watcher = await watcher_of(invocation.store, effects.clock)
-    await watcher.look_at_job()
-    # A store that cannot be read is an error here, and a notice on the page later.
-    await watcher.document()
+    follower = Follower(invocation.store, effects.clock)
+    await follower.look_at_job()
+    await follower.document(patience_s=PATIENCE_S)
+    # What a store refuses is an error here, and a notice on the page later; one that does not
+    # answer is waited for there.
+    if follower.failure is not None and not isinstance(follower.failure, StoreUnreachableError):
+        raise follower.failure
 
     def document(on_demand: bool) -> bytes:
-        made = asyncio.run_coroutine_threadsafe(watcher.document(on_demand=on_demand), loop)
-        return msgspec.json.encode(made.result())
+        looking = follower.document(on_demand=on_demand, patience_s=PATIENCE_S)
+        future = asyncio.run_coroutine_threadsafe(looking, loop)
+        return msgspec.json.encode(future.result())
 
     with page_server(port, page().encode(), policy(), document) as server:
         serving = asyncio.ensure_future(effects.offload.wait(server.serve_forever))
         try:
-            wanted = not no_browser and sys.stdout.isatty()
-            await _show(invocation, server, browser=wanted and has_screen(sys.platform, os.environ))
-            await watcher.follow()
+            browser = not no_browser and sys.stdout.isatty()
+            await _show(
+                invocation, server, browser=browser and has_screen(sys.platform, os.environ)
+            )
+            await follower.follow()
         finally:
             await effects.offload.run(server.shutdown)
             await serving
@@ -94,26 +102,28 @@ async def report_command(invocation: StoreCommand, target: Path) -> int:
 
     The file needs nothing else: it can be mailed, printed, and read on a phone. It names
     operators, states and the store, and holds no keys and no values. Exits with 1 when something
-    is wrong with the store; the page says what.
+    is wrong with the store, or it does not answer; the page says what.
     """
-    watcher = await watcher_of(invocation.store, invocation.effects.clock)
-    await watcher.look_at_job()
-    document = await watcher.document()
+    follower = Follower(invocation.store, invocation.effects.clock)
+    await follower.look_at_job()
+    document = await follower.document()
     if document.live is not None:
         # Rates are what became of one look until the next.
         await invocation.effects.clock.sleep(JOB_S)
-        await watcher.look_at_job()
-        document = await watcher.document()
+        await follower.look_at_job()
+        document = await follower.document(patience_s=PATIENCE_S)
+    elif follower.failure is not None:
+        raise follower.failure
     data = page(document).encode()
     write_output(target, data)
     problems = len(document.problems)
     fields = {"output": str(target), "bytes": len(data), "problems": problems}
-    said = [
+    lines = [
         f"{problem.where}: expected {problem.expected}; found {problem.found}\n"
         f"  next: {problem.action}"
         for problem in document.problems
     ]
     invocation.output.show(
-        {"url": document.url, **fields}, *said, f"{target}: {len(data) / 1e6:.2f} MB"
+        {"url": document.url, **fields}, *lines, f"{target}: {len(data) / 1e6:.2f} MB"
     )
     return EXIT_PROBLEM if problems else EXIT_OK

@@ -9,10 +9,11 @@ from typing import Any, Final
 import click
 
 from tidelog.checkpoint.finding import Finding
+from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option, options_of
 from tidelog.cli.output import Output, Rows, fields_of, finding_lines, some
 from tidelog.cli.spark.engine import EngineOptions, open_engine
-from tidelog.cli.store.options import EXIT_OK, EXIT_PROBLEM, StoreCommand, on_store_for_a_verdict
+from tidelog.cli.store.options import StoreCommand, on_store_for_a_verdict
 from tidelog.spark.checkpoint.checkpoint import store_url
 from tidelog.verify.results import Choice
 from tidelog.verify.verification import CheckpointReport, VerifyReport, verify
@@ -60,8 +61,8 @@ async def command(
     agree. Exits with 0 only if every checkpoint can be restored and nothing is wrong, with 4 when
     the store could not be read.
     """
-    opened = open_engine(invocation, "tidelog verify", engine, jobs=jobs, work_dir=work_dir)
-    with opened as chosen_engine, invocation.output.progress("verifying") as progress:
+    engine_context = open_engine(invocation, "tidelog verify", engine, jobs=jobs, work_dir=work_dir)
+    with engine_context as chosen_engine, invocation.output.progress("verifying") as progress:
         report = await verify(invocation.store, chosen_engine, chosen=chosen, progress=progress)
     _show(invocation.output, report)
     return EXIT_OK if report.passed else EXIT_PROBLEM
@@ -69,14 +70,14 @@ async def command(
 
 def _show(output: Output, report: VerifyReport) -> None:
     """Print the report; its JSON is in docs/reference/cli-json.md."""
-    problems = [replace(each, action=_action(report, each)) for each in report.problems]
+    problems = [replace(problem, action=_action(report, problem)) for problem in report.problems]
     document = {
         "url": report.url,
         "layout": _LAYOUTS[report.layout],
         "engine": report.engine,
         "passed": report.passed,
         "newest_sound": report.newest_sound,
-        "checkpoints": [_checkpoint(each) for each in report.checkpoints],
+        "checkpoints": [_checkpoint(checkpoint) for checkpoint in report.checkpoints],
         "problems": [fields_of(problem, "newer_format") for problem in problems],
         "not_checked": [
             {"partition": partition, "reason": reason, "checkpoints": checkpoints}
@@ -87,13 +88,13 @@ def _show(output: Output, report: VerifyReport) -> None:
     kind = _KINDS[report.layout]
     checkpoints = Rows(
         report.checkpoints,
-        (kind, lambda each: each.checkpoint),
+        (kind, lambda checkpoint: checkpoint.checkpoint),
         ("verdict", _verdict),
         *("partitions", "rows", "changes"),
         ("restored in two ways", _two_ways),
     )
-    shown = [line for problem in problems for line in finding_lines(problem, kind)]
-    output.show(document, checkpoints, *shown, *_reasons(report), "", _summary(report))
+    lines = [line for problem in problems for line in finding_lines(problem, kind)]
+    output.show(document, checkpoints, *lines, *_reasons(report), "", _summary(report))
 
 
 def _checkpoint(checkpoint: CheckpointReport) -> dict[str, Any]:
@@ -137,8 +138,8 @@ def _reasons(report: VerifyReport) -> Iterator[str]:
     partitions: dict[str, list[str]] = defaultdict(list)
     for partition, reason, _ in report.unchecked:
         partitions[reason].append(partition)
-    for reason, found in partitions.items():
-        yield from ("", f"not checked in two ways: {reason}: {some(found)}")
+    for reason, names in partitions.items():
+        yield from ("", f"not checked in two ways: {reason}: {some(names)}")
     objects: dict[str, list[str]] = defaultdict(list)
     for name, reason in report.unseen:
         objects[reason].append(name)
@@ -149,9 +150,9 @@ def _reasons(report: VerifyReport) -> Iterator[str]:
 def _summary(report: VerifyReport) -> str:
     verdicts = [checkpoint.verdict for checkpoint in report.checkpoints]
     sound = f"{verdicts.count('sound')} of {len(verdicts)} checkpoints are sound"
-    gone = f", {verdicts.count('gone')} were dropped meanwhile" if "gone" in verdicts else ""
+    dropped = f", {verdicts.count('gone')} were dropped meanwhile" if "gone" in verdicts else ""
     if "expired" in verdicts:
-        gone += f", Spark has cleaned up {verdicts.count('expired')}"
+        dropped += f", Spark has cleaned up {verdicts.count('expired')}"
     newest = f"; the newest is {report.newest_sound}" if report.newest_sound is not None else ""
     problems = f"{len(report.problems)} problems"
-    return f"{'passed' if report.passed else 'FAILED'}: {sound}{gone}{newest}; {problems}"
+    return f"{'passed' if report.passed else 'FAILED'}: {sound}{dropped}{newest}; {problems}"

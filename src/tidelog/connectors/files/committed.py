@@ -62,10 +62,10 @@ class CommitMarks:
 
     def forget_all_but(self, parts: Iterable[Part]) -> None:
         """Remove the marks of starts of which none of these is, as far as that is allowed."""
-        context, named = self._context, {tx.start for tx in self._ids(parts)}
+        context, starts = self._context, {tx.start for tx in self._ids(parts)}
         for start, checkpoint in list(self._newest.items()):
-            mine = start.attempt == context.attempt
-            if start in named or mine or not context.may_abort(start.generation, start.subtask):
+            needed = start in starts or start.attempt == context.attempt
+            if needed or not context.may_abort(start.generation, start.subtask):
                 continue
             del self._newest[start]
             self._remove(start, checkpoint)

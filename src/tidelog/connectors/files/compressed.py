@@ -61,7 +61,7 @@ class CompressedText:
     that a byte of the file and its offset in the text as size and end.
     """
 
-    seen: Final = None
+    size_at_end: Final = None
     """Nobody waits for more at its end."""
 
     def unread(self, offset: int) -> int | None:
@@ -77,14 +77,14 @@ class CompressedText:
                 found="one in the bytes of the file, which an older version read as text",
                 action="start without this checkpoint, or read the file under another name",
             )
-        self.begins_at, _, least, end, *marks = position
+        self.begins_at, _, read_size, end, *marks = position
         size = file.identity.st_size
-        if size < least:
-            raise file.changed(f"at least {least} bytes", f"{size} bytes")
-        if len(marks) > 1 and least and file.mark(least) != list(marks[1]):
+        if size < read_size:
+            raise file.changed(f"at least {read_size} bytes", f"{size} bytes")
+        if len(marks) > 1 and read_size and file.mark(read_size) != list(marks[1]):
             raise file.written_anew()
-        ended = 0 < least == size and end == self.begins_at
-        self.ends_at: int | None = end if ended else None
+        at_end = 0 < read_size == size and end == self.begins_at
+        self.ends_at: int | None = end if at_end else None
         """The end of the text, once it is known."""
         self._file = file
         self._mark: list[int] = marks[0] if marks else mark_of(b"")
@@ -98,22 +98,22 @@ class CompressedText:
         """What was read of the file and is not decompressed."""
         self._data_end = 0
         self._text = bytearray()
-        """What is decompressed of it from the offset `_at` on."""
-        self._at = 0
+        """What is decompressed of it from the offset `_start` on."""
+        self._start = 0
 
     def read(self, offset: int, size: int) -> bytes:
         """Text from the offset on, which only grows from call to call; fewer only at the end."""
         while True:
-            dropped = min(offset - self._at, len(self._text))
-            self._before = self._text_before(self._at + dropped)
+            dropped = min(offset - self._start, len(self._text))
+            self._before = self._text_before(self._start + dropped)
             del self._text[:dropped]
-            self._at += dropped
-            if self._at == offset and len(self._text) >= size:
+            self._start += dropped
+            if self._start == offset and len(self._text) >= size:
                 break
             if not self._decompress():
                 break
-        if self._at < offset:
-            raise self._file.changed(f"at least {offset} bytes of text", f"{self._at} bytes")
+        if self._start < offset:
+            raise self._file.changed(f"at least {offset} bytes of text", f"{self._start} bytes")
         if offset == self.begins_at and not is_marked(self._beginning, self._before, self._mark):
             raise self._file.written_anew()
         return bytes(self._text[:size])
@@ -129,7 +129,7 @@ class CompressedText:
         return [offset, None, size, offset, mark, self._file.mark(size)]
 
     def _text_before(self, offset: int) -> bytes:
-        text = self._text[: offset - self._at]
+        text = self._text[: offset - self._start]
         return (
             (self._before + text)[-MARKED_BYTES:]
             if len(text) < MARKED_BYTES
@@ -148,12 +148,12 @@ class CompressedText:
             # Nothing at all is what a writer leaves that has only created its file.
             if self._member is not None or not self._data_end:
                 raise self._truncated()
-            self.ends_at = self._at + len(self._text)
+            self.ends_at = self._start + len(self._text)
             return False
         if self._member is None:
             self._member = self._new_member()
         try:
-            text, taken = self._member.decompress(self._data)
+            text, length = self._member.decompress(self._data)
         except (zlib.error, zstandard.ZstdError) as error:
             raise CorruptObjectError(
                 f"compressed input file {self._file.path}, near byte "
@@ -164,7 +164,7 @@ class CompressedText:
                 action="put the file there as it was written, compress it otherwise, or name it "
                 "as what it is; and start again, which goes on where it was",
             ) from error
-        self._data = self._data[taken:]
+        self._data = self._data[length:]
         if self._member.decompressor.eof:
             self._member = None
         self._text += text

@@ -80,15 +80,15 @@ class PlainText:
         self.ends_at = None if follow else now
         if now < offset:
             raise file.changed(f"at least {offset} bytes", f"{now} bytes")
-        stored = begin[0] if begin else mark_of(b"")
-        self._begin = file.read(0, stored[0]) if stored[0] else b""
+        mark = begin[0] if begin else mark_of(b"")
+        self._begin = file.read(0, mark[0]) if mark[0] else b""
         start = max(0, offset - MARKED_BYTES)
         self._before = file.read(start, offset - start)
         """What was read last, up to the position or further, from `_before_at` on."""
         self._before_at = start
-        self.seen: int | None = None
+        self.size_at_end: int | None = None
         """Bytes that a followed file had when it was read to its end."""
-        if not is_marked(self._begin, self._before, stored):
+        if not is_marked(self._begin, self._before, mark):
             raise self._file.written_anew()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -96,18 +96,18 @@ class PlainText:
         if self.ends_at is not None:
             size = min(size, self.ends_at - offset)
         data = self._file.read(offset, size)
-        self.seen = None
+        self.size_at_end = None
         if len(data) < size:
-            self.seen = offset + len(data)
-            least = offset if self.ends_at is None else self.ends_at
+            self.size_at_end = offset + len(data)
+            minimum = offset if self.ends_at is None else self.ends_at
             now = self._file.size_now()
-            if now < least:
-                raise self._file.changed(f"at least {least} bytes", f"{now} bytes")
-        known = self._begin[:offset]
-        if data and known and self._file.read(0, len(known)) != known:
+            if now < minimum:
+                raise self._file.changed(f"at least {minimum} bytes", f"{now} bytes")
+        beginning = self._begin[:offset]
+        if data and beginning and self._file.read(0, len(beginning)) != beginning:
             raise self._file.written_anew()
-        if offset <= len(known) < MARKED_BYTES:
-            self._begin = (known + data)[:MARKED_BYTES]
+        if offset <= len(beginning) < MARKED_BYTES:
+            self._begin = (beginning + data)[:MARKED_BYTES]
         before = self._before[: offset - self._before_at][-MARKED_BYTES:]
         self._before, self._before_at = before + data, offset - len(before)
         return data
@@ -183,10 +183,10 @@ class LineReader(SplitReader):
         return records
 
     def notify(self, listener: Callable[[], None]) -> None:
-        file, seen = self._file.identity, self._text.seen
-        if seen is not None and self.delay_s > _POLL_S[0]:
+        file, size = self._file.identity, self._text.size_at_end
+        if size is not None and self.delay_s > _POLL_S[0]:
             wake = partial(asyncio.get_running_loop().call_soon_threadsafe, listener)
-            silent = SilentFile(file.st_dev, file.st_ino, seen, wake)
+            silent = SilentFile(file.st_dev, file.st_ino, size, wake)
             self._source.wake_when_changed(self._split, silent)
 
     def pause(self) -> None:
@@ -213,8 +213,8 @@ class LineReader(SplitReader):
         size, longest = self._source.chunk, self._source.longest
         while True:
             data = self._text.read(offset, size)
-            whole = data.rfind(b"\n") + 1
-            if not whole and len(data) > longest:
+            length = data.rfind(b"\n") + 1
+            if not length and len(data) > longest:
                 raise ConfigError(
                     f"input file {self._path}, line at byte {offset}",
                     expected=f"a newline within {longest} bytes",
@@ -223,8 +223,8 @@ class LineReader(SplitReader):
                 )
             if offset + len(data) == self._text.ends_at:
                 return data  # up to the last line, which may lack its newline
-            if whole:
-                return data[:whole]
+            if length:
+                return data[:length]
             if len(data) < size:
                 return b""
             size = min(2 * size, longest + 1)

@@ -70,11 +70,11 @@ def take_over(directory: Path, context: SinkContext) -> Writer | None:
     path, me = directory / STAGING / _WRITER, Writer.of(context)
     before = check_newest(directory, context)
     if before != me:
-        made = path.with_name(f"{_WRITER}-{me}-{context.subtask}")
+        draft = path.with_name(f"{_WRITER}-{me}-{context.subtask}")
         with failures(path):
             make_directory(path.parent)
-            made.write_bytes(msgspec.json.encode(me))
-            made.replace(path)
+            draft.write_bytes(msgspec.json.encode(me))
+            draft.replace(path)
     return before
 
 
@@ -83,10 +83,10 @@ def check_newest(directory: Path, context: SinkContext) -> Writer | None:
     path, me = directory / STAGING / _WRITER, Writer.of(context)
     try:
         with failures(path), suppress(FileNotFoundError):
-            found = msgspec.json.decode(path.read_bytes(), type=Writer)
-            if not found.gives_way(me):
-                raise fenced(context.name, me, found, str(path), "remove that file")
-            return found
+            newest = msgspec.json.decode(path.read_bytes(), type=Writer)
+            if not newest.gives_way(me):
+                raise fenced(context.name, me, newest, str(path), "remove that file")
+            return newest
     except msgspec.DecodeError:
         pass  # a crash of the machine has cut it short
     return None
@@ -191,14 +191,14 @@ def pending_name(generation: int, attempt: str, subtask: int, number: int) -> st
 
 
 def remove_pending(
-    directory: Path, chosen: Callable[[int, int], bool], kept: Collection[str]
+    directory: Path, chosen: Callable[[int, int], bool], referenced: Collection[str]
 ) -> None:
-    """Remove the hidden files whose generation and subtask are chosen, but not the kept ones."""
+    """Remove the hidden files whose generation and subtask are chosen, but none referenced."""
     staging = directory / STAGING
     with failures(staging):
         for path in staging.glob(f"*{SUFFIX}"):
             owner = PENDING.fullmatch(path.name)
-            if owner is None or path.name in kept:
+            if owner is None or path.name in referenced:
                 continue
             if chosen(int(owner["generation"]), int(owner["subtask"])):
                 path.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ from tidelog.connectors.files.parts import (
 from tidelog.connectors.files.shown import RollingFiles, begun, complete_all, publish
 from tidelog.connectors.records import Format, line_encoder
 from tidelog.connectors.transactions import those_of
-from tidelog.errors import ConfigError, TidelogError, require
+from tidelog.errors import TidelogError, UnavailableError, require
 from tidelog.events import Event
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -77,7 +77,7 @@ class Files(Sink):
     def open(self, context: SinkContext) -> "FilesWriter":
         """Raises ConfigError where a job begins and the directory has files of an earlier one."""
         if context.begins and (found := next(self.directory.glob("*part-*"), None)):
-            raise ConfigError(
+            raise UnavailableError(
                 f"output directory {self.directory}",
                 expected="no part files where a job begins: its output would be added to them",
                 found=found.name,

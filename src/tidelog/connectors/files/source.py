@@ -18,7 +18,14 @@ from typing import Final, NamedTuple
 import google_crc32c
 
 from tidelog.connectors.arguments import local_path
-from tidelog.errors import ConfigError, ObjectNotFoundError, RestoreError, StorageError, require
+from tidelog.errors import (
+    ConfigError,
+    ObjectNotFoundError,
+    RestoreError,
+    StorageError,
+    UnavailableError,
+    require,
+)
 from tidelog.runtime.source import Source
 from tidelog.storage import errors
 
@@ -65,10 +72,10 @@ class InputFiles(Source):
     def discover(self) -> list[str]:
         """Paths below the root, sorted; raises ConfigError and StorageError."""
         silent = tuple(self._silent)
-        found = self._found()
-        for gone in set(silent).difference(found):
-            self._compare(gone, None)
-        return found
+        splits = self._found()
+        for split in set(silent).difference(splits):
+            self._compare(split, None)
+        return splits
 
     def _found(self) -> list[str]:
         with failures(self._path):
@@ -76,16 +83,16 @@ class InputFiles(Source):
                 self._compare(self._path.name, self._path.stat())
                 return [_storable(self._path.name)]
             if self._path.is_dir():
-                found = list(map(_storable, self._walk(self._includes)))
-                if not (found or self.follow) and any(self._walk(lambda _: True)):
-                    raise ConfigError(
+                splits = list(map(_storable, self._walk(self._includes)))
+                if not (splits or self.follow) and any(self._walk(lambda _: True)):
+                    raise UnavailableError(
                         f"input {self._path}",
                         expected=f"files that match the pattern {self._include!r}",
                         found="other files only",
                         action="correct include=",
                     )
-                return sorted(found)
-            raise ConfigError(
+                return sorted(splits)
+            raise UnavailableError(
                 f"input {self._path}",
                 expected="a file or a directory",
                 found="something else" if self._path.exists() else "nothing",
@@ -136,8 +143,8 @@ def _is_left_out(name: str) -> bool:
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     """What is in a directory; raises StorageError when it cannot be listed."""
     try:
-        with os.scandir(folder) as found:
-            return list(found)
+        with os.scandir(folder) as entries:
+            return list(entries)
     except FileNotFoundError:
         return []  # gone since its parent was listed
     except OSError as error:
@@ -209,8 +216,8 @@ def is_marked(beginning: bytes, before: bytes, mark: Sequence[int]) -> bool:
     marked.
     """
     length = mark[2] if len(mark) > 2 else 0
-    made = mark_of(beginning[: mark[0]], before[len(before) - length :])
-    return made[: len(mark)] == list(mark)
+    actual = mark_of(beginning[: mark[0]], before[len(before) - length :])
+    return actual[: len(mark)] == list(mark)
 
 
 class InputFile:

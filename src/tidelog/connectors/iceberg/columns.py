@@ -57,13 +57,13 @@ class TableColumns:
         if not field.nullable and None in values:
             raise self._refused(field, None, "")
         try:
-            taken = kind.all_taken(values)
+            arrow_values = kind.all_taken(values)
             # The library looks for the rows of a partition by `==`, and finds none of NaN.
             for path in partitions:
-                if (nan := next(filter(_is_nan, _within(taken, path)), None)) is not None:
+                if (nan := next(filter(_is_nan, _within(arrow_values, path)), None)) is not None:
                     name = ".".join((field.name, *path))
                     raise self._refused(field, nan, "pyiceberg makes no partition of NaN", name)
-            return pa.array(taken, type=field.type)
+            return pa.array(arrow_values, type=field.type)
         except refusals:
             for value in values:
                 try:

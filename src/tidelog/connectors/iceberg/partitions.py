@@ -15,14 +15,14 @@ def check_partitions(table: Any, where: str) -> None:
     """Raises ConfigError for a partition that the library cannot make, or not as it is installed:
     what it would do with every checkpoint is done with one value.
     """
-    missing = import_module("pyiceberg.exceptions").NotInstalledError
+    not_installed = import_module("pyiceberg.exceptions").NotInstalledError
     schema = table.schema()
     for field in table.spec().fields:
         column = schema.find_column_name(field.source_id)
         what = f"{where}, partition {field.name!r} by {field.transform} of column {column!r}"
         try:
             _make_one(field.transform, schema.find_field(field.source_id))
-        except missing as error:
+        except not_installed as error:
             raise ConfigError(
                 what,
                 expected="the library pyiceberg-core, which computes it",

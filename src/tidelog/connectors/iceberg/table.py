@@ -31,11 +31,11 @@ from tidelog.connectors.transactions import (
 )
 from tidelog.errors import (
     AccessDeniedError,
-    ConfigError,
     RestoreError,
     StorageError,
     StoreUnreachableError,
     TidelogError,
+    UnavailableError,
     optional_library,
 )
 from tidelog.runtime.sink import SinkContext
@@ -95,8 +95,8 @@ class LakeTable:
         """Add the files of these transactions in one snapshot, but for those that have been."""
 
         def add(table: Any) -> bool:
-            left = [staged for staged in group if not self.is_committed(table, staged.tx)]
-            return not left or self._added(table, left)
+            remaining = [staged for staged in group if not self.is_committed(table, staged.tx)]
+            return not remaining or self._added(table, remaining)
 
         self._until_made(add)
         for staged in group:
@@ -120,20 +120,22 @@ class LakeTable:
                     retry_safe=False,
                 )
         read = partial(self.directory.schema, staged.files[0], table.format_version)
-        found = _columns(self._answer(read))
+        columns = _columns(self._answer(read))
         with self._failures():
-            known = {column for schema in table.schemas().values() for column in _columns(schema)}
-        if not known.issuperset(found):
+            table_columns = {
+                column for schema in table.schemas().values() for column in _columns(schema)
+            }
+        if not table_columns.issuperset(columns):
             raise RestoreError(
                 str(staged.tx),
                 expected=f"columns that {self._where} has or had",
-                found=", ".join(f"{name} {kind}" for _, name, kind in found),
+                found=", ".join(f"{name} {kind}" for _, name, kind in columns),
                 action="bring back the table as it was, which may have been dropped and made "
                 f"again; to write to this one, {FORK}",
             )
 
     def remove_left_over(
-        self, named: set[TransactionId], may_abort: Callable[[int, int], bool]
+        self, referenced: set[TransactionId], may_abort: Callable[[int, int], bool]
     ) -> None:
         """Remove the files of transactions that were not committed and that no checkpoint names,
         and what is recorded of commits that none asks for any more, of the generations and subtasks
@@ -145,9 +147,9 @@ class LakeTable:
                 continue
             if self.is_committed(table, tx):
                 self._answer(partial(self.directory.settled, tx))
-            elif tx not in named:
+            elif tx not in referenced:
                 self._answer(partial(self.directory.remove, tx))
-        starts = {tx.start for tx in named}
+        starts = {tx.start for tx in referenced}
         forgotten = [
             self._committed_by(start)
             for start in self._starts(table)
@@ -196,13 +198,13 @@ class LakeTable:
         """Record our start in a snapshot that adds nothing."""
 
         def take(table: Any) -> bool:
-            own = str(self.me.generation)
+            generation = str(self.me.generation)
             properties = {
-                f"{self._properties}generation": own,
+                f"{self._properties}generation": generation,
                 f"{self._properties}attempt": str(self.me.attempt),
             }
-            known = self._recorded(table) == self.me
-            return known or self._append(table, [], {"tidelog.start": own}, properties)
+            is_recorded = self._recorded(table) == self.me
+            return is_recorded or self._append(table, [], {"tidelog.start": generation}, properties)
 
         self._until_made(take)
 
@@ -275,7 +277,7 @@ class LakeTable:
         table = self._answer(partial(self._catalog.load_table, self.name))
         with self._failures():
             if table.metadata.table_uuid != self._uuid:
-                raise ConfigError(
+                raise UnavailableError(
                     self._where,
                     expected="the table that was there when the job began",
                     found="another one by its name",
@@ -295,14 +297,14 @@ class LakeTable:
         return None if generation is None else Writer(int(generation), attempt)
 
     def _check_newest(self, table: Any) -> None:
-        found = self._recorded(table)
-        if found is not None and not found.gives_way(self.me):
+        newest = self._recorded(table)
+        if newest is not None and not newest.gives_way(self.me):
             key = f"{self._properties}generation"
             forget = (
                 "remove the property with "
                 f"`table.transaction().remove_properties({key!r}).commit_transaction()`"
             )
-            raise fenced(self.sink, self.me, found, f"the table's property {key!r}", forget)
+            raise fenced(self.sink, self.me, newest, f"the table's property {key!r}", forget)
 
     def _committed_by(self, start: WriterStart) -> str:
         # By the name that the sink had then.
@@ -345,14 +347,14 @@ def _catalog(catalog: Catalog) -> Any:
 
 
 def _translated(error: Exception, where: str) -> TidelogError:
-    found = f"{type(error).__name__}: " + " ".join(str(error).split())
+    message = f"{type(error).__name__}: " + " ".join(str(error).split())
     kinds: dict[str, tuple[type[TidelogError], str]] = {
         "NoSuchTableError": (
-            ConfigError,
+            UnavailableError,
             "create it with the columns of the records, or correct its name, or that of the "
             "catalogue: the property 'name', 'default' without it",
         ),
-        "NoSuchNamespaceError": (ConfigError, "create the namespace and the table"),
+        "NoSuchNamespaceError": (UnavailableError, "create the namespace and the table"),
         "UnauthorizedError": (AccessDeniedError, "check the credentials of the catalogue"),
         "ForbiddenError": (AccessDeniedError, "grant access to the table"),
         "ServiceUnavailableError": (StoreUnreachableError, "wait until the catalogue is back"),
@@ -362,4 +364,4 @@ def _translated(error: Exception, where: str) -> TidelogError:
         type(error).__name__,
         (StorageError, "see the cause; start again when it is mended, which goes on where it was"),
     )
-    return kind(where, found=found, action=action)
+    return kind(where, found=message, action=action)

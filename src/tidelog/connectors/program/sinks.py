@@ -1,15 +1,14 @@
 """Standard output and functions as sinks: at least once.
 
 Invariants: the function has seen every record, in order, before the checkpoint that holds it; what
-is printed is flushed at once, and one process prints at a time, so that lines stand whole among
-those of other workers. A write or flush that failed ends the job, because the stream may have
-dropped what it held.
+is printed is written at once, and one process prints at a time, so that lines stand whole among
+those of other workers; a reader that is slow holds up the sink and not the job. A write that failed
+ends the job, because the stream may have dropped what it held.
 """
 
-import fcntl
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from typing import Any, TextIO
@@ -18,6 +17,7 @@ from tidelog.connectors.arguments import typed
 from tidelog.connectors.records import EncodeLines, Format, line_encoder
 from tidelog.errors import ConfigError, StorageError, require
 from tidelog.ids import CheckpointId
+from tidelog.outlet import Outlet, outlet_of
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage import errors
 
@@ -34,9 +34,9 @@ class Callback(Sink):
     def __init__(
         self, function: Callable[[Any], object], flush: Callable[[], object] | None = None
     ) -> None:
-        for what, given in (("function", function), ("flush", flush)):
-            plain = not iscoroutinefunction(given)
-            require(f"{what} of a Callback", given, plain, "a function that is not `async`")
+        for what, callback in (("function", function), ("flush", flush)):
+            plain = not iscoroutinefunction(callback)
+            require(f"{what} of a Callback", callback, plain, "a function that is not `async`")
         self._function = function
         self._flush = flush
 
@@ -71,7 +71,7 @@ class Stdout(Sink):
         self._encode = line_encoder(format, fields)
 
     def open(self, context: SinkContext) -> "StdoutWriter":
-        return StdoutWriter(self._encode, sys.stdout)
+        return StdoutWriter(self._encode, sys.stdout, outlet_of(sys.stdout))
 
 
 @dataclass(eq=False)
@@ -80,25 +80,28 @@ class StdoutWriter(SinkWriter):
 
     _encode: EncodeLines
     _stream: TextIO
+    _outlet: Outlet | None
+    """Prints in a thread; None for a stream without a file, which no reader holds up."""
+    _text: str = ""
 
     def write(self, records: Sequence[Any]) -> None:
         text = self._encode(records).decode()
-        with _failures(), _alone(self._stream):
+        if self._outlet is not None:
+            self._text += text
+            return
+        with _failures():
             self._stream.write(text)
             self._stream.flush()
 
+    def full(self) -> bool:
+        """Every text is printed before the next one."""
+        return bool(self._text)
 
-@contextmanager
-def _alone(stream: TextIO) -> Iterator[None]:
-    """No other process of the job prints there; its end releases the lock as well."""
-    # A stream without a file is of this process alone; not every system locks pipes.
-    with suppress(OSError):
-        fcntl.lockf(stream.fileno(), fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            fcntl.lockf(stream.fileno(), fcntl.LOCK_UN)
+    def make_room(self) -> None:
+        text, self._text = self._text, ""
+        assert self._outlet is not None
+        with _failures():
+            self._outlet.print(text)
 
 
 @contextmanager

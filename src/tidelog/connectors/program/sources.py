@@ -69,8 +69,10 @@ class Replayable(Source):
             )
         records = self._splits[split]
         iterator = iter(records() if callable(records) else records)
-        made = callable(records)
-        return IterableReader(split, iterator, position or 0, waits=self.blocking, made=made)
+        by_function = callable(records)
+        return IterableReader(
+            split, iterator, position or 0, waits=self.blocking, by_function=by_function
+        )
 
 
 class IterableReader(SplitReader):
@@ -79,11 +81,11 @@ class IterableReader(SplitReader):
     position: int
 
     def __init__(
-        self, split: str, iterator: Iterator[Any], position: int, *, waits: bool, made: bool
+        self, split: str, iterator: Iterator[Any], position: int, *, waits: bool, by_function: bool
     ) -> None:
-        """`made`: a function makes the records, so it may change what it has given."""
+        """`by_function`: a function makes the records, so it may change what it has given."""
         self.trickles = waits
-        self._distinct = Distinct() if made else None
+        self._distinct = Distinct() if by_function else None
         self._iterator = iterator
         self.position = position
         skipped = sum(1 for _ in islice(iterator, position))
@@ -239,14 +241,14 @@ class Emitter:
             raise asyncio.CancelledError
         records = list(records)
         self._distinct.check(records)
-        taken = asyncio.get_running_loop().create_future()
+        receipt = asyncio.get_running_loop().create_future()
         # The source may go on in the same object, such as a dict of offsets.
-        self._offered[taken] = records, deepcopy(position)
+        self._offered[receipt] = records, deepcopy(position)
         self._listener()
         try:
-            await taken
+            await receipt
         finally:
-            self._offered.pop(taken, None)
+            self._offered.pop(receipt, None)
 
     def notify(self, listener: Callable[[], None]) -> None:
         """Call this when something was offered."""
@@ -255,18 +257,18 @@ class Emitter:
     def take(self) -> tuple[list[Any], Any] | None:
         """What was offered first."""
         while self._offered:
-            taken = next(iter(self._offered))
-            offered = self._offered.pop(taken)
-            if not taken.done():  # by who has pushed it, and waits no more
-                taken.set_result(None)
+            receipt = next(iter(self._offered))
+            offered = self._offered.pop(receipt)
+            if not receipt.done():  # by who has pushed it, and waits no more
+                receipt.set_result(None)
                 return offered
         return None
 
     def close(self) -> None:
         """Nothing is taken any more."""
         self._closed = True
-        for taken in self._offered:
-            taken.cancel()
+        for receipt in self._offered:
+            receipt.cancel()
 
 
 class PushSource(Source):
@@ -296,9 +298,9 @@ class _PushReader(SplitReader):
         self._pushing.add_done_callback(lambda _: listener())
 
     def read(self) -> list[Any] | None:
-        taken = self._emitter.take()
-        if taken is not None:
-            records, self.position = taken
+        batch = self._emitter.take()
+        if batch is not None:
+            records, self.position = batch
             return records
         if not self._pushing.done():
             return []

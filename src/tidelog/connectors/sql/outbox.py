@@ -19,7 +19,13 @@ from tidelog.connectors.sql.postgres_connection import (
     columns_of,
 )
 from tidelog.connectors.sql.staging import quoted
-from tidelog.errors import ConfigError, RestoreError, StoreUnreachableError, require
+from tidelog.errors import (
+    ConfigError,
+    RestoreError,
+    StoreUnreachableError,
+    UnavailableError,
+    require,
+)
 from tidelog.events import Event
 from tidelog.runtime.source import Source, SplitReader
 from tidelog.state.schema.row import Row
@@ -66,8 +72,8 @@ class PostgresOutbox(Source):
     ) -> None:
         for option, value in (("poll", poll), ("batch_rows", batch_rows), ("answer_s", answer_s)):
             require(option, value, value > 0, "more than 0")
-        some = columns is None or (bool(columns) and not isinstance(columns, str))
-        require("columns", repr(columns), some, "a list of names of columns")
+        valid = columns is None or (bool(columns) and not isinstance(columns, str))
+        require("columns", repr(columns), valid, "a list of names of columns")
         check_conninfo(conninfo, "a PostgreSQL outbox")
         self.conninfo = conninfo
         self.table = table
@@ -200,32 +206,34 @@ class OutboxReader(SplitReader):
             if version < _OLDEST_VERSION:
                 expected = f"PostgreSQL {_OLDEST_VERSION} or newer"
                 raise _refused(self._server.where, expected, version, "upgrade the server")
-            found = columns_of(connection, source.target)
+            types = columns_of(connection, source.target)
             nullable = _nullable(connection, source)
             (next_xid,) = connection.execute(
                 "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
             ).fetchone()
-        if not found:
-            raise _refused(where, "an outbox table", "none", "create it, or correct it")
-        if found.get(source.xid) != "xid8":
+        if not types:
+            raise UnavailableError(
+                where, expected="an outbox table", found="none", action="create it, or correct it"
+            )
+        if types.get(source.xid) != "xid8":
             default = "xid8 that defaults to pg_current_xact_id()"
             action = f"ALTER TABLE {source.target} ADD COLUMN {quoted(source.xid)} xid8 NOT NULL "
             action += "DEFAULT pg_current_xact_id(), or name it in xid="
-            raise _refused(where, f"a column {source.xid!r} of type {default}", found, action)
-        if found.get(source.id) not in _IDS:
+            raise _refused(where, f"a column {source.xid!r} of type {default}", types, action)
+        if types.get(source.id) not in _IDS:
             expected = f"a column {source.id!r} of type bigint, integer or smallint"
             action = "name the one that orders rows within a transaction in id="
-            raise _refused(where, expected, found, action)
+            raise _refused(where, expected, types, action)
         if nullable:
             changes = ", ".join(f"ALTER COLUMN {quoted(name)} SET NOT NULL" for name in nullable)
             expected = f"columns {source.xid!r} and {source.id!r} that are NOT NULL: rows without "
             expected += "them have no place in the order, and would never be read"
             action = f"ALTER TABLE {source.target} {changes}"
             raise _refused(where, expected, f"{nullable} without it", action)
-        missing = [name for name in source.columns or () if name not in found]
-        if missing:
+        unknown = [name for name in source.columns or () if name not in types]
+        if unknown:
             expected = f"the columns {source.columns}"
-            raise _refused(where, expected, f"no {missing}", "correct columns=")
+            raise _refused(where, expected, f"no {unknown}", "correct columns=")
         if int(next_xid) <= self.position[0]:
             raise RestoreError(
                 where,
@@ -234,7 +242,7 @@ class OutboxReader(SplitReader):
                 action="bring that database back; one that was loaded from a dump counts anew: "
                 "start without this checkpoint then, with a table of what is not handled yet",
             )
-        return source.columns or tuple(name for name in found if name != source.xid)
+        return source.columns or tuple(name for name in types if name != source.xid)
 
 
 def _nullable(connection: Any, source: PostgresOutbox) -> list[str]:

@@ -26,6 +26,7 @@ from tidelog.errors import (
     StoreFullError,
     StoreUnreachableError,
     TidelogError,
+    UnavailableError,
     UserFunctionError,
     optional_library,
 )
@@ -136,11 +137,11 @@ class PostgresConnection:
         """A connection in a transaction. One that broke while nobody used it, as where the server
         ends those that are idle, is replaced.
         """
-        known, connection = self._connection, self._connected()
+        previous, connection = self._connection, self._connected()
         try:
             connection.execute(_BEGIN)
         except self._driver.OperationalError:
-            if connection is not known or not connection.closed:
+            if connection is not previous or not connection.closed:
                 connection.close()
                 raise
             connection = self._connected()
@@ -232,9 +233,9 @@ def _no_conninfo(what: str) -> ConfigError:
 
 def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any) -> TidelogError:
     state = error.sqlstate or ""
-    found = _said_by(error)
+    message = _said_by(error)
     if state == _NO_RIGHT:
-        return AccessDeniedError(where, found=found, action=actions[_NO_RIGHT])
+        return AccessDeniedError(where, found=message, action=actions[_NO_RIGHT])
     if not state:
         # The driver itself: it could not turn a value into one of PostgreSQL's, or had no answer.
         of_value = isinstance(error, driver.DataError | driver.ProgrammingError)
@@ -243,9 +244,9 @@ def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any)
         )
     for prefix, (kind, action) in _KINDS.items():
         if state.startswith(prefix):
-            return kind(where, found=found, action=actions.get(prefix, action))
+            return kind(where, found=message, action=actions.get(prefix, action))
     action = "see the cause; it is not one tidelog knows"
-    return StorageError(where, found=found, action=action)
+    return StorageError(where, found=message, action=action)
 
 
 def _said_by(error: Any) -> str:
@@ -263,8 +264,8 @@ _KINDS: Final[dict[str, tuple[type[TidelogError], str]]] = {
         "relax the constraint or remove the rows in its way; the new ones wait in staging",
     ),
     "28": (AccessDeniedError, "check user and password of the connection string"),
-    "3D": (ConfigError, "create the database, or correct its name"),
-    "3F": (ConfigError, "create the schema, or correct its name"),
+    "3D": (UnavailableError, "create the database, or correct its name"),
+    "3F": (UnavailableError, "create the schema, or correct its name"),
     "42P01": (StorageError, "bring back the table"),
     "42704": (ConfigError, "correct the types of the columns"),
     "53100": (StoreFullError, "free or add space, then continue"),

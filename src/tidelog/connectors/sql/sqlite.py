@@ -32,11 +32,11 @@ from tidelog.connectors.sql.staging import (
 from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import (
     AccessDeniedError,
-    ConfigError,
     CorruptObjectError,
     StorageError,
     StoreFullError,
     TidelogError,
+    UnavailableError,
     require,
 )
 from tidelog.events import Event
@@ -172,20 +172,20 @@ class _SqliteTables(StagingTables):
         return _transaction_id(*key)
 
     def encode(self, staged: StagedTransaction) -> bytes:
-        stored = _StoredTransaction(*self.key(staged.tx), staged.rows, staged.into)
-        return transactions.encode(stored)
+        entry = _StoredTransaction(*self.key(staged.tx), staged.rows, staged.into)
+        return transactions.encode(entry)
 
     def decode(self, transaction: bytes) -> StagedTransaction:
         return stored_transaction(self.sink, transaction)
 
-    def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
-        return {stored.id for stored in transactions.those_of(_StoredTransaction, kept)}
+    def ids(self, tokens: Iterable[bytes]) -> set[TransactionId]:
+        return {entry.id for entry in transactions.those_of(_StoredTransaction, tokens)}
 
 
 def stored_transaction(sink: str, transaction: bytes) -> StagedTransaction:
     """Raises RestoreError for a transaction of another kind of sink."""
-    stored = transactions.decode(sink, _StoredTransaction, transaction)
-    return StagedTransaction(stored.id, stored.rows, stored.into)
+    entry = transactions.decode(sink, _StoredTransaction, transaction)
+    return StagedTransaction(entry.id, entry.rows, entry.into)
 
 
 def _transaction_id(sink: str, subtask: int, tx: str) -> TransactionId:
@@ -239,8 +239,8 @@ class SqliteDatabase:
             for statement in (*_STAGING, create):
                 connection.execute(statement)
             info = connection.execute(f"PRAGMA table_info({quoted(table)})").fetchall()
-        found = {name: kind.upper() for _, name, kind, *_ in info}
-        check_columns(f"table {table!r} in {self._path}", columns, found)
+        types = {name: kind.upper() for _, name, kind, *_ in info}
+        check_columns(f"table {table!r} in {self._path}", columns, types)
 
     def close(self) -> None:
         """Close the connection; rolls back what is open."""
@@ -258,13 +258,13 @@ class SqliteDatabase:
         try:
             if os.path.samestat(self._path.stat(), self._identity):
                 return
-            found = "another one under its name"
+            actual = "another one under its name"
         except (FileNotFoundError, NotADirectoryError):
-            found = "nothing"
+            actual = "nothing"
         raise StorageError(
             f"database {self._path}",
             expected="the file that was opened",
-            found=found,
+            found=actual,
             action="bring it back, with the file -wal that was beside it, and start the job again; "
             "move or replace it only while no job writes to it",
             retry_safe=False,
@@ -308,7 +308,7 @@ class SqliteDatabase:
 
 _ACTIONS: Final[dict[int, tuple[type[TidelogError], str]]] = {
     sqlite3.SQLITE_FULL: (StoreFullError, "free or add space, then continue"),
-    sqlite3.SQLITE_CANTOPEN: (ConfigError, "create its directory, or check its permissions"),
+    sqlite3.SQLITE_CANTOPEN: (UnavailableError, "create its directory, or check its permissions"),
     sqlite3.SQLITE_READONLY: (AccessDeniedError, "make the file and its directory writable"),
     sqlite3.SQLITE_PERM: (AccessDeniedError, "make the file and its directory writable"),
     sqlite3.SQLITE_NOTADB: (CorruptObjectError, "pass the path of an SQLite database"),

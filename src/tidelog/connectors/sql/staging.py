@@ -171,9 +171,9 @@ class StagingTables(ABC):
         """Raises RestoreError for a transaction of another kind of sink."""
         return transactions.decode(self.sink, StagedTransaction, transaction)
 
-    def ids(self, kept: Iterable[bytes]) -> set[TransactionId]:
+    def ids(self, tokens: Iterable[bytes]) -> set[TransactionId]:
         """The transactions among those that checkpoints keep which this kind of sink wrote."""
-        return {staged.tx for staged in transactions.those_of(StagedTransaction, kept)}
+        return {staged.tx for staged in transactions.those_of(StagedTransaction, tokens)}
 
     def staged(self, connection: Any) -> list[TransactionId]:
         """The transactions of this sink that have rows in staging."""

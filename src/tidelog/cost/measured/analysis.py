@@ -39,15 +39,15 @@ async def measure(
     await _require_job(store)
     read, checkpoints = await read_history(store)
     newest = checkpoints[-1]
-    stored = await read_stored(store)
+    object_sizes = await read_stored(store)
     windowed = [operator.id for operator in newest.operators if has_windows(operator.states)]
-    logs, gone = await read_log(engine, subtasks_of(checkpoints), progress, windowed)
+    logs, segment_errors = await read_log(engine, subtasks_of(checkpoints), progress, windowed)
     blocks = block_facts(logs)
-    history = await without_dropped(store, read, blocks, gone)
+    history = await without_dropped(store, read, blocks, segment_errors)
     operators = report_operators(history, newest.operators, blocks)
-    found = contiguous_runs(history)
-    pairs = len(history) - len(found)
-    checkpoint_s = seconds(found) / pairs if pairs else None
+    runs = contiguous_runs(history)
+    pairs = len(history) - len(runs)
+    checkpoint_s = seconds(runs) / pairs if pairs else None
     dropped = len(read) - len(history)
     return OverheadReport(
         url=store.url,
@@ -56,14 +56,16 @@ async def measure(
         checkpoints=len(history),
         first_slot=history[0].slot,
         last_slot=history[-1].slot,
-        seconds=seconds(found),
+        seconds=seconds(runs),
         checkpoint_s=checkpoint_s,
         operators=tuple(operators),
-        combine=combine_of(found, {each.id for each in newest.operators if each.source_types}),
-        stored_bytes=sum(stored.values()),
+        combine=combine_of(
+            runs, {operator.id for operator in newest.operators if operator.source_types}
+        ),
+        stored_bytes=sum(object_sizes.values()),
         table_bytes=sum(point.table_bytes for point in history[-1].points.values()),
-        usage=log_usage(found, stored),
-        notes=tuple(_notes(found, operators, checkpoint_s, dropped)),
+        usage=log_usage(runs, object_sizes),
+        notes=tuple(_notes(runs, operators, checkpoint_s, dropped)),
     )
 
 
@@ -78,7 +80,7 @@ async def _require_job(store: ObjectStore) -> None:
 
 
 def _notes(
-    found: Sequence[Sequence[MeasuredSnapshot]],
+    runs: Sequence[Sequence[MeasuredSnapshot]],
     operators: Collection[OperatorReport],
     checkpoint_s: float | None,
     dropped: int,
@@ -86,7 +88,7 @@ def _notes(
     notes = []
     if dropped:
         notes.append(f"left out: {dropped} checkpoints that the job dropped meanwhile")
-    notes += [_border(before[-1], after[0]) for before, after in pairwise(found)]
+    notes += [_border(before[-1], after[0]) for before, after in pairwise(runs)]
     shortest = min((o.interval_s for o in operators if o.interval_s is not None), default=None)
     if shortest is not None and checkpoint_s is not None and checkpoint_s > _COARSE * shortest:
         notes.append(
@@ -107,19 +109,21 @@ def _border(before: MeasuredSnapshot, after: MeasuredSnapshot) -> str:
 
 
 def log_usage(
-    found: Sequence[Sequence[MeasuredSnapshot]], stored: Mapping[str, int]
+    runs: Sequence[Sequence[MeasuredSnapshot]], object_sizes: Mapping[str, int]
 ) -> Usage | None:
     """Segments and manifests as flows of objects, and the LIST of each checkpoint; None without a
     time to divide by.
     """
-    span = seconds(found)
+    span = seconds(runs)
     if not span:
         return None
-    manifests = [snapshot.manifest_bytes for run in found for snapshot in run]
-    segments = [size for name, size in stored.items() if name.startswith(object_names.SEGMENTS)]
-    checkpoints_per_s = (len(manifests) - len(found)) / span
+    manifests = [snapshot.manifest_bytes for run in runs for snapshot in run]
+    segments = [
+        size for name, size in object_sizes.items() if name.startswith(object_names.SEGMENTS)
+    ]
+    checkpoints_per_s = (len(manifests) - len(runs)) / span
     flows = (
-        _flow("segment", _segments_per_s(found, span, segments), segments),
+        _flow("segment", _segments_per_s(runs, span, segments), segments),
         _flow("manifest", checkpoints_per_s, manifests),
     )
     usage = tuple(flow for flow in flows if flow is not None)
@@ -127,16 +131,16 @@ def log_usage(
 
 
 def _segments_per_s(
-    found: Sequence[Sequence[MeasuredSnapshot]], span: float, sizes: Sequence[int]
+    runs: Sequence[Sequence[MeasuredSnapshot]], span: float, sizes: Sequence[int]
 ) -> float:
     """How many segments a slow log writes shows only in the bytes that its segments come to: all
     that is logged is in one in the end.
     """
-    written = _segments_written(found)
+    written = _segments_written(runs)
     if written or not sizes:
         return written / span
-    changes = sum(_changes(run[0], run[-1]) for run in found)
-    newest = found[-1][-1].points.values()
+    changes = sum(_changes(run[0], run[-1]) for run in runs)
+    newest = runs[-1][-1].points.values()
     in_log = sum(point.seqno - point.upto for point in newest)
     if not changes or not in_log:  # nothing is written any more: what lies there stays
         return len(sizes) / MONTH_S
@@ -152,14 +156,14 @@ def _changes(before: MeasuredSnapshot, after: MeasuredSnapshot) -> int:
     )
 
 
-def _segments_written(found: Sequence[Sequence[MeasuredSnapshot]]) -> int:
+def _segments_written(runs: Sequence[Sequence[MeasuredSnapshot]]) -> int:
     """Segments that a checkpoint of a run names and none before it."""
     written = 0
-    for run in found:
-        seen = set(run[0].segments)
+    for run in runs:
+        segments = set(run[0].segments)
         for _, snapshot in pairwise(run):
-            written += len(snapshot.segments - seen)
-            seen |= snapshot.segments
+            written += len(snapshot.segments - segments)
+            segments |= snapshot.segments
     return written
 
 

@@ -101,7 +101,7 @@ def contiguous_runs(snapshots: Iterable[MeasuredSnapshot]) -> list[list[Measured
     """Split a history, oldest first, where checkpoints are missing, or the job was restarted or
     ended.
     """
-    found: list[list[MeasuredSnapshot]] = []
+    runs: list[list[MeasuredSnapshot]] = []
     last: MeasuredSnapshot | None = None
     for snapshot in snapshots:
         follows = last is not None and (
@@ -111,15 +111,15 @@ def contiguous_runs(snapshots: Iterable[MeasuredSnapshot]) -> list[list[Measured
             and not snapshot.final
         )
         if not follows:
-            found.append([])
-        found[-1].append(snapshot)
+            runs.append([])
+        runs[-1].append(snapshot)
         last = snapshot
-    return found
+    return runs
 
 
-def seconds(found: Iterable[Sequence[MeasuredSnapshot]]) -> float:
+def seconds(runs: Iterable[Sequence[MeasuredSnapshot]]) -> float:
     """Time that runs cover."""
-    return sum(run[-1].created_ms - run[0].created_ms for run in found) / 1000
+    return sum(run[-1].created_ms - run[0].created_ms for run in runs) / 1000
 
 
 def points_of(run: Iterable[MeasuredSnapshot], who: SubtaskId) -> list[Point]:
@@ -127,9 +127,9 @@ def points_of(run: Iterable[MeasuredSnapshot], who: SubtaskId) -> list[Point]:
     return [snapshot.points[who] for snapshot in run if who in snapshot.points]
 
 
-def change_rate(found: Iterable[Sequence[Point]]) -> MeasuredRate:
+def change_rate(runs: Iterable[Sequence[Point]]) -> MeasuredRate:
     """Changes of a subtask over the time between its first and last checkpoint of each run."""
-    by_run = [points for points in found if points]
+    by_run = [points for points in runs if points]
     return MeasuredRate(
         sum(points[-1].seqno - points[0].seqno for points in by_run),
         sum(points[-1].created_ms - points[0].created_ms for points in by_run) / 1000,
@@ -177,21 +177,20 @@ def intervals(
     who: SubtaskId, points: Sequence[Point], by_log: Mapping[LogKey, Tally]
 ) -> list[MeasuredInterval]:
     """The intervals of a subtask that lie within a run, oldest first."""
-    found = cuts(points)
     return [
         _interval(who, points[start.first : end.first], by_log, start, end)
-        for start, end in pairwise(found)
+        for start, end in pairwise(cuts(points))
         if start.at_ms is not None and end.at_ms is not None and end.at_ms > start.at_ms
     ]
 
 
 def cuts(points: Sequence[Point]) -> list[Cut]:
     """The materializations that the checkpoints of a run build on, in order."""
-    found: list[Cut] = []
+    run_cuts: list[Cut] = []
     for index, point in enumerate(points):
-        if not found or point.upto != found[-1].upto:
-            found.append(Cut(point.upto, _passed_ms(points, point.upto), index))
-    return found
+        if not run_cuts or point.upto != run_cuts[-1].upto:
+            run_cuts.append(Cut(point.upto, _passed_ms(points, point.upto), index))
+    return run_cuts
 
 
 def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
@@ -201,8 +200,8 @@ def _passed_ms(points: Sequence[Point], seqno: int) -> float | None:
     before = points[0]
     for point in points:
         if point.seqno >= seqno:
-            grown = point.seqno - before.seqno
-            share = (seqno - before.seqno) / grown if grown else 0.0
+            changes = point.seqno - before.seqno
+            share = (seqno - before.seqno) / changes if changes else 0.0
             return before.created_ms + share * (point.created_ms - before.created_ms)
         before = point
     return None

@@ -24,7 +24,9 @@ async def read_history(store: ObjectStore) -> tuple[list[MeasuredSnapshot], list
     """
     slots = await read_slots(store)
     # A canonical savepoint is none of the job's own: its log holds rows, not changes.
-    checkpoints = [each for each in slots.all_checkpoints() if not is_canonical(each)]
+    checkpoints = [
+        checkpoint for checkpoint in slots.all_checkpoints() if not is_canonical(checkpoint)
+    ]
     if not checkpoints:
         raise RestoreError(
             f"store {store.url}",
@@ -32,7 +34,8 @@ async def read_history(store: ObjectStore) -> tuple[list[MeasuredSnapshot], list
             found="none",
             action="let the job complete its first checkpoint",
         )
-    return [_snapshot(each, slots.sizes[each.slot]) for each in checkpoints], checkpoints
+    history = [_snapshot(checkpoint, slots.sizes[checkpoint.slot]) for checkpoint in checkpoints]
+    return history, checkpoints
 
 
 def _snapshot(checkpoint: Checkpoint, manifest_bytes: int) -> MeasuredSnapshot:
@@ -67,7 +70,7 @@ async def without_dropped(
     store: ObjectStore,
     history: Sequence[MeasuredSnapshot],
     blocks: BlockFacts,
-    gone: Mapping[str, RestoreError],
+    segment_errors: Mapping[str, RestoreError],
 ) -> list[MeasuredSnapshot]:
     """The history without the checkpoints that were dropped while blocks were read.
 
@@ -82,34 +85,34 @@ async def without_dropped(
     }
     there = (await read_slots(store)).sizes if short else {}
     segments = {snapshot.slot: snapshot.segments for snapshot in history}
-    for slot, (who, expected, found) in short.items():
+    for slot, (who, expected, actual) in short.items():
         if slot in there:
-            for segment in sorted(segments[slot] & gone.keys()):
-                raise gone[segment]
+            for segment in sorted(segments[slot] & segment_errors.keys()):
+                raise segment_errors[segment]
             raise CorruptObjectError(
                 f"object {object_names.checkpoint(Slot(slot))}: log of {who}",
                 expected=f"{expected} bytes of blocks",
-                found=f"{found} bytes",
+                found=f"{actual} bytes",
                 action="run `tidelog inspect URL`, which names the object",
             )
-    kept = [snapshot for snapshot in history if snapshot.slot not in short]
-    if not kept:
+    retained = [snapshot for snapshot in history if snapshot.slot not in short]
+    if not retained:
         raise RestoreError(
             f"store {store.url}",
             expected="checkpoints that stay while their log is read",
             found="a job that dropped all of them meanwhile",
             action="keep more of them with `tidelog run ... --retain N`, and try again",
         )
-    return kept
+    return retained
 
 
 def _first_mismatch(
     snapshot: MeasuredSnapshot, by_log: Mapping[LogKey, Tally]
 ) -> tuple[SubtaskId, int, int] | None:
     for who, point in snapshot.points.items():
-        found = by_log.get((snapshot.slot, who), Tally()).stored_bytes
-        if found != point.log_bytes:
-            return who, point.log_bytes, found
+        stored_bytes = by_log.get((snapshot.slot, who), Tally()).stored_bytes
+        if stored_bytes != point.log_bytes:
+            return who, point.log_bytes, stored_bytes
     return None
 
 

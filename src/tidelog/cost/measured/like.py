@@ -38,8 +38,12 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
     checkpoints tell no rate.
     """
     sources = {operator.id for operator in newest.operators if operator.source_types}
-    keyed = [each for each in report.operators if each.id not in sources and each.changes_per_s]
-    changes_per_s = sum(each.changes_per_s or 0.0 for each in keyed)
+    keyed = [
+        operator
+        for operator in report.operators
+        if operator.id not in sources and operator.changes_per_s
+    ]
+    changes_per_s = sum(operator.changes_per_s or 0.0 for operator in keyed)
     if not changes_per_s or report.checkpoint_s is None:
         raise ConfigError(
             f"--like {report.url}",
@@ -47,14 +51,20 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
             found="none among those that are retained",
             action="let the job run under load with `--retain 100` or so, or say the rates",
         )
-    weighed = [(e.changes_per_s or 0.0, e.bytes_per_change) for e in keyed]
-    raw = sum(rate * of.raw for rate, of in weighed if of is not None) / changes_per_s
-    stored = sum(rate * of.stored for rate, of in weighed if of is not None) / changes_per_s
+    weighed = [
+        (operator.changes_per_s or 0.0, operator.bytes_per_change)
+        for operator in keyed
+        if operator.bytes_per_change is not None
+    ]
+    raw = sum(rate * size.raw for rate, size in weighed) / changes_per_s
+    stored_bytes = sum(rate * size.stored for rate, size in weighed) / changes_per_s
     row_bytes = max(1, round(raw - CHANGE_OVERHEAD_BYTES - ROW_PREFIX_BYTES))
     key_bytes = min(_KEY_BYTES, row_bytes)
     writes_per_s = changes_per_s * max(1.0, report.combine.factor or 1.0)
-    deletes_per_s = sum(each.windows.deletes_per_s for each in keyed if each.windows is not None)
-    table_bytes = sum(each.table_bytes for each in keyed)
+    deletes_per_s = sum(
+        operator.windows.deletes_per_s for operator in keyed if operator.windows is not None
+    )
+    table_bytes = sum(operator.table_bytes for operator in keyed)
     keys = max(1, round(table_bytes / (row_bytes + ROW_PREFIX_BYTES)))
     flush_s = min(report.checkpoint_s, FlushConfig().max_age)
     workload = Workload(
@@ -63,21 +73,23 @@ def like(report: OverheadReport, newest: Checkpoint) -> Likeness:
         key_bytes=key_bytes,
         value_bytes=row_bytes - key_bytes,
         skew=_skew(keys, writes_per_s * flush_s, changes_per_s * flush_s),
-        compression=min(1.0, stored / raw),
+        compression=min(1.0, stored_bytes / raw),
         state_bytes=max(1, round(table_bytes)),
         once_per_s=min(writes_per_s, 2 * deletes_per_s),
     )
     return Likeness(
         workload,
-        parallelism=max(len(each.subtasks) for each in keyed),
-        sources=sum(len(each.subtasks) for each in report.operators if each.id in sources),
+        parallelism=max(len(operator.subtasks) for operator in keyed),
+        sources=sum(
+            len(operator.subtasks) for operator in report.operators if operator.id in sources
+        ),
         checkpoint_interval=report.checkpoint_s,
         materialize_interval=_interval(keyed),
     )
 
 
 def _interval(keyed: Sequence[OperatorReport]) -> float | None:
-    intervals = [each.interval_s for each in keyed if each.interval_s is not None]
+    intervals = [operator.interval_s for operator in keyed if operator.interval_s is not None]
     return fmean(intervals) if intervals else None
 
 

@@ -63,15 +63,14 @@ async def read_log(
     for (_, who), state in states.items():
         for part in state.log:
             by_segment[part.segment][part] = who.operator in counted
-    units = [
-        _LogUnit(ranges) for ranges in _bundled(tuple(each.items()) for each in by_segment.values())
-    ]
+    segments = (tuple(ranges.items()) for ranges in by_segment.values())
+    units = [_LogUnit(bundle) for bundle in _bundled(segments)]
     blocks: dict[LogRange, Sequence[MeasuredBlock]] = {}
-    gone: dict[str, RestoreError] = {}
-    for found, missing in await engine.run(units, progress):
-        blocks |= found
-        gone |= missing
-    for error in gone.values():
+    segment_errors: dict[str, RestoreError] = {}
+    for unit_blocks, unit_errors in await engine.run(units, progress):
+        blocks |= unit_blocks
+        segment_errors |= unit_errors
+    for error in segment_errors.values():
         Event.SEGMENT_SKIPPED.log(logger, error=error)
     logs = {
         log: [
@@ -80,7 +79,7 @@ async def read_log(
         ]
         for log, state in states.items()
     }
-    return logs, gone
+    return logs, segment_errors
 
 
 def subtasks_of(checkpoints: Iterable[Checkpoint]) -> dict[LogKey, SubtaskState]:
@@ -98,7 +97,7 @@ def block_facts(logs: Logs) -> BlockFacts:
         distinct[who].update(blocks)
     return BlockFacts(
         {log: _tally(blocks) for log, blocks in logs.items()},
-        {who: _tally(found) for who, found in distinct.items()},
+        {who: _tally(blocks) for who, blocks in distinct.items()},
     )
 
 
@@ -118,20 +117,20 @@ class _LogUnit:
 
     async def run(self, workspace: Workspace) -> _Read:
         reader = SegmentReader(workspace.store)
-        found: dict[LogRange, Sequence[MeasuredBlock]] = {}
-        missing: dict[str, RestoreError] = {}
+        blocks_by_range: dict[LogRange, Sequence[MeasuredBlock]] = {}
+        errors: dict[str, RestoreError] = {}
 
         async def read(ranges: _Ranges) -> None:
             try:
                 blocks = await reader.read_ranges([part for part, _ in ranges])
             except RestoreError as error:  # The segment is gone: dropped meanwhile, or missing.
-                missing[ranges[0][0].segment] = error
+                errors[ranges[0][0].segment] = error
                 return
-            for (part, counted), own in zip(ranges, blocks, strict=True):
-                found[part] = [_logged(block, counted) for block in own]
+            for (part, counted), part_blocks in zip(ranges, blocks, strict=True):
+                blocks_by_range[part] = [_logged(block, counted) for block in part_blocks]
 
         await gather_bounded(self.segments, read, at_once=_AT_ONCE)
-        return found, missing
+        return blocks_by_range, errors
 
 
 def _bundled(segments: Iterable[_Ranges]) -> Iterator[tuple[_Ranges, ...]]:
@@ -163,12 +162,11 @@ def _logged(block: Block, counted: bool) -> MeasuredBlock:
     return MeasuredBlock(metadata, block.first, block.end, block.raw_bytes, block.size, deletes)
 
 
-def _tally(blocks: Iterable[MeasuredBlock]) -> Tally:
-    found = list(blocks)
+def _tally(blocks: Collection[MeasuredBlock]) -> Tally:
     return Tally(
-        blocks=len(found),
-        changes=sum(block.end - block.first for block in found),
-        raw_bytes=sum(block.raw_bytes for block in found),
-        stored_bytes=sum(block.stored_bytes for block in found),
-        deletes=sum(block.deletes for block in found),
+        blocks=len(blocks),
+        changes=sum(block.end - block.first for block in blocks),
+        raw_bytes=sum(block.raw_bytes for block in blocks),
+        stored_bytes=sum(block.stored_bytes for block in blocks),
+        deletes=sum(block.deletes for block in blocks),
     )

@@ -55,26 +55,32 @@ NOT_COUNTED: Final = (
 
 
 def report_subtask(
-    who: SubtaskId, found: Sequence[Sequence[MeasuredSnapshot]], blocks: BlockFacts
+    who: SubtaskId, runs: Sequence[Sequence[MeasuredSnapshot]], blocks: BlockFacts
 ) -> SubtaskReport:
     """What the runs of a history tell of a subtask."""
-    by_run = [points for run in found if (points := points_of(run, who))]
+    by_run = [points for run in runs if (points := points_of(run, who))]
     rate = change_rate(by_run)
     per_change = bytes_per_change(blocks.distinct.get(who, Tally()))
-    seen = tuple(each for points in by_run for each in intervals(who, points, blocks.by_log))
-    interval_s = fmean(each.seconds for each in seen) if seen else None
+    subtask_intervals = tuple(
+        interval for points in by_run for interval in intervals(who, points, blocks.by_log)
+    )
+    interval_s = (
+        fmean(interval.seconds for interval in subtask_intervals) if subtask_intervals else None
+    )
     peak = None
     if rate.per_s is not None and per_change is not None and interval_s is not None:
         predicted = log_peak_bytes(rate.per_s, per_change.stored, interval_s)
-        peak = Comparison(predicted, fmean(each.peak_bytes for each in seen))
+        peak = Comparison(predicted, fmean(interval.peak_bytes for interval in subtask_intervals))
     return SubtaskReport(
         subtask=who.subtask,
         changes_per_s=rate.per_s,
         bytes_per_change=per_change,
-        intervals=seen,
+        intervals=subtask_intervals,
         interval_s=interval_s,
         peak=peak,
-        highest_peak_bytes=max((each.peak_bytes for each in seen), default=None),
+        highest_peak_bytes=max(
+            (interval.peak_bytes for interval in subtask_intervals), default=None
+        ),
         missing=None if peak is not None else _missing(rate, per_change, by_run),
     )
 
@@ -116,31 +122,38 @@ def report_operators(
     history: Sequence[MeasuredSnapshot], operators: Iterable[OperatorState], blocks: BlockFacts
 ) -> list[OperatorReport]:
     """Every one with state of these operators, which are those of the newest checkpoint."""
-    found, newest = contiguous_runs(history), history[-1]
+    runs, newest = contiguous_runs(history), history[-1]
     # Subtasks of another parallelism are others, even if they have the same number.
-    alike = [run for run in found if run[-1].points.keys() == newest.points.keys()]
+    alike = [run for run in runs if run[-1].points.keys() == newest.points.keys()]
     return [
-        _report(each.id, [who for who in newest.points if who.operator == each.id], alike, blocks)
-        for each in operators
-        if each.states
+        _report(
+            operator.id,
+            [who for who in newest.points if who.operator == operator.id],
+            alike,
+            blocks,
+        )
+        for operator in operators
+        if operator.states
     ]
 
 
 def _report(
     operator: str,
     whos: Sequence[SubtaskId],
-    found: Sequence[Sequence[MeasuredSnapshot]],
+    runs: Sequence[Sequence[MeasuredSnapshot]],
     blocks: BlockFacts,
 ) -> OperatorReport:
-    subtasks = tuple(report_subtask(who, found, blocks) for who in whos)
-    compared = [each for each in subtasks if each.peak is not None]
-    rates = [each.changes_per_s for each in subtasks if each.changes_per_s is not None]
-    spans = [each.interval_s for each in compared if each.interval_s is not None]
+    subtasks = tuple(report_subtask(who, runs, blocks) for who in whos)
+    compared = [subtask for subtask in subtasks if subtask.peak is not None]
+    rates = [subtask.changes_per_s for subtask in subtasks if subtask.changes_per_s is not None]
+    spans = [subtask.interval_s for subtask in compared if subtask.interval_s is not None]
     snapshots = [
-        [each.points[who] for who in whos if who in each.points] for run in found for each in run
+        [snapshot.points[who] for who in whos if who in snapshot.points]
+        for run in runs
+        for snapshot in run
     ]
     logs = [sum(point.log_bytes for point in points) for points in snapshots]
-    peak = _sum([each.peak for each in subtasks if each.peak is not None])
+    peak = _sum([subtask.peak for subtask in subtasks if subtask.peak is not None])
     return OperatorReport(
         id=operator,
         subtasks=subtasks,
@@ -172,7 +185,9 @@ def _windows(
     peak: Comparison,
 ) -> WindowReport | None:
     """The rule for windows, from the fullest logs; None where no deletes were counted in them."""
-    logs = (blocks.by_log[each.peak_log] for subtask in compared for each in subtask.intervals)
+    logs = (
+        blocks.by_log[interval.peak_log] for subtask in compared for interval in subtask.intervals
+    )
     tally = sum(logs, Tally())
     if not tally.deletes:
         return None
@@ -194,13 +209,11 @@ def _sum(peaks: Sequence[Comparison]) -> Comparison | None:
 
 def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:
     """The reason of a subtask that had changes, if any had."""
-    reasons = [each.missing for each in subtasks if each.missing is not None]
+    reasons = [subtask.missing for subtask in subtasks if subtask.missing is not None]
     return next((reason for reason in reasons if reason != NO_CHANGE), reasons[0])
 
 
-def combine_of(
-    found: Sequence[Sequence[MeasuredSnapshot]], sources: Container[str] = ()
-) -> Combine:
+def combine_of(runs: Sequence[Sequence[MeasuredSnapshot]], sources: Container[str] = ()) -> Combine:
     """How many updates the write buffer makes one logged change of, or why that is not known.
 
     Updates and changes are those between the same two checkpoints of a run, so it does not matter
@@ -208,7 +221,7 @@ def combine_of(
     """
     pairs = [
         (run[0].points[who], last)
-        for run in found
+        for run in runs
         if len(run) > 1
         for who, last in run[-1].points.items()
         if who in run[0].points and who.operator not in sources

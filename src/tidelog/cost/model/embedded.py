@@ -80,8 +80,8 @@ class _Job:
         files = table.new_files + (merging - 1) * table.merged_files
         size = table.new_bytes + (merging - 1) * table.merged_bytes
         written = self._descriptors().bytes / link.bytes_per_s
-        moved = side_by_side_s(Objects(keyed * files, keyed * size), TRANSFERS, link)
-        return moved + link.latency_s + written
+        files_s = side_by_side_s(Objects(keyed * files, keyed * size), TRANSFERS, link)
+        return files_s + link.latency_s + written
 
     @property
     def lasting_s(self) -> float:
@@ -109,26 +109,26 @@ class _Job:
         keyed, sources = settings.parallelism, settings.sources_per_process * settings.uploaders
         # With the changelog off the last checkpoint of a file is the one before the snapshot that
         # does without it.
-        kept = retention.mean_s if self.log else retention.slot_s - cycle_s
+        retained_s = retention.mean_s if self.log else retention.slot_s - cycle_s
         # Files live as long as their rows: what comes in goes out, and all the others stay.
         in_use = table.stored_bytes / table.new_bytes * period
-        others = (
+        flows = (
             Flow("manifest", settings.processes / cycle_s, self.manifest, retention.slot_s),
             Flow(
                 "table file",
                 keyed * table.new_files / period,
                 table.new_bytes / table.new_files,
-                in_use + tables.upload / 2 + kept,
+                in_use + tables.upload / 2 + retained_s,
             ),
-            Flow("descriptor", keyed / period, table.descriptor_bytes, period + kept),
+            Flow("descriptor", keyed / period, table.descriptor_bytes, period + retained_s),
             Flow(
                 "source descriptor",
                 sources / self.source_period,
                 _SOURCE_DESCRIPTOR,
-                self.source_period + kept,
+                self.source_period + retained_s,
             ),
         )
-        return others if self.log is None else (self._segments(self.log), *others)
+        return flows if self.log is None else (self._segments(self.log), *flows)
 
     def _segments(self, log: LogCycle) -> Flow:
         settings, period, upload = self.settings, self.tables.period, self.tables.upload
@@ -168,11 +168,11 @@ class _Job:
 
 
 def estimate_changelog(workload: Workload, settings: Settings) -> Estimate:
-    def at(cycle_s: float) -> _Job:
+    def job_at(cycle_s: float) -> _Job:
         log = log_cycle(workload, settings, cycle_s)
         return _Job(settings, cycle_s, materializing(workload, settings, log, cycle_s), log)
 
-    job = _keeping_up(at, settings)
+    job = _keeping_up(job_at, settings)
     assert job.log is not None
     return replace(
         _estimate(Strategy.CHANGELOG, job),
@@ -183,22 +183,22 @@ def estimate_changelog(workload: Workload, settings: Settings) -> Estimate:
 
 
 def estimate_incremental(workload: Workload, settings: Settings) -> Estimate:
-    def at(cycle_s: float) -> _Job:
+    def job_at(cycle_s: float) -> _Job:
         rows = flushes(workload, settings.parallelism, settings.flush, cycle_s).all_rows
         age, subtasks = settings.descriptor_age, settings.parallelism
         table = snapshot(workload, subtasks, rows / cycle_s, cycle_s, age=age)
         return _Job(settings, cycle_s, TableUploads(table, cycle_s, cycle_s, 0.0), None)
 
-    return _estimate(Strategy.INCREMENTAL, _keeping_up(at, settings))
+    return _estimate(Strategy.INCREMENTAL, _keeping_up(job_at, settings))
 
 
-def _keeping_up(at: Callable[[float], _Job], settings: Settings) -> _Job:
+def _keeping_up(job_at: Callable[[float], _Job], settings: Settings) -> _Job:
     """The job with the cycle that the duration of its checkpoints leads to."""
-    job = at(settings.checkpoint_interval)
+    job = job_at(settings.checkpoint_interval)
     for _ in range(_ROUNDS):
         if job.lasting_s == job.cycle_s:
             break
-        job = at(job.lasting_s)
+        job = job_at(job.lasting_s)
     return job
 
 
@@ -234,32 +234,32 @@ def _log_estimate(workload: Workload, job: _Job, log: LogCycle) -> LogEstimate:
 
 
 def _warnings(job: _Job, uploaded_per_s: float) -> list[str]:
-    settings, tables, found = job.settings, job.tables, list[str]()
+    settings, tables, warnings = job.settings, job.tables, list[str]()
     interval, link = settings.materialize.interval, settings.link
     if tables.trigger is MaterializationTrigger.BANDWIDTH:
-        found.append(
+        warnings.append(
             "tables cannot be uploaded within the materialization interval of "
             f"{interval:g} s over this link: it takes {tables.period:.0f} s"
         )
-    elif (least := effective_interval(settings, job.cycle_s)) > interval and job.log:
-        found.append(
-            f"tables are materialized every {least:.1f} s, not every {interval:g} s: there is "
+    elif (actual_s := effective_interval(settings, job.cycle_s)) > interval and job.log:
+        warnings.append(
+            f"tables are materialized every {actual_s:.1f} s, not every {interval:g} s: there is "
             "nothing to do before something was flushed, at checkpoints and every "
             f"{settings.flush.max_age:g} s"
         )
     elif tables.trigger not in (None, MaterializationTrigger.INTERVAL):
-        found.append(
+        warnings.append(
             f"tables are materialized every {tables.period:.1f} s, before their interval of "
             f"{interval:g} s: {tables.trigger}"
         )
     if job.log and uploaded_per_s > link.bytes_per_s:
-        found.append(
+        warnings.append(
             f"the link is too slow: {uploaded_per_s / 1e6:.1f} MB a second have to go through "
             f"{link.bytes_per_s / 1e6:.1f}, so writers will wait"
         )
     if job.checkpoint_s() > settings.checkpoint_interval:
-        found.append(
+        warnings.append(
             f"a checkpoint takes {job.checkpoint_s():.2f} s, more than its interval of "
             f"{settings.checkpoint_interval:g} s"
         )
-    return found
+    return warnings

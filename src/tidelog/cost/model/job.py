@@ -126,8 +126,9 @@ class Workload:
 
     def distinct(self, seconds: float) -> float:
         """Expected number of rows that flushes log of the changes of some seconds."""
-        others, periods = self.writes_per_s - self.once_per_s, max(1.0, seconds / self.renewed_s)
-        changed = periods * expected_distinct(self.keys, self.skew, others * seconds / periods)
+        periods = max(1.0, seconds / self.renewed_s)
+        repeated = (self.writes_per_s - self.once_per_s) * seconds
+        changed = periods * expected_distinct(self.keys, self.skew, repeated / periods)
         return changed + self.once_per_s * seconds
 
 
@@ -172,8 +173,8 @@ class Settings:
         """Raises ConfigError for settings that no job can have."""
         require("processes", self.processes, self.processes >= 1, "1 or more")
         require("workers", self.workers, self.workers >= 1, "1 or more")
-        least = f"{self.uploaders} (processes x workers) or more"
-        require("parallelism", self.parallelism, self.parallelism >= self.uploaders, least)
+        expected = f"{self.uploaders} (processes x workers) or more"
+        require("parallelism", self.parallelism, self.parallelism >= self.uploaders, expected)
         require("retained checkpoints", self.retain, self.retain >= 1, "1 or more")
         for what, value in (
             ("checkpoint interval", self.checkpoint_interval),

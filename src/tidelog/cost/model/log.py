@@ -48,7 +48,7 @@ class Flush(NamedTuple):
 class Flushes:
     """The flushes of a cycle."""
 
-    each: Flush
+    regular: Flush
     """One that the rows, the bytes or the age of a buffer bring about."""
     count: int
     """Such flushes in a cycle."""
@@ -58,7 +58,7 @@ class Flushes:
 
     @property
     def all_rows(self) -> float:
-        return self.count * self.each.rows + self.ahead.rows + self.barrier.rows
+        return self.count * self.regular.rows + self.ahead.rows + self.barrier.rows
 
 
 def flushes(workload: Workload, subtasks: float, config: FlushConfig, cycle_s: float) -> Flushes:
@@ -69,10 +69,10 @@ def flushes(workload: Workload, subtasks: float, config: FlushConfig, cycle_s: f
     ahead_s = max(0.0, rest_s - FLUSH_LEAD_S)
     if workload.writes_per_s * ahead_s > _HOT * workload.distinct(ahead_s):
         ahead_s = 0.0
-    each, ahead, barrier = (
+    regular, ahead, barrier = (
         Flush(span, workload.distinct(span)) for span in (span_s, ahead_s, rest_s - ahead_s)
     )
-    return Flushes(each, count, ahead, barrier)
+    return Flushes(regular, count, ahead, barrier)
 
 
 def _span_s(workload: Workload, subtasks: float, config: FlushConfig) -> float:
@@ -91,16 +91,16 @@ class _Blocks:
     """What a process flushes at one moment, in bytes."""
 
     raw: float = 0.0
-    stored: float = 0.0
+    stored_bytes: float = 0.0
     largest: float = 1.0
     """Raw bytes of the largest block."""
 
     def __add__(self, other: "_Blocks") -> "_Blocks":
         largest = max(self.largest, other.largest)
-        return _Blocks(self.raw + other.raw, self.stored + other.stored, largest)
+        return _Blocks(self.raw + other.raw, self.stored_bytes + other.stored_bytes, largest)
 
     def times(self, count: float) -> "_Blocks":
-        return replace(self, raw=self.raw * count, stored=self.stored * count)
+        return replace(self, raw=self.raw * count, stored_bytes=self.stored_bytes * count)
 
     def segments(self, config: UploadConfig) -> float:
         """Segments that these bytes leave in at once: full ones, and one more for a rest that is
@@ -136,29 +136,29 @@ class LogCycle:
 @lru_cache(maxsize=1_024)
 def log_cycle(workload: Workload, settings: Settings, cycle_s: float) -> LogCycle:
     """What one process logs and uploads in a cycle of `cycle_s` seconds."""
-    found = flushes(workload, settings.parallelism, settings.flush, cycle_s)
+    cycle = flushes(workload, settings.parallelism, settings.flush, cycle_s)
     source = _source_blocks(settings)
     aged = ceil(cycle_s / settings.flush.max_age) - 1
-    each = _keyed_blocks(workload, settings, found.each)
-    if found.count:
-        each += source.times(aged / found.count)
-    ahead = _keyed_blocks(workload, settings, found.ahead)
-    tail = _keyed_blocks(workload, settings, found.barrier) + source
-    leaving = _leaving(settings, cycle_s, found, each, ahead, tail)
+    regular = _keyed_blocks(workload, settings, cycle.regular)
+    if cycle.count:
+        regular += source.times(aged / cycle.count)
+    ahead = _keyed_blocks(workload, settings, cycle.ahead)
+    tail = _keyed_blocks(workload, settings, cycle.barrier) + source
+    leaving = _leaving(settings, cycle_s, cycle, regular, ahead, tail)
     # A materialization flushes in between; what that adds travels with the flushes around it.
-    split = _rows_split(workload, found) * cycle_s / settings.materialize.interval
+    split = _rows_split(workload, cycle) * cycle_s / settings.materialize.interval
     split /= settings.uploaders
-    stored = each.times(found.count).stored + ahead.stored + tail.stored
+    stored_bytes = regular.times(cycle.count).stored_bytes + ahead.stored_bytes + tail.stored_bytes
     writes = workload.writes_per_s / settings.parallelism * cycle_s / leaving.segments
     headers = leaving.segments * (HEADER_BYTES + TRAILER_BYTES)
     return LogCycle(
-        changes=found.all_rows / settings.uploaders + split,
+        changes=cycle.all_rows / settings.uploaders + split,
         segments=leaving.segments,
-        segment_bytes=stored + split * workload.change_bytes + headers,
+        segment_bytes=stored_bytes + split * workload.change_bytes + headers,
         inline_bytes=leaving.inline_bytes,
         waited_s=min(leaving.waited_s, cycle_s + settings.link.latency_s),
         presence=1 - exp(-writes),
-        shared=1 - leaving.apart_bytes / stored,
+        shared=1 - leaving.apart_bytes / stored_bytes,
     )
 
 
@@ -168,19 +168,19 @@ def _keyed_blocks(workload: Workload, settings: Settings, flush: Flush) -> _Bloc
     written = 1 - exp(-workload.writes_per_s * flush.span_s / settings.parallelism)
     blocks = settings.keyed_per_process * written
     raw = rows * workload.raw_change_bytes
-    stored = rows * workload.change_bytes + blocks * _BLOCK_BYTES
-    return _Blocks(raw, stored, max(1.0, raw / max(blocks, 1e-9)))
+    stored_bytes = rows * workload.change_bytes + blocks * _BLOCK_BYTES
+    return _Blocks(raw, stored_bytes, max(1.0, raw / max(blocks, 1e-9)))
 
 
 def _source_blocks(settings: Settings) -> _Blocks:
     """A flush of all sources of a process: by age, and at the barrier."""
-    each = _Blocks(_SOURCE_CHANGE_BYTES, _SOURCE_CHANGE_BYTES + _BLOCK_BYTES)
-    return each.times(settings.sources_per_process)
+    one_source = _Blocks(_SOURCE_CHANGE_BYTES, _SOURCE_CHANGE_BYTES + _BLOCK_BYTES)
+    return one_source.times(settings.sources_per_process)
 
 
-def _rows_split(workload: Workload, found: Flushes) -> float:
+def _rows_split(workload: Workload, cycle: Flushes) -> float:
     """Rows that one more flush at a random moment adds, because it splits another one."""
-    parts = ((found.each, found.count), (found.ahead, 1), (found.barrier, 1))
+    parts = ((cycle.regular, cycle.count), (cycle.ahead, 1), (cycle.barrier, 1))
     split = sum(
         count * span * (2 * workload.distinct(span / 2) - rows) for (span, rows), count in parts
     )
@@ -201,58 +201,60 @@ class _Leaving:
 def _leaving(
     settings: Settings,
     cycle_s: float,
-    found: Flushes,
-    each: _Blocks,
+    cycle: Flushes,
+    regular: _Blocks,
     ahead: _Blocks,
     tail: _Blocks,
 ) -> _Leaving:
-    """`each` of the flushes by limits, then what is flushed `ahead` of the checkpoint, then the
-    `tail` at its barrier.
+    """The `regular` flushes, which limits bring about, then what is flushed `ahead` of the
+    checkpoint, then the `tail` at its barrier.
     """
     config, link = settings.upload, settings.link
-    between, joins = _between(config, found, each), False
+    between, joins = _between(config, cycle, regular), False
     if between:
-        joins = 0 < found.ahead.span_s < config.max_age  # then it leaves with the last of these
-    elif found.count:
-        ahead += each.times(found.count)
+        joins = 0 < cycle.ahead.span_s < config.max_age  # then it leaves with the last of these
+    elif cycle.count:
+        ahead += regular.times(cycle.count)
     gathered = ahead + tail
     # Ahead of a checkpoint raw bytes count, at the barrier those that the manifest would hold.
-    weight = max(gathered.raw, gathered.stored) if ahead.raw else gathered.stored
+    weight = max(gathered.raw, gathered.stored_bytes) if ahead.raw else gathered.stored_bytes
     if not between and weight <= config.inline_bytes:
         # A materialization flushes as well, and what waits leaves with that.
         turns = settings.materialize.interval / settings.keyed_per_process / cycle_s
         cycles = max(1.0, min(config.inline_bytes // weight + 1, turns))
-        return _Leaving(1 / cycles, gathered.stored * cycles / 2, config.linger)
+        return _Leaving(1 / cycles, gathered.stored_bytes * cycles / 2, config.linger)
 
     # A tail that the manifest holds goes with the next segment.
-    small = tail.stored <= config.inline_bytes
+    small = tail.stored_bytes <= config.inline_bytes
     leads = 0.0 if joins or not ahead.raw else (gathered if small else ahead).segments(config)
-    left = tail if leads or joins else gathered
+    rest = tail if leads or joins else gathered
     on_its_way_s = 0.0
     if leads:
-        on_its_way_s = link.latency_s + ahead.stored / link.bytes_per_s - UPLOAD_LEAD_S
+        on_its_way_s = link.latency_s + ahead.stored_bytes / link.bytes_per_s - UPLOAD_LEAD_S
     # The barrier comes anywhere within `_BARRIER_S`: so often the tail has to be uploaded, too.
     uploaded = min(1.0, max(0.0, (on_its_way_s - config.linger) / _BARRIER_S))
     tails = uploaded
-    if left.stored > config.inline_bytes:
-        uploaded, tails = 1.0, max(1.0, left.segments(config))
+    if rest.stored_bytes > config.inline_bytes:
+        uploaded, tails = 1.0, max(1.0, rest.segments(config))
     inlined_s = max(config.linger, on_its_way_s)
-    uploaded_s = max(config.linger + link.latency_s, on_its_way_s) + left.stored / link.bytes_per_s
+    uploaded_s = (
+        max(config.linger + link.latency_s, on_its_way_s) + rest.stored_bytes / link.bytes_per_s
+    )
     return _Leaving(
         between + leads + tails,
-        (1 - uploaded) * left.stored,
+        (1 - uploaded) * rest.stored_bytes,
         (1 - uploaded) * inlined_s + uploaded * uploaded_s,
-        ahead.stored if leads and not small else 0.0,
+        ahead.stored_bytes if leads and not small else 0.0,
     )
 
 
-def _between(config: UploadConfig, found: Flushes, each: _Blocks) -> float:
+def _between(config: UploadConfig, cycle: Flushes, regular: _Blocks) -> float:
     """Segments of the flushes by limits; 0 where they are so small that they wait."""
     # Those that are flushed while the first of them ages in the queue leave with it.
-    together = max(1, min(found.count, 1 + int(config.max_age / found.each.span_s)))
-    group = each.times(together)
-    if not found.count or group.raw <= config.inline_bytes:
+    together = max(1, min(cycle.count, 1 + int(config.max_age / cycle.regular.span_s)))
+    group = regular.times(together)
+    if not cycle.count or group.raw <= config.inline_bytes:
         return 0.0
     if group.raw > config.segment_bytes:
-        return found.count * each.raw / each.full(config)
-    return found.count / together
+        return cycle.count * regular.raw / regular.full(config)
+    return cycle.count / together

@@ -55,11 +55,11 @@ def restore_s(fetch: Fetch, settings: Settings) -> float:
     state = Objects(
         max(fetch.files.count, fetch.segments.count), fetch.files.bytes + fetch.segments.bytes
     )
-    found = Objects(fetch.described.count + _OBJECT_LISTS, fetch.described.bytes)
+    described = Objects(fetch.described.count + _OBJECT_LISTS, fetch.described.bytes)
     return (
         _IN_A_ROW * link.latency_s
         + side_by_side_s(fetch.slots, AT_ONCE, link)
-        + side_by_side_s(found, AT_ONCE, link)
+        + side_by_side_s(described, AT_ONCE, link)
         + side_by_side_s(state, link.requests, link)
         + fetch.changes / settings.materialize.replay_rate
     )
@@ -73,8 +73,8 @@ def side_by_side_s(objects: Objects, at_once: int, link: StoreLink) -> float:
     """
     if not objects.count:
         return 0.0
-    others = max(0.0, objects.count - 1) / at_once * link.latency_s
-    return link.latency_s + max(others, objects.bytes / link.bytes_per_s)
+    latencies_s = max(0.0, objects.count - 1) / at_once * link.latency_s
+    return link.latency_s + max(latencies_s, objects.bytes / link.bytes_per_s)
 
 
 def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
@@ -82,15 +82,15 @@ def reads(fetch: Fetch, settings: Settings, cycle_s: float) -> Reads:
     and then all objects are listed, to see whether one is gone.
     """
     of_workers = (fetch.described, fetch.files, fetch.segments)
-    read = (fetch.slots, *(of for of in of_workers for _ in range(settings.workers)))
+    read = (fetch.slots, *(kind for kind in of_workers for _ in range(settings.workers)))
     restores_per_s = settings.processes * settings.restores_per_month / MONTH_S
     check = 0.0
     if settings.object_check_interval is not None:
-        objects = sum(each.count for each in read)
+        objects = sum(kind.count for kind in read)
         check = settings.processes * (_CHECK_LISTS + objects / _PAGE)
         check /= settings.object_check_interval
     return Reads(
-        gets=restores_per_s * (_GETS + sum(each.count for each in read)),
+        gets=restores_per_s * (_GETS + sum(kind.count for kind in read)),
         lists=restores_per_s * (_SLOT_LISTS + _OBJECT_LISTS) + settings.processes / cycle_s + check,
-        bytes=restores_per_s * sum(each.bytes for each in read),
+        bytes=restores_per_s * sum(kind.bytes for kind in read),
     )

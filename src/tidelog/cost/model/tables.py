@@ -110,11 +110,11 @@ def _level0(filled: int, at_snapshot: int) -> tuple[float, float, float, float]:
     between them, snapshots whose own flushes lie there, files of full memtables that lie there,
     those of them that are new).
     """
-    files, most = filled + at_snapshot, _ROCKS.level0_files
-    merges = min(1.0, files / most) if filled else 1 / ceil(most / at_snapshot)
+    files, limit = filled + at_snapshot, _ROCKS.level0_files
+    merges = min(1.0, files / limit) if filled else 1 / ceil(limit / at_snapshot)
     rests = (1 / merges + 1) / 2
-    # Before a snapshot's own flushes there are 0 to `most` - 1, in steps of the common divisor.
-    before = (most + gcd(files, most)) / 2 - 1
+    # Before a snapshot's own flushes there are 0 to `limit` - 1, in steps of the common divisor.
+    before = (limit + gcd(files, limit)) / 2 - 1
     full = max(0.0, before - (rests - 1) * at_snapshot) if filled else 0.0
     return merges, rests, full, min(full, filled * (1 - merges / 2))
 
@@ -174,9 +174,13 @@ def materializing(
     for _ in range(_ROUNDS):
         table = snapshot(workload, subtasks, changes_per_s, period, age=age)
         upload = _upload_s(settings, table, log_per_s)
-        taken = upload * settings.keyed_per_process
-        if taken > period:
-            trigger, period, longest = MaterializationTrigger.BANDWIDTH, taken, max(taken, longest)
+        uploads_s = upload * settings.keyed_per_process
+        if uploads_s > period:
+            trigger, period, longest = (
+                MaterializationTrigger.BANDWIDTH,
+                uploads_s,
+                max(uploads_s, longest),
+            )
     return TableUploads(table, period, longest, upload, trigger)
 
 
@@ -202,13 +206,13 @@ def _first_trigger(
     replay = max(config.replay_target, config.replay_share * load) * config.replay_rate
     log = max(config.min_log_bytes, config.log_factor * table_bytes)
     # The runtime looks every LOOK_S seconds for a trigger that holds by now.
-    found = {
+    due_s = {
         MaterializationTrigger.INTERVAL: interval,
         MaterializationTrigger.REPLAY_TIME: ceil(replay / changes_per_s / LOOK_S) * LOOK_S,
         MaterializationTrigger.LOG_SIZE: ceil(log / bytes_per_s / LOOK_S) * LOOK_S,
     }
-    trigger = min(found, key=found.__getitem__)
-    return trigger, found[trigger]
+    trigger = min(due_s, key=due_s.__getitem__)
+    return trigger, due_s[trigger]
 
 
 def _upload_s(settings: Settings, table: TableUpload, log_bytes_per_s: float) -> float:

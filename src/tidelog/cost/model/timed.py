@@ -49,8 +49,8 @@ def joined(
     bucket_s = max((upper_s - lower_s) / 2, 0.001)
     rate = records.writes_per_s / 2
     # Beyond these of a bucket and a key group, records are rows of their own.
-    most = min(MOST_BATCHED, BATCHED_BYTES / (records.row_bytes + _OF_OBJECT))
-    batched = min(1.0, most / (rate * bucket_s / key_groups))
+    limit = min(MOST_BATCHED, BATCHED_BYTES / (records.row_bytes + _OF_OBJECT))
+    batched = min(1.0, limit / (rate * bucket_s / key_groups))
     of_record = records.key_bytes + records.value_bytes + _OF_RECORD
     puts_per_s = bytes_per_s = rows = state_bytes = 0.0
     for ahead_s in (upper_s, -lower_s):

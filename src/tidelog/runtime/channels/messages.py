@@ -105,9 +105,9 @@ class Splits:
     time only. The first message of a channel tells of all there are.
     """
 
-    begun: tuple[Hashable, ...]
+    started_splits: tuple[Hashable, ...]
     """Splits that records may follow from as of now, those not begun to be read included."""
-    ended: tuple[Hashable, ...]
+    ended_splits: tuple[Hashable, ...]
     """Splits that no record follows from any more."""
     current: Hashable | None
     """The split of the records that follow; None: they are of no split."""

@@ -56,8 +56,8 @@ class ChannelOutput:
             for edge in edges
             for channel, name in zip(edge.channels, edge.names, strict=True)
         ]
-        self._begun: dict[Hashable, None] = {}
-        self._ended: list[Hashable] = []
+        self._started_splits: dict[Hashable, None] = {}
+        self._ended_splits: list[Hashable] = []
         """Splits that have begun and ended since the last announcement."""
         self._current: Hashable | None = None
         self._announced = False
@@ -127,27 +127,28 @@ class ChannelOutput:
         return any(edge.announces_splits for edge in self._edges)
 
     def splits_changed(
-        self, begun: Iterable[Hashable] = (), ended: Iterable[Hashable] = ()
+        self, started_splits: Iterable[Hashable] = (), ended_splits: Iterable[Hashable] = ()
     ) -> None:
         """Note what the next announcement tells: only changes, for splits may be thousands."""
         if not self.announces_splits:
             return  # and nothing is ever sent
-        self._begun.update(dict.fromkeys(begun))
-        for split in ended:
-            if split in self._begun:
-                del self._begun[split]
+        self._started_splits.update(dict.fromkeys(started_splits))
+        for split in ended_splits:
+            if split in self._started_splits:
+                del self._started_splits[split]
             else:
-                self._ended.append(split)
+                self._ended_splits.append(split)
 
     def announce_splits(self, current: Hashable | None) -> None:
         """Send which splits have changed and that of the next records, if there is anything new, on
         the edges that want it.
         """
-        changed = self._begun or self._ended or current != self._current
+        changed = self._started_splits or self._ended_splits or current != self._current
         if self._announced and not changed:
             return
-        splits = Splits(tuple(self._begun), tuple(self._ended), current)
-        self._begun, self._ended, self._current, self._announced = {}, [], current, True
+        splits = Splits(tuple(self._started_splits), tuple(self._ended_splits), current)
+        self._started_splits, self._ended_splits = {}, []
+        self._current, self._announced = current, True
         for edge in self._edges:
             for channel in edge.channels if edge.announces_splits else ():
                 channel.send(splits)

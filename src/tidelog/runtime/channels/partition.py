@@ -112,7 +112,7 @@ class ByKey(Partitioner):
         self._sides = sides or KeySides()
         self.name = name
         self._types = types or KnownTypes("keys")
-        self._known: set[Hashable] = set()
+        self._canonical_signatures: set[Hashable] = set()
         """Signatures of keys of admitted types that are canonical as they are."""
         self._targets = targets
         self._key_groups = key_groups
@@ -140,7 +140,7 @@ class ByKey(Partitioner):
 
     def _encoded(self, keys: list[Any]) -> list[bytes]:
         kinds = signature(keys)
-        if kinds not in self._known:
+        if kinds not in self._canonical_signatures:
             keys = self._checked(keys, kinds)
         try:
             return list(map(encode_key, keys))
@@ -157,7 +157,7 @@ class ByKey(Partitioner):
         if self._sides.came(self._side, types):
             Event.KEYS_APART.log(logger, where=self.name, types=self._sides.apart)
         if plain and kinds is not None:
-            self._known.add(kinds)
+            self._canonical_signatures.add(kinds)
         return keys
 
     def _stored_form(self, form: Callable[[Any], Any], key: Any) -> Any:

@@ -134,11 +134,11 @@ def completed(
 
 
 def _new_tables(entry: Checkpoint, previous: Checkpoint | None) -> tuple[NewTable, ...]:
-    known = {ref.descriptor for ref in previous.materializations()} if previous else set()
+    descriptors = {ref.descriptor for ref in previous.materializations()} if previous else set()
     return tuple(
         NewTable(operator.id, state.index, ref.table_bytes, ref.upto)
         for operator, state in entry.subtasks()
-        if (ref := state.materialization) is not None and ref.descriptor not in known
+        if (ref := state.materialization) is not None and ref.descriptor not in descriptors
     )
 
 

@@ -40,10 +40,16 @@ from tidelog.checkpoint.schedule import Change
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event
-from tidelog.ids import CheckpointId, Slot, SubtaskId
+from tidelog.ids import Slot, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
 from tidelog.runtime.checkpoints.completed import CheckpointMetrics, completed
-from tidelog.runtime.checkpoints.requests import DrivenTask, Reports, Savepoints, change_of
+from tidelog.runtime.checkpoints.requests import (
+    CheckpointRequests,
+    DrivenTask,
+    Reports,
+    Savepoints,
+    change_of,
+)
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
@@ -82,8 +88,7 @@ class CheckpointDriver:
     """Subtasks that finished, with their state in the checkpoint that contains their finish."""
     _unproven: list[Checkpoint] = field(default_factory=list)
     """Checkpoints that were given up because no answer came, and are in their slots after all."""
-    _waiting: list[tuple[CheckpointId, asyncio.Future[Checkpoint]]] = field(default_factory=list)
-    """Who waits for a checkpoint from this id on."""
+    _requests: CheckpointRequests = field(init=False)
     _closed: bool = False
     """No checkpoint completes any more."""
     _started: float = 0.0
@@ -94,6 +99,7 @@ class CheckpointDriver:
         self.next_slot = Slot(self.start.author.generation + 1)
         self.previous = None if plan.resumption.origin is not None else plan.checkpoint
         self.savepoints.known(self.start.history.checkpoints)
+        self._requests = CheckpointRequests(self.start.job.name)
         self._closed = plan.checkpoint is not None and plan.checkpoint.final
 
     @property
@@ -126,10 +132,9 @@ class CheckpointDriver:
         Raises CheckpointFailedError when the job ends before.
         """
         if self._closed:
-            raise self._no_more()
-        least, decisions = self.coordinator.hurry(self._now())
-        answer: asyncio.Future[Checkpoint] = asyncio.get_running_loop().create_future()
-        self._waiting.append((least, answer))
+            raise self._requests.refusal()
+        first, decisions = self.coordinator.hurry(self._now())
+        answer = self._requests.ask(first)
         self.reports.decide(decisions)
         return await answer
 
@@ -140,24 +145,7 @@ class CheckpointDriver:
         finally:
             self.savepoints.ended()
             self._closed = True
-            for _, answer in self._waiting:
-                if not answer.done():
-                    answer.set_exception(self._no_more())
-
-    def _answer(self, checkpoint: CheckpointId, entry: Checkpoint) -> None:
-        """Answer who waits for this checkpoint or an earlier one."""
-        for least, answer in self._waiting:
-            if least <= checkpoint and not answer.done():
-                answer.set_result(entry)
-        self._waiting = [each for each in self._waiting if not each[1].done()]
-
-    def _no_more(self) -> CheckpointFailedError:
-        return CheckpointFailedError(
-            f"a checkpoint of {self.start.job.name!r}",
-            expected="to be completed",
-            found="the end of the job",
-            action="see why it ended; what was durable before is",
-        )
+            self._requests.ended()
 
     async def _run(self) -> None:
         self._expect_next()
@@ -261,7 +249,7 @@ class CheckpointDriver:
         if decision.savepoint is not None:
             self.savepoints.completed(decision.savepoint)
         if self._newest is not None:
-            self._answer(decision.checkpoint, self._newest)
+            self._requests.completed(decision.checkpoint, self._newest)
 
     async def _store(self, decision: Store[SubtaskId, SubtaskState]) -> None:
         checkpoint = decision.checkpoint
@@ -321,11 +309,11 @@ class CheckpointDriver:
             history=self._history(savepoint=decision.savepoint is not None),
             formats=above_first(FORMATS) or msgspec.UNSET,
         )
-        wanted = decision.savepoint
-        if wanted is None:
+        request = decision.savepoint
+        if request is None:
             return entry
         fields = msgspec.structs.asdict(entry)
-        return Savepoint(**fields, name=wanted.name, savepoint_format=wanted.format)
+        return Savepoint(**fields, name=request.name, savepoint_format=request.format)
 
     def _operator(
         self, vertex: Vertex, acknowledged: Mapping[SubtaskId, SubtaskState]
@@ -379,5 +367,5 @@ class CheckpointDriver:
 
     def _history(self, *, savepoint: bool) -> SlotRanges:
         return self.collector.history(
-            self.next_slot, savepoint=savepoint, unproven=[each.slot for each in self._unproven]
+            self.next_slot, savepoint=savepoint, unproven=[entry.slot for entry in self._unproven]
         )

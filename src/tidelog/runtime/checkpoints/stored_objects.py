@@ -39,11 +39,11 @@ class StoredObjects:
     """Objects that were found missing since the start."""
     uploaded_again: int = 0
     """Objects that were missing and are in the store again."""
-    _missing: Set[str] = frozenset()
+    _lost_names: Set[str] = frozenset()
     """Those that the last look found missing and that could not be uploaded again."""
     _suspected: Set[str] = frozenset()
     """Objects that a checkpoint needs which is about to be stored, and that are missing."""
-    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+    _wake: asyncio.Event = field(default_factory=asyncio.Event)
     _waiting: list[asyncio.Event] = field(default_factory=list)
     """Who waits for a look that begins after they have asked."""
     _running: bool = False
@@ -51,10 +51,12 @@ class StoredObjects:
     @property
     def missing(self) -> Set[str]:
         """Objects that the store has lost and that a retained checkpoint still needs."""
-        if not self._missing:
-            return self._missing
+        if not self._lost_names:
+            return self._lost_names
         needed = set[str]().union(*self.collector.references.values())
-        return self._missing & (needed | set(map(object_names.checkpoint, self.collector.retained)))
+        return self._lost_names & (
+            needed | set(map(object_names.checkpoint, self.collector.retained))
+        )
 
     async def run(self, refresh: Callable[[], None]) -> None:
         """Look at each interval and when it is asked for, until cancelled; `refresh` lets a
@@ -64,20 +66,20 @@ class StoredObjects:
         self._running = True
         try:
             while True:
-                await wait_for(self._asked, clock, schedule.object_check_interval)
-                self._asked.clear()
+                await wait_for(self._wake, clock, schedule.object_check_interval)
+                self._wake.clear()
                 waiting, self._waiting = self._waiting, []
                 try:
                     await self._look(refresh)
                 except TidelogError as error:
                     Event.OBJECTS_NOT_CHECKED.log(logger, error=error)
                 finally:
-                    for each in waiting:
-                        each.set()
+                    for event in waiting:
+                        event.set()
         finally:
             self._running = False
-            for each in self._waiting:
-                each.set()
+            for event in self._waiting:
+                event.set()
 
     async def look(self, patience_s: float) -> None:
         """Let a look begin, and wait until what is missing was uploaded again, but no longer."""
@@ -85,7 +87,7 @@ class StoredObjects:
             return
         done = asyncio.Event()
         self._waiting.append(done)
-        self._asked.set()
+        self._wake.set()
         await wait_for(done, self.start.effects.clock, patience_s)
 
     async def lacking(self, checkpoint: Checkpoint, patience_s: float) -> str | None:
@@ -94,37 +96,37 @@ class StoredObjects:
         """
         needed = self.start.ledger.closure(checkpoint_objects(checkpoint))
         try:
-            missing = await self._absent(needed, await self._listed(needed))
-            if missing:
-                self._suspected = missing
+            lost_names = await self._absent(needed, await self._listed(needed))
+            if lost_names:
+                self._suspected = lost_names
                 await self.look(patience_s)
-                missing = await self._absent(missing, {})
+                lost_names = await self._absent(lost_names, {})
         except TidelogError as error:
             return str(error)
-        if not missing:
+        if not lost_names:
             return None
         return (
-            f"{len(missing)} objects that it refers to are gone from the store, {min(missing)} "
-            "among them; what the local tables have is uploaded again: ask once more, or for a "
-            "canonical savepoint, which needs none of them (--format canonical)"
+            f"{len(lost_names)} objects that it refers to are gone from the store, "
+            f"{min(lost_names)} among them; what the local tables have is uploaded again: ask once "
+            "more, or for a canonical savepoint, which needs none of them (--format canonical)"
         )
 
     async def _look(self, refresh: Callable[[], None]) -> None:
         suspected, self._suspected = self._suspected, frozenset[str]()
-        missing = await self._missing_of_retained() | suspected
-        unknown = missing - self._missing
-        self._missing = missing
+        lost_names = await self._missing_of_retained() | suspected
+        unknown = lost_names - self._lost_names
+        self._lost_names = lost_names
         if unknown:
             self.lost += len(unknown)
-            slots = [s for s, names in self._named().items() if names & missing]
+            slots = [s for s, names in self._named().items() if names & lost_names]
             Event.OBJECTS_MISSING.log(
                 logger,
                 objects=len(unknown),
                 object=min(unknown),
                 slots=", ".join(map(str, sorted(slots))),
             )
-        if missing:
-            await self._replace(missing, refresh)
+        if lost_names:
+            await self._replace(lost_names, refresh)
 
     async def _missing_of_retained(self) -> Set[str]:
         """The lost objects of all checkpoints that are stored."""
@@ -132,10 +134,10 @@ class StoredObjects:
         names = set[str]().union(*before.values())
         sizes = await self._listed(names)
         # Another process may have dropped a savepoint, and then its objects, without a word.
-        stored = frozenset(await self.start.slots.slots())
+        stored_slots = frozenset(await self.start.slots.slots())
         slots = before.keys() & self._named().keys()
-        needed = set[str]().union(*(before[slot] for slot in slots & stored))
-        if slots and max(slots) > max(stored, default=Slot(-1)):  # not dropped: lost as well
+        needed = set[str]().union(*(before[slot] for slot in slots & stored_slots))
+        if slots and max(slots) > max(stored_slots, default=Slot(-1)):  # not dropped: lost as well
             needed.add(object_names.checkpoint(max(slots)))
         return await self._absent(needed, sizes)
 
@@ -153,9 +155,9 @@ class StoredObjects:
 
     async def _absent(self, names: Set[str], sizes: Mapping[str, int]) -> Set[str]:
         """Those of the objects that are missing in a list, and are not there when asked for."""
-        missing = lost_objects(names, sizes, self.start.ledger.sizes())
-        sizes = dict(await together(map(self._size, sorted(missing)), AT_ONCE))
-        return lost_objects(missing, sizes, self.start.ledger.sizes())
+        lost_names = lost_objects(names, sizes, self.start.ledger.sizes())
+        sizes = dict(await together(map(self._size, sorted(lost_names)), AT_ONCE))
+        return lost_objects(lost_names, sizes, self.start.ledger.sizes())
 
     async def _size(self, name: str) -> tuple[str, int]:
         try:
@@ -163,20 +165,20 @@ class StoredObjects:
         except ObjectNotFoundError:
             return name, -1
 
-    async def _replace(self, missing: Set[str], refresh: Callable[[], None]) -> None:
+    async def _replace(self, lost_names: Set[str], refresh: Callable[[], None]) -> None:
         """Upload again what there is, and see what of it is in the store then."""
         copies = self.start.copies
         again = set[str]()
         if copies is not None:
-            again = {name for name in sorted(missing) if await copies.put_again(name)}
-        await self.upload_again(missing - again)
-        self._missing = await self._absent(missing - again, {})
-        done = len(missing) - len(self._missing)
+            again = {name for name in sorted(lost_names) if await copies.put_again(name)}
+        await self.upload_again(lost_names - again)
+        self._lost_names = await self._absent(lost_names - again, {})
+        done = len(lost_names) - len(self._lost_names)
         self.uploaded_again += done
         newest = max(self.collector.retained, default=None)
-        if newest is not None and self._missing & (
+        if newest is not None and self._lost_names & (
             self._named()[newest] | {object_names.checkpoint(newest)}
         ):
             refresh()
         if done:
-            Event.OBJECTS_UPLOADED_AGAIN.log(logger, objects=done, left=len(self._missing))
+            Event.OBJECTS_UPLOADED_AGAIN.log(logger, objects=done, left=len(self._lost_names))

@@ -21,8 +21,8 @@ from tidelog.runtime.control.protocol import (
     Request,
     decode_line,
     encode,
+    other_sockets,
     socket_of,
-    sockets_of_others,
 )
 
 SILENCE_S: Final = 60.0
@@ -91,9 +91,10 @@ async def _next_line(reader: asyncio.StreamReader, request: Request) -> bytes:
 
 
 async def _connect(url: str) -> Connection:
-    own = socket_of(url)
-    for path in [own, *sockets_of_others(url)]:
-        if path != own and os.geteuid() != 0:
+    user = os.geteuid()
+    others = sorted(other_sockets(url), key=lambda socket: socket[1] != user)
+    for path, owner in [(socket_of(url), user), *others]:
+        if user not in (owner, 0):
             raise _another_user(url, path)
         try:
             return await asyncio.open_unix_connection(str(path), limit=ANSWER_LIMIT_BYTES)
@@ -105,8 +106,10 @@ async def _connect(url: str) -> Connection:
         f"the job on store {url}",
         expected="a job that runs on this machine",
         found="none",
-        action="run the command where the job runs, with the URL that the job was given; a job "
-        "that starts up or restores does not answer yet",
+        action="run the command where the job runs, with the URL that the job was given, and with "
+        "its TIDELOG_CONTROL_DIR if it has one; a job that starts up or restores does not answer "
+        "yet, and one in a unit with PrivateTmp= is found if the unit has RuntimeDirectory=, see "
+        "docs/guides/operations.md",
     )
 
 

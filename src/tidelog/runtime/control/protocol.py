@@ -4,6 +4,8 @@ Invariants: a client sends one request; the server sends any number of `progress
 last line, `done` or `error`. A server refuses a version it does not know and says which it speaks;
 fields it does not know are ignored. The socket is found from the URL of the job's store alone, in a
 directory of one user, who alone may write to it; one that another user made is never trusted.
+Clients look where the user's jobs have them by default, and in the directories that systemd makes
+for units.
 """
 
 import os
@@ -23,6 +25,8 @@ from tidelog.ids import CheckpointId, Slot, digest
 DIRECTORY_VARIABLE: Final = "TIDELOG_CONTROL_DIR"
 """Environment variable with the directory of control sockets, for jobs and their clients."""
 _PREFIX: Final = "tidelog-control-"
+UNITS: Final = Path("/run/tidelog")
+"""Below it units have their directories: RuntimeDirectory=tidelog/NAME."""
 
 
 def directory() -> Path:
@@ -48,13 +52,18 @@ def socket_of(url: str) -> Path:
     return directory() / _name(url)
 
 
-def sockets_of_others(url: str) -> Iterator[Path]:
-    """Sockets of other users' jobs on this store; they refuse us, but say that a job runs."""
-    own = socket_of(url)
+def other_sockets(url: str) -> Iterator[tuple[Path, int]]:
+    """Sockets of jobs on this store in other directories, with the user who owns the directory:
+    those of units, and of other users, which refuse us but say that a job runs.
+    """
+    socket_path = socket_of(url)
+    paths = list(UNITS.glob(f"*/{_name(url)}"))
     with suppress(StorageError):
-        for found in _temporary().glob(f"{_PREFIX}*/{_name(url)}"):
-            if found != own:
-                yield found
+        paths += _temporary().glob(f"{_PREFIX}*/{_name(url)}")
+    for path in paths:
+        with suppress(OSError):  # gone since
+            if path != socket_path:
+                yield path, path.parent.lstat().st_uid
 
 
 def _name(url: str) -> str:
@@ -66,8 +75,8 @@ def prepare_directory() -> None:
     path = directory()
     # Other users may list it, so that clients can name the job's owner; the sockets refuse them.
     path.mkdir(mode=0o755, parents=True, exist_ok=True)
-    found = path.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o022:
+    status = path.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise PermissionError(0, "belongs to another user, or others may write to it", str(path))
 
 

@@ -2,10 +2,12 @@
 
 Invariants: only this user can connect; a request is answered before the socket closes, unless the
 job dies; a savepoint goes on when its client goes away. A newer incarnation takes the name over
-from an older one, and the older one leaves it to the newer.
+from an older one, and the older one leaves it to the newer. A socket that somebody removed, or that
+could not be made, is made anew.
 """
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -18,6 +20,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from tidelog.checkpoint.manifest import Savepoint
+from tidelog.concurrency import discard
 from tidelog.errors import ConfigError, StorageError, TidelogError
 from tidelog.events import Event
 from tidelog.runtime.control.protocol import (
@@ -42,17 +45,25 @@ PROGRESS_S: Final = 0.25
 """Seconds between reports of progress to a client that waits."""
 _PATIENCE_S: Final = 5.0
 """How long the end of a job waits for its last answers to be sent."""
+RENEWAL_S: Final = 2.0
+"""How often it is looked whether the socket is still there."""
 
 
 async def control_until(
-    ended: "asyncio.Future[Any]", runner: JobRunner, unavailable: Callable[[StorageError], None]
+    job_end: "asyncio.Future[Any]", runner: JobRunner, unavailable: Callable[[StorageError], None]
 ) -> None:
-    """Answer until the job has ended; `unavailable` is called when there can be no socket."""
-    try:
-        async with serve_control(runner):
-            await asyncio.wait([ended])
-    except StorageError as error:
-        unavailable(error)
+    """Answer until the job has ended; `unavailable` is called once when there can be no socket, and
+    it is tried again."""
+    is_told = False
+    while not job_end.done():
+        try:
+            async with serve_control(runner):
+                await asyncio.wait([job_end])
+        except StorageError as error:
+            if not is_told:
+                unavailable(error)
+            is_told = True
+            await asyncio.wait([job_end], timeout=RENEWAL_S)
 
 
 @asynccontextmanager
@@ -61,33 +72,73 @@ async def serve_control(runner: JobRunner) -> AsyncIterator[Path]:
 
     Raises StorageError and its kinds when there can be no socket.
     """
-    path = socket_of(runner.store.url)
-    try:
-        prepare_directory()
-        listening = _listen(path)
-        inode = path.stat().st_ino
-    except OSError as error:
-        raise errors.from_os_error(error, f"control socket {path}") from error
     control = _Control(runner)
-    server = await asyncio.start_unix_server(control.serve, sock=listening, limit=LIMIT_BYTES)
+    name = _SocketName(socket_of(runner.store.url), control)
+    await name.open()
+    renewing = asyncio.ensure_future(name.renew())
     try:
-        yield path
+        yield name.path
     finally:
-        server.close()
+        await discard([renewing])
+        name.server.close()
         await control.finish()
+        name.remove()
+
+
+class _SocketName:
+    """The name under which clients find the socket of a job."""
+
+    server: asyncio.Server
+
+    def __init__(self, path: Path, control: "_Control") -> None:
+        self.path = path
+        self._control = control
+        self._inode = -1
+
+    async def open(self) -> None:
+        """Listen under the name; raises StorageError and its kinds."""
         try:
-            if path.stat().st_ino == inode:
-                path.unlink()
+            prepare_directory()
+            listening = _listen(self.path)
+            self._inode = self.path.stat().st_ino
         except OSError as error:
-            Event.FILE_NOT_DELETED.log(logger, path=path, error=error)
+            raise errors.from_os_error(error, f"control socket {self.path}") from error
+        serve = self._control.serve
+        self.server = await asyncio.start_unix_server(serve, sock=listening, limit=LIMIT_BYTES)
+
+    async def renew(self) -> None:
+        """Make the socket anew, until cancelled, when it is gone; one of a newer job is left."""
+        is_told = False
+        while True:
+            await self._control.runner.effects.clock.sleep(RENEWAL_S)
+            if self.path.exists():
+                continue
+            before = self.server
+            try:
+                await self.open()
+            except StorageError as error:
+                if not is_told:
+                    Event.CONTROL_SOCKET_GONE.log(logger, path=self.path, error=error)
+                is_told = True
+            else:
+                before.close()
+                is_told = False
+                Event.CONTROL_SOCKET_RENEWED.log(logger, path=self.path)
+
+    def remove(self) -> None:
+        """Remove the name, unless it is that of a newer job."""
+        try:
+            if self.path.stat().st_ino == self._inode:
+                self.path.unlink()
+        except OSError as error:
+            Event.FILE_NOT_DELETED.log(logger, path=self.path, error=error)
 
 
 def _listen(path: Path) -> socket.socket:
     """A socket under this name; one of a dead or an older job is replaced."""
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        path.unlink(missing_ok=True)
-        listening.bind(str(path))
+        _bind(listening, path)
         # Nobody can connect before it listens.
         path.chmod(0o600)
         listening.setblocking(False)
@@ -95,6 +146,19 @@ def _listen(path: Path) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+def _bind(listening: socket.socket, path: Path) -> None:
+    for tries_left in (2, 1, 0):
+        path.unlink(missing_ok=True)
+        try:
+            listening.bind(str(path))
+        except OSError as error:
+            # An older job has just made its own anew.
+            if error.errno != errno.EADDRINUSE or not tries_left:
+                raise
+        else:
+            return
 
 
 @dataclass(slots=True)
@@ -137,15 +201,15 @@ class _Control:
 
     def _check(self, request: Request) -> None:
         runner = self.runner
-        for what, wanted, found in (
+        for what, expected, actual in (
             ("store", request.store, runner.store.url),
             ("name", request.job, runner.job.name),
         ):
-            if wanted is not None and wanted != found:
+            if expected is not None and expected != actual:
                 raise ConfigError(
                     f"the {what} of the job that runs here",
-                    expected=wanted,
-                    found=found,
+                    expected=expected,
+                    found=actual,
                     action=f"correct the {what}",
                 )
 
@@ -175,14 +239,14 @@ class _Control:
 
     async def _report(self, taking: Awaitable[Savepoint], writer: asyncio.StreamWriter) -> Line:
         """Progress until the savepoint is there; it goes on also when the client goes away."""
-        taken = asyncio.ensure_future(taking)
+        savepoint = asyncio.ensure_future(taking)
         clock, incarnation = self.runner.effects.clock, self.runner.incarnation
-        while not taken.done():
+        while not savepoint.done():
             if incarnation is not None:
                 with suppress(ConnectionError):
                     writer.write(encode(Progress(*incarnation.driver.coordinator.progress)))
                     await writer.drain()
             pause = asyncio.ensure_future(clock.sleep(PROGRESS_S))
-            await asyncio.wait([taken, pause], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([savepoint, pause], return_when=asyncio.FIRST_COMPLETED)
             pause.cancel()
-        return Done.of(taken.result(), os.getpid())
+        return Done.of(savepoint.result(), os.getpid())

@@ -83,9 +83,9 @@ class Aggregate(Operator):
         for _ in self._backend.flush_in_steps():
             yield PAUSE
         done = _Emitted(self._backend)
-        here = yield from self._sorted_runs()
-        left, first = self._left(done, here), 1
-        while chunk := next_values(left, OUTPUT_RECORDS, OUTPUT_BYTES, first=first):
+        runs = yield from self._sorted_runs()
+        values, first = self._not_emitted(done, runs), 1
+        while chunk := next_values(values, OUTPUT_RECORDS, OUTPUT_BYTES, first=first):
             rows = [row for row, _ in chunk]
             done.put(rows)
             yield Batch(list(zip(_keys_of(rows), [value for _, value in chunk], strict=True)))
@@ -97,7 +97,7 @@ class Aggregate(Operator):
     def _sorted_runs(self) -> Generator[Batch, None, _Runs]:
         """Rows in memory by their key group; yields only `PAUSE`."""
         groups: dict[bytes, list[BufferedRow]] = defaultdict(list)
-        some_twice = not self._rows.whole
+        repeats = not self._rows.whole
         for rows in self._rows.here():
             for chunk in _chunks(rows, _GROUPED_AT_ONCE):
                 for row in chunk:
@@ -105,21 +105,22 @@ class Aggregate(Operator):
                 yield PAUSE
         runs: _Runs = {}
         for group, of_group in groups.items():
-            rows = list(set(of_group)) if some_twice else of_group
+            rows = list(set(of_group)) if repeats else of_group
             runs[group] = list(_chunks(rows, _SORTED_AT_ONCE))
             for run in runs[group]:
                 run.sort(key=row_key)
                 yield PAUSE
         return runs
 
-    def _left(self, done: "_Emitted", here: _Runs) -> Iterator[tuple[bytes, Any]]:
+    def _not_emitted(self, done: "_Emitted", runs_of_group: _Runs) -> Iterator[tuple[bytes, Any]]:
         """Rows that are still to be emitted, key group by key group."""
         for group in self._backend.owned.encoded():
             prefix = group + self._state
             after, end = done.after(prefix), prefix_end(prefix)
-            runs = here.pop(prefix[:2], [])
-            for run in runs if after != prefix else ():
-                del run[: bisect_left(run, after, key=row_key)]
+            runs = runs_of_group.pop(group, [])
+            if after != prefix:
+                for run in runs:
+                    del run[: bisect_left(run, after, key=row_key)]
             rows = iter(runs[0]) if len(runs) == 1 else merge(*runs, key=row_key)
             yield from self._rows.scan_with(rows, after, end)
 

@@ -35,7 +35,8 @@ class OperatorChain:
         self._work = work
         self.turn = work.turn
         self._assigning = [op for _, op in operators if isinstance(op, AssignEventTime)]
-        self._opened: list[tuple[str, Operator]] = []
+        self._open: list[tuple[str, Operator]] = []
+        """Operators that are open, to be closed."""
         self._rows_bytes: Callable[[], int] = int
         self._reads_table: Callable[[], bool] = bool
 
@@ -46,7 +47,7 @@ class OperatorChain:
         for name, operator in self._operators:
             with _call(name):
                 operator.open(replace(context, operator=name, turn=self.turn))
-            self._opened.append((name, operator))
+            self._open.append((name, operator))
 
     def process(self, batch: Batch) -> Iterator[Batch]:
         return self._through((batch,), 0)
@@ -56,13 +57,13 @@ class OperatorChain:
 
         Here, in `tick` and in `finish` the state is consistent with the outputs at each `PAUSE`.
         """
-        return self._each(lambda operator: operator.watermark(time))
+        return self._call_all(lambda operator: operator.watermark(time))
 
     def tick(self, now_ms: int) -> Iterator[Batch]:
-        return self._each(lambda operator: operator.tick(now_ms))
+        return self._call_all(lambda operator: operator.tick(now_ms))
 
     def finish(self) -> Iterator[Batch]:
-        return self._each(lambda operator: operator.finish())
+        return self._call_all(lambda operator: operator.finish())
 
     @property
     def event_time(self) -> AssignEventTime | None:
@@ -86,12 +87,12 @@ class OperatorChain:
 
     def close(self) -> None:
         """Close all operators that were opened, also when one of them fails."""
-        opened, self._opened = self._opened, []
-        closings = [partial(_close, name, operator) for name, operator in reversed(opened)]
-        close_all("operators", closings, quietly=False)
+        operators, self._open = self._open, []
+        calls = [partial(_close, name, operator) for name, operator in reversed(operators)]
+        close_all("operators", calls, quietly=False)
 
-    def _each(self, call: Callable[[Operator], Iterable[Batch]]) -> Iterator[Batch]:
-        for at, (name, operator) in enumerate(self._operators):
+    def _call_all(self, call: Callable[[Operator], Iterable[Batch]]) -> Iterator[Batch]:
+        for following, (name, operator) in enumerate(self._operators, 1):
             started = self.turn.now()
             with _call(name):
                 produced = call(operator)
@@ -100,7 +101,7 @@ class OperatorChain:
                 if batch is PAUSE:
                     yield PAUSE
                 else:
-                    yield from self._through((batch,), at + 1)
+                    yield from self._through((batch,), following)
 
     def _through(self, batches: Iterable[Batch], start: int) -> Iterator[Batch]:
         stream = iter(batches)
@@ -122,15 +123,16 @@ class OperatorChain:
                 continue
             if portion.limit_records > _READING_RECORDS and self._reads_table():
                 portion.limit(_READING_RECORDS)
-            for piece in portion.pieces(batch, turn) if operator.divisible else (batch,):
+            pieces = portion.pieces(batch, turn) if operator.divisible else (batch,)
+            for piece in pieces:
                 started, before = turn.now(), rows_bytes()
                 with _call(name):
                     produced = operator.process(piece)
-                worked, grown = self._work.called(name, started), rows_bytes() - before
+                seconds, new_bytes = self._work.called(name, started), rows_bytes() - before
                 yield from _guarded(name, produced, self._work)
                 # A lazy operator measures its own steps.
-                portion.took(len(piece.records), worked, grown // _PIECES)
-                if turn.ended() or grown > OUTPUT_BYTES:
+                portion.took(len(piece.records), seconds, new_bytes // _PIECES)
+                if turn.ended() or new_bytes > OUTPUT_BYTES:
                     yield REST
 
 

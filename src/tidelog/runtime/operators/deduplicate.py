@@ -26,7 +26,7 @@ class Deduplicate(Operator):
         self._ttl_ms = ttl_ms
 
     def open(self, context: OperatorContext) -> None:
-        self._seen = MapState(context.backend, "seen", "id binary", "seen boolean", self._ttl_ms)
+        self._ids = MapState(context.backend, "seen", "id binary", "seen boolean", self._ttl_ms)
         registry = context.backend.registry
         # A state without rows, which has the types of the ids that the rows of "seen" are of.
         self._types = registry.value_types(
@@ -36,26 +36,26 @@ class Deduplicate(Operator):
         """Signatures of ids of admitted types."""
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        keyed, entries = cast(KeyedBatch, batch), self._seen
+        keyed, entries = cast(KeyedBatch, batch), self._ids
         ids: list[Any] = [None] * len(keyed.records)
         if self._id_of is not None:
             ids = map_all(self._id_of, keyed.records)
         rows = [
             entries.keyed.row_of(group, key)
-            + entries.user_key.store((checked_key("the id", each),))
-            for group, key, each in zip(keyed.groups, keyed.keys, ids, strict=True)
+            + entries.user_key.store((checked_key("the id", record_id),))
+            for group, key, record_id in zip(keyed.groups, keyed.keys, ids, strict=True)
         ]
         self._admit(ids)
         codec = entries.keyed.codec
-        known = {
+        rows_before = {
             row
-            for row, held in zip(rows, entries.keyed.rows.get_many(rows), strict=True)
-            if held is not None and codec.read(held) is not None
+            for row, entry in zip(rows, entries.keyed.rows.get_many(rows), strict=True)
+            if entry is not None and codec.read(entry) is not None
         }
         first: list[bool] = []
         for row in rows:
-            first.append(row not in known)
-            known.add(row)
+            first.append(row not in rows_before)
+            rows_before.add(row)
         new = list(compress(rows, first))
         if not new:
             return ()

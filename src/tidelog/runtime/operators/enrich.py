@@ -20,8 +20,8 @@ from tidelog.runtime.operators.turn import PAUSE, REST
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, TIME, Timers, decode_time
 from tidelog.state.objects.values import UntypedValues
-from tidelog.state.timed_records import STEP, TimedRecords
-from tidelog.state.timeline import Held, Records, newest
+from tidelog.state.timed_records import STEP, KeyRecords, TimedRecords
+from tidelog.state.timeline import EVENT_TIME, newest
 
 TIMES: Final = ("event", "processing")
 RECORD_OPTION: Final = "enrich(..., record_type=...)"
@@ -59,10 +59,12 @@ class EnrichAtTime(Operator):
                 return self._keep_after_emitting(keyed, times)
             self._keep_versions(keyed, times)
             return ()
-        kept, late = self._on_time(keyed, times, self._backend.event_time, has_passed, self._late)
-        if kept.records:
-            times = cast("list[int]", kept.times)
-            self._waiting.add(list(zip(_places(kept), times, times, kept.records, strict=True)))
+        event_time = self._backend.event_time
+        on_time, late = self._on_time(keyed, times, event_time, has_passed, self._late)
+        if on_time.records:
+            times = buckets = cast("list[int]", on_time.times)
+            group_keys = _group_keys(on_time)
+            self._waiting.add(list(zip(group_keys, buckets, times, on_time.records, strict=True)))
         return () if late is None else (late,)
 
     def watermark(self, time: int) -> Iterable[Batch]:
@@ -71,87 +73,97 @@ class EnrichAtTime(Operator):
         # Not up to what key groups are ahead: in a start with another parallelism, after a barrier
         # in the middle of a watermark, records up to there may still wait for older rows.
         for rows in self._timers.expired_rows(time):
-            # They are in the order of time: of each place the newest is the last.
-            newest = {row[:2] + row[KEY]: row[TIME] for row in rows}
-            for place, until in newest.items():
-                yield from self._drop_older(place, decode_time(until))
+            # They are in the order of time: of each key the newest is the last.
+            newest_times = {row[:2] + row[KEY]: row[TIME] for row in rows}
+            for group_key, encoded_time in newest_times.items():
+                yield from self._drop_older(group_key, decode_time(encoded_time))
             self._timers.delete_many(rows)
             if rows:
                 yield PAUSE
 
     def _keep_after_emitting(self, batch: KeyedBatch, times: list[int]) -> Iterator[Batch]:
-        """Keep rows that records of which event time has come are not to see."""
+        """Keep rows after records were emitted that waited, and may not see rows that come now."""
         yield from self._emit(self._backend.event_time.watermark)
         self._keep_versions(batch, times)
 
     def _keep_versions(self, batch: KeyedBatch, times: list[int]) -> None:
         """Keep rows, and a timer for each that is not the first of its key: older ones go then."""
-        places = _places(batch)
-        firsts: dict[bytes, int] = {}
-        due: list[tuple[int, bytes]] = []
-        for place, time in zip(places, times, strict=True):
-            if place not in firsts:
-                held = next(iter(self._versions_of(place)), None)
-                firsts[place] = time if held is None else held[0]
-                if held is None:
+        group_keys = _group_keys(batch)
+        first_times: dict[bytes, int] = {}
+        timers: list[tuple[int, bytes]] = []
+        for group_key, time in zip(group_keys, times, strict=True):
+            if group_key not in first_times:
+                first = next(iter(self._versions_of(group_key)), None)
+                if first is None:
+                    first_times[group_key] = time
                     continue
+                first_times[group_key], _, _ = first
             # Of the two the later one; the other is the first from now on.
-            due.append((max(time, firsts[place]), place))
-            firsts[place] = min(time, firsts[place])
-        self._timers.register_many(due)
+            timers.append((max(time, first_times[group_key]), group_key))
+            first_times[group_key] = min(time, first_times[group_key])
+        self._timers.register_many(timers)
         buckets = repeat(_ALL_TIMES, len(times))
-        self._versions.add(list(zip(places, buckets, times, batch.records, strict=True)))
+        self._versions.add(list(zip(group_keys, buckets, times, batch.records, strict=True)))
 
     def _emit(self, watermark: int) -> Iterator[Batch]:
         outputs = Outputs(self._turn, timed=True)
-        for some in self._waiting.expire(watermark):
-            rows = copies_of(self._rows_at([(place, time) for _, place, (time, _, _) in some]))
-            at = 0
-            while at < len(some):
-                started, end = self._turn.now(), at + self._portion.size
-                pairs = zip(some[at:end], rows[at:end], strict=True)
-                outputs.records += [self._join(record, row) for (*_, (_, _, record)), row in pairs]
+        for entries in self._waiting.expire(watermark):
+            keys_and_times = [(group_key, time) for _, group_key, (time, _, _) in entries]
+            rows = copies_of(self._rows_at(keys_and_times))
+            start = 0
+            while start < len(entries):
+                started, end = self._turn.now(), start + self._portion.size
+                portion = entries[start:end]
+                pairs = zip(portion, rows[start:end], strict=True)
+                outputs.records += [
+                    self._join(record, row) for (_, _, (_, _, record)), row in pairs
+                ]
                 assert outputs.times is not None
-                outputs.times += [time for *_, (time, _, _) in some[at:end]]
-                self._portion.took(len(some[at:end]), self._turn.now() - started)
-                at = end
+                outputs.times += [time for _, _, (time, _, _) in portion]
+                self._portion.took(len(portion), self._turn.now() - started)
+                start = end
                 if outputs.due:
                     yield outputs.cut()
             yield from outputs.rest()
             yield PAUSE
         self._emitted_to = max(self._emitted_to, watermark)
 
-    def _rows_at(self, wanted: list[tuple[bytes, int]]) -> list[Any]:
-        """The row of each place at a time; many versions of one are read once for all times."""
-        of_place: dict[bytes, list[int]] = {}
-        for at, (place, _) in enumerate(wanted):
-            of_place.setdefault(place, []).append(at)
-        rows: list[Any] = [None] * len(wanted)
-        for place, positions in of_place.items():
-            versions = self._versions_of(place)
+    def _rows_at(self, keys_and_times: list[tuple[bytes, int]]) -> list[Any]:
+        """The row of each group key at its time; many versions of a key are read once for all."""
+        indexes_of_key: dict[bytes, list[int]] = {}
+        for index, (group_key, _) in enumerate(keys_and_times):
+            indexes_of_key.setdefault(group_key, []).append(index)
+        times = [time for _, time in keys_and_times]
+        rows: list[Any] = [None] * len(times)
+        for group_key, indexes in indexes_of_key.items():
+            versions = self._versions_of(group_key)
             if not isinstance(versions, Iterator):
-                for at in positions:
-                    version = newest(versions, wanted[at][1])
-                    rows[at] = None if version is None else version[2]
+                for index in indexes:
+                    if version := newest(versions, times[index]):
+                        _, _, rows[index] = version
                 continue
             row, following = None, next(versions, None)
-            for at in sorted(positions, key=lambda at: wanted[at][1]):
-                while following is not None and following[0] <= wanted[at][1]:
-                    row, following = following[2], next(versions, None)
-                rows[at] = row
+            for index in sorted(indexes, key=times.__getitem__):
+                while following is not None and following[EVENT_TIME] <= times[index]:
+                    _, _, row = following
+                    following = next(versions, None)
+                rows[index] = row
         return rows
 
-    def _versions_of(self, place: bytes) -> Records | Iterator[Held]:
-        found = self._versions.find((_ALL_TIMES,), place)
-        return found[0][1] if found else []
+    def _versions_of(self, group_key: bytes) -> KeyRecords:
+        """The rows of a key in the order of time."""
+        by_bucket = dict(self._versions.find((_ALL_TIMES,), group_key))
+        return by_bucket.get(_ALL_TIMES, [])
 
-    def _drop_older(self, place: bytes, time: int) -> Iterator[Batch]:
+    def _drop_older(self, group_key: bytes, time: int) -> Iterator[Batch]:
         """Let rows of a key go but for the newest at a time."""
         while True:
-            versions = self._versions_of(place)
-            passed = list(islice(takewhile(lambda held: held[0] <= time, versions), STEP + 1))
+            versions = self._versions_of(group_key)
+            passed = list(
+                islice(takewhile(lambda row: row[EVENT_TIME] <= time, versions), STEP + 1)
+            )
             if len(passed) > 1:
-                self._versions.remove(_ALL_TIMES, place, passed[:-1])
+                self._versions.remove(_ALL_TIMES, group_key, passed[:-1])
             if len(passed) <= STEP:
                 return
             yield REST
@@ -180,10 +192,10 @@ class EnrichNow(Operator):
             return ()
         newest = copies_of(self._rows.get_many(rows))
         pairs = zip(keyed.records, newest, strict=True)
-        made = [self._join(record, row) for record, row in pairs]
-        self._distinct.check(made, [*keyed.records, *newest])
-        return (Batch(made, keyed.times),)
+        joined = [self._join(record, row) for record, row in pairs]
+        self._distinct.check(joined, [*keyed.records, *newest])
+        return (Batch(joined, keyed.times),)
 
 
-def _places(batch: KeyedBatch) -> list[bytes]:
+def _group_keys(batch: KeyedBatch) -> list[bytes]:
     return list(map(add, batch.groups, batch.keys))

@@ -17,9 +17,9 @@ from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext, event_times
 from tidelog.runtime.operators.spans import LEFT, RIGHT, JoinSpan
 from tidelog.runtime.operators.turn import OUTPUT_BYTES, OUTPUT_RECORDS, PAUSE, REST, Turn
-from tidelog.state.timed_records import STEP, NewRecord, TimedRecords
-from tidelog.state.timed_rows import Entry, first_of
-from tidelog.state.timeline import Held, Records, Timeline, between
+from tidelog.state.timed_records import STEP, KeyRecords, NewRecord, TimedRecords
+from tidelog.state.timed_rows import TIMED_RECORD, Entry, first_of, with_numbers
+from tidelog.state.timeline import EVENT_TIME, NUMBER, RECORD, TimedRecord, Timeline, between
 
 JoinKind = Literal["inner", "left", "outer"]
 EMITS_ALONE: Final[dict[str, tuple[int, ...]]] = {
@@ -37,52 +37,55 @@ _LOOK_EVERY: Final = 64
 _BUCKETS_AT_ONCE: Final = 64
 """So many ended buckets are looked into for each key; more of them are all emptied first."""
 _NONE_ENDED: Final = -(1 << 64)
+_BUCKET: Final = 1
+"""Where a new record has its bucket."""
 
 
 class _MarkedRecords(TimedRecords):
-    """The records of a side that are wanted also without a partner."""
+    """The records of a side that are emitted also without a partner."""
 
-    def take(self, buckets: Iterable[int], place: bytes) -> list[Entry]:
-        """Take away the records of a place in buckets that expire; returns those not marked."""
-        taken: list[Entry] = []
+    def take(self, buckets: Iterable[int], group_key: bytes) -> list[Entry]:
+        """Take away the records of a key in buckets that expire; returns those not marked."""
+        alone: list[Entry] = []
         for bucket in buckets:
-            if bucket not in self._buckets and bucket >= self._whole_from:
+            if bucket not in self._buckets and bucket >= self._complete_from:
                 continue
-            kept, marks = self._bucket(bucket), self._marks
+            memory, marks = self._memory_of(bucket), self._marks
             assert marks is not None
-            in_memory = kept.records.pop(place, None)
-            self._held -= 0 if in_memory is None else max(1, len(in_memory))
-            kept.large.pop(place, None)
-            # Of another bucket some rows may have expired, which memory still has.
-            records = in_memory or () if kept.whole else self._rows.of_place(bucket, place)
-            entries = [(bucket, place, record) for record in records]
-            marked = kept.marked
-            if not kept.whole:
-                marked = {number for _, number, _ in marks.of_place(bucket, place)}
-            marks.delete([e for e in self._delete(kept, entries) if e[2][1] in marked])
-            if not kept.fresh:
-                self._fresh.pop(bucket, None)
-            taken += [e for e in entries if e[2][1] not in marked]
-        return taken
+            in_memory = memory.records.pop(group_key, None)
+            if in_memory is not None:
+                self._count -= max(1, len(in_memory))
+            memory.large.pop(group_key, None)
+            records: Iterable[TimedRecord] = in_memory or ()
+            marked = memory.marked
+            if not memory.complete:  # some rows may have expired that memory still has
+                records = self._rows.of_key(bucket, group_key)
+                marked = {number for _, number, _ in marks.of_key(bucket, group_key)}
+            entries = [(bucket, group_key, record) for record in records]
+            marks.delete(with_numbers(self._delete(memory, entries), marked))
+            if not memory.unflushed:
+                self._unflushed.pop(bucket, None)
+            alone += [entry for entry in entries if entry[TIMED_RECORD][NUMBER] not in marked]
+        return alone
 
 
 class _Pairs:
-    """Gathers pairs into buffers; their records are in state, so that they take memory only as
-    copies, which those that could be changed become.
+    """Gathers pairs into buffers. Their records are in state: those that could be changed are
+    copied when a buffer is cut.
     """
 
-    __slots__ = ("_most", "_turn", "records", "times")
+    __slots__ = ("_limit", "_turn", "records", "times")
 
-    def __init__(self, turn: Turn, most: int) -> None:
+    def __init__(self, turn: Turn, limit: int) -> None:
         self._turn = turn
-        self._most = most
+        self._limit = limit
         self.records: list[tuple[Any, Any]] = []
         self.times: list[int] = []
 
     @property
     def due(self) -> bool:
         """Whether to emit what was gathered, or to rest: it fills a buffer, or the turn ended."""
-        return len(self.records) >= self._most or self._turn.ended()
+        return len(self.records) >= self._limit or self._turn.ended()
 
     def cut(self) -> Batch:
         """Everything gathered so far, as a buffer."""
@@ -108,16 +111,15 @@ class Join(Operator):
     def open(self, context: OperatorContext) -> None:
         self._backend = context.backend
         self._turn = context.turn
-        self._ended = self._expired_to = _NONE_ENDED
+        self._last_ended = self._expired_to = _NONE_ENDED
         schema, option = f"{self._how}, {self._span.text}", self.record_option
         if older := self._span.older:
             older_schema = f"{self._how}, {older.text}"
             if older_schema in context.backend.registry.stored_schema("left"):
                 self._span, schema = older, older_schema
-        emits = self._emits_alone
         self._sides = [
             _MarkedRecords(context.backend, name, schema, option, marks=True)
-            if side in emits
+            if side in self._emits_alone
             else TimedRecords(context.backend, name, schema, option, batched=True)
             for side, name in ((LEFT, "left"), (RIGHT, "right"))
         ]
@@ -126,8 +128,8 @@ class Join(Operator):
         keyed = cast(KeyedBatch, batch)
         times = event_times(keyed)
         event_time, is_late = self._backend.event_time, self._span.is_late
-        kept, late = self._on_time(keyed, times, event_time, is_late, self._late)
-        joined = self._joined(kept)
+        on_time, late = self._on_time(keyed, times, event_time, is_late, self._late)
+        joined = self._joined(on_time)
         # The records count as handled when this returns, unless they make more than one buffer.
         first = next(joined, None)
         produced = () if first is None else chain((first,), joined)
@@ -135,33 +137,36 @@ class Join(Operator):
 
     def watermark(self, time: int) -> Iterable[Batch]:
         self._backend.event_time.advance(time)
-        ended = self._span.ended(time)
-        if ended <= self._ended:
+        last_ended = self._span.last_ended(time)
+        if last_ended <= self._last_ended:
             return ()
-        self._ended = ended
-        return self._expired(ended)
+        self._last_ended = last_ended
+        return self._expired(last_ended)
 
     def _joined(self, batch: KeyedBatch) -> Iterator[Batch]:
-        pairs = _Pairs(self._turn, self._most_pairs)
-        ended = self._span.ended(self._backend.event_time.watermark)
-        if self._emits_alone and ended > self._expired_to:
-            yield from self._expire_places(pairs, ended, dict.fromkeys(_places(batch)))
-        records = max(1, _AT_ONCE // self._span.buckets_of_record)
-        for at in range(0, len(batch.records), records):
-            yield from self._pair_up(pairs, batch.part(at, at + records))
+        pairs = _Pairs(self._turn, self._pairs_of_buffer)
+        last_ended = self._span.last_ended(self._backend.event_time.watermark)
+        if self._emits_alone and last_ended > self._expired_to:
+            group_keys = dict.fromkeys(_group_keys(batch))
+            yield from self._expire_keys(pairs, last_ended, group_keys)
+        size = max(1, _AT_ONCE // self._span.buckets_of_record)
+        for start in range(0, len(batch.records), size):
+            yield from self._pair_up(pairs, batch.part(start, start + size))
         if pairs.records:
             yield pairs.cut()
 
-    def _expire_places(self, pairs: _Pairs, ended: int, places: Iterable[bytes]) -> Iterator[Batch]:
+    def _expire_keys(
+        self, pairs: _Pairs, last_ended: int, group_keys: Iterable[bytes]
+    ) -> Iterator[Batch]:
         """Emit alone what of these keys is in ended buckets, while those of others are emptied."""
-        buckets = self._span.between(self._expired_to, ended)
+        buckets = self._span.between(self._expired_to, last_ended)
         if buckets[_BUCKETS_AT_ONCE:]:  # they may be more than `len` can say
-            yield from self._expired(ended)
+            yield from self._expired(last_ended)
             return
-        for place in places:
+        for group_key in group_keys:
             for side in self._emits_alone:
                 records = cast(_MarkedRecords, self._sides[side])
-                for bucket, _, (time, _, record) in records.take(buckets, place):
+                for bucket, _, (time, _, record) in records.take(buckets, group_key):
                     self._emit_alone(pairs, side, bucket, time, record)
             if pairs.due:
                 yield pairs.cut()
@@ -170,67 +175,79 @@ class Join(Operator):
         """Keep records that may still find partners, and pair all with those of the other side;
         the buffers that are due.
         """
-        side, entries = batch.side, self._entries(batch)
-        partners, others = self._span.partners, self._sides[1 - side]
-        alone, others_alone = (each in self._emits_alone for each in (side, 1 - side))
+        side, new_records = batch.side, self._new_records(batch)
+        partners_of, other_side = self._span.partners, self._sides[1 - side]
+        emits_alone, other_emits_alone = side in self._emits_alone, 1 - side in self._emits_alone
         event_time, step = self._backend.event_time, max(1, STEP // self._span.windows)
         look_every = max(1, _LOOK_EVERY // self._span.windows)
-        ended = self._span.ended(event_time.watermark)
-        numbers = iter(self._sides[side].add([entry for entry in entries if entry[1] > ended]))
-        for at, entry in enumerate(entries):
-            place, own, time, _ = entry
-            passed = event_time.of(place[:2]) if event_time.ahead else event_time.watermark
-            number = next(numbers) if own > ended else None
+        last_ended = self._span.last_ended(event_time.watermark)
+        lasting = [record for record in new_records if record[_BUCKET] > last_ended]
+        numbers = iter(self._sides[side].add(lasting))
+        for index, new_record in enumerate(new_records):
+            group_key, bucket, time, _ = new_record
+            watermark = event_time.watermark
+            if event_time.ahead:
+                watermark = event_time.of(group_key[:2])
+            number = next(numbers) if bucket > last_ended else None
             paired = False
-            buckets, least, most = partners(side, time, own)
-            for bucket, held in others.find(buckets, place, (least, most)):
-                for found in _between(held, least, most, step):
-                    if found:
+            buckets, earliest, latest = partners_of(side, time, bucket)
+            times = earliest, latest
+            for other_bucket, records in other_side.find(buckets, group_key, times):
+                for partners in _between(records, earliest, latest, step):
+                    if partners:
                         paired = True
-                        self._pair(pairs, side, entry, found, passed)
-                        if others_alone:
-                            others.mark(bucket, place, found)
-                    if (type(held) is not list or len(found) == step) and pairs.due:
+                        self._pair(pairs, side, new_record, partners, watermark)
+                        if other_emits_alone:
+                            other_side.mark(other_bucket, group_key, partners)
+                    if (type(records) is not list or len(partners) == step) and pairs.due:
                         yield pairs.cut()
-            if alone:
-                self._settle(pairs, side, entry, number, paired=paired)
-            if at % look_every == 0 and pairs.due:
+            if emits_alone:
+                self._settle(pairs, side, new_record, number, paired=paired)
+            if index % look_every == 0 and pairs.due:
                 yield pairs.cut()
 
     @property
-    def _most_pairs(self) -> int:
+    def _pairs_of_buffer(self) -> int:
         """How many pairs fill a buffer."""
-        size = sum(side.size.bytes for side in self._sides)
-        return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, size))))
+        pair_bytes = sum(side.size.bytes for side in self._sides)
+        return round(min(OUTPUT_RECORDS, max(1.0, OUTPUT_BYTES / max(1.0, pair_bytes))))
 
-    def _entries(self, batch: KeyedBatch) -> list[NewRecord]:
-        side, own, event_time = batch.side, self._span.own, self._backend.event_time
-        of, ahead, passed = event_time.of, event_time.ahead, event_time.watermark
-        places, times = _places(batch), cast("list[int]", batch.times)
+    def _new_records(self, batch: KeyedBatch) -> list[NewRecord]:
+        """The records with their times, each once for each of its buckets."""
+        side, buckets_of, event_time = batch.side, self._span.buckets, self._backend.event_time
+        watermark_of, ahead, watermark = event_time.of, event_time.ahead, event_time.watermark
+        group_keys, times = _group_keys(batch), cast("list[int]", batch.times)
         return [
-            (place, bucket, time, record)
-            for place, time, record in zip(places, times, batch.records, strict=True)
-            for bucket in own(side, time, of(place[:2]) if ahead else passed)
+            (group_key, bucket, time, record)
+            for group_key, time, record in zip(group_keys, times, batch.records, strict=True)
+            for bucket in buckets_of(
+                side, time, watermark_of(group_key[:2]) if ahead else watermark
+            )
         ]
 
     def _pair(
-        self, pairs: _Pairs, side: int, entry: NewRecord, found: Sequence[Held], passed: int
+        self,
+        pairs: _Pairs,
+        side: int,
+        new_record: NewRecord,
+        partners: Sequence[TimedRecord],
+        watermark: int,
     ) -> None:
-        _, own, time, record = entry
-        partners, times = self._span.pairs(time, own, found, passed)
+        _, bucket, time, record = new_record
+        partners, times = self._span.pairs(time, bucket, partners, watermark)
         if side == LEFT:
-            pairs.records += [(record, held[2]) for held in partners]
+            pairs.records += [(record, partner[RECORD]) for partner in partners]
         else:
-            pairs.records += [(held[2], record) for held in partners]
+            pairs.records += [(partner[RECORD], record) for partner in partners]
         pairs.times += times
 
     def _settle(
-        self, pairs: _Pairs, side: int, entry: NewRecord, number: int | None, *, paired: bool
+        self, pairs: _Pairs, side: int, new_record: NewRecord, number: int | None, *, paired: bool
     ) -> None:
         """Mark a record that found a partner; emit one that cannot find one any more."""
-        place, bucket, time, record = entry
+        group_key, bucket, time, record = new_record
         if paired and number is not None:
-            self._sides[side].mark(bucket, place, ((time, number, record),))
+            self._sides[side].mark(bucket, group_key, ((time, number, record),))
         elif not paired and number is None:
             self._emit_alone(pairs, side, bucket, time, record)
 
@@ -239,35 +256,37 @@ class Join(Operator):
         # Not its own time: event time has passed that, and the record would be late.
         pairs.times.append(max(time, self._span.end(bucket)))
 
-    def _expired(self, ended: int) -> Iterator[Batch]:
-        pairs = _Pairs(self._turn, self._most_pairs)
+    def _expired(self, last_ended: int) -> Iterator[Batch]:
+        """Empty the buckets up to this one, and emit alone what was to be emitted and was not."""
+        pairs = _Pairs(self._turn, self._pairs_of_buffer)
         for side, records in enumerate(self._sides):
-            wanted = side in self._emits_alone
-            for some in records.expire(ended):
-                for bucket, _, (time, _, record) in some if wanted else ():
-                    self._emit_alone(pairs, side, bucket, time, record)
+            emits_alone = side in self._emits_alone
+            for entries in records.expire(last_ended):
+                if emits_alone:
+                    for bucket, _, (time, _, record) in entries:
+                        self._emit_alone(pairs, side, bucket, time, record)
                 if pairs.records:
                     yield pairs.cut()
                 yield PAUSE
-        self._expired_to = max(self._expired_to, ended)
+        self._expired_to = max(self._expired_to, last_ended)
 
 
-def _places(batch: KeyedBatch) -> list[bytes]:
+def _group_keys(batch: KeyedBatch) -> list[bytes]:
     return list(map(add, batch.groups, batch.keys))
 
 
 def _between(
-    held: Records | Iterator[Held], least: float, greatest: float, step: int
-) -> Iterator[list[Held]]:
-    """The records with times from the least to the greatest, so many at a time."""
-    if isinstance(held, list) or type(held) is Timeline:
-        return between(held, least, greatest, step)
-    return _stored_between(held, least, greatest, step)
+    records: KeyRecords, earliest: float, latest: float, step: int
+) -> Iterator[list[TimedRecord]]:
+    """The records from the earliest to the latest time, `step` at a time."""
+    if isinstance(records, list) or type(records) is Timeline:
+        return between(records, earliest, latest, step)
+    return _stored_between(records, earliest, latest, step)
 
 
 def _stored_between(
-    held: Iterable[Held], least: float, greatest: float, step: int
-) -> Iterator[list[Held]]:
-    each = iter(held)
-    while some := first_of(each, step):
-        yield [timed for timed in some if least <= timed[0] <= greatest]
+    records: Iterable[TimedRecord], earliest: float, latest: float, step: int
+) -> Iterator[list[TimedRecord]]:
+    remaining = iter(records)
+    while chunk := first_of(remaining, step):
+        yield [record for record in chunk if earliest <= record[EVENT_TIME] <= latest]

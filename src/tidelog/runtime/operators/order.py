@@ -12,26 +12,26 @@ from typing import Any, Final
 _DECIMALS: Final = "decimal", "Decimal"
 
 
-def greatest(left: Any, right: Any) -> Any:
-    """The greater of two values; of equal ones the left one."""
-    return right if exceeds(right, left) else left
+def greatest(first: Any, second: Any) -> Any:
+    """The greater of two values; of equal ones the first."""
+    return second if exceeds(second, first) else first
 
 
-def least(left: Any, right: Any) -> Any:
-    """The lesser of two values; of equal ones the left one."""
-    return right if exceeds(left, right) else left
+def least(first: Any, second: Any) -> Any:
+    """The lesser of two values; of equal ones the first."""
+    return second if exceeds(first, second) else first
 
 
-def exceeds(left: Any, right: Any) -> bool:
+def exceeds(value: Any, other: Any) -> bool:
     """Whether a value is greater than another; raises TypeError for what cannot be compared."""
     try:
-        if left > right:
+        if value > other:
             return True
-        if left < right or left == right:
+        if value < other or value == other:
             return False
     except ArithmeticError:
         pass  # a decimal NaN refuses to be compared
-    return bool(rank(left) > rank(right))
+    return bool(rank(value) > rank(other))
 
 
 def rank(value: Any) -> Any:
@@ -69,21 +69,22 @@ class Greatest:
     def __init__(self, n: int, by: Callable[[Any], Any]) -> None:
         self._n, self._by = n, by
 
-    def merged(self, left: list[Any], right: list[Any]) -> list[Any]:
+    def merged(self, records: list[Any], added: list[Any]) -> list[Any]:
         """The greatest of two such lists; the longer one may be changed to become it."""
-        if len(right) != 1:
-            both = [*left, *right]
+        if len(added) != 1:
+            both = [*records, *added]
             return sorted(both, key=lambda record: rank(self._by(record)), reverse=True)[: self._n]
-        (record,) = right
+        (record,) = added
         value = self._by(record)
-        if len(left) >= self._n and not exceeds(value, self._by(left[-1])):
-            return left
+        if len(records) >= self._n and not exceeds(value, self._by(records[-1])):
+            return records
         # By halves: a list of thousands is not looked at for each record.
-        left.insert(self._place(left, value), record)
-        del left[self._n :]
-        return left
+        records.insert(self._index(records, value), record)
+        del records[self._n :]
+        return records
 
-    def _place(self, records: list[Any], value: Any) -> int:
+    def _index(self, records: list[Any], value: Any) -> int:
+        """Where a record with this value is to be inserted."""
         first, end = 0, len(records)
         while first < end:
             middle = (first + end) // 2

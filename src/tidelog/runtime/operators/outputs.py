@@ -23,29 +23,30 @@ _THEN: Final = 8
 class Distinct:
     """Looks at the buffers that one function makes."""
 
-    __slots__ = ("_buffers", "_last", "_last_got")
+    __slots__ = ("_buffers", "_last_input", "_last_output")
 
     def __init__(self) -> None:
         self._buffers = 0
-        self._last: Any = None
-        self._last_got: Any = None
+        self._last_output: Any = None
+        self._last_input: Any = None
 
-    def check(self, made: Sequence[Any], of: Sequence[Any] = ()) -> None:
-        """Raises ValueError for an object that is there twice, and that somebody could change.
+    def check(self, outputs: Sequence[Any], inputs: Sequence[Any] = ()) -> None:
+        """Raises ValueError for an output that is there twice, and that somebody could change.
 
-        Objects that were twice in `of`, what the function got, are not its doing.
+        Objects that the function got twice among its inputs are not its doing.
         """
         self._buffers += 1
-        if (self._buffers > _FIRST and self._buffers % _THEN) or not made:
+        if (self._buffers > _FIRST and self._buffers % _THEN) or not outputs:
             return
-        again = made[0] is self._last and not (of and of[0] is self._last_got)
-        self._last, self._last_got = made[-1], of[-1] if of else None
-        if not again and len(set(map(id, made))) == len(made):
+        same_input = bool(inputs) and inputs[0] is self._last_input
+        again = outputs[0] is self._last_output and not same_input
+        self._last_output, self._last_input = outputs[-1], inputs[-1] if inputs else None
+        if not again and len(set(map(id, outputs))) == len(outputs):
             return
-        times = Counter(map(id, made))
-        got = Counter(map(id, of))
-        for value in made:
-            twice = times[id(value)] > max(1, got[id(value)]) or (again and value is made[0])
+        output_counts, input_counts = Counter(map(id, outputs)), Counter(map(id, inputs))
+        for value in outputs:
+            twice = output_counts[id(value)] > max(1, input_counts[id(value)])
+            twice = twice or (again and value is outputs[0])
             if twice and not unchanging([value]):
                 raise ValueError(
                     f"the same {type(value).__name__} was given twice, so what it was before it "
@@ -63,10 +64,10 @@ class Outputs:
 
     __slots__ = (
         "_distinct",
+        "_inputs",
         "_look",
         "_look_at",
         "_measured",
-        "_of",
         "_portion",
         "_size_bytes",
         "_turn",
@@ -80,11 +81,11 @@ class Outputs:
         *,
         timed: bool = False,
         distinct: Distinct | None = None,
-        of: Sequence[Any] = (),
+        inputs: Sequence[Any] = (),
     ) -> None:
-        """`of` is what the functions get, `distinct` what looks at their output."""
+        """`inputs` is what the functions get, `distinct` what looks at their output."""
         self._turn = turn
-        self._distinct, self._of = distinct or Distinct(), of
+        self._distinct, self._inputs = distinct or Distinct(), inputs
         self._portion = Portion(_ROWS_AT_ONCE)
         self.records: list[Any] = []
         self.times: list[int] | None = [] if timed else None
@@ -106,7 +107,7 @@ class Outputs:
 
     def cut(self) -> Batch:
         """Everything gathered so far, as a buffer; raises ValueError as `Distinct.check`."""
-        self._distinct.check(self.records, self._of)
+        self._distinct.check(self.records, self._inputs)
         self._measure()
         batch = Batch(self.records, self.times, size_bytes=self._size_bytes)
         self.records, self.times = [], None if self.times is None else []
@@ -118,37 +119,37 @@ class Outputs:
         if self.records:
             yield self.cut()
 
-    def step(self, most: int) -> Iterator[Batch]:
-        """A buffer and a `PAUSE`, where `most` records or more were gathered or it is due."""
-        if len(self.records) >= most or self.due:
+    def step(self, limit: int) -> Iterator[Batch]:
+        """A buffer and a `PAUSE`, where `limit` records or more were gathered or it is due."""
+        if len(self.records) >= limit or self.due:
             yield self.cut()
             yield PAUSE
 
-    def take(self, made: Iterable[Any], time: int | None = None) -> Iterator[Batch]:
-        """Gather all of `made`, with this event time; yields buffers as they are due."""
-        if type(made) is list:
-            self._add(made, time)
+    def take(self, outputs: Iterable[Any], time: int | None = None) -> Iterator[Batch]:
+        """Gather all outputs of a call, with this event time; yields buffers as they are due."""
+        if type(outputs) is list:
+            self._add(outputs, time)
             if self.due:
                 yield self.cut()
             return
-        drawing = iter(made)
-        size = drawn = 0
-        while drawn == size:
+        remaining = iter(outputs)
+        size = count = 0
+        while count == size:
             size, started = self._portion.size, self._turn.now()
-            portion = list(islice(drawing, size))
+            portion = list(islice(remaining, size))
             self._add(portion, time)
-            drawn = len(portion)
-            if drawn == size:
+            count = len(portion)
+            if count == size:
                 seconds, before = self._turn.now() - started, self._size_bytes
                 self._measure()
-                self._portion.took(drawn, seconds, self._size_bytes - before)
+                self._portion.took(count, seconds, self._size_bytes - before)
             if self.due:
                 yield self.cut()
 
-    def _add(self, made: list[Any], time: int | None) -> None:
-        self.records += made
+    def _add(self, outputs: list[Any], time: int | None) -> None:
+        self.records += outputs
         if self.times is not None and time is not None:
-            self.times.extend(repeat(time, len(made)))
+            self.times.extend(repeat(time, len(outputs)))
 
     def _measure(self) -> None:
         if self._measured < len(self.records):
@@ -161,7 +162,7 @@ def flattened(
 ) -> Iterator[Batch]:
     """Buffers of the function's output for each record, with the record's event time."""
     timed = batch.times is not None
-    outputs = Outputs(turn, timed=timed, distinct=distinct, of=batch.records)
+    outputs = Outputs(turn, timed=timed, distinct=distinct, inputs=batch.records)
     times: Iterable[int | None] = repeat(None) if batch.times is None else batch.times
     for record, time in zip(batch.records, times, strict=False):
         yield from outputs.take(function(record), time)

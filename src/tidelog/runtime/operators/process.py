@@ -69,9 +69,9 @@ class Process(Operator):
         self._handle = StatefulProcessorHandle(context.backend, self._time_mode)
         self._name = type(self._processor).__name__
         self._portion = Portion(_ROWS_AT_ONCE)
-        own = id(self._processor) not in _OPEN
+        is_new = id(self._processor) not in _OPEN
         expected = "a class, or a function that makes a new object each time"
-        require(f"the processor {self._name}", "one object for several subtasks", own, expected)
+        require(f"the processor {self._name}", "one object for several subtasks", is_new, expected)
         with user_code(f"{self._name}.init"):
             self._processor.init(self._handle)
         self._handle.initialized()
@@ -114,13 +114,13 @@ class Process(Operator):
                     times = self._times()
                 user_key = _as_tuple(decode_key(key))
                 for piece in self._pieces(rows):
-                    worked, since = 0.0, now()
-                    made = handle(user_key, iter(piece), times)
-                    for output in outputs.take(() if made is None else made):
-                        worked += now() - since
+                    seconds, since = 0.0, now()
+                    rows_out = handle(user_key, iter(piece), times)
+                    for output in outputs.take(() if rows_out is None else rows_out):
+                        seconds += now() - since
                         yield output
                         since = now()
-                    self._portion.took(len(piece), worked + now() - since)
+                    self._portion.took(len(piece), seconds + now() - since)
         yield from outputs.rest()
 
     def _pieces(self, rows: list[Any]) -> Iterator[list[Any]]:
@@ -170,7 +170,7 @@ class Process(Operator):
         timers = self._handle.timers
         assert timers is not None
         outputs = Outputs(self._context.turn)
-        fired, said, self._limit = 0, self.unfired_timers, limit_ms
+        fired, unfired_before, self._limit = 0, self.unfired_timers, limit_ms
         in_turn = timers.expired_in_turn if self._time_mode == "event" else timers.expired
         for time, key in in_turn(limit_ms, ahead):
             self._backend.use_encoded_key(key)
@@ -185,10 +185,8 @@ class Process(Operator):
                 fired = 0
         self._fired_to = limit_ms
         yield from outputs.rest()
-        if self.unfired_timers > said:
-            Event.TIMERS_NOT_FIRED.log(
-                logger, operator=self._context.operator, timers=self.unfired_timers - said
-            )
+        if unfired := self.unfired_timers - unfired_before:
+            Event.TIMERS_NOT_FIRED.log(logger, operator=self._context.operator, timers=unfired)
 
     def _fire_timer(self, time: int, key: bytes, outputs: Outputs) -> Iterator[Batch]:
         """Fire a timer of the current key."""
@@ -213,8 +211,7 @@ class Process(Operator):
 
     def _times(self) -> TimerValues:
         watermark = self._handle.watermark
-        known = -1 if watermark == UNKNOWN else watermark
-        return TimerValues(self._context.clock.now_ms(), known)
+        return TimerValues(self._context.clock.now_ms(), -1 if watermark == UNKNOWN else watermark)
 
 
 def _as_tuple(key: Any) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from tidelog.state.sessions import StoredSession
 class RecordsSessions(SessionWindow):
     """Keeps the records; emits what a function makes of (key, start, end, records)."""
 
-    of = "records"
+    value_name = "records"
     value_option = "records(..., record_type=...)"
     keys_at_once = 1
 
@@ -51,27 +51,28 @@ class RecordsSessions(SessionWindow):
 
     def _keep(self, batch: KeyedBatch) -> None:
         gap, state = self._gap_ms, self._values.prefix
-        held: dict[bytes, list[Any]] = defaultdict(list)
+        records_by_row: dict[bytes, list[Any]] = defaultdict(list)
         fields = zip(batch.groups, batch.keys, batch.times or (), batch.records, strict=True)
         for group, key, time, record in fields:
-            held[group + state + key + encode_time(time - time % gap)].append(record)
-        for row, some in held.items():
-            append(self._backend, self._rows, row, some)
+            row = group + state + key + encode_time(time - time % gap)
+            records_by_row[row].append(record)
+        for row, records in records_by_row.items():
+            append(self._backend, self._rows, row, records)
 
     def _emit(
         self, row: bytes, session: StoredSession, outputs: Outputs, *, stays: bool
     ) -> Iterator[Batch]:
         records: list[Any] = []
-        for _, some in self._rows.scan(*self._range(row, session), copied=stays):
-            records += some
+        for _, stored_records in self._rows.scan(*self._range(row, session), copied=stays):
+            records += stored_records
             if self._turn.ended():
                 yield REST
         key, end = decode_key(row[ROW_PREFIX_BYTES:]), session.last + self._gap_ms
         outputs.records.append(self._function(key, session.start, end, records))
 
     def _forget(self, row: bytes, session: StoredSession) -> Iterator[Batch]:
-        for kept, _ in self._rows.scan(*self._range(row, session)):
-            self._rows.delete(kept)
+        for record_row, _ in self._rows.scan(*self._range(row, session)):
+            self._rows.delete(record_row)
             if self._turn.ended():
                 yield REST
 

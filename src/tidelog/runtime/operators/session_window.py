@@ -13,7 +13,7 @@ A record is late where it joins no session, and a session of its own would be ov
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain, compress, islice
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES
 from tidelog.runtime.channels.copies import copies_of
@@ -32,25 +32,31 @@ from tidelog.runtime.user_code import map_all
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import KEY, Timers, UnflushedTimers
 from tidelog.state.key_groups import decode_key
-from tidelog.state.sessions import BOUND, FIRED, KeyCells, SessionRows, StoredSession, sessions_in
+from tidelog.state.sessions import (
+    BOUND,
+    EARLIEST_LAST,
+    FIRED,
+    NEWEST_LAST,
+    NEWEST_START,
+    NEWEST_VALUE,
+    NO_SESSIONS,
+    KeyCells,
+    SessionRows,
+    StoredSession,
+    sessions_in,
+)
 
-_VALUE, _START, _LAST = -5, -4, -3
-"""Where the row of a key has its newest session."""
-_FIRST_LAST: Final = 2
-"""Where it has the last time of its first session."""
-_EMPTY: Final = 2
-"""The length of such a row without sessions."""
-_Heads = dict[bytes, KeyCells | None]
-"""Rows by key."""
+_CellsByRow = dict[bytes, KeyCells | None]
+"""The rows of keys by their row keys."""
 
 
 class SessionWindow(Operator):
     """Puts records into sessions and fires them; subclasses have what sessions are made of."""
 
-    of: str
+    value_name: str
     """What is kept of the records."""
     value_option: str
-    """The option that declares the types of that."""
+    """The option that declares the types of what is kept."""
     _combined: Combine
     """Combines what a session has, or None, with another value."""
     keys_at_once: int
@@ -67,91 +73,108 @@ class SessionWindow(Operator):
         self._turn = context.turn
         self._timers = Timers(context.backend, "sessions", listed=False)
         self._unflushed = UnflushedTimers(context.backend, self._timers)
-        self._sessions = SessionRows(context.backend, self._gap_ms, self.of, self.value_option)
+        self._sessions = SessionRows(
+            context.backend, self._gap_ms, self.value_name, self.value_option
+        )
 
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         times = event_times(keyed)
         state = self._sessions.prefix
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
-        heads = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))
-        fired = self._fire_first(heads)
+        cells_of = dict(zip(rows, self._sessions.by_key.get_many(rows), strict=True))
+        fired = self._fire_first(cells_of)
         # A session with a record that is later has not fired, whichever its key group.
         event_time = self._backend.event_time
         fired_to = max([event_time.watermark, *event_time.ahead.values()]) - self._gap_ms
-        on_time = self._add(rows, times, keyed.records, heads, fired_to)
-        self._sessions.by_key.put_many({row: held for row, held in heads.items() if held})
-        kept, late = keyed.divided(on_time, self._firing.late)
-        self.late_records += len(times) - len(kept.records)
-        self._keep(kept)
+        on_time = self._add(rows, times, keyed.records, cells_of, fired_to)
+        self._sessions.by_key.put_many({row: cells for row, cells in cells_of.items() if cells})
+        accepted, late = keyed.divided(on_time, self._firing.late)
+        self.late_records += len(times) - len(accepted.records)
+        self._keep(accepted)
         changed: Iterable[Batch] = fired
         if not self._firing.once:
-            added = compress(zip(rows, times, strict=True), on_time)
-            updates = self._firing.updates
-            again = self._emit_changed(heads, [e for e in added if updates or e[1] <= fired_to])
-            changed = chain(fired, again)
+            emitted_again = [
+                (row, time)
+                for row, time in compress(zip(rows, times, strict=True), on_time)
+                if self._firing.updates or time <= fired_to
+            ]
+            changed = chain(fired, self._emit_changed(cells_of, emitted_again))
         return changed if late is None else chain((late,), changed)
 
-    def _fire_first(self, heads: _Heads) -> list[Batch]:
+    def _fire_first(self, cells_of: _CellsByRow) -> list[Batch]:
         """Fire what is due of these keys, while the sessions of others fire; their output."""
         event_time = self._backend.event_time
         if event_time.watermark <= self._fired_to:
             return []
-        due = [
-            row
-            for row, held in heads.items()
-            if held
-            and (held[BOUND] is not None or self._end(held[_FIRST_LAST]) <= event_time.of(row[:2]))
-        ]
+        due: list[bytes] = []
+        for row, cells in cells_of.items():
+            if not cells:
+                continue
+            watermark = event_time.of(row[:2])
+            if cells[BOUND] is not None or self._end(cells[EARLIEST_LAST]) <= watermark:
+                due.append(row)
         outputs = Outputs(self._turn)
         fired = [*self._fire_keys(due, outputs), *outputs.rest()]
-        heads.update(zip(due, self._sessions.by_key.get_many(due), strict=True))
+        cells_of.update(zip(due, self._sessions.by_key.get_many(due), strict=True))
         return fired
 
     def _add(
-        self, rows: list[bytes], times: list[int], records: list[Any], heads: _Heads, fired_to: int
+        self,
+        rows: list[bytes],
+        times: list[int],
+        records: list[Any],
+        cells_of: _CellsByRow,
+        fired_to: int,
     ) -> list[bool]:
         """Add records to the sessions of their rows; for each whether it was on time."""
         gap, combine = self._gap_ms, self._combined
         values = self._values_of(records)
         on_time = [True] * len(rows)
         fields = enumerate(zip(rows, times, values, strict=True))
-        for at, (row, time, value) in fields:
-            held = heads[row]
-            if held and held[_START] <= time <= held[_LAST] + gap and held[_LAST] > fired_to:
-                held[_VALUE] = combine(held[_VALUE], value)
-                held[_LAST] = max(held[_LAST], time)
+        for index, (row, time, value) in fields:
+            cells = cells_of[row]
+            if (
+                cells
+                and cells[NEWEST_START] <= time <= cells[NEWEST_LAST] + gap
+                and cells[NEWEST_LAST] > fired_to
+            ):
+                cells[NEWEST_VALUE] = combine(cells[NEWEST_VALUE], value)
+                cells[NEWEST_LAST] = max(cells[NEWEST_LAST], time)
             else:
-                on_time[at] = self._place(heads, row, time, value)
+                on_time[index] = self._begin_or_join(cells_of, row, time, value)
         return on_time
 
-    def _place(self, heads: _Heads, row: bytes, time: int, value: Any) -> bool:
+    def _begin_or_join(self, cells_of: _CellsByRow, row: bytes, time: int, value: Any) -> bool:
         """Add a record that may begin, join or revive a session; whether it was on time."""
         sessions, gap, lateness = self._sessions, self._gap_ms, self._firing.lateness_ms
-        passed = self._backend.event_time.of(row[:2])
-        held = heads[row]
-        joined = sessions.take(row, held, time) if held and time <= held[_LAST] + gap else []
+        watermark = self._backend.event_time.of(row[:2])
+        cells = cells_of[row]
+        joined: list[StoredSession] = []
+        if cells and time <= cells[NEWEST_LAST] + gap:
+            joined = sessions.take(row, cells, time)
         start = last = time
         if joined:
             start, last = min(time, joined[0].start), max(time, joined[-1].last)
         end = self._end(last)
-        if end + lateness <= passed:
+        if end + lateness <= watermark:
             for session in joined:  # stored for a lateness that was longer then
-                sessions.insert(row, cast(KeyCells, held), session)
+                sessions.insert(row, cast(KeyCells, cells), session)
             return False
-        if not held:
-            held = heads[row] = [passed, None]
+        if not cells:
+            cells = cells_of[row] = [watermark, None]
         combined = value
         if joined:
             combined = None
             for part in (*[session.value for session in joined], value):
                 combined = self._combined(combined, part)
-        before = sessions.insert(row, held, StoredSession(combined, start, last))
-        if end <= passed:
-            held[FIRED] = passed
+        last_times = sessions.insert(row, cells, StoredSession(combined, start, last))
+        last_times += [session.last for session in joined]
+        if end <= watermark:
+            cells[FIRED] = watermark
             self._register(row, end + lateness)
-        elif not any(self._end(at) > passed for at in (*before, *[each.last for each in joined])):
-            # Else one of those has a timer that is early enough.
+        elif all(self._end(last_time) <= watermark for last_time in last_times):
+            # Else the session before it, or one that it joined, has a timer that is early enough.
             self._register(row, end)
         return True
 
@@ -162,16 +185,18 @@ class SessionWindow(Operator):
     def _register(self, row: bytes, time_ms: int) -> None:
         self._unflushed.register(time_ms, row[:2] + row[ROW_PREFIX_BYTES:])
 
-    def _emit_changed(self, heads: _Heads, records: list[tuple[bytes, int]]) -> Iterator[Batch]:
+    def _emit_changed(
+        self, cells_of: _CellsByRow, records: list[tuple[bytes, int]]
+    ) -> Iterator[Batch]:
         """Emit the sessions of these records that are to be emitted again, each once."""
-        found: dict[tuple[bytes, int], StoredSession] = {}
+        changed: dict[tuple[bytes, int], StoredSession] = {}
         for row, time in records:
-            session = self._sessions.find(row, cast(KeyCells, heads[row]), time)
-            ended = self._end(session.last) <= self._backend.event_time.of(row[:2])
-            if ended or self._firing.updates:
-                found[row, session.start] = session
+            session = self._sessions.find(row, cast(KeyCells, cells_of[row]), time)
+            has_ended = self._end(session.last) <= self._backend.event_time.of(row[:2])
+            if has_ended or self._firing.updates:
+                changed[row, session.start] = session
         outputs = Outputs(self._turn)
-        for (row, _), session in found.items():
+        for (row, _), session in changed.items():
             yield from self._emit(row, session, outputs, stays=True)
             if outputs.due:
                 yield outputs.cut()
@@ -204,16 +229,16 @@ class SessionWindow(Operator):
         by_key = self._sessions.by_key
         for row in (yield from self._fire_rows(rows, outputs)):
             # In a pause records may come, and all that is due of the key fires before them.
-            while held := by_key.get(row):
-                due = yield from self._fire_earlier(row, held, outputs)
+            while cells := by_key.get(row):
+                due = yield from self._fire_earlier(row, cells, outputs)
                 if due is None:
-                    by_key.put(row, held)
+                    by_key.put(row, cells)
                     # Either lets the state be flushed: what is deleted is memory, too.
                     yield outputs.cut() if outputs.records else REST
                     yield PAUSE
                     continue
-                yield from self._fire_held(row, held, due, outputs)
-                by_key.put(row, held if len(held) > _EMPTY else None)
+                yield from self._fire_newest(row, cells, due, outputs)
+                by_key.put(row, cells if len(cells) > NO_SESSIONS else None)
                 break
 
     def _fire_rows(
@@ -223,74 +248,76 @@ class SessionWindow(Operator):
 
         Yields only `REST`.
         """
-        event_time, fired, others = self._backend.event_time, dict[bytes, Any](), list[bytes]()
-        for row, held in zip(rows, self._sessions.by_key.get_many(rows), strict=True):
-            if not held:
+        event_time, fired = self._backend.event_time, dict[bytes, Any]()
+        with_earlier: list[bytes] = []
+        for row, cells in zip(rows, self._sessions.by_key.get_many(rows), strict=True):
+            if not cells:
                 continue
-            if held[BOUND] is not None:
-                others.append(row)
-            elif (end := self._end(held[_FIRST_LAST])) > event_time.of(row[:2]):
+            if cells[BOUND] is not None:
+                with_earlier.append(row)
+            elif (end := self._end(cells[EARLIEST_LAST])) > event_time.of(row[:2]):
                 self._register(row, end)  # it has grown since
             else:
-                yield from self._fire_held(row, held, [], outputs)
-                fired[row] = held if len(held) > _EMPTY else None
+                yield from self._fire_newest(row, cells, [], outputs)
+                fired[row] = cells if len(cells) > NO_SESSIONS else None
         self._sessions.by_key.put_many(fired)
-        return others
+        return with_earlier
 
     def _fire_earlier(
-        self, row: bytes, held: KeyCells, outputs: Outputs
+        self, row: bytes, cells: KeyCells, outputs: Outputs
     ) -> Generator[Batch, None, list[int] | None]:
-        """Fire and remove sessions with rows of their own; when others of them are due.
+        """Fire and remove sessions with rows of their own; returns when others of them are due.
 
         None: there are more, which are to be fired after a pause. Yields only `REST`.
         """
-        sessions, passed = self._sessions, self._backend.event_time.of(row[:2])
-        ended, lateness = passed - self._gap_ms, self._firing.lateness_ms
+        sessions, watermark = self._sessions, self._backend.event_time.of(row[:2])
+        ended_to, lateness = watermark - self._gap_ms, self._firing.lateness_ms
         if not self._firing.updates:
-            first = held[FIRED] - self._gap_ms + 1
-            for count, session in enumerate(sessions.earlier(row, first, ended), 1):
+            first = cells[FIRED] - self._gap_ms + 1
+            for count, session in enumerate(sessions.earlier(row, first, ended_to), 1):
                 yield from self._emit(row, session, outputs, stays=lateness > 0)
-                held[FIRED] = self._end(session.last)
+                cells[FIRED] = self._end(session.last)
                 if count == TIMERS_PER_STEP or outputs.due:
                     return None
-        for count, session in enumerate(sessions.earlier(row, UNKNOWN, ended - lateness), 1):
+        for count, session in enumerate(sessions.earlier(row, UNKNOWN, ended_to - lateness), 1):
             yield from self._forget(row, session)
             sessions.delete_earlier(row, session.last)
             if count == TIMERS_PER_STEP:
                 return None
-        left = [*islice(sessions.earlier(row, UNKNOWN), 1)]
-        if not left:
-            held[BOUND] = None
-        left += islice(sessions.earlier(row, ended + 1), 1)
-        return [self._due(session, passed) for session in left]
+        next_sessions = [*islice(sessions.earlier(row, UNKNOWN), 1)]
+        if not next_sessions:
+            cells[BOUND] = None
+        next_sessions += islice(sessions.earlier(row, ended_to + 1), 1)
+        return [self._due(session, watermark) for session in next_sessions]
 
-    def _fire_held(
-        self, row: bytes, held: KeyCells, due: list[int], outputs: Outputs
+    def _fire_newest(
+        self, row: bytes, cells: KeyCells, due: list[int], outputs: Outputs
     ) -> Iterator[Batch]:
-        """Fire and remove sessions of the row of a key, and register when the next ones are due.
+        """Fire and remove sessions of the row of a key, and register when the next ones are due:
+        these, or earlier ones at the times `due`.
 
         Yields only `REST`.
         """
-        passed, lateness = self._backend.event_time.of(row[:2]), self._firing.lateness_ms
-        kept: list[Any] = []
-        for session in sessions_in(held):
+        watermark, lateness = self._backend.event_time.of(row[:2]), self._firing.lateness_ms
+        remaining: list[Any] = []
+        for session in sessions_in(cells):
             end = self._end(session.last)
-            stays = end + lateness > passed
-            if held[FIRED] < end <= passed and not self._firing.updates:
+            stays = end + lateness > watermark
+            if cells[FIRED] < end <= watermark and not self._firing.updates:
                 yield from self._emit(row, session, outputs, stays=stays)
             if stays:
-                kept += session
-                due.append(self._due(session, passed))
+                remaining += session
+                due.append(self._due(session, watermark))
             else:
                 yield from self._forget(row, session)
-        held[:] = [*kept, max(held[FIRED], passed), held[BOUND]]
+        cells[:] = [*remaining, max(cells[FIRED], watermark), cells[BOUND]]
         if due:
             self._register(row, min(due))
 
-    def _due(self, session: StoredSession, passed: int) -> int:
+    def _due(self, session: StoredSession, watermark: int) -> int:
         """When a session fires, or goes if it has fired."""
         end = self._end(session.last)
-        return end if end > passed else end + self._firing.lateness_ms
+        return end if end > watermark else end + self._firing.lateness_ms
 
     def _values_of(self, records: list[Any]) -> list[Any]:
         """What each record adds to its session."""
@@ -313,7 +340,7 @@ class SessionWindow(Operator):
 class AggregateSessions(SessionWindow):
     """Combines a value of every record; emits (key, start, end, value)."""
 
-    of = "values"
+    value_name = "values"
     value_option = "aggregate(..., value_type=...)"
     keys_at_once = 256
 

@@ -10,7 +10,7 @@ from tidelog.errors import ConfigError, require
 from tidelog.events import Event
 from tidelog.options.units import milliseconds
 from tidelog.state.schema.evolution import IN_SLICES
-from tidelog.state.timeline import Held
+from tidelog.state.timeline import EVENT_TIME, TimedRecord
 
 logger = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ class Firing:
 
     def __str__(self) -> str:
         """The arguments of a window that differ from the default."""
-        given = {
+        arguments = {
             "allowed_lateness=": self.lateness_ms,
             "late=": self.late,
             "emit='updates'": self.updates,
         }
-        return ", ".join(name for name, value in given.items() if value)
+        return ", ".join(name for name, value in arguments.items() if value)
 
     @property
     def once(self) -> bool:
@@ -119,40 +119,40 @@ def warn_of_many(span: WindowSpan, what: str) -> None:
 
 LEFT, RIGHT = 0, 1
 Partners = tuple[Sequence[int], float, float]
-"""The other side's buckets where partners of a record are, and their least and greatest time."""
+"""The other side's buckets where partners of a record are, and their earliest and latest time."""
 
 
 def has_passed(time: int, watermark: int) -> bool:
-    """Whether a record with this time is late where no time after its own counts."""
+    """Whether a record with this time is late, where nothing but its own time counts."""
     return time <= watermark
 
 
 class _Buckets:
-    """Buckets of one length, each with what may find partners up to a time within it."""
+    """Buckets of one length: a record lies in that of the last time at which it may be paired."""
 
     buckets_of_record = 1
     windows = 1
-    """How often two records may be a pair."""
+    """How many pairs two records may be: one in each of so many windows."""
     older: "JoinSpan | None" = None
-    """What was kept in other buckets by an earlier build, and goes on so."""
+    """The span of an older release, with other buckets: state that lies in those stays there."""
     _length: int
 
     def end(self, bucket: int) -> int:
         """The last time of a bucket: it has ended when the watermark is there."""
         return (bucket + 1) * self._length - 1
 
-    def ended(self, watermark: int) -> int:
+    def last_ended(self, watermark: int) -> int:
         """The last bucket that has ended."""
         return (watermark + 1) // self._length - 1
 
-    def between(self, ended: int, later: int) -> range:
-        """The buckets after one that had ended, up to another."""
-        return range(ended + 1, later + 1)
+    def between(self, before: int, last: int) -> range:
+        """The buckets after `before`, up to the last one."""
+        return range(before + 1, last + 1)
 
 
 class Interval(_Buckets):
-    """Pairs with lower <= right time - left time <= upper. As the windows below, it keeps a record
-    in buckets of time and looks for its partners in some of the other stream's.
+    """Pairs with lower <= right time - left time <= upper. A record is kept in a bucket of time;
+    its partners are looked for in a few buckets of the other stream.
 
     Invariant: a bucket that has ended, where event time has passed its last time, holds nothing
     that a record which is not late could be joined with.
@@ -164,20 +164,20 @@ class Interval(_Buckets):
 
     def __init__(self, lower_ms: int, upper_ms: int) -> None:
         """Raises ConfigError for an interval that is empty."""
-        found = f"{lower_ms} ms, {upper_ms} ms"
-        require("join(..., within=...)", found, lower_ms <= upper_ms, "lower <= upper")
+        bounds = f"{lower_ms} ms, {upper_ms} ms"
+        require("join(..., within=...)", bounds, lower_ms <= upper_ms, "lower <= upper")
         self._bounds = (lower_ms, upper_ms), (-upper_ms, -lower_ms)
         self._length = max(1, (upper_ms - lower_ms + 1) // 2)
         self._facing = (upper_ms - lower_ms + self._length - 1) // self._length + 1
         self.text = f"within {lower_ms} to {upper_ms} ms"
         """What stored buckets depend on: state is not read with another span."""
 
-    def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
+    def buckets(self, side: int, time: int, watermark: int) -> Sequence[int]:
         """The buckets of a record of a side; it is kept in those that have not ended."""
         return ((time + self._bounds[side][1]) // self._length,)
 
-    def partners(self, side: int, time: int, own: int) -> Partners:
-        """Where the partners of a record of a side are."""
+    def partners(self, side: int, time: int, bucket: int) -> Partners:
+        """Where the partners are of a record of a side, as it is in one of its buckets."""
         lower, upper = self._bounds[side]
         first = time // self._length
         return range(first, first + self._facing), time + lower, time + upper
@@ -185,10 +185,10 @@ class Interval(_Buckets):
     is_late = staticmethod(has_passed)
 
     def pairs(
-        self, time: int, own: int, found: Sequence[Held], watermark: int
-    ) -> tuple[Sequence[Held], list[int]]:
-        """The partners of a record of the bucket `own`, and the event times of the pairs."""
-        return found, [max(time, held[0]) for held in found]
+        self, time: int, bucket: int, partners: Sequence[TimedRecord], watermark: int
+    ) -> tuple[Sequence[TimedRecord], list[int]]:
+        """The partner in each pair of a record of this bucket, and the event time of each pair."""
+        return partners, [max(time, partner[EVENT_TIME]) for partner in partners]
 
 
 class SharedWindows(_Buckets):
@@ -207,10 +207,10 @@ class SharedWindows(_Buckets):
         self.older = SameWindow(span)
         self.text = f"{self.older.text}, {IN_SLICES}"
 
-    def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
+    def buckets(self, side: int, time: int, watermark: int) -> Sequence[int]:
         return (self._span.last_end(time) // self._length,)
 
-    def partners(self, side: int, time: int, own: int) -> Partners:
+    def partners(self, side: int, time: int, bucket: int) -> Partners:
         first, last = self._span.first_after(time, time - 1), self._span.last_end(time)
         length, last_end = self._length, self._span.last_end
         return range(last_end(first) // length, last_end(last) // length + 1), first, last
@@ -219,17 +219,18 @@ class SharedWindows(_Buckets):
         return self._span.last_end(time) <= watermark
 
     def pairs(
-        self, time: int, own: int, found: Sequence[Held], watermark: int
-    ) -> tuple[Sequence[Held], list[int]]:
+        self, time: int, bucket: int, partners: Sequence[TimedRecord], watermark: int
+    ) -> tuple[Sequence[TimedRecord], list[int]]:
         size, slide, first_after = self._span.size_ms, self._span.slide_ms, self._span.first_after
-        partners: list[Held] = []
+        partner_of_pair: list[TimedRecord] = []
         times: list[int] = []
-        for held in found:
-            earlier, later = sorted((time, held[0]))
+        for partner in partners:
+            earlier, later = sorted((time, partner[EVENT_TIME]))
+            # The last times of the windows that have both and have not ended.
             ends = range(first_after(later, watermark) + size - 1, earlier + size, slide)
-            partners += [held] * len(ends)
+            partner_of_pair += [partner] * len(ends)
             times += ends
-        return partners, times
+        return partner_of_pair, times
 
 
 class SameWindow:
@@ -243,29 +244,29 @@ class SameWindow:
         self.buckets_of_record = span.windows_of_record
         self.text = f"window of {span.size_ms} ms every {span.slide_ms} ms"
 
-    def own(self, side: int, time: int, watermark: int) -> Sequence[int]:
+    def buckets(self, side: int, time: int, watermark: int) -> Sequence[int]:
         return self._span.starts(time, watermark)[::-1]
 
-    def partners(self, side: int, time: int, own: int) -> Partners:
-        return (own,), -inf, inf
+    def partners(self, side: int, time: int, bucket: int) -> Partners:
+        return (bucket,), -inf, inf
 
     def end(self, bucket: int) -> int:
         return bucket + self._span.size_ms - 1
 
-    def ended(self, watermark: int) -> int:
+    def last_ended(self, watermark: int) -> int:
         return watermark - self._span.size_ms + 1
 
-    def between(self, ended: int, later: int) -> range:
+    def between(self, before: int, last: int) -> range:
         slide_ms = self._span.slide_ms
-        return range(ended + slide_ms - ended % slide_ms, later + 1, slide_ms)
+        return range(before + slide_ms - before % slide_ms, last + 1, slide_ms)
 
     def is_late(self, time: int, watermark: int) -> bool:
         return self._span.last_end(time) <= watermark
 
     def pairs(
-        self, time: int, own: int, found: Sequence[Held], watermark: int
-    ) -> tuple[Sequence[Held], list[int]]:
-        return found, [self.end(own)] * len(found)
+        self, time: int, bucket: int, partners: Sequence[TimedRecord], watermark: int
+    ) -> tuple[Sequence[TimedRecord], list[int]]:
+        return partners, [self.end(bucket)] * len(partners)
 
 
 JoinSpan = Interval | SharedWindows | SameWindow
@@ -273,9 +274,9 @@ JoinSpan = Interval | SharedWindows | SameWindow
 
 def join_span(within: Any, window: Any, how: str = "inner") -> JoinSpan:
     """The span of a join by its arguments, of which one is given; raises ConfigError."""
-    found = "none" if within is None else "both"
+    arguments = "none" if within is None else "both"
     one = (within is None) != (window is None)
-    require("join(...)", found, one, "within=(lower, upper) or window=")
+    require("join(...)", arguments, one, "within=(lower, upper) or window=")
     if within is None:
         span = getattr(window, "span", window)  # sessions and counts have none
         fits = isinstance(span, WindowSpan)

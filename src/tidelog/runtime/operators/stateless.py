@@ -17,9 +17,9 @@ class MapRecords(Operator):
         self._distinct = Distinct()
 
     def process(self, batch: Batch) -> Iterable[Batch]:
-        made = map_all(self._function, batch.records)
-        self._distinct.check(made, batch.records)
-        return (Batch(made, batch.times),)
+        outputs = map_all(self._function, batch.records)
+        self._distinct.check(outputs, batch.records)
+        return (Batch(outputs, batch.times),)
 
 
 class FilterRecords(Operator):
@@ -30,8 +30,8 @@ class FilterRecords(Operator):
         predicate = self._predicate
         if batch.times is None:
             return (Batch([record for record in batch.records if predicate(record)]),)
-        kept = [(r, t) for r, t in zip(batch.records, batch.times, strict=True) if predicate(r)]
-        return (Batch([r for r, _ in kept], [t for _, t in kept]),)
+        timed = [(r, t) for r, t in zip(batch.records, batch.times, strict=True) if predicate(r)]
+        return (Batch([r for r, _ in timed], [t for _, t in timed]),)
 
 
 class FlatMap(Operator):
@@ -142,6 +142,6 @@ class Finished(Operator):
             if isinstance(batch, SideBatch) or not batch.records:
                 yield batch  # also `PAUSE` and `REST`
             else:
-                made = map_all(self._finish, batch.records)
-                self._distinct.check(made, batch.records)
-                yield Batch(made, batch.times)
+                outputs = map_all(self._finish, batch.records)
+                self._distinct.check(outputs, batch.records)
+                yield Batch(outputs, batch.times)

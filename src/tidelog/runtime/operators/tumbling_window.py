@@ -51,55 +51,57 @@ class TumblingWindow(AggregateWindow):
         context.backend.buffer.add_unflushed(self._open)
 
     def _add(self, batch: KeyedBatch) -> None:
-        size, combine, opened = self._span.size_ms, self._combine, self._open
+        size, combine, open_windows = self._span.size_ms, self._combine, self._open
         values = map_all(self._value_of, batch.records)
         self._values.check_first(values)
         starts = [time - time % size for time in cast("list[int]", batch.times)]
         keys = list(map(add, batch.groups, batch.keys))
-        touched = list(map(opened.of, set(starts)))
-        before_count = sum(map(len, touched))
-        stored: list[tuple[int, bytes, Any]] = []
-        last, held, flushed = starts[0], opened.of(starts[0]), starts[0] in opened.flushed
+        touched = list(map(open_windows.of, set(starts)))
+        count_before = sum(map(len, touched))
+        may_have_rows: list[tuple[int, bytes, Any]] = []
+        last: int | None = None
         try:
             for start, key, value in zip(starts, keys, values, strict=True):
                 if start != last:
-                    last, held, flushed = start, opened.of(start), start in opened.flushed
-                before = held.get(key)
+                    last, windows = start, open_windows.of(start)
+                    flushed = start in open_windows.flushed
+                before = windows.get(key)
                 if before is not None:
-                    held[key] = combine(before, value)
-                elif flushed and key not in held:
-                    stored.append((start, key, value))
+                    windows[key] = combine(before, value)
+                elif flushed and key not in windows:
+                    may_have_rows.append((start, key, value))
                 else:
-                    held[key] = value
+                    windows[key] = value
         except Exception:
             # Values of a changed type often cannot be combined with those that are stored.
             self._values.check_combined(values)
             raise
-        opened.updated(len(values), keys[0], values[0])
-        if stored:
-            self._add_stored(stored)
-        opened.count += sum(map(len, touched)) - before_count
+        open_windows.updated(len(values), keys[0], values[0])
+        if may_have_rows:
+            self._add_stored(may_have_rows)
+        open_windows.count += sum(map(len, touched)) - count_before
 
     def _add_stored(self, added: list[tuple[int, bytes, Any]]) -> None:
         """Add values to windows that have rows; those that have none are new after all."""
         rows = [self._open.row(key, start) for start, key, _ in added]
-        stored = dict(zip(rows, self._rows.get_many(rows), strict=True))
+        combined = dict(zip(rows, self._rows.get_many(rows), strict=True))
         updated: dict[bytes, Any] = {}
         for (start, key, value), row in zip(added, rows, strict=True):
-            if stored[row] is not None:
-                stored[row] = updated[row] = self._combined(stored[row], value)
+            if combined[row] is not None:
+                combined[row] = updated[row] = self._combined(combined[row], value)
             else:
-                held = self._open.of(start)
-                held[key] = self._combined(held.get(key), value)
+                windows = self._open.of(start)
+                windows[key] = self._combined(windows.get(key), value)
         self._rows.put_many(updated)
         self._open.updates -= len(updated)
 
     def _fire_windows(self, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
-        opened, outputs, before_end = self._open, Outputs(self._turn), self._span.size_ms - 1
-        while (start := opened.earliest(limit - before_end)) is not None:
+        open_windows, outputs = self._open, Outputs(self._turn)
+        before_end = self._span.size_ms - 1
+        while (start := open_windows.earliest(limit - before_end)) is not None:
             yield from self._fire_rows(outputs, start + before_end)
-            # A flush in one of the pauses makes rows of what is left.
-            while windows := opened.take(start, TIMERS_PER_STEP):
+            # A flush in one of the pauses makes rows of those that have not fired.
+            while windows := open_windows.take(start, TIMERS_PER_STEP):
                 self._values.check_new([value for _, value in windows])
                 outputs.records += [
                     (decode_key(key[2:]), start, value)
@@ -107,7 +109,7 @@ class TumblingWindow(AggregateWindow):
                     if value is not None
                 ]
                 yield from outputs.step(TIMERS_PER_STEP)
-            opened.windows.pop(start, None)
+            open_windows.windows.pop(start, None)
         yield from self._fire_rows(outputs, limit, ahead)
         yield from outputs.rest()
 
@@ -115,12 +117,12 @@ class TumblingWindow(AggregateWindow):
         self, outputs: Outputs, limit_ms: int, ahead: Mapping[int, int] = NONE_AHEAD
     ) -> Iterator[Batch]:
         timers = chain.from_iterable(self._timers.expired_rows(limit_ms, ahead))
-        while some := list(islice(timers, min(_ROWS_AT_ONCE, TIMERS_PER_STEP))):
-            outputs.records += self._taken(some)
+        while chunk := list(islice(timers, min(_ROWS_AT_ONCE, TIMERS_PER_STEP))):
+            outputs.records += self._take(chunk)
             yield from outputs.step(TIMERS_PER_STEP)
 
-    def _taken(self, timers: list[bytes]) -> list[tuple[Any, int, Any]]:
-        """The windows of these timers, whose rows are gone with them."""
+    def _take(self, timers: list[bytes]) -> list[tuple[Any, int, Any]]:
+        """Remove these timers and the rows of their windows; returns the windows."""
         before_end = self._span.size_ms - 1
         starts = [decode_time(timer[TIME]) - before_end for timer in timers]
         keys = [timer[:2] + timer[KEY] for timer in timers]
@@ -153,7 +155,7 @@ class _OpenWindows:
         """A heap of the starts, and of some whose windows have all left memory."""
         self._size = RowSize()
         self._without_rows = range(0)
-        """No window that begins in these had a row before it was here: what was found last."""
+        """When rows were looked for last, no window that begins in these had one."""
         self.updates = 0
         """Values put here and windows fired since the last flush, each time counted."""
 
@@ -187,11 +189,13 @@ class _OpenWindows:
     def _has_rows(self, start: int) -> bool:
         if start in self._without_rows:
             return False
-        before_end, known = self._size_ms - 1, self._without_rows
+        before_end, without_rows = self._size_ms - 1, self._without_rows
         # Up to the next timer, which may be far: not every window looks for it anew.
         following = min(self._timers.next_times(start + before_end), default=_NEVER) - before_end
-        until = known.stop if start < known.start <= following else following
-        self._without_rows = range(start, max(following, until))
+        end = following
+        if start < without_rows.start <= following:
+            end = max(following, without_rows.stop)
+        self._without_rows = range(start, end)
         return following == start
 
     def updated(self, updates: int, key: bytes, value: Any) -> None:
@@ -202,27 +206,27 @@ class _OpenWindows:
     def row(self, key: bytes, start: int) -> bytes:
         return key[:2] + self._state + key[2:] + encode_time(start)
 
-    def take(self, start: int, most: int) -> list[tuple[bytes, Any]]:
-        """At most so many windows (key group and encoded key, value), which are gone from here."""
+    def take(self, start: int, limit: int) -> list[tuple[bytes, Any]]:
+        """Remove at most so many windows; returns them as key group with encoded key, and value."""
         windows = self.windows.get(start, {})
-        taken = [windows.popitem() for _ in range(min(most, len(windows)))]
-        self.updates += len(taken)
-        self.count -= len(taken)
-        return taken
+        removed = [windows.popitem() for _ in range(min(limit, len(windows)))]
+        self.updates += len(removed)
+        self.count -= len(removed)
+        return removed
 
-    def spill(self, most: int) -> None:
+    def spill(self, limit: int) -> None:
         """Turn windows into rows and timers, at most so many rows: a flush takes them."""
-        left = max(1, most // 2)
-        for start in list(islice(self.windows, left)):
-            taken = self.take(start, left)
+        remaining = max(1, limit // 2)
+        for start in list(islice(self.windows, remaining)):
+            windows = self.take(start, remaining)
             if not self.windows[start]:
                 del self.windows[start]  # its event time may come late, or never
             self.flushed.add(start)
-            self._rows.put_many({self.row(key, start): value for key, value in taken})
+            self._rows.put_many({self.row(key, start): value for key, value in windows})
             end = start + self._size_ms - 1
-            self._timers.register_many(zip(repeat(end), [key for key, _ in taken], strict=False))
+            self._timers.register_many(zip(repeat(end), [key for key, _ in windows], strict=False))
             # The rows count them from now on.
-            self.updates -= 2 * len(taken)
-            left -= len(taken)
-            if not left:
+            self.updates -= 2 * len(windows)
+            remaining -= len(windows)
+            if not remaining:
                 return

@@ -92,11 +92,11 @@ class _Window(Operator):
     def process(self, batch: Batch) -> Iterable[Batch]:
         keyed = cast(KeyedBatch, batch)
         times, event_time = event_times(keyed), self._backend.event_time
-        kept, late = self._on_time(keyed, times, event_time, self._is_late, self._firing.late)
-        if event_time.watermark > self._fired_to and self._is_early(kept):
-            changed: Iterable[Batch] = self._after_firing(kept)
+        on_time, late = self._on_time(keyed, times, event_time, self._is_late, self._firing.late)
+        if event_time.watermark > self._fired_to and self._is_early(on_time):
+            changed: Iterable[Batch] = self._after_firing(on_time)
         else:
-            changed = self._added(kept)
+            changed = self._added(on_time)
         return changed if late is None else chain((late,), changed)
 
     def _added(self, batch: KeyedBatch) -> Iterable[Batch]:
@@ -107,9 +107,9 @@ class _Window(Operator):
 
     def _is_early(self, batch: KeyedBatch) -> bool:
         """Whether a record has a window that has ended, and may not have fired yet."""
-        event_time, least = self._backend.event_time, min(batch.times or (), default=None)
+        event_time, earliest = self._backend.event_time, min(batch.times or (), default=None)
         newest = max([event_time.watermark, *event_time.ahead.values()])
-        return least is not None and self._span.first_end(least) <= newest
+        return earliest is not None and self._span.first_end(earliest) <= newest
 
     def _after_firing(self, batch: KeyedBatch) -> Iterator[Batch]:
         """Add records when the windows that have ended have fired, all of them: they are few that
@@ -161,8 +161,8 @@ class _Window(Operator):
     def _emit_again(self, key: Any, starts: list[int], outputs: Outputs) -> Iterator[Batch]:
         """Emit windows of the current key, which all stay."""
         for start in starts:
-            held, _ = yield from self._held(start, stays=True)
-            yield from self._emit(key, start, held, outputs)
+            values, _ = yield from self._values_of_window(start, stays=True)
+            yield from self._emit(key, start, values, outputs)
             if outputs.due:
                 yield outputs.cut()
 
@@ -188,12 +188,13 @@ class _Window(Operator):
         for time, key in self._timers.expired_in_turn(limit, ahead):
             self._backend.use_encoded_key(key)
             start = time - self._span.size_ms + 1
-            held, last = yield from self._held(start, stays=firing.lateness_ms > 0)
-            if held and not firing.updates:
-                yield from self._emit(decode_key(key), start, held, outputs)
-            if last < len(held):
+            stays = firing.lateness_ms > 0
+            values, last_slices = yield from self._values_of_window(start, stays=stays)
+            if values and not firing.updates:
+                yield from self._emit(decode_key(key), start, values, outputs)
+            if last_slices < len(values):
                 self._timers.register(time + self._span.slide_ms)
-            if self._fired is not None and firing.lateness_ms and last:
+            if self._fired is not None and firing.lateness_ms and last_slices:
                 self._fired.register(time)
             self._timers.delete(time)
             fired += 1
@@ -206,44 +207,47 @@ class _Window(Operator):
     def _drop(self, fired: Timers, limit: int, ahead: Mapping[int, int]) -> Iterator[Batch]:
         """Delete slices of which the allowed lateness of the last window is over."""
         lateness = self._firing.lateness_ms
-        ahead = {group: at - lateness for group, at in ahead.items()}
+        ahead = {group: watermark - lateness for group, watermark in ahead.items()}
         timers = chain.from_iterable(fired.expired_rows(limit - lateness, ahead))
-        while some := list(islice(timers, TIMERS_PER_STEP)):
-            for timer in some:
+        while chunk := list(islice(timers, TIMERS_PER_STEP)):
+            for timer in chunk:
                 start = decode_time(timer[TIME]) - self._span.size_ms + 1
                 prefix = timer[:2] + self._state + timer[KEY]
                 self._rows.delete_many(self._only_in(prefix, start))
-            fired.delete_many(some)
-            if len(some) == TIMERS_PER_STEP:
+            fired.delete_many(chunk)
+            if len(chunk) == TIMERS_PER_STEP:
                 yield REST  # what is deleted is memory, too, until it is flushed
                 yield PAUSE
 
-    def _held(self, start: int, *, stays: bool) -> Generator[Batch, None, tuple[list[Any], int]]:
-        """What the rows of a window of the current key have, by slice, and in how many of them it
-        is the last window. Those are deleted, unless all `stays`. Yields only `REST`.
+    def _values_of_window(
+        self, start: int, *, stays: bool
+    ) -> Generator[Batch, None, tuple[list[Any], int]]:
+        """What the rows of a window of the current key have, by slice, and of how many slices it is
+        the last window. The rows of those are deleted, unless all `stays`. Yields only `REST`.
         """
         prefix = self._backend.key_prefix + self._state + self._backend.key
         lower, upper = prefix + encode_time(start), prefix + encode_time(start + self._span.size_ms)
-        kept = prefix + encode_time(start + self._span.slide_ms)
-        held: list[Any] = []
-        gone: list[bytes] = []
+        next_window = prefix + encode_time(start + self._span.slide_ms)
+        values: list[Any] = []
+        last_rows: list[bytes] = []
         # What the user's functions get they may change, and later windows are to have it as it was.
         copied = stays or not self._span.tumbling
         for row, value in self._rows.scan(lower, upper, copied=copied):
-            held.append(value)
-            if row < kept:
-                gone.append(row)
+            values.append(value)
+            if row < next_window:
+                last_rows.append(row)
             if self._turn.ended():
                 yield REST
-        for row in () if stays else gone:
-            self._rows.delete(row)
-        return held, len(gone)
+        if not stays:
+            for row in last_rows:
+                self._rows.delete(row)
+        return values, len(last_rows)
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         """Add each record to the slice of its row; the rows that may have no timer yet."""
         raise NotImplementedError
 
-    def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:
+    def _emit(self, key: Any, start: int, values: list[Any], outputs: Outputs) -> Iterator[Batch]:
         """Emit a window of the current key by what its rows have. Yields only `REST`."""
         raise NotImplementedError
 
@@ -279,17 +283,19 @@ class AggregateWindow(_Window):
         added = dict(zip(rows, values, strict=True))
         if len(added) < len(rows):
             added = self._reduced(rows, values)
-        held = dict(zip(added, self._rows.get_many(list(added)), strict=True))
-        new = [row for row, before in held.items() if before is None]
-        if len(new) < len(held):
-            for row, before in held.items():
+        values_before = dict(zip(added, self._rows.get_many(list(added)), strict=True))
+        new = [row for row, before in values_before.items() if before is None]
+        if len(new) < len(values_before):
+            for row, before in values_before.items():
                 added[row] = self._combined(before, added[row])
         self._rows.put_many(added)
         return new
 
-    def _held(self, start: int, *, stays: bool) -> Generator[Batch, None, tuple[list[Any], int]]:
+    def _values_of_window(
+        self, start: int, *, stays: bool
+    ) -> Generator[Batch, None, tuple[list[Any], int]]:
         if not self._span.tumbling:
-            return (yield from super()._held(start, stays=stays))
+            return (yield from super()._values_of_window(start, stays=stays))
         row = self._backend.key_prefix + self._state + self._backend.key + encode_time(start)
         value = self._rows.get(row)
         if not stays:
@@ -305,13 +311,14 @@ class AggregateWindow(_Window):
         size = self._span.size_ms
         for group in together(starts, size):
             slices = yield from self._slices(group[0], group[-1] + size)
-            for made in combined(slices, group, size, self._combined):
-                if made is None:
+            for window in combined(slices, group, size, self._combined):
+                if window is None:
                     if self._turn.ended():
                         yield REST
                     continue
-                if made[1] is not None:
-                    outputs.records.append((key, *made))
+                start, value = window
+                if value is not None:
+                    outputs.records.append((key, start, value))
                 if outputs.due:
                     yield outputs.cut()
 
@@ -334,9 +341,9 @@ class AggregateWindow(_Window):
             reduced[row] = value if before is None else combine(before, value)
         return reduced
 
-    def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:
+    def _emit(self, key: Any, start: int, values: list[Any], outputs: Outputs) -> Iterator[Batch]:
         combined = None
-        for value in held:
+        for value in values:
             combined = self._combined(combined, value)
             if self._turn.ended():
                 yield REST
@@ -345,7 +352,7 @@ class AggregateWindow(_Window):
 
     def _only_in(self, prefix: bytes, start: int) -> Iterable[bytes]:
         # Not by a scan: the rows of tumbling windows are not scanned.
-        return [prefix + encode_time(each) for each in self._span.slices_before_next(start)]
+        return [prefix + encode_time(first) for first in self._span.slices_before_next(start)]
 
 
 class RecordsWindow(_Window):
@@ -366,14 +373,17 @@ class RecordsWindow(_Window):
 
     def _add_rows(self, rows: list[bytes], records: list[Any]) -> list[bytes]:
         self._values.check_first(records)
-        held: dict[bytes, list[Any]] = defaultdict(list)
+        records_of: dict[bytes, list[Any]] = defaultdict(list)
         for row, record in zip(rows, records, strict=True):
-            held[row].append(record)
-        fields = held.items()
-        return [row for row, some in fields if append(self._backend, self._rows, row, some)]
+            records_of[row].append(record)
+        return [
+            row
+            for row, added in records_of.items()
+            if append(self._backend, self._rows, row, added)
+        ]
 
-    def _emit(self, key: Any, start: int, held: list[Any], outputs: Outputs) -> Iterator[Batch]:
-        records = [record for part in held for record in part]
+    def _emit(self, key: Any, start: int, values: list[Any], outputs: Outputs) -> Iterator[Batch]:
+        records = [record for part in values for record in part]
         outputs.records.append(self._function(key, start, records))
         return iter(())
 

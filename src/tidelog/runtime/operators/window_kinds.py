@@ -60,13 +60,13 @@ class _Spans(Windows):
 
     def aggregate(self, value_of: Callable[[Any], Any], combine: Combine, firing: Firing) -> Keyed:
         self._warn(firing)
-        made = partial(aggregate_window, self.span, value_of, combine, firing)
-        return made, AggregateWindow.state(self.span)
+        operator = partial(aggregate_window, self.span, value_of, combine, firing)
+        return operator, AggregateWindow.state(self.span)
 
     def records(self, function: Callable[..., Any], firing: Firing) -> Keyed:
         self._warn(firing)
-        made = partial(RecordsWindow, self.span, function, firing)
-        return made, RecordsWindow.state(self.span)
+        operator = partial(RecordsWindow, self.span, function, firing)
+        return operator, RecordsWindow.state(self.span)
 
     def _warn(self, firing: Firing) -> None:
         if firing.updates:
@@ -156,6 +156,10 @@ class Count(Windows):
         return lambda: Finished(operator(), lambda window: function(*window)), state
 
 
+_VALUE, _COUNT = 0, 1
+"""Where the row of a count window has its parts."""
+
+
 class _CountWindow(Operator):
     """A key has one row: the value and the number of its records since the last window."""
 
@@ -179,19 +183,19 @@ class _CountWindow(Operator):
         values = map_all(self._value_of, keyed.records)
         self._values.check_first(values)
         rows = [group + state + key for group, key in zip(keyed.groups, keyed.keys, strict=True)]
-        counted = dict(zip(rows, self._rows.get_many(rows), strict=True))
+        windows = dict(zip(rows, self._rows.get_many(rows), strict=True))
         full: list[tuple[Any, Any]] = []
         for row, key, value in zip(rows, keyed.keys, values, strict=True):
-            held = counted[row]
-            if held is None:
-                held = counted[row] = [value, 1]
+            window = windows[row]
+            if window is None:
+                window = windows[row] = [value, 1]
             else:
-                held[0] = self._combined(held[0], value)
-                held[1] += 1
-            if held[1] >= self._size:
-                if held[0] is not None:
-                    full.append((decode_key(key), held[0]))
-                counted[row] = None
-        self._rows.put_many(counted)
+                window[_VALUE] = self._combined(window[_VALUE], value)
+                window[_COUNT] += 1
+            if window[_COUNT] >= self._size:
+                if window[_VALUE] is not None:
+                    full.append((decode_key(key), window[_VALUE]))
+                windows[row] = None
+        self._rows.put_many(windows)
         self._values.check_new([value for _, value in full])
         return (Batch(full),) if full else ()

@@ -82,6 +82,7 @@ class CheckpointsStatus:
         "changed, or since the job began to run.",
         watch="Several intervals: a restart now would repeat that much of the input.",
         default=None,
+        ages="always",
     )
     objects_lost: int = counter(
         "objects_lost",

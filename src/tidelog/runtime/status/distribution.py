@@ -20,10 +20,11 @@ class Distribution:
 
 def distribution(values: Iterable[float]) -> Distribution | None:
     """How values are distributed; None without any."""
-    found = sorted(values)
-    if not found:
+    ascending = sorted(values)
+    if not ascending:
         return None
-    return Distribution(found[0], percentile(found, 0.50), percentile(found, 0.99), found[-1])
+    low, high = ascending[0], ascending[-1]
+    return Distribution(low, percentile(ascending, 0.50), percentile(ascending, 0.99), high)
 
 
 def percentile(values: Iterable[float], share: float) -> float:

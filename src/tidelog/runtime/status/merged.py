@@ -16,36 +16,40 @@ _ACROSS: Final[dict[str, Callable[[Sequence[Any]], Any]]] = {"sum": sum, "max": 
 _MERGED: Final = ("uploads", "materializations", "state", "store", "local_copies", "memory")
 
 
-def merged(own: JobStatus, workers: Sequence[JobStatus]) -> JobStatus:
+def merged(parent: JobStatus, workers: Sequence[JobStatus]) -> JobStatus:
     """A job's status from that of its own process, which has no subtasks, and of its workers."""
     if not workers:
-        return own
-    figures = {name: _one([getattr(each, name) for each in (own, *workers)]) for name in _MERGED}
+        return parent
+    figures = {
+        name: _one([getattr(status, name) for status in (parent, *workers)]) for name in _MERGED
+    }
     # The budget is the job's: the workers have parts of it.
-    figures["memory"] = replace(figures["memory"], budget_bytes=own.memory.budget_bytes)
-    restored = _one([each.restore for each in workers])
-    seen = [(worker, each.at_s) for each in workers for worker in each.workers]
-    ids = dict.fromkeys(operator.id for each in workers for operator in each.operators)
+    figures["memory"] = replace(figures["memory"], budget_bytes=parent.memory.budget_bytes)
+    restored = _one([status.restore for status in workers])
+    reports = [(worker, status.at_s) for status in workers for worker in status.workers]
+    ids = dict.fromkeys(operator.id for status in workers for operator in status.operators)
     operators = (
-        _operator([o for each in workers for o in each.operators if o.id == id]) for id in ids
+        _operator([o for status in workers for o in status.operators if o.id == id]) for id in ids
     )
     return replace(
-        own,
+        parent,
         operators=tuple(operators),
-        workers=tuple(replace(w, silent_s=own.at_s - at) for w, at in seen),
-        restore=restored or own.restore,
+        workers=tuple(replace(w, silent_s=parent.at_s - at_s) for w, at_s in reports),
+        restore=restored or parent.restore,
         **figures,
     )
 
 
 def _operator(shares: Sequence[OperatorStatus]) -> OperatorStatus:
-    tasks = sorted((task for each in shares for task in each.tasks), key=lambda task: task.subtask)
+    tasks = sorted(
+        (task for share in shares for task in share.tasks), key=lambda task: task.subtask
+    )
     # Event time does not wait for a worker all of whose subtasks are idle.
-    active = [each for each in shares if each.idle_subtasks < each.parallelism] or shares
-    marks = [each.watermark_ms for each in active]
-    whole: OperatorStatus = _one([replace(each, tasks=()) for each in shares])
+    active = [share for share in shares if share.idle_subtasks < share.parallelism] or shares
+    marks = [share.watermark_ms for share in active]
+    operator: OperatorStatus = _one([replace(share, tasks=()) for share in shares])
     return replace(
-        whole,
+        operator,
         parallelism=len(tasks),
         watermark_ms=None if None in marks else min(mark for mark in marks if mark is not None),
         tasks=tuple(tasks),
@@ -58,9 +62,9 @@ def _one(parts: Sequence[Any]) -> Any:
     if len(there) <= 1:
         return there[0] if there else None
     if isinstance(there[0], Distribution):
-        low = min(each.min for each in there)
+        low = min(part.min for part in there)
         return Distribution(
-            low, *(max(getattr(each, name) for each in there) for name in ("median", "p99", "max"))
+            low, *(max(getattr(part, name) for part in there) for name in ("median", "p99", "max"))
         )
     if not is_dataclass(there[0]):
         return there[-1]
@@ -73,7 +77,7 @@ def _one(parts: Sequence[Any]) -> Any:
 
 
 def _figure(metric: Metric | None, values: Sequence[Any]) -> Any:
-    known = [value for value in values if value is not None]
-    if metric is None or not known or not isinstance(known[0], int | float):
+    figures = [value for value in values if value is not None]
+    if metric is None or not figures or not isinstance(figures[0], int | float):
         return _one(values)
-    return _ACROSS[metric.across](known)
+    return _ACROSS[metric.across](figures)

@@ -79,7 +79,7 @@ def status_of_worker(subtasks: LocalSubtasks, process: int, *, running: bool) ->
         store=_store(start.store.request_metrics),
     )
     status = _of_process(status, states, subtasks.tasks, running)
-    own = WorkerStatus(
+    worker = WorkerStatus(
         start.share.worker,
         process,
         subtasks=len(subtasks.tasks),
@@ -87,7 +87,7 @@ def status_of_worker(subtasks: LocalSubtasks, process: int, *, running: bool) ->
         busy_s=sum(operator.busy_s for operator in status.operators),
         memory_bytes=status.memory.used_bytes,
     )
-    return replace(status, workers=(own,))
+    return replace(status, workers=(worker,))
 
 
 def _of_process(
@@ -103,9 +103,9 @@ def _of_process(
     if not tasks:
         return status
     materializers = {
-        subtask: each.materializer
-        for subtask, each in states.subtasks.items()
-        if each.materializer is not None and not each.released
+        subtask: entry.materializer
+        for subtask, entry in states.subtasks.items()
+        if entry.materializer is not None and not entry.released
     }
     by_vertex: dict[str, list[Task]] = defaultdict(list)
     for task in tasks:
@@ -135,9 +135,9 @@ def _memory(start: JobStart, operators: Sequence[OperatorStatus]) -> MemoryStatu
         rows_bytes=resources.rows.used_bytes,
         log_bytes=uploader.metrics.queued_bytes if uploader is not None else 0,
         files_bytes=resources.link.held_bytes,
-        channels_bytes=sum(task.input_bytes for each in operators for task in each.tasks),
-        memtables_bytes=sum(each.memtable_bytes for each in factories),
-        block_cache_bytes=sum(each.block_cache_bytes for each in factories),
+        channels_bytes=sum(task.input_bytes for operator in operators for task in operator.tasks),
+        memtables_bytes=sum(factory.memtable_bytes for factory in factories),
+        block_cache_bytes=sum(factory.block_cache_bytes for factory in factories),
     )
 
 
@@ -206,7 +206,7 @@ def _task(task: Task, materializer: Materializer | None) -> TaskStatus:
 def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
     restored, driver = incarnation.plan.checkpoint, incarnation.driver
     metrics = driver.metrics
-    found = restored.slot if restored is not None else None
+    restored_slot = restored.slot if restored is not None else None
     durations, last = metrics.durations_s, metrics.last
     return CheckpointsStatus(
         completed=metrics.completed,
@@ -217,7 +217,7 @@ def _checkpoints(incarnation: Incarnation, now: float) -> CheckpointsStatus:
         manifest_bytes=last.manifest_bytes if last is not None else 0,
         last_failure=metrics.last_failure,
         kept_aligned=driver.reports.kept_aligned,
-        last_slot=Slot(driver.next_slot - 1) if metrics.completed else found,
+        last_slot=Slot(driver.next_slot - 1) if metrics.completed else restored_slot,
         sizes=last.sizes if last is not None else None,
         aligned_edges=incarnation.aligned_edges,
         dropped_buffers=incarnation.dropped_buffers,
@@ -255,19 +255,19 @@ def _store(metrics: RequestMetrics | None) -> StoreStatus | None:
     return _frozen(StoreStatus, metrics, **requests)
 
 
-def _frozen(kind: type[T], metrics: object, **others: object) -> T:
-    """A status from `others` and the metrics of the same names; of recent values, how they are
+def _frozen(kind: type[T], metrics: object, **figures: object) -> T:
+    """A status from `figures` and the metrics of the same names; of recent values, how they are
     distributed.
     """
-    values: dict[str, Any] = dict(others)
-    for name in [f.name for f in fields(kind) if f.init and f.name not in others]:  # type: ignore[arg-type]
+    values: dict[str, Any] = dict(figures)
+    for name in [f.name for f in fields(kind) if f.init and f.name not in figures]:  # type: ignore[arg-type]
         value = getattr(metrics, name)
         values[name] = distribution(value) if isinstance(value, deque) else value
     return kind(**values)
 
 
 def _materializations(states: SubtaskStates) -> MaterializationsStatus:
-    snapshots = [each.snapshots.metrics for each in states.subtasks.values()]
+    snapshots = [subtask.snapshots.metrics for subtask in states.subtasks.values()]
     running, start = states.materializers, states.start
     config = start.config.materialize
     errors = [m.last_failure for m in snapshots if m.last_failure is not None]

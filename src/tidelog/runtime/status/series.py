@@ -1,17 +1,12 @@
-"""The series of a job: what the declarations of a status come to, their samples, and a server of
-them for Prometheus on this machine.
+"""The series of a job: what the declarations of a status come to, and their samples.
 
-Invariants: what serves or documents metrics does it from `SERIES`; the server's thread sees only
-finished statuses, never the running job.
+Invariant: what serves or documents metrics does it from `SERIES`.
 """
 
-import socket
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Final, get_args, get_type_hints
 
-from tidelog.errors import ConfigError, optional_library
 from tidelog.metrics import LABEL, METRIC, Label, Metric
 from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.status import JobStatus
@@ -32,15 +27,17 @@ class _Step:
     @property
     def key(self) -> str:
         """The field's name; `*` where a label has it."""
-        named = self.label is not None and self.label.attribute is None
-        return "*" if named else self.field
+        label_is_key = self.label is not None and self.label.attribute is None
+        return "*" if label_is_key else self.field
 
     def into(self, parts: Iterable[_Part]) -> Iterator[_Part]:
         """What the field holds, in all parts that have something there."""
         for labels, part in parts:
-            found = getattr(part, self.field)
-            for each in found if isinstance(found, tuple) else () if found is None else (found,):
-                yield {**labels, **self._label(each)}, each
+            value = getattr(part, self.field)
+            if value is None:
+                continue
+            for inner in value if isinstance(value, tuple) else (value,):
+                yield {**labels, **self._label(inner)}, inner
 
     def _label(self, part: Any) -> dict[str, str]:
         if self.label is None:
@@ -82,15 +79,15 @@ class Series:
         names = {tuple(step.key for step in path) for path in self.paths}
         return [".".join((*name, self.field)) for name in sorted(names)]
 
-    def samples(self, status: JobStatus) -> Iterator[Sample]:
-        """The labels and value of each sample of this series in a status; a value that is not known
-        has no sample."""
+    def samples(self, status: JobStatus, later_s: float = 0.0) -> Iterator[Sample]:
+        """The labels and value of each sample of this series, so long after the status was taken; a
+        value that is not known has no sample."""
         for path in self.paths:
             parts: Iterable[_Part] = [({"job_name": status.job}, status)]
             for step in path:
                 parts = step.into(parts)
             for labels, part in parts:
-                value = self.metric.value(getattr(part, self.field))
+                value = self.metric.value(getattr(part, self.field), later_s)
                 if isinstance(value, Distribution):
                     for statistic in fields(value):
                         number = getattr(value, statistic.name)
@@ -103,15 +100,15 @@ def _declared(
     kind: type, path: tuple[_Step, ...] = (), labels: tuple[str, ...] = ("job_name",)
 ) -> Iterator[Series]:
     hints = get_type_hints(kind)
-    for each in fields(kind):
-        metric, label = each.metadata.get(METRIC), each.metadata.get(LABEL)
-        inner = _dataclass_in(hints[each.name])
+    for field in fields(kind):
+        metric, label = field.metadata.get(METRIC), field.metadata.get(LABEL)
+        inner = _dataclass_in(hints[field.name])
         if metric is not None:
-            own = (*labels, "statistic") if inner is Distribution else labels
-            yield Series(metric, own, each.name, (path,))
+            series_labels = (*labels, "statistic") if inner is Distribution else labels
+            yield Series(metric, series_labels, field.name, (path,))
         elif inner is not None:
             further = (*labels, label.name) if label is not None else labels
-            yield from _declared(inner, (*path, _Step(each.name, label)), further)
+            yield from _declared(inner, (*path, _Step(field.name, label)), further)
 
 
 def _dataclass_in(hint: Any) -> type | None:
@@ -119,88 +116,15 @@ def _dataclass_in(hint: Any) -> type | None:
     return next((part for part in (hint, *get_args(hint)) if is_dataclass(part)), None)  # type: ignore[return-value]
 
 
-def _joined(found: Iterable[Series]) -> tuple[Series, ...]:
+def _joined(declarations: Iterable[Series]) -> tuple[Series, ...]:
     """One series for each metric: parts of one kind differ in a label."""
     series: dict[str, Series] = {}
-    for each in found:
-        known = series.get(each.name)
-        paths = each.paths if known is None else (*known.paths, *each.paths)
-        series[each.name] = replace(each, paths=paths)
+    for declaration in declarations:
+        earlier = series.get(declaration.name)
+        paths = declaration.paths if earlier is None else (*earlier.paths, *declaration.paths)
+        series[declaration.name] = replace(declaration, paths=paths)
     return tuple(series.values())
 
 
 SERIES: Final = _joined(_declared(JobStatus))
 """Every series of a job, in the order of its status."""
-
-
-@contextmanager
-def serve_metrics(port: int, host: str = "127.0.0.1") -> Iterator[Callable[[JobStatus], None]]:
-    """Serve a job's metrics to Prometheus, at http://HOST:PORT/metrics.
-
-    Gives a function that takes the job's status (`status_of`); every scrape is answered from the
-    newest one. Needs `pip install 'tidelog[metrics]'`. Raises ConfigError.
-    """
-    library = _library()
-    if not (isinstance(port, int) and 0 <= port <= 65535):
-        raise ConfigError(
-            f"metrics port {port}",
-            expected="a number from 0 to 65535",
-            found=str(port),
-            action="pass another port (--metrics-port)",
-        )
-    collector = StatusCollector()
-    registry = library.CollectorRegistry(auto_describe=False)
-    registry.register(collector)
-    library.ProcessCollector(registry=registry)  # the usual `process_*`, where there is a /proc
-    try:
-        server, thread = library.start_http_server(port, host, registry)
-    except socket.gaierror as error:
-        raise ConfigError(
-            f"metrics host {host!r}",
-            expected="a name or address of this machine",
-            found=error.strerror,
-            action="pass another host, such as 127.0.0.1 or 0.0.0.0",
-        ) from error
-    except OSError as error:
-        raise ConfigError(
-            f"metrics port {port}",
-            expected="a free port",
-            found=error.strerror,
-            action="pass another port (--metrics-port)",
-        ) from error
-    try:
-        yield collector.update
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-class StatusCollector:
-    def __init__(self) -> None:
-        self._status: JobStatus | None = None
-
-    def update(self, status: JobStatus) -> None:
-        self._status = status
-
-    def collect(self) -> Iterator[Any]:
-        """The metric families of the newest status; none before the first one."""
-        status, core = self._status, _library().core
-        if status is None:
-            return
-        for series in SERIES:
-            counts = series.metric.kind == "counter"
-            kind = core.CounterMetricFamily if counts else core.GaugeMetricFamily
-            family = kind(series.name, series.metric.help, labels=series.labels)
-            for labels, value in series.samples(status):
-                family.add_metric([labels[name] for name in series.labels], value)
-            if family.samples:
-                yield family
-
-
-def _library() -> Any:
-    """The library that the extra `metrics` installs; raises ConfigError without it."""
-    with optional_library("Prometheus metrics", "the library prometheus-client", "metrics"):
-        import prometheus_client  # noqa: PLC0415  # an optional library
-        import prometheus_client.core  # noqa: PLC0415
-    return prometheus_client

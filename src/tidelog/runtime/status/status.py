@@ -56,6 +56,7 @@ class TaskStatus:
         "How long the subtask's materialization has been due.",
         watch="Finds the table that is too large or too slow to upload within the interval.",
         default=None,
+        ages="once due",
     )
 
 
@@ -268,6 +269,7 @@ class WorkerStatus:
         "Time since the worker last reported; it does so every second.",
         watch="Growing: it hangs, or one call takes long. At `worker_timeout` it counts as lost.",
         default=0.0,
+        ages="always",
     )
 
 
@@ -285,6 +287,14 @@ class JobStatus:
     )
     at_s: float = 0.0
     """When this was taken, on the monotonic clock."""
+    age_s: float = gauge(
+        "status_age_seconds",
+        "Time since the job itself last said how it is, which it does every second.",
+        watch="Growing: a call of a function does not return, and nothing of the job goes on; the "
+        "log names it as `loop_held`.",
+        default=0.0,
+        ages="always",
+    )
     generation: Generation | None = gauge(
         "generation",
         "Number of this start of the job on its store; every start gets a higher one.",

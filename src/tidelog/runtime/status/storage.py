@@ -199,6 +199,7 @@ class MaterializationsStatus:
         watch="More than an interval: tables are changed faster than they are uploaded.",
         default=0.0,
         across="max",
+        ages="once due",
     )
     missed: int = counter(
         "materialization_intervals_missed",

@@ -93,8 +93,8 @@ class Reductions(ABC, Generic[S]):
         `value_type` and `migrate` are for.
         """
 
-        def added(left: list[Any], right: list[Any]) -> list[Any]:
-            return [left[0] + right[0], left[1] + right[1]]
+        def added(first: list[Any], second: list[Any]) -> list[Any]:
+            return [first[0] + second[0], first[1] + second[1]]
 
         def quotient(value: list[Any]) -> Any:
             return value[0] / value[1]
@@ -126,19 +126,19 @@ class Reductions(ABC, Generic[S]):
         `kind` is what stored values are, by default the function's name; None: the user's own.
         """
         unknown = ", ".join(options.keys() - OperatorOptions.__annotations__.keys())
-        known = "emit_updates, value_type, migrate or name; others are arguments of window(...)"
-        require(f"arguments of {function}(...)", unknown, not unknown, known)
+        expected = "emit_updates, value_type, migrate or name; others are arguments of window(...)"
+        require(f"arguments of {function}(...)", unknown, not unknown, expected)
         migrate, option = options.get("migrate"), f"{function}(..., value_type=...)"
         types = declared(options.get("value_type"), option, migrate, keys=False)
         updates = options.get("emit_updates", False)
-        made, state = self._combining(value_of, combine, updates=updates)
+        factory, state = self._combining(value_of, combine, updates=updates)
         name = options.get("name", self._default_name or function)
-        operator = made if result is None else partial(_with_result, made, result)
+        operator = factory if result is None else partial(_with_result, factory, result)
         meaning = {} if kind is None else {REDUCTION: kind or function}
         return self._then(
             name, operator, keyed=True, value_types=types, state=state, meaning=meaning
         )
 
 
-def _with_result(made: OperatorFactory, result: Callable[[Any], Any]) -> Operator:
-    return Finished(made(), lambda fields: (*fields[:-1], result(fields[-1])))
+def _with_result(factory: OperatorFactory, result: Callable[[Any], Any]) -> Operator:
+    return Finished(factory(), lambda fields: (*fields[:-1], result(fields[-1])))

@@ -133,10 +133,10 @@ class Windowing(Reductions[S]):
         """
         if not isinstance(size_ms, int):
             windowed = self._windowed(size_ms, allowed_lateness, emit, late, name)
-            others = (slide_ms, value_of, combine, value_type, migrate)
-            found = "value_of=, combine= and others go to .aggregate(...) after it"
-            alone = all(each is None for each in others)
-            require(f"window({size_ms!r}, ...)", found, alone, "no more")
+            arguments = (slide_ms, value_of, combine, value_type, migrate)
+            actual = "value_of=, combine= and others go to .aggregate(...) after it"
+            alone = all(argument is None for argument in arguments)
+            require(f"window({size_ms!r}, ...)", actual, alone, "no more")
             return windowed
         if value_of is None or combine is None:
             raise ConfigError(

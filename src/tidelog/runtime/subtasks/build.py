@@ -162,8 +162,8 @@ class TaskBuilder:
             begins=self._start.plan.checkpoint is None,
             clock=self._start.effects.clock,
         )
-        opened = partial(self._opened, subtask, node.id, node.sink, context, work)
-        output = await offload.run_to_end(in_user_code(node.id, opened))
+        open_sink = partial(self._opened, subtask, node.id, node.sink, context, work)
+        output = await offload.run_to_end(in_user_code(node.id, open_sink))
         state = self._start.plan.state_of(subtask)
         await output.recover(state.transactions if state else ())
         return output

@@ -163,9 +163,9 @@ class LocalSubtasks:
         """What `live_objects` answers, at once."""
         subtasks = self.states.subtasks
         parts = [task.parts for task in self.tasks if not subtasks[task.id].released]
-        held = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
-        held += [p.carrier.objects() for p in parts if p.carrier is not None]
-        return set().union(*held)
+        names = [p.snapshotter.objects() | p.canonical.objects() for p in parts]
+        names += [p.carrier.objects() for p in parts if p.carrier is not None]
+        return set().union(*names)
 
     def main(self) -> list[Loop]:
         return [self._live(task) for task in self.tasks]
@@ -229,10 +229,10 @@ def _coordinator(start: JobStart) -> Coordinator[Any, Any]:
     next_id = start.history.next_checkpoint_id
     if plan.checkpoint is not None:
         next_id = CheckpointId(max(next_id, plan.checkpoint.checkpoint_id + 1))
-    begun = start.effects.clock.monotonic()
+    started_at = start.effects.clock.monotonic()
     if math.isfinite(schedule.interval):
-        begun -= start.resources.phase() * schedule.interval
-    return Coordinator(predecessors(plan.vertices), schedule, next_id, begun, plan.finished)
+        started_at -= start.resources.phase() * schedule.interval
+    return Coordinator(predecessors(plan.vertices), schedule, next_id, started_at, plan.finished)
 
 
 def _collector(start: JobStart) -> Collector:
@@ -241,8 +241,8 @@ def _collector(start: JobStart) -> Collector:
         start.slots,
         start.ledger,
         start.config.retain,
-        spared=None if start.history.complete else start.author.generation,
-        claimed=start.plan.resumption.claimed,
+        first_generation=None if start.history.complete else start.author.generation,
+        claimed_savepoint=start.plan.resumption.claimed,
         unreadable=frozenset(start.history.damaged),
     )
     for checkpoint in start.history.checkpoints:
@@ -267,6 +267,6 @@ async def run_until_done(main: Iterable[Loop], services: Iterable[Loop]) -> None
             task.cancel()
         first = sys.exception()
         with contextlib.suppress(asyncio.CancelledError, TidelogError):
-            for ended in await asyncio.gather(*running, return_exceptions=True):
-                if isinstance(ended, Exception) and ended is not first:
-                    Event.FURTHER_FAILURE.log(logger, error=ended)
+            for result in await asyncio.gather(*running, return_exceptions=True):
+                if isinstance(result, Exception) and result is not first:
+                    Event.FURTHER_FAILURE.log(logger, error=result)

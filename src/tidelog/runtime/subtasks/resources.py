@@ -17,7 +17,7 @@ from typing import Final
 from tidelog.changelog.row_memory import RowMemory
 from tidelog.changelog.uploader import UploadRoom
 from tidelog.effects import Clock
-from tidelog.errors import usable_path
+from tidelog.errors import UnavailableError, usable_path
 from tidelog.events import Event
 from tidelog.ids import digest
 from tidelog.materialize.materializer import Turns
@@ -103,6 +103,7 @@ def open_work_dir(base: Path | None, store_url: str) -> Path:
         "option work_dir",
         expected="a directory that can be written to, or one of the system for temporary files",
         action="set it (--work-dir, JobConfig.work_dir), or TMPDIR",
+        kind=UnavailableError,
     ):
         # Of one user: another one could not write to it.
         chosen = Path(tempfile.gettempdir()) / f"tidelog-{os.geteuid()}" if base is None else base

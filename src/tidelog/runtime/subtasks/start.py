@@ -102,7 +102,9 @@ class JobStart:
             return self.shared
         vertices = self.plan.vertices
         subtasks = sum(vertex.parallelism for vertex in vertices)
-        tables = sum(len(self.share.of(each.subtasks)) for each in vertices if each.head.keyed)
+        tables = sum(
+            len(self.share.of(vertex.subtasks)) for vertex in vertices if vertex.head.keyed
+        )
         return Resources.of(
             self.config,
             self.effects.clock,

@@ -58,12 +58,16 @@ class SubtaskStates:
         self.start = start
         restored = start.plan.checkpoint
         if start.share == ALL:
-            stored = [state for _, state in restored.subtasks()] if restored else []
+            states = [state for _, state in restored.subtasks()] if restored else []
         else:
-            mine = [each for v in start.plan.vertices for each in self._restored(v)]
-            stored = [state for each in mine if (state := start.plan.loaded_by(each)) is not None]
+            subtasks = [subtask for v in start.plan.vertices for subtask in self._restored(v)]
+            states = [
+                state
+                for subtask in subtasks
+                if (state := start.plan.loaded_by(subtask)) is not None
+            ]
         # A restore loads nothing of finished subtasks.
-        running = [state for state in stored if not state.finished]
+        running = [state for state in states if not state.finished]
         self.progress = RestoreProgress.of(start.effects.clock, running)
         self.subtasks: dict[SubtaskId, Subtask] = {}
         """The subtasks built so far, in the order of the job."""
@@ -73,29 +77,33 @@ class SubtaskStates:
         """What was restored for subtasks that are not built yet ..."""
         self._created: dict[SubtaskId, Table] = {}
         """... and the empty tables of those that nothing was restored for."""
-        self._closings: dict[SubtaskId, list[Callable[[], None]]] = {}
+        self._closers: dict[SubtaskId, list[Callable[[], None]]] = {}
 
     @property
     def materializers(self) -> list[Materializer]:
         """The materializers of the subtasks that have not exited."""
-        running = (each for each in self.subtasks.values() if not each.released)
-        return [each.materializer for each in running if each.materializer is not None]
+        running = (subtask for subtask in self.subtasks.values() if not subtask.released)
+        return [subtask.materializer for subtask in running if subtask.materializer is not None]
 
     def _restored(self, vertex: Vertex) -> Sequence[SubtaskId]:
         """The subtasks that are restored in this process: where keys are migrated, also those
         that rows come from.
         """
         share, plan = self.start.share, self.start.plan
-        moved = vertex.id in plan.migrated and self.start.registries[vertex.id].keys.migrates
-        return vertex.subtasks if moved and share != NONE else share.of(vertex.subtasks)
+        keys_migrate = vertex.id in plan.migrated and self.start.registries[vertex.id].keys.migrates
+        return vertex.subtasks if keys_migrate and share != NONE else share.of(vertex.subtasks)
 
     async def restore(self) -> None:
         """Load all stored subtasks that go on, in parallel; when one fails none stays open. The
         others get empty tables.
         """
         plan = self.start.plan
-        subtasks = {each: vertex for vertex in plan.vertices for each in self._restored(vertex)}
-        states = {each: state for each in subtasks if (state := plan.loaded_by(each)) is not None}
+        subtasks = {
+            subtask: vertex for vertex in plan.vertices for subtask in self._restored(vertex)
+        }
+        states = {
+            subtask: state for subtask in subtasks if (state := plan.loaded_by(subtask)) is not None
+        }
         if states:
             # A job that begins loads nothing, and the modules that load are many.
             from tidelog.state.restore.restorer import restore_subtasks  # noqa: PLC0415
@@ -116,8 +124,14 @@ class SubtaskStates:
             for loaded in self._loaded.values():
                 for name, descriptor in loaded.descriptors.items():
                     self.start.ledger.describe(name, descriptor.shared_bytes)
-        fresh = [each for each in subtasks if each not in states and each not in plan.finished]
-        await together([self._create(subtasks[each], each) for each in fresh], _AT_ONCE)
+        new_subtasks = [
+            subtask
+            for subtask in subtasks
+            if subtask not in states and subtask not in plan.finished
+        ]
+        await together(
+            [self._create(subtasks[subtask], subtask) for subtask in new_subtasks], _AT_ONCE
+        )
 
     async def _create(self, vertex: Vertex, task: SubtaskId) -> None:
         """An empty table, away from the event loop: RocksDB waits for the disk meanwhile."""
@@ -171,7 +185,7 @@ class SubtaskStates:
 
     def opened(self, task: SubtaskId, close: Callable[[], None]) -> None:
         """Something more was opened for a subtask, to be closed with it."""
-        self._closings.setdefault(task, []).append(close)
+        self._closers.setdefault(task, []).append(close)
 
     async def release(self, task: SubtaskId) -> None:
         """A subtask exited: all that is open of it is closed, and its files on local disk go."""
@@ -195,19 +209,21 @@ class SubtaskStates:
         for subtask in self.subtasks.values():
             for _ in subtask.backend.release():  # other jobs of the process may use the memory
                 pass
-        built = [each.backend.table for each in self.subtasks.values() if not each.released]
-        restored = (each.table for each in self._loaded.values())
+        built = [
+            subtask.backend.table for subtask in self.subtasks.values() if not subtask.released
+        ]
+        restored = (loaded.table for loaded in self._loaded.values())
         tables = [table.close for table in (*restored, *self._created.values(), *built)]
         job, offload = f"job {self.start.job.name!r}", self.start.effects.offload
         try:
             # Other jobs of the process go on while the disk is waited for.
             await offload.run_to_end(close_all, job, tables, quietly=quietly)
         finally:
-            closings = [partial(self._close, task) for task in self._closings]
-            close_all(job, closings, quietly=quietly)
+            closers = [partial(self._close, task) for task in self._closers]
+            close_all(job, closers, quietly=quietly)
 
     def _close(self, task: SubtaskId) -> None:
-        close_all(str(task), self._closings.pop(task, ()), quietly=False)
+        close_all(str(task), self._closers.pop(task, ()), quietly=False)
 
     def _backend(
         self, task: SubtaskId, vertex: Vertex, table: Table, log: SubtaskLog | None
@@ -241,7 +257,7 @@ class SubtaskStates:
             table_kind=kind,
             directory=start.directory / f"{task}-snapshots",
             upload_slots=self.upload_slots,
-            known=dict(loaded.files_by_name) if loaded else {},
+            stored_files=dict(loaded.files_by_name) if loaded else {},
             copies=start.copies,
         )
 

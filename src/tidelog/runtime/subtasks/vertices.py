@@ -37,8 +37,8 @@ class Vertex(msgspec.Struct, eq=False):
     """Whether the split of each output buffer is known: no operator so far keeps records."""
 
     def __post_init__(self) -> None:
-        known = any(upstream.knows_splits for upstream, _ in self.inputs)
-        self.knows_splits = self.head.source is not None or (known and not self.head.keyed)
+        upstream_knows = any(upstream.knows_splits for upstream, _ in self.inputs)
+        self.knows_splits = self.head.source is not None or (upstream_knows and not self.head.keyed)
 
     @property
     def head(self) -> Node:
@@ -78,7 +78,7 @@ class Share:
 
     def of(self, subtasks: Iterable[SubtaskId]) -> list[SubtaskId]:
         """The ones of these subtasks that this process has."""
-        return [each for each in subtasks if self.has(each.subtask)]
+        return [subtask for subtask in subtasks if self.has(subtask.subtask)]
 
 
 ALL: Final = Share()
@@ -87,8 +87,8 @@ NONE: Final = Share(-1)
 """The share of the parent of workers."""
 
 
-def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list[Vertex]:
-    """Chain operators into vertices, sources first; those named in `apart` begin one.
+def compile_job(job: Job, parallelism: int, chain_heads: Collection[str] = ()) -> list[Vertex]:
+    """Chain operators into vertices, sources first; those named in `chain_heads` begin one.
 
     Raises ConfigError for an incomplete job.
     """
@@ -105,16 +105,16 @@ def compile_job(job: Job, parallelism: int, apart: Collection[str] = ()) -> list
     vertices: list[Vertex] = []
     for node in job.nodes:
         inputs = [(vertex_of[id(edge.node)], edge) for edge in node.inputs]
-        wanted = _parallelism(node, inputs, parallelism)
-        chained = _chains(node, consumers) and inputs[0][0].parallelism == wanted
+        node_parallelism = _parallelism(node, inputs, parallelism)
+        chained = _chains(node, consumers) and inputs[0][0].parallelism == node_parallelism
         chained = chained and len(inputs[0][0].nodes) < _LONGEST
         # After a keyed operator it has a task of its own: the two follow different watermarks.
         alone = node.makes_watermarks and any(upstream.head.keyed for upstream, _ in inputs)
-        if chained and not alone and node.id not in apart:
+        if chained and not alone and node.id not in chain_heads:
             vertex = inputs[0][0]
             vertex.nodes.append(node)
         else:
-            vertex = Vertex(node.id, [node], wanted, inputs)
+            vertex = Vertex(node.id, [node], node_parallelism, inputs)
             vertices.append(vertex)
         vertex_of[id(node)] = vertex
     return vertices
@@ -149,7 +149,7 @@ def source_types(vertex: Vertex) -> tuple[str, ...]:
     return _classes(vertex.head.source, Source)
 
 
-def _classes(made: object | None, port: type) -> tuple[str, ...]:
-    if made is None:
+def _classes(instance: object | None, port: type) -> tuple[str, ...]:
+    if instance is None:
         return ()
-    return tuple(c.__qualname__ for c in type(made).__mro__ if c not in port.__mro__)
+    return tuple(c.__qualname__ for c in type(instance).__mro__ if c not in port.__mro__)

@@ -44,9 +44,9 @@ class Buffers(msgspec.Struct, frozen=True):
 
     def count(self, vertices: list[Vertex]) -> int:
         """The most buffers that all channels between these vertices hold."""
-        each = self.at_consumer + self.at_producer
+        per_channel = self.at_consumer + self.at_producer
         return sum(
-            upstream.parallelism * (consumer.parallelism * each + self.overdraft)
+            upstream.parallelism * (consumer.parallelism * per_channel + self.overdraft)
             for consumer in vertices
             for upstream, _ in consumer.inputs
         )
@@ -84,13 +84,13 @@ class Wiring:
         announced = vertex.id in self._wanting_splits
         return tuple(
             InputChannel(
-                ChannelId(vertex.id, at, producer, subtask, at_producer=False),
+                ChannelId(vertex.id, index, producer, subtask, at_producer=False),
                 stays_aligned(upstream, edge, vertex),
                 carries=edge not in vertex.head.silent
                 and (edge.routing != "forward" or producer % vertex.parallelism == subtask),
                 announces=announced and upstream.knows_splits,
             )
-            for at, (upstream, edge) in enumerate(vertex.inputs)
+            for index, (upstream, edge) in enumerate(vertex.inputs)
             for producer in range(upstream.parallelism)
         )
 
@@ -100,8 +100,8 @@ class Wiring:
         if edge.routing == "key":
             assert edge.key_of is not None
             name = f"key_by before operator {consumer.id!r}"
-            known = self._registries.get(consumer.id) or StateRegistry(consumer.id)
-            types, sides = known.keys, known.key_sides
+            registry = self._registries.get(consumer.id) or StateRegistry(consumer.id)
+            types, sides = registry.keys, registry.key_sides
             return ByKey(edge.key_of, targets, self._key_groups, name, types, edge.side, sides)
         if edge.routing == "broadcast":
             return Broadcast(targets)
@@ -112,9 +112,9 @@ class Wiring:
     def _edges(self, vertex: Vertex, subtask: int) -> Iterator[OutputEdge]:
         for consumer in self._vertices:
             first = 0
-            for at, (upstream, edge) in enumerate(consumer.inputs):
+            for index, (upstream, edge) in enumerate(consumer.inputs):
                 if upstream is vertex:
-                    pool = self._pools[consumer.id, at, subtask]
+                    pool = self._pools[consumer.id, index, subtask]
                     channels = tuple(
                         self._channel(consumer, target, first + subtask, pool)
                         for target in range(consumer.parallelism)
@@ -123,7 +123,7 @@ class Wiring:
                         partitioner=self.partitioner(edge, subtask, consumer),
                         channels=channels,
                         names=tuple(
-                            ChannelId(consumer.id, at, subtask, target, at_producer=True)
+                            ChannelId(consumer.id, index, subtask, target, at_producer=True)
                             for target in range(len(channels))
                         ),
                         pool=pool,
@@ -139,18 +139,18 @@ class Wiring:
         if self._share.has(target):
             return self.gates[consumer.id][target].channels[number]
         assert self._exchange is not None
-        place = consumer.id, target, number
-        return self._exchange.sending(place, self._buffers.at_consumer, pool)
+        address = consumer.id, target, number
+        return self._exchange.sending(address, self._buffers.at_consumer, pool)
 
     def _gates(self, vertex: Vertex) -> dict[int, Gate]:
         """The gates of the subtasks that this process has."""
         targets = vertex.parallelism
         pools, producers = [], []
-        for at, (upstream, _) in enumerate(vertex.inputs):
+        for index, (upstream, _) in enumerate(vertex.inputs):
             for producer in range(upstream.parallelism):
                 size = targets * self._buffers.at_producer
                 pool = BufferPool(targets, size, self._buffers.overdraft)
-                self._pools[vertex.id, at, producer] = pool
+                self._pools[vertex.id, index, producer] = pool
                 pools.append(pool)
                 producers.append(producer)
 

@@ -29,10 +29,10 @@ class Switching:
 
     timeout: float
 
-    def deadline(self, barrier: Barrier, seen: float) -> float | None:
-        """When to switch a barrier that was first seen, or sent, at `seen`; None: never."""
+    def deadline(self, barrier: Barrier, seen_at: float) -> float | None:
+        """When to switch a barrier that was first seen, or sent, at `seen_at`; None: never."""
         if barrier.order == "unaligned":
-            return seen
+            return seen_at
         return barrier.started + self.timeout if barrier.order == "may-switch" else None
 
 
@@ -70,7 +70,7 @@ class Alignment:
         self._switching = switching if exactly_once else None
         self._stay_aligned = frozenset(stay_aligned)
         self._reached: set[int] = set()
-        self._ended: set[int] = set()
+        self._ended_channels: set[int] = set()
         self.seen_at = 0.0
         """When the first barrier of the newest checkpoint was seen."""
         self._deadline: float | None = None
@@ -102,7 +102,7 @@ class Alignment:
 
     def ended(self, channel: int, now: float) -> Aligned:
         """Nothing follows on a channel."""
-        self._ended.add(channel)
+        self._ended_channels.add(channel)
         if self.aligning is None:
             return _IGNORE
         self._reached.add(channel)
@@ -134,7 +134,7 @@ class Alignment:
             # A checkpoint given up by the coordinator leaves half an alignment.
             unblock = self.aligning is not None and bool(self._reached) and self._exactly_once
             self._newest = checkpoint
-            self._reached = set(self._ended)
+            self._reached = set(self._ended_channels)
             self.seen_at = now
             self._deadline = None
         if self._switching is not None:

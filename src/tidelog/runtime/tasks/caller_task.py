@@ -146,8 +146,8 @@ class CallerTask(Task):
         # Most of it goes while the caller works on; what it writes meanwhile is the rest.
         with self._until_room():
             await self._in_steps(self.parts.backend.flush_in_steps())
-        async with self._caller.held(self._given_up, self._flushed) as held:
-            if held:
+        async with self._caller.held(self._given_up, self._flushed) as exclusive:
+            if exclusive:
                 for batch in self._caller.emitted():
                     await self.parts.output.emit(batch)
                 self._caller.capture(barrier.checkpoint)

@@ -49,7 +49,9 @@ def token_of(transaction: bytes) -> bytes:
 def transactions_of(checkpoints: Iterable[Checkpoint]) -> tuple[bytes, ...]:
     """The sinks' tokens of all transactions that these checkpoints name, each once."""
     subtasks = (state for checkpoint in checkpoints for _, state in checkpoint.subtasks())
-    return tuple({token_of(found): None for state in subtasks for found in state.transactions})
+    return tuple(
+        {token_of(transaction): None for state in subtasks for transaction in state.transactions}
+    )
 
 
 def transactions_by_sink(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[bytes, CheckpointId]]:
@@ -57,9 +59,9 @@ def transactions_by_sink(checkpoints: Iterable[Checkpoint]) -> dict[str, dict[by
     by_sink: dict[str, dict[bytes, CheckpointId]] = {}
     for checkpoint in checkpoints:
         for operator, state in checkpoint.subtasks():
-            stored = map(_decoded, state.transactions)
+            transactions = map(_decoded, state.transactions)
             by_sink.setdefault(operator.sink, {}).update(
-                (transaction.token, transaction.checkpoint) for transaction in stored
+                (transaction.token, transaction.checkpoint) for transaction in transactions
             )
     return by_sink
 
@@ -105,11 +107,11 @@ class SinkOutput(ChannelOutput):
             started = self.work.clock.monotonic()
             with user_code(self._name):
                 self._writer.write(records)
-            took = self.work.called(self._name, started)
+            seconds = self.work.called(self._name, started)
             if self._writer.full():
                 with self.work.waiting():
                     await self._offload.run_to_end(in_user_code(self._name, self._writer.make_room))
-        self._portion.took(len(records), took)
+        self._portion.took(len(records), seconds)
         if self.work.turn.ended():
             await self.work.rest()
 

@@ -40,7 +40,7 @@ class SourceTask(Task):
         self._splits = splits
         self._alignment = splits.alignment
         self._positions = SplitPositions(parts.backend)
-        splits.join(begun=any(True for _ in self._positions.started()))
+        splits.join(resumes=any(True for _ in self._positions.started()))
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
         self._reads = SplitTurns(
@@ -48,11 +48,11 @@ class SourceTask(Task):
         )
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
-        self._seen: set[str] = set()
-        """Splits that were found, also those of other subtasks: whose one is is asked once."""
+        self._discovered_splits: set[str] = set()
+        """All splits that were found, also other subtasks': the owner of a split is asked once."""
         self._finding: asyncio.Future[list[str]] | None = None
         self._find_at = -math.inf
-        self._found = False
+        self._has_discovered = False
         self._draining = False
         self._event_time = parts.chain.event_time
         self._idle_after_ms = self._event_time.options.idle_after_ms if self._event_time else None
@@ -73,7 +73,7 @@ class SourceTask(Task):
 
     @property
     def unread(self) -> int | None:
-        amounts = [amount for each in self._reads if (amount := each.unread) is not None]
+        amounts = [amount for reading in self._reads if (amount := reading.unread) is not None]
         return sum(amounts) if amounts else None
 
     @property
@@ -95,17 +95,17 @@ class SourceTask(Task):
 
     async def complete(self, checkpoint: CheckpointId) -> None:
         await super().complete(checkpoint)
-        moved = self._positions.completed(checkpoint)
-        if moved:
+        positions = self._positions.completed(checkpoint)
+        if positions:
             with user_code(self.id.operator):
-                self._source.checkpointed(moved)
+                self._source.checkpointed(positions)
 
     def _wake_up(self) -> None:
         self._wake.set()
 
     async def run(self) -> None:
         clock = self.parts.effects.clock
-        ended = False
+        succeeded = False
         self._standstills.begin()
         try:
             await self._resume()
@@ -125,14 +125,14 @@ class SourceTask(Task):
                 if not self._leaving:
                     await self._wake.wait()
             await self._exit()
-            ended = True
+            succeeded = True
         finally:
             self._leave_alignment()
             if self._finding is not None:
                 self._finding.cancel()
             try:
-                closings = [reading.close for reading in self._reads]
-                close_all(str(self.id), closings, quietly=not ended)
+                closers = [reading.close for reading in self._reads]
+                close_all(str(self.id), closers, quietly=not succeeded)
                 await self._splits.leave()
             finally:
                 await self._stop()
@@ -166,7 +166,7 @@ class SourceTask(Task):
     async def _step(self) -> bool:
         """Read one split once, or wait until there is something; True at the end of the data."""
         await self._find_splits()
-        if self._found and not self._reads and self._source.rediscover_s is None:
+        if self._has_discovered and not self._reads and self._source.rediscover_s is None:
             return True
         reading = self._next()
         if reading is None:
@@ -189,39 +189,39 @@ class SourceTask(Task):
         again = self._source.rediscover_s
         self._find_at = math.inf if again is None else self._now() + again
         # A split that was begun and is gone is opened all the same: the source says what is lost.
-        begun = {} if self._found else dict.fromkeys(self._positions.started())
-        known = set(splits)
-        for split in itertools.chain(splits, begun):
-            if split in self._seen:
+        started_splits = {} if self._has_discovered else dict.fromkeys(self._positions.started())
+        current_splits = set(splits)
+        for split in itertools.chain(splits, started_splits):
+            if split in self._discovered_splits:
                 continue
-            if len(self._seen) % _SPLITS_IN_A_TURN == _SPLITS_IN_A_TURN - 1:
+            if len(self._discovered_splits) % _SPLITS_IN_A_TURN == _SPLITS_IN_A_TURN - 1:
                 await self._rest()
-            self._seen.add(split)
+            self._discovered_splits.add(split)
             if self._positions.owns(split):
-                stored = StoredSplit()
-                if split in begun:
-                    stored = self._positions.get(split)
+                split_state = StoredSplit()
+                if split in started_splits:
+                    split_state = self._positions.get(split)
                     with user_code(self.id.operator):
-                        self._source.check_begun(split, stored.position)
-                self._add(split, stored, found=split in known)
-        if not self._found:
-            self._found = True
+                        self._source.check_begun(split, split_state.position)
+                self._add(split, split_state, exists=split in current_splits)
+        if not self._has_discovered:
+            self._has_discovered = True
             self._splits.looked()
         await self._follow_splits()
 
-    def _add(self, split: str, stored: StoredSplit, *, found: bool) -> None:
-        if stored.done and not (found and self._source.splits_grow):
+    def _add(self, split: str, split_state: StoredSplit, *, exists: bool) -> None:
+        if split_state.done and not (exists and self._source.splits_grow):
             return
-        position = stored.position
+        position = split_state.position
         if position is None and self._splits.is_new(split):
             position = self._source.new_split_position
         effects, task = self.parts.effects, self.id.operator
         reading = SplitReading(split, self._source, position, task, effects, self._wake.set)
         begins = self._reads.add(reading)
-        self.parts.output.splits_changed(begun=[split])
+        self.parts.output.splits_changed(started_splits=[split])
         if self._event_time is not None:
-            if stored.latest is not None:
-                self._event_time.restore(split, stored.latest)
+            if split_state.latest is not None:
+                self._event_time.restore(split, split_state.latest)
             if begins:
                 self._alignment.moved(split, self._event_time.watermark_of(split))
         self._hold(reading)
@@ -267,11 +267,11 @@ class SourceTask(Task):
             if not self._reads.busy:
                 self._reads.begin_next(but=read)
             await self._emit_read(read)
-        elif portion is not None and portion.ended:
+        elif portion is not None and portion.at_end:
             self._finish_split(reading, portion)
             await self._follow_splits()
         elif not reading.queued:
-            if portion is not None and portion.position != reading.stored:
+            if portion is not None and portion.position != reading.stored_position:
                 self._store(reading, portion)
             if not reading.behind:
                 self._alignment.gone(reading.split)
@@ -293,10 +293,12 @@ class SourceTask(Task):
                 self._keep(reading, portion)
             # The last records of a split move event time, too.
             await self._follow_splits()
-            ended = [(reading, portion) for reading, portion in read.items() if portion.ended]
-            for reading, portion in ended:
+            last_portions = [
+                (reading, portion) for reading, portion in read.items() if portion.at_end
+            ]
+            for reading, portion in last_portions:
                 self._finish_split(reading, portion)
-            if ended:
+            if last_portions:
                 await self._follow_splits()
             await self._flush_if_due()
 
@@ -325,12 +327,12 @@ class SourceTask(Task):
         event_time, split = self._event_time, reading.split
         latest = event_time.latest(split) if event_time is not None else None
         self._positions.put(split, StoredSplit(False, portion.position, latest))
-        reading.stored = portion.position
+        reading.stored_position = portion.position
 
     def _finish_split(self, reading: SplitReading, portion: ReadChunk) -> None:
         split = reading.split
         self._reads.remove(reading)
-        self.parts.output.splits_changed(ended=[split])
+        self.parts.output.splits_changed(ended_splits=[split])
         self._holding.drop(split)
         self._positions.put(split, StoredSplit(True, portion.position))
         self._alignment.gone(split)
@@ -344,17 +346,17 @@ class SourceTask(Task):
         event_time = self._event_time
         if event_time is not None and self._reads:
             if self._holding:
-                made = self._holding.mark
+                watermark = self._holding.mark
             else:
-                made = combined((), self._reads.names, event_time.watermark_of)
-            if made is not None:
-                await self._advance_watermark(made)
-        await self._set_idle(self._found and not self._holding)
+                watermark = combined((), self._reads.names, event_time.watermark_of)
+            if watermark is not None:
+                await self._advance_watermark(watermark)
+        await self._set_idle(self._has_discovered and not self._holding)
         self._announce_splits(None)
 
     def _announce_splits(self, current: str | None) -> None:
         """Announce which splits are read to tasks that make watermarks of their records."""
-        if self.parts.output.announces_splits and self._found:
+        if self.parts.output.announces_splits and self._has_discovered:
             self.parts.output.announce_splits(current)
 
     def _on_silence(self, reading: SplitReading) -> None:

@@ -43,7 +43,7 @@ class ReadChunk:
 
     records: list[Any]
     position: Any
-    ended: bool = False
+    at_end: bool = False
     size_bytes: int = 0
     """About the bytes of the records, if a thread has read them."""
     read_at: float = 0.0
@@ -74,7 +74,7 @@ class SplitReading:
         """When reads of the split began to give nothing, in seconds on the monotonic clock."""
         self.idle = False
         """The split has been quiet for so long that event time does not wait for it."""
-        self.stored = position
+        self.stored_position = position
         """The position that the task has stored."""
         self._source = source
         self._position = position
@@ -89,7 +89,7 @@ class SplitReading:
         self._read_out = False
         """The thread has done its part for this split."""
         self._failure: Exception | None = None
-        self._handed: deque[ReadChunk] = deque()
+        self._chunks: deque[ReadChunk] = deque()
         self._closed = False
         self._in_thread = False
         self._turn = threading.Lock()
@@ -103,7 +103,7 @@ class SplitReading:
     @property
     def handed(self) -> bool:
         """A thread has handed over what `take` gives."""
-        return bool(self._handed)
+        return bool(self._chunks)
 
     @property
     def waits(self) -> bool:
@@ -123,7 +123,7 @@ class SplitReading:
     @property
     def may_begin(self) -> bool:
         """No thread reads the split, and the task has taken what was read."""
-        return self._running is None and not self._handed
+        return self._running is None and not self._chunks
 
     @property
     def queued(self) -> bool:
@@ -135,7 +135,7 @@ class SplitReading:
         portion = self._taken() if self._source.blocking else self._read(self._opened())
         if portion is None and not self.working:
             return None  # a thread that read as much as it may: the next one goes on
-        if portion is None or not (portion.records or portion.ended):
+        if portion is None or not (portion.records or portion.at_end):
             pause = self._reader.delay_s if self._reader is not None else 0.0
             wait = math.inf if self.working else pause or IDLE_S
             self.due_at = self._effects.clock.monotonic() + wait
@@ -202,8 +202,8 @@ class SplitReading:
             if self._reader is not None:
                 self._reader.notify(self._ask)
         portions: list[ReadChunk] = []
-        while self._handed:
-            portions.append(self._handed.popleft())
+        while self._chunks:
+            portions.append(self._chunks.popleft())
         if not portions:
             return None
         if len(portions) == 1:
@@ -211,7 +211,7 @@ class SplitReading:
         records = list(chain.from_iterable(portion.records for portion in portions))
         size = sum(portion.size_bytes for portion in portions)
         last = portions[-1]
-        return ReadChunk(records, last.position, last.ended, size, portions[0].read_at)
+        return ReadChunk(records, last.position, last.at_end, size, portions[0].read_at)
 
     def begun(self, running: "asyncio.Future[None]", *, after_others: bool) -> bool:
         """The thread `running` is to read this split, after others if it reads any before.
@@ -230,8 +230,8 @@ class SplitReading:
         """Wake the task: the thread `running` has read a part of its splits, or has ended."""
         if self._running is not running:
             return
-        ended = running.done() and not running.cancelled() and running.exception() is None
-        if ended and not self._read_out:
+        succeeded = running.done() and not running.cancelled() and running.exception() is None
+        if succeeded and not self._read_out:
             self._running = None  # it did not come to this split
         self._ask()
 
@@ -252,21 +252,21 @@ class SplitReading:
         finally:
             with self._turn:
                 self._in_thread, self._read_out = False, True
-                left = self._closed
-            if left:
+                closed = self._closed
+            if closed:
                 close_all(self._task, [self._close], quietly=True)
 
     def _read_on(self, in_loop: InLoop) -> tuple[int, int]:
         reader, read, size = self._opened(), 0, 0
         while True:
             portion = self._read(reader, in_thread=True)
-            self._handed.append(portion)
+            self._chunks.append(portion)
             read, size = read + len(portion.records), size + portion.size_bytes
-            if not portion.records or portion.ended or not reader.trickles or self._closed:
+            if not portion.records or portion.at_end or not reader.trickles or self._closed:
                 return read, size
             if read >= BATCH_RECORDS or size >= BATCH_BYTES:
                 return read, size
-            if len(self._handed) == 1:  # otherwise the task was asked, and has not come yet
+            if len(self._chunks) == 1:  # otherwise the task was asked, and has not come yet
                 in_loop(self._ask)
 
     def _opened(self) -> SplitReader:
@@ -282,23 +282,23 @@ class SplitReading:
 
     def _read(self, reader: SplitReader, *, in_thread: bool = False) -> ReadChunk:
         with user_code(self._task):
-            found = reader.read()
-            if not isinstance(found, list):
-                _check_read(found)
-            records, ended = found or [], found is None or reader.at_end
+            result = reader.read()
+            if not isinstance(result, list):
+                _check_read(result)
+            records, at_end = result or [], result is None or reader.at_end
             name, has_one = f"the reader of split {self.split!r}", hasattr(reader, "position")
             require(name, "none", has_one, "a `position` of it, which checkpoints store")
             # A reader may go on in the same object, such as a dict of offsets.
             position, size = deepcopy(reader.position), reader.read_bytes
         if size is None:
             size = bytes_of(records) if in_thread else 0
-        return ReadChunk(records, position, ended, size, self._effects.clock.monotonic())
+        return ReadChunk(records, position, at_end, size, self._effects.clock.monotonic())
 
 
-def _check_read(found: object) -> None:
+def _check_read(result: object) -> None:
     """Raises TypeError for what is no sequence of records: a generator, a coroutine, one record."""
-    if not isinstance(found, Sequence | None) or isinstance(found, str | bytes):
-        kind = type(found).__name__
+    if not isinstance(result, Sequence | None) or isinstance(result, str | bytes):
+        kind = type(result).__name__
         raise TypeError(f"read() returned a {kind}, not a list of records or None at the end")
 
 
@@ -313,8 +313,8 @@ def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "async
     def read_all() -> None:
         records = size = 0
         for reading in readings:
-            read, took = reading.work(running, in_loop)
-            records, size = records + read, size + took
+            read_records, read_bytes = reading.work(running, in_loop)
+            records, size = records + read_records, size + read_bytes
             if records >= BATCH_RECORDS or size >= BATCH_BYTES:
                 return
             if now() >= hurry_at:  # the task does not wait for the others: what is here goes on
@@ -328,8 +328,8 @@ def read_in_thread(readings: Sequence[SplitReading], effects: Effects) -> "async
 
     readings = [
         reading
-        for at, reading in enumerate(readings)
-        if reading.begun(running, after_others=at > 0)
+        for index, reading in enumerate(readings)
+        if reading.begun(running, after_others=index > 0)
     ]
     running.add_done_callback(ended)
     return running

@@ -73,11 +73,11 @@ class SplitTurns:
 
     def remove(self, reading: SplitReading) -> None:
         """The split has ended; its reader is closed."""
-        for known in (self._readings, self._turns, self._recent):
-            known.pop(reading.split, None)
+        for readings in (self._readings, self._turns, self._recent):
+            readings.pop(reading.split, None)
         if self._waiting and len(self._turns) < self._at_once:
-            begun = self._waiting.popleft()
-            self._turns[begun.split] = begun
+            next_reading = self._waiting.popleft()
+            self._turns[next_reading.split] = next_reading
         reading.close()
 
     def next(self, may_be_read: Callable[[str], bool]) -> SplitReading | None:

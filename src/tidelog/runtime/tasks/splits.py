@@ -34,23 +34,23 @@ class SourceSplits:
     def __init__(self, source: Source, effects: Effects) -> None:
         self._source = source
         self._effects = effects
-        self._found: list[str] | None = None
+        self._split_names: list[str] | None = None
         self._find_at = 0.0
         self._lock = asyncio.Lock()
         self._first: frozenset[str] | None = None
         """What the first discovery of this run has found."""
-        self.begun = False
+        self.resumes = False
         """An earlier run has begun some of the splits of the subtasks that have joined, or of
         those in other processes."""
         self._readers = 0
         self._looking = 0
         self.alignment = SplitAlignment()
 
-    def join(self, *, begun: bool) -> None:
-        """One more subtask reads splits; `begun`: an earlier run has begun some of its."""
+    def join(self, *, resumes: bool) -> None:
+        """One more subtask reads splits; `resumes`: an earlier run has begun some of its."""
         self._readers += 1
         self._looking += 1
-        self.begun = self.begun or begun
+        self.resumes = self.resumes or resumes
 
     def looked(self) -> None:
         """A subtask that has joined has added the splits that were found first."""
@@ -69,7 +69,7 @@ class SourceSplits:
 
     def is_new(self, split: str) -> bool:
         """Whether a split has appeared after the source began, in this run or an earlier one."""
-        return self.begun or (self._first is not None and split not in self._first)
+        return self.resumes or (self._first is not None and split not in self._first)
 
     async def find(self, operator: str) -> list[str]:
         """All splits known now; discovers again at the interval that the source asks for.
@@ -80,31 +80,31 @@ class SourceSplits:
         async with self._lock:
             now = self._effects.clock.monotonic()
             again = self._source.rediscover_s
-            if self._found is None or (again is not None and now >= self._find_at):
+            if self._split_names is None or (again is not None and now >= self._find_at):
                 discover = in_user_code(operator, self._discovered)
-                self._found = await self._effects.offload.wait(discover)
+                self._split_names = await self._effects.offload.wait(discover)
                 if again is not None:
                     self._find_at = now + max(again, self._rest(now, again))
                 if self._first is None:
-                    self._first = frozenset(self._found)
-            return self._found
+                    self._first = frozenset(self._split_names)
+            return self._split_names
 
-    def _rest(self, begun: float, again: float) -> float:
+    def _rest(self, started_at: float, again: float) -> float:
         """Seconds between discoveries so that they take no more than their share of the time; one
         that waits for more than storage takes none.
         """
-        took = self._effects.clock.monotonic() - begun
-        return min(took / _SHARE, _MOST_RESTS * again) if self._source.prompt else 0.0
+        seconds = self._effects.clock.monotonic() - started_at
+        return min(seconds / _SHARE, _MOST_RESTS * again) if self._source.prompt else 0.0
 
     def _discovered(self) -> list[str]:
         names = self._source.discover()
         # One name in place of a list: each of its letters would be a split with all the records.
         require("the splits of the source", repr(names), not isinstance(names, str), "a list")
-        found = list(names)
-        for split in found:
+        splits = list(names)
+        for split in splits:
             # A restart could not read another type of name from the checkpoint.
             require("a split of the source", repr(split), isinstance(split, str), "a name, a str")
-        return found
+        return splits
 
 
 class SplitAlignment:
@@ -138,9 +138,9 @@ class SplitAlignment:
         """The least watermark of all splits; infinite without any."""
         return min(self.here, self._elsewhere)
 
-    def elsewhere(self, least: float) -> None:
+    def elsewhere(self, watermark: float) -> None:
         """The least watermark of the splits that other processes read."""
-        self._elsewhere = least
+        self._elsewhere = watermark
         self._wake()
 
     def wait(self, wake: Callable[[], None]) -> None:
@@ -169,7 +169,7 @@ class SplitPositions:
         self._state = info.id.to_bytes(2, "big")
         positions = ObjectEncoding(f"positions of source {backend.registry.operator!r}")
         self._rows = backend.rows(positions.encode, positions.decode, scanned=True, hidden=True)
-        self._moved: dict[str, Any] = {}
+        self._new_positions: dict[str, Any] = {}
         """Positions that no barrier has passed yet."""
         self._at_barriers: dict[CheckpointId, dict[str, Any]] = {}
         """Positions that have moved before the barriers of checkpoints that are not complete."""
@@ -178,27 +178,29 @@ class SplitPositions:
         return key_group(encode_key(split), self._backend.key_groups) in self._backend.owned
 
     def get(self, split: str) -> StoredSplit:
-        stored = self._rows.get(self._row(split))
-        return StoredSplit(*stored) if stored is not None else StoredSplit()
+        row = self._rows.get(self._row(split))
+        return StoredSplit(*row) if row is not None else StoredSplit()
 
-    def put(self, split: str, stored: StoredSplit) -> None:
-        self._moved[split] = stored.position
-        row = [stored.done, stored.position]
-        self._rows.put(self._row(split), row if stored.latest is None else [*row, stored.latest])
+    def put(self, split: str, split_state: StoredSplit) -> None:
+        self._new_positions[split] = split_state.position
+        row = [split_state.done, split_state.position]
+        if split_state.latest is not None:
+            row.append(split_state.latest)
+        self._rows.put(self._row(split), row)
 
     def at_barrier(self, checkpoint: CheckpointId) -> None:
         """The positions put so far are those of the checkpoint."""
-        if self._moved:
-            self._at_barriers[checkpoint] = self._moved
-            self._moved = {}
+        if self._new_positions:
+            self._at_barriers[checkpoint] = self._new_positions
+            self._new_positions = {}
 
     def completed(self, checkpoint: CheckpointId) -> dict[str, Any]:
         """The positions in a completed checkpoint that have moved since the one before."""
-        moved: dict[str, Any] = {}
+        positions: dict[str, Any] = {}
         for earlier in sorted(self._at_barriers):
             if earlier <= checkpoint:
-                moved.update(self._at_barriers.pop(earlier))
-        return moved
+                positions.update(self._at_barriers.pop(earlier))
+        return positions
 
     def started(self) -> Iterable[str]:
         """Splits with a stored position."""

@@ -60,7 +60,7 @@ class StreamTask(Task):
             count,
             exactly_once=exactly_once,
             switching=parts.switching,
-            stay_aligned=[at for at, each in enumerate(inputs) if each.stays_aligned],
+            stay_aligned=[number for number, channel in enumerate(inputs) if channel.stays_aligned],
         )
         self._reminder: asyncio.Task[None] | None = None
         self._reminded: tuple[float | None, CheckpointId] | None = None
@@ -166,7 +166,7 @@ class StreamTask(Task):
 
     async def _tick(self, now_ms: int) -> None:
         # After the end of the data no timer may fire: downstream tasks have ended as well.
-        if not self._ended:
+        if not self._data_ended:
             if self._firing is None:
                 await self._begin(self.parts.chain.tick(now_ms), None)
             else:
@@ -233,9 +233,9 @@ class StreamTask(Task):
             self._remind(barrier)
 
     def _record_inputs(self, in_flight: InFlight) -> None:
-        for channel, of in zip(self.gate.channels, self._inputs, strict=True):
+        for channel, input_channel in zip(self.gate.channels, self._inputs, strict=True):
             if channel.number not in self._alignment.reached:
-                channel.record(in_flight.checkpoint, in_flight.recorder(of.id))
+                channel.record(in_flight.checkpoint, in_flight.recorder(input_channel.id))
 
     def _remind(self, barrier: Barrier) -> None:
         """Announce the barrier again at its deadline."""
@@ -306,8 +306,8 @@ class StreamTask(Task):
 
     async def _end_if_ended(self) -> None:
         """End when all channels have, and all timers have fired."""
-        ended = len(self._ended_channels) == len(self.gate.channels)
-        if ended and self._firing is None and not self._ended:
+        all_ended = len(self._ended_channels) == len(self.gate.channels)
+        if all_ended and self._firing is None and not self._data_ended:
             await self._end(drain=all(self._ended_channels.values()))
 
     async def _set_idle(self, idle: bool) -> None:
@@ -344,16 +344,16 @@ class StreamTask(Task):
         """Origins have begun at the inputs, or ended."""
         event_time, now = self.parts.chain.event_time, self._now()
         if event_time is not None:
-            for origin in changes.begun:
+            for origin in changes.started_origins:
                 self._waits.on_activity(origin, now)
-            for origin in changes.ended:
+            for origin in changes.ended_origins:
                 event_time.forget(origin)
                 self._waits.on_end(origin)
         self.parts.output.splits_changed(*changes)
 
     def _announce_splits(self, current: Origin | None = None) -> None:
-        wanted = self._tracks_origins and self.parts.output.announces_splits
-        if wanted and self._origins.complete and not self._origins.exhausted:
+        announces = self._tracks_origins and self.parts.output.announces_splits
+        if announces and self._origins.complete and not self._origins.exhausted:
             self.parts.output.announce_splits(current)
 
     def _look_for_idle(self) -> None:
@@ -376,12 +376,12 @@ class StreamTask(Task):
         event_time = self.parts.chain.event_time
         if event_time is None:
             return
-        known = read_from is not None and self._waits.is_unfinished(read_from)
-        if event_time.was_active() and known:
+        unfinished = read_from is not None and self._waits.is_unfinished(read_from)
+        if event_time.was_active() and unfinished:
             self._waits.on_activity(read_from, self._now())
         if not self._origins.complete:
             return
-        made = self._waits.mark
-        if made is not None:
-            await self._advance_watermark(made)
+        watermark = self._waits.mark
+        if watermark is not None:
+            await self._advance_watermark(watermark)
         await self._set_idle(not self._waits.holds and not self._origins.exhausted)

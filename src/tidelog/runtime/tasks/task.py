@@ -50,7 +50,7 @@ class Task(ABC):
         self._checkpoints = TaskCheckpoints(parts, self._record_inputs)
         self._stopping_with: CheckpointId | None = None
         """The checkpoint that the job is to stop with."""
-        self._ended = False
+        self._data_ended = False
         self._finished = False
         self._leaving = False
         self.records_in = 0
@@ -74,7 +74,7 @@ class Task(ABC):
         if self.exited:
             return Change.NONE
         durable, progress = self._durable_progress, self._progress()
-        if durable is None or self._ended or progress.work != durable.work:
+        if durable is None or self._data_ended or progress.work != durable.work:
             return Change.STATE
         return Change.NONE if progress == durable else Change.POSITION
 
@@ -152,7 +152,7 @@ class Task(ABC):
     async def complete(self, checkpoint: CheckpointId) -> None:
         self._checkpoints.completed(checkpoint)
         await self.parts.output.commit(checkpoint)
-        for captured in [each for each in self._captured_progress if each <= checkpoint]:
+        for captured in [earlier for earlier in self._captured_progress if earlier <= checkpoint]:
             self._durable_progress = self._captured_progress.pop(captured)
 
     def abort(self, checkpoint: CheckpointId) -> None:
@@ -264,7 +264,7 @@ class Task(ABC):
             await self._fire_all(MAX_WATERMARK)
             await self._emit_in_steps(self.parts.chain.finish())
             self._finished = True
-        self._ended = True
+        self._data_ended = True
         await self.parts.output.announce(EndOfData(drain))
         self.parts.listener.ended(self.id)
 
@@ -310,8 +310,8 @@ class FinishedTask(Task):
         await self.parts.output.announce(Watermark(MAX_WATERMARK))
         await self.parts.output.announce(EndOfData())
         # What upstream tasks still send is events, and never a record.
-        left = len(self._gate.channels) if self._gate is not None else 0
-        while self._gate is not None and left:
+        open_channels = len(self._gate.channels) if self._gate is not None else 0
+        while self._gate is not None and open_channels:
             received = await self._gate.get()
             message = received[1] if isinstance(received, tuple) else None
             if isinstance(message, Batch):
@@ -322,7 +322,7 @@ class FinishedTask(Task):
                     action="report this as a defect, and restore an older slot",
                     retry_safe=False,
                 )
-            left -= isinstance(message, EndOfChannel)
+            open_channels -= isinstance(message, EndOfChannel)
         await self._exit()
 
     def _start(self, barrier: Barrier) -> None:

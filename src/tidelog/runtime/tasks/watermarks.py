@@ -45,16 +45,16 @@ class WatermarkValve:
     @property
     def idle(self) -> bool:
         """All channels that have not ended are idle, and there is one."""
-        running = [at for at in range(len(self._idle)) if not self.ended(at)]
-        return bool(running) and all(self._idle[at] for at in running)
+        running = [channel for channel in range(len(self._idle)) if not self.ended(channel)]
+        return bool(running) and all(self._idle[channel] for channel in running)
 
     @property
     def time(self) -> int | None:
         """The watermark of all channels together; None: unknown."""
         channels = range(len(self._watermarks))
-        holding = [] if self.idle else [at for at in channels if not self._idle[at]]
-        left = (at for at in channels if not self.ended(at))
-        return combined(holding, left, self._watermarks.__getitem__)
+        holding = [] if self.idle else [channel for channel in channels if not self._idle[channel]]
+        unfinished = (channel for channel in channels if not self.ended(channel))
+        return combined(holding, unfinished, self._watermarks.__getitem__)
 
 
 def channel_of(origin: Origin) -> int:
@@ -65,8 +65,8 @@ def channel_of(origin: Origin) -> int:
 class OriginChanges(NamedTuple):
     """Origins that are new at a task's inputs, and those that have ended there."""
 
-    begun: Sequence[Origin] = ()
-    ended: Sequence[Origin] = ()
+    started_origins: Sequence[Origin] = ()
+    ended_origins: Sequence[Origin] = ()
 
 
 class InputOrigins:
@@ -75,14 +75,18 @@ class InputOrigins:
     """
 
     def __init__(self, inputs: Iterable[InputChannel]) -> None:
-        carrying = {at: each.announces for at, each in enumerate(inputs) if each.carries}
+        carrying = {
+            number: channel.announces for number, channel in enumerate(inputs) if channel.carries
+        }
         self._current: dict[int, Origin | None] = {
-            at: None if announces else (at,) for at, announces in carrying.items()
+            number: None if announces else (number,) for number, announces in carrying.items()
         }
         self._origins: dict[int, set[Origin] | None] = {
-            at: None if announces else {(at,)} for at, announces in carrying.items()
+            number: None if announces else {(number,)} for number, announces in carrying.items()
         }
-        self.unannounced = [(at, (at,)) for at, announces in carrying.items() if not announces]
+        self.unannounced = [
+            (number, (number,)) for number, announces in carrying.items() if not announces
+        ]
         """The channels whose producers do not announce what they read, and their origins."""
 
     def on_splits_announced(self, channel: int, splits: Splits) -> OriginChanges:
@@ -90,16 +94,16 @@ class InputOrigins:
         if channel not in self._origins:
             return OriginChanges()
         origins = self._origins[channel] or set()
-        begun = [(channel, split) for split in splits.begun]
-        ended = [(channel, split) for split in splits.ended]
-        origins.update(begun)
-        origins.difference_update(ended)
+        started_origins = [(channel, split) for split in splits.started_splits]
+        ended_origins = [(channel, split) for split in splits.ended_splits]
+        origins.update(started_origins)
+        origins.difference_update(ended_origins)
         self._origins[channel] = origins
         self._current[channel] = None if splits.current is None else (channel, splits.current)
-        return OriginChanges(begun, ended)
+        return OriginChanges(started_origins, ended_origins)
 
     def ended(self, channel: int) -> OriginChanges:
-        return OriginChanges(ended=list(self._origins.pop(channel, None) or ()))
+        return OriginChanges(ended_origins=list(self._origins.pop(channel, None) or ()))
 
     def current(self, channel: int) -> Origin | None:
         """The origin of a buffer that has just arrived on a channel; None: not known."""
@@ -224,8 +228,8 @@ def combined(
 ) -> int | None:
     """The least watermark of those that hold it; without any, the greatest of the idle ones."""
     marks = [watermark_of(origin) for origin in holding]
-    known = [mark for mark in marks if mark is not None]
+    known_marks = [mark for mark in marks if mark is not None]
     if marks:
-        return min(known) if len(known) == len(marks) else None
-    left = (watermark_of(origin) for origin in idle)
-    return max((mark for mark in left if mark is not None), default=None)
+        return min(known_marks) if len(known_marks) == len(marks) else None
+    idle_marks = (watermark_of(origin) for origin in idle)
+    return max((mark for mark in idle_marks if mark is not None), default=None)

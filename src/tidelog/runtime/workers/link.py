@@ -121,10 +121,10 @@ def encode(message: Any) -> bytes:
     return stream.getvalue()
 
 
-def _remembering(place: "Place", batch: Batch) -> bytes:
+def _remembering(address: "Address", batch: Batch) -> bytes:
     """A buffer with something that holds itself, or that has no pickle."""
     try:
-        return pickle.dumps((place, batch), pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((address, batch), pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         raise _without_pickle(batch, error) from error
 
@@ -187,18 +187,18 @@ def _of_tuples(batch: Batch, names: tuple[str, ...]) -> Batch:
     return batch
 
 
-Place = tuple[str, int, int]
+Address = tuple[str, int, int]
 """A channel: its consumer's vertex and subtask, and its number there."""
 
 
 class SendingChannel(Channel):
     """The producer's end of a channel to another worker: it has the backlog."""
 
-    __slots__ = ("_link", "_place")
+    __slots__ = ("_address", "_link")
 
-    def __init__(self, place: Place, buffers: int, pool: BufferPool, link: Link) -> None:
-        super().__init__(_Nobody(), place[2], buffers, pool)
-        self._place = place
+    def __init__(self, address: Address, buffers: int, pool: BufferPool, link: Link) -> None:
+        super().__init__(_Nobody(), address[2], buffers, pool)
+        self._address = address
         self._link = link
 
     def give_room(self) -> None:
@@ -207,17 +207,17 @@ class SendingChannel(Channel):
         self._move()
 
     def _arrive(self, message: Message) -> None:
-        self._link.send((self._place, message))
+        self._link.send((self._address, message))
 
 
 class ReceivingChannel(Channel):
     """The consumer's end of a channel from another worker: it has the input."""
 
-    __slots__ = ("_link", "_place")
+    __slots__ = ("_address", "_link")
 
-    def __init__(self, consumer: Consumer, place: Place, link: Link) -> None:
-        super().__init__(consumer, place[2], 0, BufferPool(0, 0, 0))
-        self._place = place
+    def __init__(self, consumer: Consumer, address: Address, link: Link) -> None:
+        super().__init__(consumer, address[2], 0, BufferPool(0, 0, 0))
+        self._address = address
         self._link = link
 
     def receive(self, message: Message) -> None:
@@ -227,7 +227,7 @@ class ReceivingChannel(Channel):
         restored = self.recovered > 0
         message = super().take()
         if isinstance(message, Batch) and not restored:
-            self._link.send((self._place, None))
+            self._link.send((self._address, None))
         return message
 
 
@@ -249,29 +249,29 @@ class Exchange:
     def __init__(self, share: Share) -> None:
         self._share = share
         self._links: dict[int, Link] = {}
-        self._sending: dict[Place, SendingChannel] = {}
-        self._receiving: dict[Place, ReceivingChannel] = {}
+        self._sending: dict[Address, SendingChannel] = {}
+        self._receiving: dict[Address, ReceivingChannel] = {}
 
     def connect(self, worker: int, link: Link) -> None:
         """Reach another worker by a link, whose messages go to `received`."""
         self._links[worker] = link
 
-    def sending(self, place: Place, buffers: int, pool: BufferPool) -> SendingChannel:
+    def sending(self, address: Address, buffers: int, pool: BufferPool) -> SendingChannel:
         """The producer's end; `buffers` is what the other end has room for."""
-        link = self._links[self._share.worker_of(place[1])]
-        channel = self._sending[place] = SendingChannel(place, buffers, pool, link)
+        link = self._links[self._share.worker_of(address[1])]
+        channel = self._sending[address] = SendingChannel(address, buffers, pool, link)
         return channel
 
-    def receiving(self, consumer: Consumer, place: Place, producer: int) -> ReceivingChannel:
+    def receiving(self, consumer: Consumer, address: Address, producer: int) -> ReceivingChannel:
         """The consumer's end of a channel from subtask `producer`."""
         link = self._links[self._share.worker_of(producer)]
-        channel = self._receiving[place] = ReceivingChannel(consumer, place, link)
+        channel = self._receiving[address] = ReceivingChannel(consumer, address, link)
         return channel
 
-    def received(self, message: tuple[Place, Message | None]) -> None:
+    def received(self, message: tuple[Address, Message | None]) -> None:
         """A message of another worker; None gives a buffer's room back."""
-        place, content = message
+        address, content = message
         if content is None:
-            self._sending[place].give_room()
+            self._sending[address].give_room()
         else:
-            self._receiving[place].receive(content)
+            self._receiving[address].receive(content)

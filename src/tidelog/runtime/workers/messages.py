@@ -39,7 +39,7 @@ class Build(msgspec.Struct, frozen=True):
 class Run(msgspec.Struct, frozen=True):
     """All workers are ready."""
 
-    begun: Set[str]
+    resumed_sources: Set[str]
     """Sources of which an earlier run has begun splits."""
 
 
@@ -65,7 +65,7 @@ class Ahead(msgspec.Struct, frozen=True):
     others.
     """
 
-    least: Mapping[str, float]
+    watermarks: Mapping[str, float]
 
 
 class ListObjects(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class Built(msgspec.Struct, frozen=True):
     """The tasks are ready to run."""
 
     declared: Mapping[str, Registered]
-    begun: Set[str]
+    resumed_sources: Set[str]
     """As in `Run`, of this worker."""
 
 

@@ -29,7 +29,7 @@ from tidelog.runtime.workers.link import Connect, Link
 T = TypeVar("T")
 
 _WATCH_S: Final = 1.0
-_END_S: Final = 10.0
+_END_S: Final = 5.0
 """Seconds that workers have to close what they have open."""
 
 
@@ -67,7 +67,7 @@ class RemoteWorker:
         self.process = process
         self.link: Link
         self.inbox: asyncio.Queue[Any] = asyncio.Queue()
-        self.gone = asyncio.Event()
+        self.exit_event = asyncio.Event()
         self.status: JobStatus | None = None
         self.in_use: Set[str] = frozenset()
         """The objects that it may yet refer to, as it has last said."""
@@ -108,14 +108,16 @@ class RemoteWorker:
         return written
 
     def lost(self, error: Exception | None) -> None:
-        self.gone.set()
+        self.exit_event.set()
         self.inbox.put_nowait(_Gone(error))
 
     async def check(self, silence_s: float) -> None:
         """Raises WorkerLostError when the worker is gone, or has said nothing for so many
         seconds.
         """
-        if self.gone.is_set():  # also after all of its tasks: others may take their records yet
+        if (
+            self.exit_event.is_set()
+        ):  # also after all of its tasks: others may take their records yet
             raise await self.end()
         silent = self._clock.monotonic() - self._last_at
         if silent > silence_s and not self.done:
@@ -224,8 +226,8 @@ class Workers:
             worker.link.send(m.Close())
         until = self._effects.clock.monotonic() + _END_S
         for worker in self.running:
-            left = max(0.0, until - self._effects.clock.monotonic())
-            await wait_for(worker.gone, self._effects.clock, left)
+            remaining = max(0.0, until - self._effects.clock.monotonic())
+            await wait_for(worker.exit_event, self._effects.clock, remaining)
         await self._processes.kill(self._effects.offload)
         for worker in self.running:
             worker.link.close()
@@ -241,7 +243,7 @@ class RemoteSubtasks:
         self._workers: Sequence[RemoteWorker] = ()
         self._tasks: dict[SubtaskId, RemoteTask] = {}
         self._listener: CheckpointListener
-        self._begun: frozenset[str] = frozenset()
+        self._resumed_sources: frozenset[str] = frozenset()
         self._ahead: dict[RemoteWorker, Mapping[str, float]] = {}
 
     @property
@@ -273,10 +275,10 @@ class RemoteSubtasks:
         for worker in self._workers:
             worker.link.send(m.Build())
         built = await self._all(m.Built)
-        for each in built:
-            for vertex, declared in each.declared.items():
+        for message in built:
+            for vertex, declared in message.declared.items():
                 self._adopt(vertex, declared)
-        self._begun = frozenset().union(*(each.begun for each in built))
+        self._resumed_sources = frozenset().union(*(message.resumed_sources for message in built))
         share = Share(workers=len(self._workers))
         self._tasks = {
             subtask: RemoteTask(self._workers[share.worker_of(subtask.subtask)], subtask)
@@ -288,7 +290,7 @@ class RemoteSubtasks:
     def main(self) -> list[Loop]:
         """Let all workers run, and follow each to its end."""
         for worker in self._workers:
-            worker.link.send(m.Run(self._begun))
+            worker.link.send(m.Run(self._resumed_sources))
         return [self._follow(worker) for worker in self._workers]
 
     def services(self) -> list[Loop]:
@@ -306,17 +308,17 @@ class RemoteSubtasks:
 
     async def upload_again(self, lost: Set[str]) -> None:
         running = [worker for worker in self._workers if not worker.done]
-        await together(each.ask(lambda reply: m.UploadAgain(reply, lost)) for each in running)
+        await together(worker.ask(lambda reply: m.UploadAgain(reply, lost)) for worker in running)
 
     async def _all(self, kind: type[T]) -> list[T]:
         """What each worker says next, while all of them say something."""
-        found: dict[RemoteWorker, T] = {}
+        messages: dict[RemoteWorker, T] = {}
 
         async def hear(worker: RemoteWorker) -> None:
-            found[worker] = await worker.next(kind)
+            messages[worker] = await worker.next(kind)
 
         await run_until_done(map(hear, self._workers), [self._watch()])
-        return [found[worker] for worker in self._workers]
+        return [messages[worker] for worker in self._workers]
 
     async def _watch(self) -> None:
         clock = self._start.effects.clock
@@ -340,8 +342,8 @@ class RemoteSubtasks:
                     getattr(self._listener, method)(*arguments)
                 case m.Exited(subtask):
                     self._tasks[subtask].exited = True
-                case m.Ahead(least):
-                    self._pass_on(worker, least)
+                case m.Ahead(watermarks):
+                    self._pass_on(worker, watermarks)
                 case m.TasksEnded():
                     self._start.ledger.inherit(worker.written())
                     self._pass_on(worker, {})
@@ -351,17 +353,17 @@ class RemoteSubtasks:
                 case _Gone(error):
                     raise await worker.end(error)
 
-    def _pass_on(self, said: RemoteWorker, least: Mapping[str, float]) -> None:
+    def _pass_on(self, sender: RemoteWorker, watermarks: Mapping[str, float]) -> None:
         """Say to each worker how far event time is in the splits of the others, when all have
         said it.
         """
-        self._ahead[said] = least
+        self._ahead[sender] = watermarks
         if len(self._ahead) < len(self._workers):
             return
         for worker in self._workers:
-            others = [self._ahead[each] for each in self._workers if each is not worker]
+            reports = [self._ahead[other] for other in self._workers if other is not worker]
             sources = self._ahead[worker]
-            ahead = {each: min(o.get(each, math.inf) for o in others) for each in sources}
+            ahead = {source: min(o.get(source, math.inf) for o in reports) for source in sources}
             worker.link.send(m.Ahead(ahead))
 
     def _adopt(self, vertex: str, declared: m.Registered) -> None:

@@ -24,6 +24,8 @@ from typing import Final, NoReturn
 
 from tidelog.effects import Effects, Offload, hold_thread
 from tidelog.errors import NoMoreWorkersError
+from tidelog.outlet import outlet_of, settle
+from tidelog.runtime.status.watchdog import watched_loop
 from tidelog.runtime.workers.link import SocketLink
 from tidelog.runtime.workers.parent import WorkerEnd, WorkerProcess
 from tidelog.runtime.workers.worker import Work, Worker
@@ -49,15 +51,15 @@ class ForkedWorkers:
 
     def __init__(self, work: Work) -> None:
         self._workers = work.config.workers
-        self._connection, theirs = socket.socketpair()
+        self._connection, forker_end = socket.socketpair()
         self._asking = Lock()
-        for each in (sys.stdout, sys.stderr):
-            each.flush()  # or every process would write what is in the buffer
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()  # or every process would write what is in the buffer
         self._forker = os.fork()
         if self._forker == 0:
             self._connection.close()
-            _end_after(partial(_serve, theirs, work))
-        theirs.close()
+            _end_after(partial(_serve, forker_end, work))
+        forker_end.close()
 
     async def start(self, offload: Offload) -> Sequence[WorkerProcess]:
         """Start the workers; those of an earlier start are killed."""
@@ -128,8 +130,10 @@ def _end_after(call: Callable[[], None]) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for each in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                each.flush()
+                settle(each)
         os._exit(code)
 
 
@@ -141,16 +145,16 @@ def _serve(parent: socket.socket, work: Work) -> None:
     _die_with(os.getppid())
     children: list[_Child] = []
     while True:
-        asked = parent.recv(1)
-        if asked == _END:
+        command = parent.recv(1)
+        if command == _END:
             parent.sendall(_STATUS.pack(children[parent.recv(1)[0]].end()))
             continue
         for child in children:
             child.kill()
         children = []
-        if asked == _START:
+        if command == _START:
             children = list(map(_Child, _fork_all(parent, work)))
-        elif asked == _KILL:
+        elif command == _KILL:
             parent.sendall(_KILL)
         else:
             return
@@ -168,8 +172,8 @@ class _Child:
         for _ in range(_LOOKS):
             if self._status != _RUNNING:
                 break
-            ended, status = os.waitpid(self._pid, os.WNOHANG)
-            if ended:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
                 self._status = status
             else:
                 hold_thread(_LOOK_S)
@@ -235,12 +239,19 @@ def _fork_all(parent: socket.socket, work: Work) -> list[int]:
 
 def _live(work: Work, number: int, control: socket.socket, peers: Ends) -> None:
     current_process().name = f"worker {number}"  # `processName` of its log records
+    sys.stderr = outlet_of(sys.stderr) or sys.stderr
     if isinstance(sys.stdout, TextIOWrapper):
         # What functions print stands in whole lines among those of other workers.
         sys.stdout.reconfigure(line_buffering=True, write_through=False)
-    worker = Worker(work, number, os.getpid(), Effects())
     connects = {other: partial(SocketLink.open, end) for other, end in peers.items()}
-    asyncio.run(worker.run(partial(SocketLink.open, control), connects))
+    effects = Effects()
+    worker = Worker(work, number, os.getpid(), effects)
+
+    async def run() -> None:
+        with watched_loop(effects.clock):
+            await worker.run(partial(SocketLink.open, control), connects)
+
+    asyncio.run(run())
 
 
 def _die_with(parent: int) -> None:

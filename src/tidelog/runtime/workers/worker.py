@@ -84,24 +84,24 @@ class Worker:
         self._parent = await parent(self._received, lambda _: self._told_to_end.set())
         for worker, connect in peers.items():
             self._exchange.connect(worker, await connect(self._exchange.received, self._peer_lost))
-        opened: list[ObjectStore] = []
+        stores: list[ObjectStore] = []
         try:
-            opened.append(self._work.open_store(self._effects))
+            stores.append(self._work.open_store(self._effects))
             if self._work.open_origin is not None:
-                opened.append(self._work.open_origin(self._effects))
-            await run_until_done([self._work_on(opened)], [self._end_when_told()])
+                stores.append(self._work.open_origin(self._effects))
+            await run_until_done([self._work_on(stores)], [self._end_when_told()])
         except Closed:
             pass
         except Exception as error:
-            own = isinstance(error, TidelogError)
+            is_tidelog_error = isinstance(error, TidelogError)
             Event.WORKER_FAILED.log(
-                logger, exc_info=not own, worker=self._share.worker, error=error
+                logger, exc_info=not is_tidelog_error, worker=self._share.worker, error=error
             )
             self._parent.send(m.WorkerFailed(_sendable(error)))
         finally:
             await self._uploads.close()
-            for each in opened:
-                await each.close()
+            for store in stores:
+                await store.close()
             self._parent.close()
 
     def _received(self, message: Any) -> None:
@@ -125,14 +125,14 @@ class Worker:
         start = await self._start(begin_with, stores)
         states = SubtaskStates(start)
         self.subtasks = subtasks = LocalSubtasks(states, self._exited)
-        ended = False
+        succeeded = False
         try:
             await run_until_done([self._run(start, subtasks)], [self._say_alive()])
-            ended = True
+            succeeded = True
         finally:
             if start.uploader is not None:
                 start.uploader.leave()
-            await states.close(quietly=not ended)
+            await states.close(quietly=not succeeded)
         self._parent.send(m.TasksEnded(await self._objects(), self._status()))
         await self._obey(start, subtasks)
 
@@ -142,11 +142,13 @@ class Worker:
         await self._next(m.Build)
         await subtasks.build(self)
         vertices = [vertex.id for vertex in start.plan.vertices]
-        begun = {source for source, splits in subtasks.splits.items() if splits.begun}
+        resumed_sources = {source for source, splits in subtasks.splits.items() if splits.resumes}
         self._parent.send(m.Alive(self._status()))  # what was restored, before the job says it runs
-        self._parent.send(m.Built({each: self._declared(each) for each in vertices}, begun))
-        for source in (await self._next(m.Run)).begun & subtasks.splits.keys():
-            subtasks.splits[source].begun = True
+        self._parent.send(
+            m.Built({vertex: self._declared(vertex) for vertex in vertices}, resumed_sources)
+        )
+        for source in (await self._next(m.Run)).resumed_sources & subtasks.splits.keys():
+            subtasks.splits[source].resumes = True
         for splits in subtasks.splits.values():
             splits.alignment.elsewhere(-math.inf)  # until the others have said
         services = [self._obey(start, subtasks), self._say_ahead(subtasks), *subtasks.services()]
@@ -159,15 +161,15 @@ class Worker:
     async def _start(self, begin_with: m.Restore, stores: list[ObjectStore]) -> JobStart:
         directory = begin_with.directory / f"worker-{self._share.worker}"
         directory.mkdir()
-        whole = replace(self._work.config, drop_in_flight=begin_with.drop_in_flight)
-        config, resumption = whole.of_worker(), begin_with.resumption
+        job_config = replace(self._work.config, drop_in_flight=begin_with.drop_in_flight)
+        config, resumption = job_config.of_worker(), begin_with.resumption
         if len(stores) > 1 and begin_with.from_origin:
             resumption = msgspec.structs.replace(resumption, origin=stores[1])
         return JobStart(
             self._work.job,
             config,
             self._effects,
-            resume(self._work.job, resumption, whole),
+            resume(self._work.job, resumption, job_config),
             begin_with.author,
             begin_with.history,
             stores[0],
@@ -203,9 +205,9 @@ class Worker:
                 case m.UploadAgain(reply, lost):
                     # It takes long, and other messages wait meanwhile.
                     self._uploads.start(self._upload_again(subtasks, reply, lost))
-                case m.Ahead(least):
-                    for source, others in least.items():
-                        subtasks.splits[source].alignment.elsewhere(others)
+                case m.Ahead(watermarks):
+                    for source, watermark in watermarks.items():
+                        subtasks.splits[source].alignment.elsewhere(watermark)
 
     async def _upload_again(self, subtasks: LocalSubtasks, reply: int, lost: Set[str]) -> None:
         await subtasks.upload_again(lost)
@@ -217,12 +219,12 @@ class Worker:
             await self._effects.clock.sleep(_ALIVE_S)
 
     async def _say_ahead(self, subtasks: LocalSubtasks) -> None:
-        said = None
+        last_sent = None
         while subtasks.splits:
-            ahead = {source: each.least for source, each in subtasks.splits.items()}
-            if ahead != said:
+            ahead = {source: splits.least for source, splits in subtasks.splits.items()}
+            if ahead != last_sent:
                 self._parent.send(m.Ahead(ahead))
-                said = ahead
+                last_sent = ahead
             await self._effects.clock.sleep(_AHEAD_S)
         await asyncio.Event().wait()
 

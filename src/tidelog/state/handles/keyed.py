@@ -111,8 +111,8 @@ class ValueState:
 
     def get(self) -> Row | None:
         keyed = self.keyed
-        held = keyed.rows.get(keyed.row())
-        return None if held is None else keyed.codec.read(held)
+        stored_value = keyed.rows.get(keyed.row())
+        return None if stored_value is None else keyed.codec.read(stored_value)
 
     def update(self, newValue: Row) -> None:
         """Set the value; raises StateSchemaError when it does not fit the schema."""
@@ -127,23 +127,23 @@ def append(backend: KeyedBackend, rows: StateRows, prefix: bytes, elements: list
     """Append elements to the list at the prefix; whether they are the first since a flush."""
     position = int(backend.seqno)
     first = rows.changed(prefix + _encoded_position(position)) is None
-    at = 0
-    while at < len(elements):
+    start = 0
+    while start < len(elements):
         row = prefix + _encoded_position(position)
         # A row of this number exists only when it was put since the last flush, so this is a
         # look-up in the buffer; its list belongs to the buffer and may grow in place.
-        held = rows.changed(row)
-        if held is None:
-            held = elements[at : at + MOST_ELEMENTS]
-            rows.put(row, held)
-            added, counted = len(held), len(held) - 1
+        row_elements = rows.changed(row)
+        if row_elements is None:
+            row_elements = elements[start : start + MOST_ELEMENTS]
+            rows.put(row, row_elements)
+            added, counted = len(row_elements), len(row_elements) - 1
         else:
-            more = elements[at : at + MOST_ELEMENTS - len(held)]
-            held.extend(more)
+            more = elements[start : start + MOST_ELEMENTS - len(row_elements)]
+            row_elements.extend(more)
             added = counted = len(more)
         if counted > 0:
-            backend.buffer.grew(counted, held[-1])
-        at += added
+            backend.buffer.grew(counted, row_elements[-1])
+        start += added
         position += 1
     return first
 
@@ -174,8 +174,8 @@ class ListState:
     def get(self) -> Iterator[Row]:
         """The elements in order."""
         read = self.element.read
-        for _, held in self.bounds.scan(self.keyed.row()):
-            for element in list(held):
+        for _, elements in self.bounds.scan(self.keyed.row()):
+            for element in list(elements):
                 value = read(element)
                 if value is not None:
                     yield value
@@ -240,8 +240,8 @@ class MapState:
     def getValue(self, key: Row) -> Row | None:
         """The value of a user key, or None."""
         keyed = self.keyed
-        held = keyed.rows.get(self._row(key))
-        return None if held is None else keyed.codec.read(held)
+        stored_value = keyed.rows.get(self._row(key))
+        return None if stored_value is None else keyed.codec.read(stored_value)
 
     def containsKey(self, key: Row) -> bool:
         """Whether the user key has a value."""
@@ -255,8 +255,8 @@ class MapState:
         """Entries in the byte order of their keys; entries may be changed while it runs."""
         keyed = self.keyed
         prefix = keyed.row()
-        for row, held in self.entries.scan(prefix):
-            value = keyed.codec.read(held)
+        for row, stored_value in self.entries.scan(prefix):
+            value = keyed.codec.read(stored_value)
             if value is not None:
                 yield self.user_key.decode(row[len(prefix) :]), value
 
@@ -289,8 +289,8 @@ def put_entry(state: MapState, entry: bytes, value: Any) -> None:
 def stored_entries(state: MapState) -> Iterator[tuple[Row, Row]]:
     """The entries that the table has, while the buffer has none: before anything is put."""
     prefix, codec = state.keyed.row(), state.keyed.codec
-    for row, stored in state.keyed.table.scan(prefix, prefix_end(prefix)):
-        if (value := codec.read(codec.decode(stored))) is not None:
+    for row, data in state.keyed.table.scan(prefix, prefix_end(prefix)):
+        if (value := codec.read(codec.decode(data))) is not None:
             yield state.user_key.decode(row[len(prefix) :]), value
 
 

@@ -178,11 +178,11 @@ class Timers:
     def _scanned(self, group: int, earliest: int, limit_ms: int) -> Iterator[Rows]:
         prefix = group.to_bytes(2, "big") + self._time_id
         # Timers that fired have left tombstones in front; there is nothing before the bound.
-        at, end = prefix + encode_time(earliest), prefix_end(prefix)
+        lower, end = prefix + encode_time(earliest), prefix_end(prefix)
         bound = prefix_end(prefix + encode_time(limit_ms))
         while True:
             chunk: Rows = []
-            for row, _ in islice(self._by_time.scan(at, end), _CHUNK):
+            for row, _ in islice(self._by_time.scan(lower, end), _CHUNK):
                 if row >= bound:
                     self._due[group] = min(self._due[group], decode_time(row[TIME]))
                     yield chunk
@@ -191,7 +191,7 @@ class Timers:
             yield chunk
             if len(chunk) < _CHUNK:
                 return
-            at = chunk[-1] + b"\x00"
+            lower = chunk[-1] + b"\x00"
 
     def _existing(self, rows: Rows) -> Iterator[tuple[int, bytes]]:
         for row in rows:
@@ -224,18 +224,18 @@ class UnflushedTimers:
             self._size.sample(key, None)
         self.updates += 1
 
-    def take_expired(self, limit_ms: int, most: int) -> list[tuple[int, bytes]]:
+    def take_expired(self, limit_ms: int, count: int) -> list[tuple[int, bytes]]:
         """Remove at most so many timers with time <= `limit_ms`, in the order of time.
 
         The caller fires them before a barrier may pass.
         """
-        heap, taken = self._heap, list[tuple[int, bytes]]()
-        while heap and heap[0][0] <= limit_ms and len(taken) < most:
-            taken.append(heappop(heap))
-        return taken
+        heap, expired = self._heap, list[tuple[int, bytes]]()
+        while heap and heap[0][0] <= limit_ms and len(expired) < count:
+            expired.append(heappop(heap))
+        return expired
 
-    def spill(self, most: int) -> None:
-        first = max(0, len(self._heap) - most)
+    def spill(self, limit: int) -> None:
+        first = max(0, len(self._heap) - limit)
         self._timers.register_many(self._heap[first:])
         del self._heap[first:]  # the last elements of a heap may go
 

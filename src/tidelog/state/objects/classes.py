@@ -325,11 +325,11 @@ def unstorable(what: str, why: str) -> UnstorableError:
     )
 
 
-def _unreadable(found: str, expected: str) -> UnstorableError:
+def _unreadable(actual: str, expected: str) -> UnstorableError:
     return UnstorableError(
         "records in flight of the checkpoint",
         expected=expected,
-        found=f"{found}, which is not there",
+        found=f"{actual}, which is not there",
         action="import its module where the job is defined, or name it in the job's record_types "
         "and start again; or drop the records with --drop-in-flight if losing them is acceptable",
     )

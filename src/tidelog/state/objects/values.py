@@ -169,7 +169,7 @@ class UntypedValues(ObjectEncoding):
         Also where an older release has stored it as one: text of a decimal, a list of a tuple.
         """
         for value in values:
-            self._types.known.check(types_of_value(value))
+            self._types.known_types.check(types_of_value(value))
 
     def combining(self, combine: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         """`combine` for a value before, or None, and a new one; raises as `check_combined` where a

@@ -71,8 +71,8 @@ def _of_parsed(before: Sequence[str], after: Sequence[str]) -> str | None:
 
 def _fields(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
     if len(new) < len(old):
-        missing = [field.name for field in old if field.name not in {f.name for f in new}]
-        return f"{', '.join(map(repr, missing)) or 'a field'} is missing"
+        names = [field.name for field in old if field.name not in {f.name for f in new}]
+        return f"{', '.join(map(repr, names)) or 'a field'} is missing"
     for before, after in zip(old, new, strict=False):
         if before.name != after.name:
             return f"{after.name!r} stands where {before.name!r} was; new fields come last"

@@ -311,8 +311,8 @@ def type_of_key(key: Any) -> Type:
 class ValueTypes:
     """Looks at values as they are stored, by the flush: at their Python types, not at each."""
 
-    def __init__(self, known: KnownTypes) -> None:
-        self.known = known
+    def __init__(self, known_types: KnownTypes) -> None:
+        self.known_types = known_types
         self._plain: set[type] = {type(None)}
         self._parts: set[tuple[type, type]] = set()
         """Types of sequences and dicts, with those of their elements, keys and values."""
@@ -329,7 +329,7 @@ class ValueTypes:
             if kind is dict or issubclass(kind, _SEQUENCES):
                 self._observe_parts(kind, of_kind)
             else:
-                self.known.admit({_head(kind)})
+                self.known_types.admit({_head(kind)})
                 self._plain.add(kind)
 
     def _observe_parts(self, kind: type, values: Sequence[Any]) -> None:
@@ -339,7 +339,7 @@ class ValueTypes:
         new = {(kind, part) for part in parts} - self._parts
         if new or not parts:
             fields = kind is dict or issubclass(kind, tuple)
-            admit = self.known.admit_fields if fields else self.known.admit
+            admit = self.known_types.admit_fields if fields else self.known_types.admit
             for value in values if parts else values[:1]:
                 admit(set(types_of_value(value)))
             self._parts |= new

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from tidelog.credentials import hide
 from tidelog.effects import Effects
-from tidelog.errors import ConfigError, optional_library
+from tidelog.errors import ConfigError, UnavailableError, optional_library
 from tidelog.events import Event
 from tidelog.options.kinds import KeyPlace
 from tidelog.storage.encryption.sealed import KEY
@@ -128,7 +128,7 @@ def _from_file(path: Path, effects: Effects) -> KeySource:
         text = path.read_text(encoding="ascii")
         mode = path.stat().st_mode
     except (OSError, UnicodeDecodeError) as cause:
-        raise ConfigError(
+        raise UnavailableError(
             what,
             expected="a file with a key, which this user can read",
             found=getattr(cause, "strerror", None) or "bytes that are no text",
@@ -145,7 +145,7 @@ def _keys_of(text: str, what: str) -> tuple[bytes, ...]:
     keys = [_key_of(line, what) for line in lines if line and not line.startswith("#")]
     if keys:
         return tuple(keys)
-    raise ConfigError(
+    raise UnavailableError(
         what,
         expected="a line with a key",
         found="none",

@@ -16,7 +16,7 @@ const reads = restore => {
 const restoreSection = doc => {
   const restore = doc.restore;
   const title = heading("A restore now", "What a start from the newest checkpoint would read and take.");
-  if (!restore) return [title, empty("There is no checkpoint that could be restored; a start begins with nothing.")];
+  if (!restore) return [title, empty(told(doc, "There is no checkpoint that could be restored; a start begins with nothing."))];
   const download = restore.seconds - restore.replay_s;
   return [title, h("div", { class: "grid" },
     card("Time", `From a started process to running tasks, by the model of tidelog estimate, with its defaults: a link of ${bytes(restore.link.bytes_per_s)}/s, ${seconds(restore.link.latency_s)} a request, ${restore.link.requests} at a time, ${count(restore.replay_per_s)} changes a second.`,

@@ -9,12 +9,17 @@ const column = (points, value) => points.map(value);
 /** A figure of a checkpoint that is not known is missing. */
 const sizes = point => point.sizes || {};
 
+/** What the store alone knows is not known while it has not answered. */
+const UNREAD = "The store has not been read yet.";
+const isRead = doc => doc.reads.read_ms > 0;
+const told = (doc, text) => (isRead(doc) ? text : UNREAD);
+
 const headerSection = doc => {
   const live = doc.live !== null;
   return [
     h("div", { class: "brand" }, wave(), h("span", {}, "tidelog")),
     h("div", { class: "title" },
-      h("h1", {}, doc.job || "A store without a job"),
+      h("h1", {}, doc.job || (isRead(doc) ? "A store without a job" : "A store that has not answered")),
       h("span", { class: `pill state ${live ? "live" : doc.phase === "finished" ? "done" : "off"}` }, h("span", { class: "lamp", "aria-hidden": "true" }), doc.phase)),
     h("p", { class: "url" }, doc.url),
     h("p", { class: "muted" }, [
@@ -68,7 +73,7 @@ const figureSection = doc => {
       known(state.table_bytes) ? "in the tables of the job" : "in the tables that were uploaded"),
     tile("Log to replay", bytes(log), known(materialized) ? `on ${bytes(materialized)} of uploaded tables` : "no checkpoint yet"),
     tile("A restore", doc.restore ? seconds(doc.restore.seconds) : DASH,
-      doc.restore ? `${bytes(reads(doc.restore).at(-1).bytes)} and ${plural(doc.restore.fetch.changes, "change")}, by the model` : "nothing to restore yet"),
+      doc.restore ? `${bytes(reads(doc.restore).at(-1).bytes)} and ${plural(doc.restore.fetch.changes, "change")}, by the model` : isRead(doc) ? "nothing to restore yet" : "the store was not read yet"),
     tile("A day", line ? (line.total > 0 && line.total < 0.01 ? `<\u00a00.01\u00a0${line.currency}` : money(line.total, line.currency)) : DASH,
       line ? `${line.here ? "" : "if it lay at "}${line.title}${known(line.requests) ? "" : ", storage alone"}` : "objects were not listed"));
 };
@@ -77,5 +82,5 @@ const bestBill = doc => (doc.bill ? doc.bill.lines[0] : null);
 
 const footerSection = (doc, report) => [
   h("p", {}, `tidelog ${doc.release}. `, report ? `Made at ${moment(doc.at_ms)}.`
-    : `For this page the store was asked for ${plural(doc.reads.lists, "list")} and ${plural(doc.reads.gets, "object")}, ${bytes(doc.reads.bytes)}; ${doc.query ? "it was" : "slots were"} read ${ago(doc.reads.read_ms, doc.at_ms)}. Nothing is ever written.`),
+    : `For this page the store was asked for ${plural(doc.reads.lists, "list")} and ${plural(doc.reads.gets, "object")}, ${bytes(doc.reads.bytes)}; ${doc.query ? "it was" : "slots were"} ${isRead(doc) ? `read ${ago(doc.reads.read_ms, doc.at_ms)}` : "not read yet"}. Nothing is ever written.`),
 ];

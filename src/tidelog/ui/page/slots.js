@@ -2,7 +2,7 @@
 
 const slotSection = doc => [
   heading("Slots", "Every slot of the store that counts, newest first. A checkpoint opens to its operators and subtasks."),
-  doc.slots.length ? h("div", { class: "card slots" }, doc.slots.map(slot => slotRow(doc, slot))) : empty("The store has no slots."),
+  doc.slots.length ? h("div", { class: "card slots" }, doc.slots.map(slot => slotRow(doc, slot))) : empty(told(doc, "The store has no slots.")),
 ];
 
 const slotRow = (doc, slot) => {

@@ -94,6 +94,8 @@ def test_a_reader_that_has_gone_is_named_as_that(monkeypatch: pytest.MonkeyPatch
     writer = Stdout().open(context())
     with pytest.raises(StorageError, match="a reader until the job ends; found that it has gone"):
         writer.write(["line"])
+        assert writer.full()
+        writer.make_room()
     with suppress(BrokenPipeError):
         sys.stdout.close()
 

@@ -6,6 +6,7 @@ A running job tells all its figures through its control socket.
 import asyncio
 import json
 import os
+import shutil
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,7 +19,7 @@ import pytest
 from tests.support.pipelines import Outside, config, running, word_count, words
 from tests.unit.runtime.test_status import counting_job, runner_of
 from tidelog import AccessDeniedError, ControlError, Effects, JobRunner, StorageError, serve_control
-from tidelog.runtime.control import client
+from tidelog.runtime.control import client, protocol, server
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (
     DIRECTORY_VARIABLE,
@@ -127,6 +128,57 @@ async def test_a_newer_job_takes_the_name_over_and_keeps_it_when_the_older_ends(
     with pytest.raises(ControlError, match="found none"):
         await ask(Request(URL, "status"))
     effects.offload.close()
+
+
+async def found_at_last() -> str:
+    """The name of the job that answers, once one does."""
+    while True:
+        try:
+            return (await ask(Request(URL, "status"))).job
+        except ControlError:
+            await asyncio.sleep(0)
+
+
+async def test_a_socket_is_made_anew_when_its_directory_is_removed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, logged: Callable[[str], list[dict[str, Any]]]
+) -> None:
+    monkeypatch.setattr(server, "RENEWAL_S", 0.01)
+    async with served():
+        for _ in range(2):
+            shutil.rmtree(directory)
+            assert await found_at_last() == "word-count"
+    assert len(logged("control_socket_renewed")) == 2
+
+
+async def test_a_job_that_could_have_no_socket_at_its_start_gets_one_later(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "RENEWAL_S", 0.01)
+    directory.write_text("a file in its place")
+    effects, ended = Effects(), asyncio.get_running_loop().create_future()
+    runner = JobRunner(word_count(words(), Outside()), MemoryStore(URL), config(), effects)
+    complaints: list[StorageError] = []
+    controlling = asyncio.ensure_future(server.control_until(ended, runner, complaints.append))
+    while not complaints:
+        await asyncio.sleep(0)
+    directory.unlink()
+    assert await found_at_last() == "word-count"
+    ended.set_result(None)
+    await controlling
+    effects.offload.close()
+    assert len(complaints) == 1
+
+
+async def test_a_job_in_a_unit_is_found_without_its_environment(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units = directory.parent / "run"
+    monkeypatch.setattr(protocol, "UNITS", units)
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(units / "revenue"))
+    async with served():
+        monkeypatch.delenv(DIRECTORY_VARIABLE)
+        assert (await ask(Request(URL, "status"))).job == "word-count"
+        monkeypatch.setenv(DIRECTORY_VARIABLE, str(units / "revenue"))
 
 
 async def test_a_directory_that_others_may_write_to_is_not_used(directory: Path) -> None:

@@ -66,8 +66,8 @@ class SharedConsumer:
         self._outage_s = outage_s
         self._readers: dict[TopicPartition, PartitionReader] = {}
         self._requests: deque[Callable[[], None]] = deque()
-        self._taken = Flag()
-        self._closing = Flag()
+        self._progress = Flag()
+        self._closed = Flag()
         self._away_since: float | None = None
         self._ask_at = 0.0
         self._kafka = library()
@@ -75,17 +75,17 @@ class SharedConsumer:
 
     def open(self, partition: TopicPartition, position: Any, end: int | None) -> PartitionReader:
         """In the event loop: read a partition from a position."""
-        reader = PartitionReader(partition, position, end, self._taken, self._leave)
+        reader = PartitionReader(partition, position, end, self._progress, self._leave)
         if not reader.at_end:
             self._requests.append(lambda: self._assign(reader))
         return reader
 
     def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit to the consumer group, for those who watch it; nothing here reads it."""
-        given = [
+        positions = [
             self._kafka.TopicPartition(*partition, offset) for partition, offset in offsets.items()
         ]
-        self._requests.append(lambda: self._commit(given))
+        self._requests.append(lambda: self._commit(positions))
 
     def away(self) -> None:
         """In a poll: no broker answers."""
@@ -96,8 +96,8 @@ class SharedConsumer:
 
     def close(self) -> bool:
         """End the thread, after what was asked for; blocks. False: it is still at work."""
-        self._closing.set()
-        self._taken.set()
+        self._closed.set()
+        self._progress.set()
         self._thread.join(_CLOSE_S)
         return not self._thread.is_alive()
 
@@ -106,7 +106,7 @@ class SharedConsumer:
 
     def _run(self) -> None:
         try:
-            while not self._closing.is_set():
+            while not self._closed.is_set():
                 self._do_requests()
                 self._wait_for_room()
                 self._hand_out(self._fetch())
@@ -127,21 +127,20 @@ class SharedConsumer:
         return [first, *self._client.consume(_MESSAGES, 0)]
 
     def _hand_out(self, messages: Sequence[Any]) -> None:
-        of: dict[TopicPartition, list[Any]] = {}
+        by_partition: dict[TopicPartition, list[Any]] = {}
         for message in messages:
             if message.topic() is None and is_of_group(message.error()):
                 continue  # offsets that cannot be committed are logged where they are
             if message.topic() is None:
                 self._fail(translated(message.error(), "", self._cluster))
             else:
-                of.setdefault(TopicPartition(message.topic(), message.partition()), []).append(
-                    message
-                )
-        for partition, some in of.items():
+                partition = TopicPartition(message.topic(), message.partition())
+                by_partition.setdefault(partition, []).append(message)
+        for partition, batch in by_partition.items():
             reader = self._readers.get(partition)
             if reader is not None:
                 try:
-                    self._take(reader, some)
+                    self._take(reader, batch)
                 except TidelogError as failure:
                     self._unassign(reader)
                     reader.fail(failure)
@@ -168,19 +167,19 @@ class SharedConsumer:
         )
         reader.newest = newest if newest >= 0 else None
         if reader.end is not None:
-            wanted = [message for message in messages if message.offset() < reader.end]
-            position = reader.end if len(wanted) < len(messages) else messages[-1].offset() + 1
+            batch = [message for message in messages if message.offset() < reader.end]
+            position = reader.end if len(batch) < len(messages) else messages[-1].offset() + 1
         else:
-            wanted, position = messages, messages[-1].offset() + 1
+            batch, position = messages, messages[-1].offset() + 1
         try:
-            records = self._decoder.records(wanted)
+            records = self._decoder.records(batch)
         except TidelogError:
             # What is good before the bad one is read first, so that a restart begins there.
-            for message in wanted:
+            for message in batch:
                 records = self._decoder.records([message])
                 reader.put(records, message.offset() + 1, len(message))
             raise
-        reader.put(records, position, sum(map(len, wanted)))
+        reader.put(records, position, sum(map(len, batch)))
 
     def _react(self, reader: PartitionReader, message: Any) -> None:
         """To what a poll says of a partition instead of a message."""
@@ -218,10 +217,10 @@ class SharedConsumer:
                 'pass on_missing_offset="earliest" or "latest"',
                 retry_safe=False,
             )
-        found = oldest if self._on_missing == EARLIEST else end
-        Event.KAFKA_OFFSET_MISSING.log(logger, where=partition, offset=offset, found=found)
+        next_offset = oldest if self._on_missing == EARLIEST else end
+        Event.KAFKA_OFFSET_MISSING.log(logger, where=partition, offset=offset, found=next_offset)
         self._unassign(reader)
-        reader.put([], found, 0)
+        reader.put([], next_offset, 0)
         self._assign(reader)
 
     def _assign(self, reader: PartitionReader) -> None:
@@ -242,16 +241,16 @@ class SharedConsumer:
     def _wait_for_room(self) -> None:
         """Wait while the job has enough to do of all that there is; pause what it does not read."""
         give_up = self._clock.monotonic() + _PATIENCE_S
-        while (full := self._full()) and not self._closing.is_set():
-            left = give_up - self._clock.monotonic()
-            if left <= 0 or self._starving():
+        while (full := self._full()) and not self._closed.is_set():
+            remaining = give_up - self._clock.monotonic()
+            if remaining <= 0 or self._starving():
                 for reader in full:
                     self._client.pause([self._kafka.TopicPartition(*reader.partition)])
                     reader.paused = True
                 break
-            self._taken.clear()
+            self._progress.clear()
             if self._full() and not self._starving():
-                self._taken.wait(left)
+                self._progress.wait(remaining)
         for reader in self._readers.values():
             if reader.paused and not self._is_full(reader, part=2):
                 self._client.resume([self._kafka.TopicPartition(*reader.partition)])
@@ -306,7 +305,7 @@ class SharedConsumer:
             return
         try:
             # At the end there is no later poll in which an answer could come.
-            self._client.commit(offsets=offsets, asynchronous=not self._closing.is_set())
+            self._client.commit(offsets=offsets, asynchronous=not self._closed.is_set())
         except self._kafka.KafkaException as error:
             self.not_committed(error.args[0])
 

@@ -83,9 +83,9 @@ class Offsets:
         """The position at which each partition begins."""
         if isinstance(start, Mapping):
             unknown = start.keys() - set(partitions)
-            found = ", ".join(map(str, sorted(unknown)))
-            require("start of a KafkaSource", found, not unknown, "partitions of its topics")
-            return {each: start.get(each, EARLIEST) for each in partitions}
+            names = ", ".join(map(str, sorted(unknown)))
+            require("start of a KafkaSource", names, not unknown, "partitions of its topics")
+            return {partition: start.get(partition, EARLIEST) for partition in partitions}
         if isinstance(start, datetime):
             # Before 1970 numbers mean something else.
             return dict(self._at(max(0, round(start.timestamp() * 1000)), partitions))
@@ -101,18 +101,18 @@ class Offsets:
         return self._at(_OLDEST, [partition])[partition]
 
     def _at(self, time_ms: int, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-        asked = [library().TopicPartition(*partition, time_ms) for partition in partitions]
-        found: dict[TopicPartition, int] = {}
+        requests = [library().TopicPartition(*partition, time_ms) for partition in partitions]
+        offsets: dict[TopicPartition, int] = {}
         with failures("the offsets of " + ", ".join(map(str, partitions[:3])), self._cluster):
-            if asked:
-                for each in self._client.offsets_for_times(asked, timeout=self._timeout_s):
-                    if each.error is not None:
-                        raise library().KafkaException(each.error)
-                    found[TopicPartition(each.topic, each.partition)] = each.offset
-        after_all = [partition for partition, offset in found.items() if offset < 0]
+            if requests:
+                for answer in self._client.offsets_for_times(requests, timeout=self._timeout_s):
+                    if answer.error is not None:
+                        raise library().KafkaException(answer.error)
+                    offsets[TopicPartition(answer.topic, answer.partition)] = answer.offset
+        after_all = [partition for partition, offset in offsets.items() if offset < 0]
         if after_all:  # no message is as new as the time that was asked for
-            found.update(self._at(_LATEST, after_all))
-        return found
+            offsets.update(self._at(_LATEST, after_all))
+        return offsets
 
 
 def gone(
@@ -139,7 +139,7 @@ class _Fetched(NamedTuple):
 class PartitionReader(SplitReader):
     """Gives the job what the thread has fetched of one partition, up to an end if there is one.
 
-    `taken` is set when it took something; `leave` is called when the job is done with it.
+    `progress` is set when it took something; `leave` is called when the job is done with it.
     """
 
     def __init__(
@@ -147,13 +147,13 @@ class PartitionReader(SplitReader):
         partition: TopicPartition,
         position: Any,
         end: int | None,
-        taken: Event,
+        progress: Event,
         leave: Callable[["PartitionReader"], None],
     ) -> None:
         self.partition = partition
         self.position = position
         self.end = end
-        self._taken = taken
+        self._progress = progress
         self._leave = leave
         self._fetched: deque[_Fetched] = deque()
         self._listener: Callable[[], None] | None = None
@@ -201,7 +201,7 @@ class PartitionReader(SplitReader):
             self.position = fetched.position
             self._records_out += len(fetched.records)
             self._bytes_out += fetched.size_bytes
-        self._taken.set()
+        self._progress.set()
         self._note_end()
         return None if self.at_end and not records else records
 

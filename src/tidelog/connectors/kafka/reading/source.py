@@ -95,10 +95,10 @@ class KafkaSource(Source):
         outage_s: float | None = 600.0,
         rediscover_s: float = 30.0,
     ) -> None:
-        given = {topics} if isinstance(topics, str) else set(topics or ())
-        named = bool(given) and all(isinstance(t, str) and _TOPIC.fullmatch(t) for t in given)
-        require("topics of a KafkaSource", topics, named, "a topic's name, or several")
-        self._topics = sorted(given)
+        names = {topics} if isinstance(topics, str) else set(topics or ())
+        valid = bool(names) and all(isinstance(t, str) and _TOPIC.fullmatch(t) for t in names)
+        require("topics of a KafkaSource", topics, valid, "a topic's name, or several")
+        self._topics = sorted(names)
         check_start(start)
         require("stop of a KafkaSource", stop, stop in (None, "latest"), "None or 'latest'")
         ways = ("fail", "earliest", "latest")
@@ -120,7 +120,7 @@ class KafkaSource(Source):
     def _begin_anew(self) -> None:
         self._looking = threading.Lock()
         """Held while brokers are asked: the client must not be closed meanwhile."""
-        self._closing = False
+        self._closed = False
         self._discovering: Any = None
         """The client that asks which partitions there are, and where they begin and end. It has no
         partitions: one that is polled by a thread lets others wait until it has messages."""
@@ -198,12 +198,12 @@ class KafkaSource(Source):
             self._consumer.commit(offsets)
 
     def close(self) -> None:
-        self._closing = True
+        self._closed = True
         with self._looking:
-            ended = self._consumer is None or self._consumer.close()
+            stopped = self._consumer is None or self._consumer.close()
             if self._discovering is not None:
                 self._discovering.close()
-            if self._client is not None and ended:  # a client in use cannot be closed
+            if self._client is not None and stopped:  # a client in use cannot be closed
                 self._client.close()
             self._begin_anew()
 
@@ -224,24 +224,24 @@ class KafkaSource(Source):
 
     def _known_partitions(self, patience_s: float) -> list[TopicPartition]:
         """All partitions of the topics; waits for brokers, and for topics a little."""
-        begun = self._clock.monotonic()
+        start_s = self._clock.monotonic()
         while True:
-            if self._closing:
+            if self._closed:
                 return self._partitions
             try:
-                found, missing = self._look()
+                partitions, topic_error = self._look()
             except library().KafkaException as error:
-                if self._clock.monotonic() - begun < patience_s:
+                if self._clock.monotonic() - start_s < patience_s:
                     continue
                 raise self._unreachable(error.args[0], patience_s) from error
-            lost = next((each for each in self._partitions if each not in found), None)
-            if missing is None and lost is None:
-                return found
-            if self._clock.monotonic() - begun >= _SETTLE_S:
-                if missing is not None:
-                    raise self._missing(*missing)
+            lost = next((p for p in self._partitions if p not in partitions), None)
+            if topic_error is None and lost is None:
+                return partitions
+            if self._clock.monotonic() - start_s >= _SETTLE_S:
+                if topic_error is not None:
+                    raise self._missing(*topic_error)
                 assert lost is not None
-                raise gone(lost, "any", _count(lost, found), self._cluster)
+                raise gone(lost, "any", _count(lost, partitions), self._cluster)
             hold_thread(0.2)
 
     def _missing(self, topic: str, error: Any) -> TidelogError:
@@ -249,7 +249,7 @@ class KafkaSource(Source):
         refused = translated(error, f"topic {topic!r}", self._cluster)
         if not isinstance(refused, ObjectNotFoundError):  # no right to see it, or no leader
             return refused
-        partition = next((each for each in self._partitions if each.topic == topic), None)
+        partition = next((p for p in self._partitions if p.topic == topic), None)
         if partition is not None:
             return gone(
                 partition, "any", "no such topic: it was deleted while the job ran", self._cluster
@@ -273,39 +273,39 @@ class KafkaSource(Source):
                 self._ends = ask.ends(partitions) if self._stop is not None else {}
                 return
             except StoreUnreachableError:
-                if self._closing or self._clock.monotonic() >= give_up:
+                if self._closed or self._clock.monotonic() >= give_up:
                     raise
                 hold_thread(0.2)
 
     def _look(self) -> tuple[list[TopicPartition], Any]:
         """The partitions that there are, and a topic that is not, with the error."""
-        found: list[TopicPartition] = []
+        partitions: list[TopicPartition] = []
         for topic in self._topics:
             try:
                 answer = self._discovering.list_topics(topic, timeout=_SLICE_S).topics[topic]
             finally:
                 self._discovering.poll(0)  # which calls `_noticed`
             if answer.error is not None:
-                return found, (topic, answer.error)
-            found += [TopicPartition(topic, number) for number in sorted(answer.partitions)]
-        return found, None
+                return partitions, (topic, answer.error)
+            partitions += [TopicPartition(topic, number) for number in sorted(answer.partitions)]
+        return partitions, None
 
     def _unreachable(self, error: Any, patience_s: float) -> Exception:
         """The reason for silence is what a connection has met, if that is known."""
-        known = self._trouble if self._trouble is not None else error
-        ours = translated(known, f"topic {self._topics[0]!r}", self._cluster)
-        if not isinstance(ours, StoreUnreachableError):
-            return ours
+        cause = self._trouble if self._trouble is not None else error
+        failure = translated(cause, f"topic {self._topics[0]!r}", self._cluster)
+        if not isinstance(failure, StoreUnreachableError):
+            return failure
         return StoreUnreachableError(
-            ours.what,
+            failure.what,
             expected=f"an answer within {patience_s:g} s",
-            found=ours.found,
-            action=f"{ours.action}; connect_s says how long a start waits",
+            found=failure.found,
+            action=f"{failure.action}; connect_s says how long a start waits",
         )
 
 
-def _count(partition: TopicPartition, found: Sequence[TopicPartition]) -> str:
-    of_topic = sum(each.topic == partition.topic for each in found)
+def _count(partition: TopicPartition, partitions: Sequence[TopicPartition]) -> str:
+    of_topic = sum(p.topic == partition.topic for p in partitions)
     if not of_topic:
         return "no such topic among those of the source"
     return f"{of_topic} partition{'s' if of_topic > 1 else ''} of the topic: {MADE_AGAIN}"

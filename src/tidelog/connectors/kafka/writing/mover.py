@@ -88,8 +88,8 @@ class Mover:
         """What the topic of commits says, as long as there is a producer."""
         self._began = False
         """Whether this start has taken over: it then never does so again."""
-        self._most = self._sent = _MOST
-        """Records of a transaction: the most, and how many the last one had."""
+        self._limit = self._sent = _MOST
+        """Records of a transaction: the limit, and how many the last one had."""
         self._refusal: Refusal | None = None
         """The record for which the last transaction failed; None if another reason failed it."""
         self._left_out: dict[tuple[StagingStart, int], Refusal] = {}
@@ -101,21 +101,21 @@ class Mover:
 
     def check_begins(self, context: SinkContext) -> None:
         """Raises ConfigError where a job begins and the topics have records of an earlier one."""
-        moved = (
+        earlier = (
             f"{records} records of start {start} under the transactional id {self._id!r}"
             for start, records in self._commits.moved.items()
             if records
         )
         topics = f"{self._topics.staging!r} and {self._topics.commits!r}"
         forget = f"give it another prefix= or delete its topics {topics}"
-        transactions.check_begins(context, context.name, moved, forget)
+        transactions.check_begins(context, context.name, earlier, forget)
 
     def lacks(self, staged: StagedRange) -> bool:
         """Whether a range that an older checkpoint names neither was moved nor waits in staging, as
         that of a checkpoint does that the job went on without.
         """
-        moved = self._commits.moved.get(str(staged.start), 0)
-        return moved < staged.stop and not self._topics.waits(staged)
+        count = self._commits.moved.get(str(staged.start), 0)
+        return count < staged.stop and not self._topics.waits(staged)
 
     def move(self, staged: StagedRange) -> None:
         """Move a range, unless it was moved.
@@ -124,24 +124,25 @@ class Mover:
         another sink.
         """
         if (staged.topic, staged.partition) != (self._topics.staging, self._partition):
-            here = f"partition {self._partition} of topic {self._topics.staging!r}"
-            raise transactions.moved(str(staged), f"a sink whose staging is {staged.topic!r}", here)
+            where = f"partition {self._partition} of topic {self._topics.staging!r}"
+            expected = f"a sink whose staging is {staged.topic!r}"
+            raise transactions.moved(str(staged), expected, where)
         self._until_done(lambda: self._move(staged))
 
     def forget_all_but(self, starts: Iterable[StagingStart]) -> None:
         """Forget how many records of other starts were moved."""
-        kept = list(starts)
+        referenced = list(starts)
 
         def forget() -> None:
-            commits = self._commits.only(kept)
+            commits = self._commits.only(referenced)
             if commits != self._commits:
                 self._note(commits)
 
         self._until_done(forget)
 
-    def cut(self, end: int, named: Iterable[StagedRange]) -> None:
+    def cut(self, end: int, ranges: Iterable[StagedRange]) -> None:
         """Delete staged records before `end` that none of these ranges will ask for."""
-        before = unneeded_before(end, self._commits, named)
+        before = unneeded_before(end, self._commits, ranges)
         if before > 0:
             self._topics.cut(self._partition, before)
 
@@ -165,10 +166,10 @@ class Mover:
             elif isinstance(self._on_refused, DeadLetterTopic):
                 self._send(refusal.letter(self._on_refused.topic))
             number += 1
-            if number == staged.stop or now() > until or self._sent >= self._most:
+            if number == staged.stop or now() > until or self._sent >= self._limit:
                 break
         self._end_transaction(self._commits.after(staged.start, number))
-        self._most = min(2 * self._most, _MOST)
+        self._limit = min(2 * self._limit, _MOST)
         return number
 
     def _note(self, commits: Commits) -> None:
@@ -253,7 +254,7 @@ class Mover:
         Brokers refuse a batch for one of its records. Raises StorageError where the job is to fail.
         """
         if self._sent > 1:
-            self._most = max(1, self._sent // 2)
+            self._limit = max(1, self._sent // 2)
             return
         if self._on_refused == "fail":
             raise refusal.error(self._cluster)
@@ -272,21 +273,21 @@ class Mover:
         self._producer = producer(self._cluster, settings)
         # Ends what another process has open under this id, and fences it.
         self._ask(partial(self._producer.init_transactions, PATIENCE_S))
-        found = self._topics.last_commits(self._topics.commits, self._partition)
+        commits = self._topics.last_commits(self._topics.commits, self._partition)
         if self._began:
             # A process that took the id in between may have stopped: what counts is who owns it.
-            if found is None:
+            if commits is None:
                 topic = f"partition {self._partition} of topic {self._topics.commits!r}"
                 expected = "what this start of the job has written there"
                 raise topics_are_gone(topic, expected, "nothing")
-            if found.owner != self._me:
-                raise fenced(self._me, found.owner, self._id)
-            self._commits = found
+            if commits.owner != self._me:
+                raise fenced(self._me, commits.owner, self._id)
+            self._commits = commits
             return
-        mine = taken_over(found, self._me, self._id)
-        if mine != found:
-            self._note(mine)
-        self._commits = mine
+        updated = taken_over(commits, self._me, self._id)
+        if updated != commits:
+            self._note(updated)
+        self._commits = updated
         self._began = True
 
     def _may_pass(self, error: Any) -> bool:

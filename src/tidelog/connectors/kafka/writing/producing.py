@@ -44,10 +44,10 @@ LATE_S: Final = 5.0
 def patiently(ask: Callable[[], T], what: str, cluster: Cluster) -> T:
     """The answer of a call, asked again while a broker comes back; raises TidelogErrors."""
     give_up = now() + PATIENCE_S
-    named = f"{what or 'a question'} in {cluster}"
+    question = f"{what or 'a question'} in {cluster}"
     while True:
         try:
-            return bounded(named, PATIENCE_S + LATE_S, ask)
+            return bounded(question, PATIENCE_S + LATE_S, ask)
         except client.library().KafkaException as error:
             if error.args[0].name() not in _PASSING or now() > give_up:
                 raise client.translated(error.args[0], what, cluster) from error

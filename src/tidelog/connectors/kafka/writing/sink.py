@@ -184,7 +184,7 @@ class KafkaStagingWriter(_OutboxWriter):
         self._movers: dict[int, Mover] = {}
         self._staged = self._pre_committed = 0
         """How many records of this start were staged, and how many are in a transaction."""
-        self._named: list[StagedRange] = []
+        self._referenced: list[StagedRange] = []
         """What checkpoints name of our partition that other starts have staged."""
 
     def recover(self, transactions: Sequence[bytes]) -> None:
@@ -244,7 +244,7 @@ class KafkaStagingWriter(_OutboxWriter):
         mover = self._mover(staged.partition)
         mover.move(staged)
         if self._context.retained is not None and staged.partition == self._context.subtask:
-            mover.cut(staged.end, self._named)
+            mover.cut(staged.end, self._referenced)
 
     def close(self) -> None:
         """Release the clients; what was not committed waits in the staging topic."""
@@ -254,17 +254,17 @@ class KafkaStagingWriter(_OutboxWriter):
         self._topics.close()
 
     def _mover(self, partition: int) -> Mover:
-        found = self._movers.get(partition)
-        if found is None:
-            found = Mover(
+        mover = self._movers.get(partition)
+        if mover is None:
+            mover = Mover(
                 self._topics,
                 partition,
                 self._start,
                 self._sink.on_refused,
                 self._sink.transaction_ms,
             )
-            self._movers[partition] = found
-        return found
+            self._movers[partition] = mover
+        return mover
 
     def _check_complete(self, partition: int) -> None:
         """Whether the topics have what was moved: a copy of an earlier day lacks some of it."""
@@ -281,12 +281,12 @@ class KafkaStagingWriter(_OutboxWriter):
         retained = self._context.retained
         if retained is None:
             return
-        named = own_ranges(self._topics.staging, partition, (*retained, *transactions))
+        ranges = own_ranges(self._topics.staging, partition, (*retained, *transactions))
         mover = self._mover(partition)
-        mover.forget_all_but({staged.start for staged in named})
-        mover.cut(end, named)
+        mover.forget_all_but({staged.start for staged in ranges})
+        mover.cut(end, ranges)
         if partition == self._context.subtask:
-            self._named = named
+            self._referenced = ranges
 
     def _decoded(self, transaction: bytes) -> StagedRange:
         return tokens.decode(self._context.name, StagedRange, transaction)

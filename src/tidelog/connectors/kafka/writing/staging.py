@@ -129,14 +129,14 @@ class Commits(msgspec.Struct, frozen=True):
     moved: dict[str, int]
     """How many records were moved, for each start that a checkpoint may ask for."""
 
-    def after(self, start: StagingStart, moved: int) -> "Commits":
+    def after(self, start: StagingStart, count: int) -> "Commits":
         """With so many records of a start moved."""
-        return Commits(self.owner, {**self.moved, str(start): moved})
+        return Commits(self.owner, {**self.moved, str(start): count})
 
     def only(self, starts: Iterable[StagingStart]) -> "Commits":
         """Without the starts that nobody asks for any more; the owner's stays."""
-        kept = {str(start) for start in (*starts, self.owner)}
-        return Commits(self.owner, {name: n for name, n in self.moved.items() if name in kept})
+        names = {str(start) for start in (*starts, self.owner)}
+        return Commits(self.owner, {name: n for name, n in self.moved.items() if name in names})
 
 
 def decode_commits(value: bytes | None, where: str) -> Commits:
@@ -180,12 +180,12 @@ def first_left(commits: Commits, staged: StagedRange) -> int:
 
     Raises ObjectNotFoundError when that cannot be known.
     """
-    moved = commits.moved.get(str(staged.start))
-    if moved is None:
+    count = commits.moved.get(str(staged.start))
+    if count is None:
         raise lost(staged, "nothing about that start in the topic of commits")
-    if moved < staged.first:
-        raise lost(staged, f"{moved} records of that start moved before them")
-    return min(moved, staged.stop)
+    if count < staged.first:
+        raise lost(staged, f"{count} records of that start moved before them")
+    return min(count, staged.stop)
 
 
 def lost(staged: StagedRange, found: str) -> ObjectNotFoundError:
@@ -204,18 +204,18 @@ def topics_are_gone(what: str, expected: str, found: str) -> ObjectNotFoundError
     )
 
 
-def own_ranges(topic: str, partition: int, kept: Iterable[bytes]) -> list[StagedRange]:
+def own_ranges(topic: str, partition: int, tokens: Iterable[bytes]) -> list[StagedRange]:
     """The transactions among those that checkpoints keep which are of this staging partition."""
-    found = transactions.those_of(StagedRange, kept)
-    return [staged for staged in found if (staged.topic, staged.partition) == (topic, partition)]
+    ranges = transactions.those_of(StagedRange, tokens)
+    return [staged for staged in ranges if (staged.topic, staged.partition) == (topic, partition)]
 
 
-def unneeded_before(end: int, commits: Commits, named: Iterable[StagedRange]) -> int:
+def unneeded_before(end: int, commits: Commits, ranges: Iterable[StagedRange]) -> int:
     """The offset up to which nobody asks for staged records, at most `end`.
 
     What was moved is not asked for again, whichever checkpoint names it.
     """
-    waiting = (s.begin for s in named if commits.moved.get(str(s.start), s.stop) < s.stop)
+    waiting = (s.begin for s in ranges if commits.moved.get(str(s.start), s.stop) < s.stop)
     return min((end, *waiting))
 
 

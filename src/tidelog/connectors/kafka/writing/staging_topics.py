@@ -89,10 +89,10 @@ class StagingTopics:
         """Whether a range was moved that waited under another name or prefix of the sink."""
         commits = staged.topic.removesuffix(_STAGING_TOPIC) + _COMMITS_TOPIC
         try:
-            found = self.last_commits(commits, staged.partition)
+            last = self.last_commits(commits, staged.partition)
         except ObjectNotFoundError:
             return False
-        return found is not None and found.moved.get(str(staged.start), 0) >= staged.stop
+        return last is not None and last.moved.get(str(staged.start), 0) >= staged.stop
 
     def last_commits(self, topic: str, partition: int) -> Commits | None:
         """The last message of a topic of commits; None when there is none.
@@ -116,12 +116,12 @@ class StagingTopics:
         if end < staged.end:
             raise lost(staged, f"that the topic ends at offset {end}")
         for message in self._read(staged.topic, staged.partition, staged.begin, staged.end):
-            found = unwrapped(message, staged.start)
-            if found is None or found[0] < number:
+            record = unwrapped(message, staged.start)
+            if record is None or record[0] < number:
                 continue  # of another start, moved before, or sent twice
-            if found[0] > number:
+            if record[0] > number:
                 break
-            yield message.offset(), found[1]
+            yield message.offset(), record[1]
             number += 1
             if number == staged.stop:
                 return

@@ -15,7 +15,7 @@ from tidelog.connectors.kafka.writing.messages import Message, refused
 from tidelog.connectors.kafka.writing.producing import PATIENCE_S, now, patiently
 from tidelog.connectors.outside import bounded
 from tidelog.effects import hold_thread
-from tidelog.errors import ConfigError, ObjectNotFoundError
+from tidelog.errors import ObjectNotFoundError, UnavailableError
 
 LARGEST: Final = "max.message.bytes"
 
@@ -38,9 +38,9 @@ class TopicAdmin:
         Asks for all topics: asking for one may create it.
         """
         ask = self.client.list_topics
-        found = patiently(lambda: ask(timeout=PATIENCE_S).topics, "", self._cluster).get(topic)
+        metadata = patiently(lambda: ask(timeout=PATIENCE_S).topics, "", self._cluster).get(topic)
         # Not its error: a topic without a leader is there.
-        return 0 if found is None else len(found.partitions)
+        return 0 if metadata is None else len(metadata.partitions)
 
     def settings(self, topic: str) -> dict[str, str]:
         """The settings of a topic; empty where this user has no right to see them."""
@@ -48,8 +48,8 @@ class TopicAdmin:
         resource = kafka.admin.ConfigResource(kafka.admin.ConfigResource.Type.TOPIC, topic)
         with suppress(kafka.KafkaException):
             described = self.client.describe_configs([resource])[resource]
-            found = self._result(described, f"settings of topic {topic!r}")
-            return {name: entry.value for name, entry in found.items()}
+            entries = self._result(described, f"settings of topic {topic!r}")
+            return {name: entry.value for name, entry in entries.items()}
         return {}
 
     def make(self, topic: str, partitions: int, config: Mapping[str, str] = {}) -> int:
@@ -78,7 +78,7 @@ class TopicAdmin:
             if present < partitions:  # not all brokers know of it yet
                 hold_thread(_PAUSE_S)
                 if now() > deadline:
-                    raise ConfigError(
+                    raise UnavailableError(
                         f"topic {topic!r}",
                         expected=f"{partitions} partitions",
                         found=f"{present}, and the brokers did not add any",
@@ -118,8 +118,8 @@ class Target:
         """Raises UserFunctionError for a message that the topic would refuse."""
         topic = f"topic {message.topic!r}"
         if message.partition >= self.partitions:
-            most = f"0 to {self.partitions - 1}, as {topic} has {self.partitions}"
-            raise refused("partition", most, str(message.partition))
+            bounds = f"0 to {self.partitions - 1}, as {topic} has {self.partitions}"
+            raise refused("partition", bounds, str(message.partition))
         if self.compacted and message.key is None:
             raise refused("key", f"one, as {topic} is compacted", "None")
         size = _size_of(message)
@@ -138,38 +138,38 @@ class Targets:
         self._create = create
         self._compressed = compressed
         self._admin: TopicAdmin | None = None
-        self._known: dict[str, Target] = {}
+        self._targets: dict[str, Target] = {}
         self._new: dict[str, list[Message]] = {}
         """Per topic whose settings are not known yet: the messages to check once they are."""
 
     def add(self, topic: str) -> None:
         """Records go to this topic."""
-        if topic not in self._known:
+        if topic not in self._targets:
             self._new.setdefault(topic, [])
 
     def know(self, messages: Iterable[Message]) -> bool:
         """These are sent after `check`: whether their topics and partitions are known already."""
-        known = True
-        for message in {(each.topic, each.partition): each for each in messages}.values():
-            target = self._known.get(message.topic)
+        all_known = True
+        for message in {(m.topic, m.partition): m for m in messages}.values():
+            target = self._targets.get(message.topic)
             if target is None or message.partition >= target.partitions:
                 # A topic may have got more partitions since it was looked at.
-                self._known.pop(message.topic, None)
+                self._targets.pop(message.topic, None)
                 self._new.setdefault(message.topic, []).append(message)
-                known = False
-        return known
+                all_known = False
+        return all_known
 
     def admit(self, message: Message) -> None:
         """A record goes there; raises UserFunctionError for one that a known topic would refuse."""
-        target = self._known.get(message.topic)
+        target = self._targets.get(message.topic)
         if target is not None:
             target.check(message)
             return
         waiting = self._new.setdefault(message.topic, [])
         waiting.append(message)
         if len(waiting) > 3:  # the ones that are most likely to be refused
-            furthest = max(waiting, key=lambda each: each.partition)
-            keyless = min(waiting, key=lambda each: each.key is not None)
+            furthest = max(waiting, key=lambda m: m.partition)
+            keyless = min(waiting, key=lambda m: m.key is not None)
             self._new[message.topic] = [furthest, keyless, max(waiting, key=_size_of)]
 
     def check(self) -> None:
@@ -182,11 +182,11 @@ class Targets:
             for message in self._new[topic]:
                 target.check(message)
             del self._new[topic]
-            self._known[topic] = target
+            self._targets[topic] = target
 
     def largest(self) -> int:
         """The largest batch that a topic takes which is known; 0 when none says."""
-        return max([target.largest or 0 for target in self._known.values()], default=0)
+        return max([target.largest or 0 for target in self._targets.values()], default=0)
 
     def _found(self, topic: str) -> Target:
         admin = self._admin = self._admin or TopicAdmin(self._cluster)
