@@ -20,8 +20,8 @@ from tidelog.errors import TidelogError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.materialize.materializer import warn_of_lag
-from tidelog.runtime.checkpoints.driver import CheckpointDriver, DrivenTask, predecessors
-from tidelog.runtime.checkpoints.requests import Reports
+from tidelog.runtime.checkpoints.driver import CheckpointDriver, predecessors
+from tidelog.runtime.checkpoints.requests import DrivenTask, Reports
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.in_flight.carrier import in_flight_buffers
 from tidelog.runtime.restore.choose import RestorePlan
