@@ -49,14 +49,14 @@ class Run:
         ]
 
     @property
-    def _environment(self) -> dict[str, str]:
+    def environment(self) -> dict[str, str]:
         # A job that is held back before its last lines is idle, and takes checkpoints all the same.
         idle = {"TIDELOG__CHECKPOINT__IDLE_INTERVAL": "0 s"}
         return {**os.environ, **idle, "TIDELOG_TEST_RELEASE": str(self.released), **self.env}
 
     def start(self, *options: str, **streams: int) -> "subprocess.Popen[str]":
         """A process of the job; its `streams` are pipes, or what is given."""
-        return started(*self.command, *options, env=self._environment, **streams)
+        return started(*self.command, *options, env=self.environment, **streams)
 
     def release(self) -> None:
         """Let the job read its last lines."""
@@ -74,7 +74,7 @@ class Run:
         """
         if "--workers" in self.options:
             return self.finish(*options)
-        done = cli.tidelog(*self.command, *options, env=self._environment)
+        done = cli.tidelog(*self.command, *options, env=self.environment)
         assert done.exit_code == 0, done.stderr
         return subprocess.CompletedProcess(self.command, 0, done.stdout, done.stderr)
 

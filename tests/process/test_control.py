@@ -141,11 +141,20 @@ def test_a_job_is_found_again_after_its_directory_of_sockets_was_removed(tmp_pat
             assert run.end(process).returncode == 0
 
 
+LISTENS = "00010000"
+"""Flag of a socket that takes connections, in /proc/net/unix."""
+
+
+def listens(path: Path) -> bool:
+    sockets = map(str.split, Path("/proc/net/unix").read_text().splitlines())
+    return any(fields[-1] == str(path) and fields[3] == LISTENS for fields in sockets)
+
+
 def test_who_waits_for_a_job_that_is_killed_is_told_that_it_ended(tmp_path: Path) -> None:
     run, _ = copying(tmp_path)
     path = socket_of(url(run))
     with killed_at_last(run.start()) as process:
-        wait_until(path.exists, process)
+        wait_until(lambda: listens(path), process)
         process.send_signal(signal.SIGSTOP)
         client = started("stop", run.store)
         wait_until(lambda: connected(path), client)

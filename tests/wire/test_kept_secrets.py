@@ -140,7 +140,7 @@ def test_no_output_and_no_object_has_a_credential_or_a_key_on_a_page(
             started(
                 *logging,
                 *run.command,
-                env={**env, "TIDELOG_TEST_RELEASE": str(run.released)},
+                env=run.environment,
                 stdout=out,
                 stderr=err,
             )

@@ -77,7 +77,8 @@ class RunSpec:
             "changelog": self.changelog,
             "work_dir": work_dir,
             "local_recovery": Path(self.copies) if self.copies else None,
-            "checkpoint": Schedule(interval=self.checkpoint_s),
+            # What is measured is a checkpoint, also of a job whose input has ended.
+            "checkpoint": Schedule(interval=self.checkpoint_s, idle_interval=0.0),
             "materialize": MaterializeConfig(
                 interval=self.materialize_s or default.interval,
                 replay_target=self.replay_s or default.replay_target,
