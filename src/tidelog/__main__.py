@@ -33,6 +33,7 @@ def start() -> None:
     collect_rarely()
     from tidelog.cli import run  # noqa: PLC0415  # takes a while, in which interrupts may come
 
+    gc.freeze()  # what was imported stays; what a command imports is no reason to look at it
     claim_process()
     run()
 

@@ -117,7 +117,7 @@ class Faulty:
         return JobRunner(self.job(self.input), store, config, self.effects)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run the job, again after each failure, until this coroutine is cancelled."""
         with tidelog.serve_metrics(self.port) as update:
             while True:
                 runner = self.runner()

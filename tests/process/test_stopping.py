@@ -67,7 +67,7 @@ def test_a_job_that_a_function_holds_says_which_and_ends_by_sigterm(
 
 def test_the_ages_of_a_job_that_a_function_holds_grow_in_its_metrics(tmp_path: Path) -> None:
     def age() -> float:
-        """Of the newest checkpoint; 0 before the first one."""
+        """The age of the newest checkpoint in the metrics; 0 before the first checkpoint."""
         with suppress(URLError), urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             for line in answer.read().decode().splitlines():
                 if line.startswith("tidelog_checkpoint_age_seconds{"):

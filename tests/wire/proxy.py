@@ -21,7 +21,7 @@ class Exchange:
     key: str = ""
     """The access key that signed it."""
     checksum: str = ""
-    """That of a write, as it was sent."""
+    """The checksum header of a PUT request."""
 
 
 @dataclass

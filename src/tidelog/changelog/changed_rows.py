@@ -77,7 +77,7 @@ class SortedRuns:
 class RowsByGroup:
     """Changed rows of a state that is scanned, by their key groups."""
 
-    __slots__ = ("_sorted", "unsorted")
+    __slots__ = ("_sorted", "_sorted_count", "unsorted")
 
     def __init__(self) -> None:
         self.unsorted: Final = defaultdict[bytes, list[BufferedRow]](list)
@@ -85,9 +85,11 @@ class RowsByGroup:
         call of a method would take as long as the rest.
         """
         self._sorted: Final = defaultdict[bytes, SortedRuns](SortedRuns)
+        self._sorted_count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self.unsorted.values())) + sum(map(len, self._sorted.values()))
+        # Asked several times for every buffer.
+        return sum(map(len, self.unsorted.values())) + self._sorted_count
 
     def __iter__(self) -> Iterator[BufferedRow]:
         return chain(*self.unsorted.values(), *self._sorted.values())
@@ -102,7 +104,7 @@ class RowsByGroup:
         rows: list[BufferedRow] = []
         for group in groups:
             if group in self.unsorted:
-                self._sorted[group].add(self.unsorted.pop(group))
+                self._sort(group, self.unsorted.pop(group))
             if group in self._sorted:
                 rows += self._sorted[group].between(lower, upper)
         return rows
@@ -115,8 +117,9 @@ class RowsByGroup:
             members = self.unsorted.pop(group, None) or []
             if group in self._sorted or len(members) > limit - len(rows):
                 if members:
-                    self._sorted[group].add(members)
+                    self._sort(group, members)
                 members = self._sorted[group].take(limit - len(rows))
+                self._sorted_count -= len(members)
                 if not self._sorted[group]:
                     del self._sorted[group]
             rows += members
@@ -130,6 +133,11 @@ class RowsByGroup:
             of_group[row.key[:ROW_PREFIX_BYTES]].append(row)
         for group, members in of_group.items():
             self._sorted[group].put_back(members)
+        self._sorted_count += len(rows)
+
+    def _sort(self, group: bytes, rows: list[BufferedRow]) -> None:
+        self._sorted[group].add(rows)
+        self._sorted_count += len(rows)
 
 
 def union(

@@ -143,7 +143,8 @@ class StateRows:
 
     def release(self) -> bool:
         """Forget rows for good, some at a time; whether there are more."""
-        self._listed, self._by_group, self._dirty = ListedRows(), None, DirtyRows()
+        self._listed, self._dirty = ListedRows(), DirtyRows()
+        self._by_group = self._groups = None
         return self._rows.release()
 
     def get(self, key: bytes) -> Any | None:

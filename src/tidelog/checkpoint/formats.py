@@ -26,9 +26,9 @@ FORMATS: Final[dict[str, int]] = {
 """The newest format that this release writes and reads: rows of state by kind are `states`."""
 
 POSITIONS: Final = "positions"
-"""Of a source, as its class says."""
+"""The kind of a source's stored positions; their format is `Source.position_format`."""
 TRANSACTIONS: Final = "transactions"
-"""Pre-committed ones of a sink, as its class says."""
+"""The kind of a sink's pre-committed transactions; their format is `Sink.transaction_format`."""
 
 
 def above_first(formats: Mapping[str, int]) -> dict[str, int]:

@@ -13,7 +13,7 @@ EXIT_PROBLEM: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_FENCED: Final = 3
 EXIT_UNDECIDED: Final = 4
-"""Of a command that gives a verdict: it gives none."""
+"""A command such as `verify` could not look at all that its verdict depends on."""
 EXIT_INTERRUPTED: Final = 130
 
 

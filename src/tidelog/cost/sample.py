@@ -27,7 +27,7 @@ _LEAST_VALUES: Final = 100
 @dataclass(frozen=True, slots=True)
 class Sample:
     value_bytes: int
-    """Of a value, on average."""
+    """Mean bytes of a value."""
     compression: float
     """Stored over raw bytes of a block of so many changes."""
     table_compression: float

@@ -102,7 +102,7 @@ def as_tuple(key: Any) -> Hashable:
 
 
 checksum: Callable[[bytes], Any] = google_crc32c.value
-"""Of an encoded key: its remainder by the number of groups is the key's group."""
+"""CRC32C of an encoded key; a key's group is this modulo the number of key groups."""
 
 
 def key_group(encoded_key: bytes, key_groups: int) -> KeyGroup:

@@ -333,7 +333,7 @@ class BucketMemory:
 
     @property
     def count(self) -> int:
-        """Its records, and its keys of which it is known that they have none."""
+        """What the bucket has in memory: its records, and the keys that are known to have none."""
         return sum([max(1, len(records)) for records in self.records.values()])
 
     def evict(self, limit: int) -> int:

@@ -50,7 +50,7 @@ class Follower:
         self.failure: TidelogError | None = None
         """Why the store could not be read when it was read last."""
         self.is_read = False
-        """It was read once."""
+        """The store has been read at least once."""
         self._clock = clock
         self._store = store
         self._is_known = watching is not None

@@ -40,7 +40,7 @@ class StoredObjects:
     uploaded_again: int = 0
     """Objects that were missing and are in the store again."""
     _lost_names: Set[str] = frozenset()
-    """Those that the last look found missing and that could not be uploaded again."""
+    """Names of objects that the store lacked at the last look and that are still not there."""
     _suspected: Set[str] = frozenset()
     """Objects that a checkpoint needs which is about to be stored, and that are missing."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -154,7 +154,7 @@ class StoredObjects:
         return {info.name: info.size async for info in self.start.objects.list(prefix)}
 
     async def _absent(self, names: Set[str], sizes: Mapping[str, int]) -> Set[str]:
-        """Those of the objects that are missing in a list, and are not there when asked for."""
+        """The objects that the store lacks: what is not in its list is asked for by name."""
         lost_names = lost_objects(names, sizes, self.start.ledger.sizes())
         sizes = dict(await together(map(self._size, sorted(lost_names)), AT_ONCE))
         return lost_objects(lost_names, sizes, self.start.ledger.sizes())

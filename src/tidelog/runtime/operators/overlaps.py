@@ -15,9 +15,9 @@ _TOGETHER: Final = 128
 """Windows at a time: a value of each is in memory."""
 
 Combine = Callable[[Any, Any], Any]
-"""Of a value before, or None, and one after it; it may change both."""
+"""Combines two values, of which the first may be None, to one; it may change both."""
 Slice = tuple[int, Any]
-"""Start and value."""
+"""The start of a slice of time, and the value of its records."""
 
 
 def together(starts: Sequence[int], size: int) -> Iterator[Sequence[int]]:
