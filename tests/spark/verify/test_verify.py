@@ -116,6 +116,9 @@ def test_damage_to_a_query_of_spark_is_named_with_what_it_costs(
         code, document = verify(spark, hurt, "--engine", "local")
         assert code == 1
         assert {problem["where"] for problem in document["problems"]} == {newest}
-    sst = next(name for name in objects if re.search(r"/SSTs/[^.].*\.sst$", name))
-    code, document = verify(spark, lay_out(tmp_path / "sst", damaged(objects, sst, missing)))
-    assert code == 1 and {p["where"] for p in document["problems"]} == {sst}
+    # One file alone may belong to a snapshot that Spark has deleted or not yet named.
+    ssts = {name for name in objects if re.search(r"/SSTs/[^.].*\.sst$", name)}
+    without = {name: data for name, data in objects.items() if name not in ssts}
+    code, document = verify(spark, lay_out(tmp_path / "without_tables", without))
+    problems = {problem["where"] for problem in document["problems"]}
+    assert code == 1 and problems and problems <= ssts
