@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from rocksdict import Rdict, WriteBatch
 
 import tidelog
-from tidelog import JobConfig, Schedule, Value
+from tidelog import CheckpointConfig, JobConfig, ValueState
 from tidelog_bench.session import environment
 
 STEPS = 300_000
@@ -68,8 +68,8 @@ def plain_dict(_: Path) -> Iterator[Store]:
 
 @contextmanager
 def database(directory: Path) -> Iterator[Store]:
-    config = JobConfig(checkpoint=Schedule(interval=1.0))
-    with tidelog.open(str(directory), {"n": Value(int)}, config=config) as db:
+    config = JobConfig(checkpoint=CheckpointConfig(interval=1.0))
+    with tidelog.open(str(directory), {"n": ValueState(int)}, config=config) as db:
 
         def put(name: str, value: int) -> None:
             db.key(name).n.set(value)

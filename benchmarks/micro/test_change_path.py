@@ -11,7 +11,7 @@ from benchmarks.micro.inputs import BUFFER, FLUSHED, row_keys, word
 from tidelog.runtime.channels.messages import KeyedBatch
 from tidelog.runtime.operators.aggregate import Aggregate
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import ListState, MapState, ValueState
+from tidelog.state.handles.keyed import ListHandle, MapHandle, ValueHandle
 from tidelog.state.key_groups import encode_key
 
 WORDS = [word(number, 16) for number in range(BUFFER)]
@@ -30,7 +30,7 @@ def test_use_key(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
 
 def test_value_get_and_update(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
     """Read, add one, write: 2048 keys that are in the buffer."""
-    state = ValueState(backend, "count", "count long")
+    state = ValueHandle(backend, "count", "count long")
 
     def count() -> None:
         for key in WORDS:
@@ -47,7 +47,7 @@ def test_value_get_and_update(benchmark: BenchmarkFixture, backend: KeyedBackend
 
 def test_value_get_cold(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
     """Read 2048 keys that only the table has."""
-    state = ValueState(backend, "count", "count long")
+    state = ValueHandle(backend, "count", "count long")
     for key in WORDS:
         backend.use_key(key)
         state.update((1,))
@@ -69,7 +69,7 @@ def test_value_get_cold(benchmark: BenchmarkFixture, backend: KeyedBackend) -> N
 
 def test_list_append(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
     """Append one element of 100 bytes to each of 2048 lists, in an empty buffer."""
-    state = ListState(backend, "records", "payload string")
+    state = ListHandle(backend, "records", "payload string")
     payload = ("x" * 100,)
 
     def append() -> None:
@@ -84,7 +84,7 @@ def test_list_append(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None
 
 def test_map_update(benchmark: BenchmarkFixture, backend: KeyedBackend) -> None:
     """Set one entry in each of 2048 maps."""
-    state = MapState(backend, "map", "key string", "count long")
+    state = MapHandle(backend, "map", "key string", "count long")
 
     def update() -> None:
         for key in WORDS:

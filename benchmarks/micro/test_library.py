@@ -8,7 +8,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 
 import tidelog
 from benchmarks.micro.inputs import BUFFER, word
-from tidelog import Database, JobConfig, Schedule, Value
+from tidelog import CheckpointConfig, Database, JobConfig, ValueState
 
 KEYS = [word(number, 16) for number in range(BUFFER)]
 
@@ -16,8 +16,8 @@ KEYS = [word(number, 16) for number in range(BUFFER)]
 @pytest.fixture
 def db(tmp_path: Path) -> Iterator[Database]:
     """A database with all keys in memory that takes no checkpoints by itself."""
-    config = JobConfig(checkpoint=Schedule(interval=3600))
-    with tidelog.open(str(tmp_path / "store"), {"n": Value(int)}, config=config) as db:
+    config = JobConfig(checkpoint=CheckpointConfig(interval=3600))
+    with tidelog.open(str(tmp_path / "store"), {"n": ValueState(int)}, config=config) as db:
         for key in KEYS:
             db.key(key).n.set(0)
         yield db

@@ -8,10 +8,10 @@ from typing import Any
 
 from tidelog import (
     ExpiredTimerInfo,
-    Files,
+    FileSink,
     Job,
     JobArguments,
-    JsonLines,
+    JsonLinesSource,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
@@ -23,17 +23,17 @@ def revenue(arguments: JobArguments) -> Job:
     """Rows of JSON lines, summed by a key: the job of the README."""
     job = Job("revenue")
     (
-        job.source(JsonLines(arguments.required_input()))
+        job.source(JsonLinesSource(arguments.required_input()))
         .key_by(lambda row: row.country)
         .aggregate(lambda row: row.amount, lambda a, b: a + b)
-        .sink(Files(arguments.output or "", fields=("country", "revenue")))
+        .sink(FileSink(arguments.output or "", fields=("country", "revenue")))
     )
     return job
 
 
 def _timed_rows(job: Job, arguments: JobArguments) -> KeyedStream:
     """Rows of JSON lines with event times, by key."""
-    rows = job.source(JsonLines(arguments.required_input())).event_time(lambda row: row.ms)
+    rows = job.source(JsonLinesSource(arguments.required_input())).event_time(lambda row: row.ms)
     return rows.key_by(lambda row: row.user)
 
 
@@ -43,7 +43,7 @@ def windows(arguments: JobArguments) -> Job:
     (
         _timed_rows(job, arguments)
         .window(60_000, value_of=lambda row: row.amount, combine=lambda a, b: a + b)
-        .sink(Files(arguments.output or "", fields=("user", "window", "amount")))
+        .sink(FileSink(arguments.output or "", fields=("user", "window", "amount")))
     )
     return job
 
@@ -57,7 +57,7 @@ def sessions(arguments: JobArguments) -> Job:
         _timed_rows(job, arguments)
         .window(Session("10m"))
         .sum(lambda row: row.amount)
-        .sink(Files(arguments.output or "", fields=("user", "start", "end", "amount")))
+        .sink(FileSink(arguments.output or "", fields=("user", "start", "end", "amount")))
     )
     return job
 
@@ -65,7 +65,7 @@ def sessions(arguments: JobArguments) -> Job:
 def _orders_and_payments(arguments: JobArguments) -> tuple[Job, list[KeyedStream]]:
     job = Job("joins")
     return job, [
-        job.source(JsonLines(arguments.required_input(), name), name=name)
+        job.source(JsonLinesSource(arguments.required_input(), name), name=name)
         .event_time(lambda row: row.ms)
         .key_by(lambda row: row.order)
         for name in ("orders", "payments")
@@ -77,7 +77,7 @@ def joins(arguments: JobArguments) -> Job:
     job, (orders, payments) = _orders_and_payments(arguments)
     pairs = orders.join(payments, (0, 60_000))
     paid = pairs.map(lambda pair: (pair[0].order, pair[0].amount, pair[1].cents))
-    paid.sink(Files(arguments.output or "", fields=("order", "amount", "cents")))
+    paid.sink(FileSink(arguments.output or "", fields=("order", "amount", "cents")))
     return job
 
 
@@ -115,7 +115,7 @@ def joins_by_hand(arguments: JobArguments) -> Job:
     job, (orders, payments) = _orders_and_payments(arguments)
     both = orders.union(payments).key_by(lambda row: row.order)
     paid = both.transform_with_state(_Paid, time_mode="event")
-    paid.sink(Files(arguments.output or "", fields=("order", "amount", "cents")))
+    paid.sink(FileSink(arguments.output or "", fields=("order", "amount", "cents")))
     return job
 
 
@@ -136,11 +136,11 @@ class _Visits(StatefulProcessor):
 def visits(arguments: JobArguments) -> Job:
     """A row of state for each user: what restarts restore."""
     job = Job("visits")
-    users = JsonLines(arguments.required_input(), arguments.include, follow=arguments.follow)
+    users = JsonLinesSource(arguments.required_input(), arguments.include, follow=arguments.follow)
     (
         job.source(users)
         .key_by(lambda row: row.user)
         .transform_with_state(_Visits)
-        .sink(Files(arguments.output or ""))
+        .sink(FileSink(arguments.output or ""))
     )
     return job

@@ -190,7 +190,7 @@ class StateSchemaError(TidelogError):
     """A state's name, kind, schema or serializer does not fit what was stored or passed."""
 
 
-class UnstorableError(TidelogError):
+class SerializationError(TidelogError):
     """Records of a type that checkpoints cannot store as in-flight data."""
 
 

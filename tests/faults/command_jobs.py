@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from tests.faults.counting import POISON, WORDS, counting, refuse_poison
 from tests.support.pipelines import Portions
-from tidelog import ConfigError, Files, Job, JobArguments
+from tidelog import ConfigError, FileSink, Job, JobArguments
 
 number = 7
 
@@ -13,7 +13,7 @@ def _job(arguments: JobArguments, check: Callable[[str], str]) -> Job:
     if arguments.output is None:
         raise ConfigError("--output", expected="a directory", action="name one")
     words = Portions({"left": [*WORDS, POISON], "right": WORDS}, pause=0.03)
-    return counting(Files(arguments.output, fields=("word", "count")), check, read=words)
+    return counting(FileSink(arguments.output, fields=("word", "count")), check, read=words)
 
 
 def broken(arguments: JobArguments) -> Job:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.counting import EXPECTED, source, start
 from tests.support.output_files import output_lines
-from tidelog import Files, Job, SinkContext
+from tidelog import FileSink, Job, SinkContext
 from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import (
     ConfigError,
@@ -21,7 +21,7 @@ from tidelog.errors import (
 from tidelog.storage.memory import MemoryStore
 
 
-def copy(sink: Files, store: MemoryStore) -> None:
+def copy(sink: FileSink, store: MemoryStore) -> None:
     job = Job("copy")
     job.source(source()).map(str).sink(sink, parallelism=1)
     start(job, store)
@@ -36,13 +36,13 @@ def test_an_output_directory_that_cannot_be_written_is_named(tmp_path: Path) -> 
     store, in_the_way = MemoryStore(), tmp_path / "file"
     in_the_way.write_text("no directory")
     with pytest.raises(StorageError, match=str(in_the_way)):
-        copy(Files(in_the_way / "out", "text"), store)
+        copy(FileSink(in_the_way / "out", "text"), store)
     in_the_way.unlink()
-    copy(Files(in_the_way / "out", "text"), store)
+    copy(FileSink(in_the_way / "out", "text"), store)
     assert lines(in_the_way / "out") == EXPECTED
 
 
-class Uncommitted(Files):
+class Uncommitted(FileSink):
     """Fails between the checkpoint and its commit, as a crash there does."""
 
     def open(self, context: SinkContext) -> FilesWriter:
@@ -80,15 +80,15 @@ def test_a_part_that_somebody_touched_before_its_commit_is_never_published(
     harm(part)
     for _ in range(2):
         with pytest.raises(error, match=r"part-00000|inprogress"):
-            copy(Files(tmp_path, "text"), store)
+            copy(FileSink(tmp_path, "text"), store)
         assert lines(tmp_path) == Counter()
     part.write_bytes(written)
-    copy(Files(tmp_path, "text"), store)
+    copy(FileSink(tmp_path, "text"), store)
     assert lines(tmp_path) == EXPECTED
 
 
 def test_a_foreign_file_under_a_parts_name_is_never_replaced(tmp_path: Path) -> None:
-    copy(Files(tmp_path / "alike", "text"), MemoryStore())
+    copy(FileSink(tmp_path / "alike", "text"), MemoryStore())
     name = min(part.name for part in (tmp_path / "alike").glob("part-*"))
     store = MemoryStore()
     with pytest.raises(UserFunctionError, match="crashed"):
@@ -96,8 +96,8 @@ def test_a_foreign_file_under_a_parts_name_is_never_replaced(tmp_path: Path) -> 
     foreign = tmp_path / name
     foreign.write_text("precious\n")
     with pytest.raises(ConfigError, match=name):
-        copy(Files(tmp_path, "text"), store)
+        copy(FileSink(tmp_path, "text"), store)
     assert foreign.read_text() == "precious\n"
     foreign.unlink()
-    copy(Files(tmp_path, "text"), store)
+    copy(FileSink(tmp_path, "text"), store)
     assert lines(tmp_path) == EXPECTED

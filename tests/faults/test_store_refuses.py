@@ -17,7 +17,7 @@ from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions, running
 from tests.unit.storage.test_every_store_conforms import Overwriting
-from tidelog import JobRunner, JobStatus, MaterializeConfig, Schedule, TidelogError
+from tidelog import CheckpointConfig, JobRunner, JobStatus, MaterializeConfig, TidelogError
 from tidelog.errors import (
     AccessDeniedError,
     CheckpointFailedError,
@@ -75,7 +75,9 @@ def test_a_store_that_takes_no_more_stops_the_job_and_it_resumes_where_it_was(
     store = store_of(usual())
     # Tables are refused, too, and must not be tried often enough to stop the job first.
     tables = MaterializeConfig(interval=2.5, retry_pause=1.0)
-    chosen = settings(checkpoint=Schedule(interval=1.0, tolerable_failures=2), materialize=tables)
+    chosen = settings(
+        checkpoint=CheckpointConfig(interval=1.0, tolerable_failures=2), materialize=tables
+    )
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row") as failed:
         finish(faulty(store, failing("put", error)), chosen)
     assert says in str(failed.value)

@@ -11,7 +11,7 @@ import pytest
 from tests.faults.counting import EXPECTED, POISON, WORDS, settings, start
 from tests.support.jobs import contents, store_of
 from tests.support.pipelines import Outside, Portions, Within
-from tidelog.connectors.program import Callback
+from tidelog.connectors.program import ForeachSink
 from tidelog.errors import StateSchemaError, UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.graph import Job
@@ -152,7 +152,7 @@ def tally(outside: Outside, mistake: Mistake) -> Job:
     words = words.filter(lambda w: bool(mistake("filter", w)), name="keep")
     words = words.flat_map(lambda w: [mistake("flat_map", w)], name="split")
     words = words.event_time(lambda w: len(mistake("event_time", w)), max_delay_ms=99, name="time")
-    words.sink(Callback(lambda w: mistake("callback", w), lambda: mistake("flush")), name="bell")
+    words.sink(ForeachSink(lambda w: mistake("callback", w), lambda: mistake("flush")), name="bell")
     keyed = words.key_by(lambda w: mistake("key_by", w))
     counted = keyed.transform_with_state(
         lambda: Tally(mistake), time_mode="processing", name="tally"

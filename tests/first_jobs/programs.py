@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.output_files import output_lines
-from tidelog import Effects, Job, JobConfig, JobResult, JobRunner, Schedule, open_store
+from tidelog import CheckpointConfig, Effects, Job, JobConfig, JobResult, JobRunner, open_store
 
 
 def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -19,7 +19,7 @@ def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
-    """What a `Files` sink has committed."""
+    """What a `FileSink` sink has committed."""
     return list(map(json.loads, output_lines(directory)))
 
 
@@ -38,7 +38,7 @@ def run(
 
     async def main() -> JobResult:
         effects = Effects()
-        schedule = settings.pop("checkpoint", Schedule(interval=0.05))
+        schedule = settings.pop("checkpoint", CheckpointConfig(interval=0.05))
         config = JobConfig(parallelism=parallelism, checkpoint=schedule, **settings)
         with closing(effects.offload):
             runner = JobRunner(job, open_store(str(store), effects), config, effects)

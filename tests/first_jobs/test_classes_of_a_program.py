@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 
 import tidelog
-from tidelog import Value
+from tidelog import ValueState
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Place:
 
 
 def main() -> None:
-    with tidelog.open("store", state={"count": Value(int)}) as db:
+    with tidelog.open("store", state={"count": ValueState(int)}) as db:
         place = (db.position or {}).get("book", Place(0, 0))
         assert type(place) is Place, place
         total = db.key("pages").count.get() or 0

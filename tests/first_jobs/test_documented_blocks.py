@@ -19,7 +19,7 @@ from confluent_kafka import TopicPartition
 import tidelog
 from tests.first_jobs.programs import add_rows, rows_of, run
 from tests.support.documentation import BLOCKS, ROOT
-from tidelog import Callback, Files, Job, JsonLines, PushSource, Rate, open_store
+from tidelog import FileSink, ForeachSink, Job, JsonLinesSource, PushSource, RateSource, open_store
 
 RUN_ELSEWHERE = {
     "README 0": "tests/first_jobs/test_killed.py",
@@ -75,8 +75,8 @@ def test_the_streak_processor_of_the_readme_counts_days_in_a_row(here: Path) -> 
     days = ["2026-03-01", "2026-03-02", "2026-03-04"]
     add_rows(here / "visits" / "1.jsonl", [{"user": "ada", "day": day} for day in days])
     job = Job("streaks")
-    visits = job.source(JsonLines("visits")).key_by(lambda row: row.user)
-    visits.transform_with_state(names_of("README 1")["Streak"]).sink(Files("out"))
+    visits = job.source(JsonLinesSource("visits")).key_by(lambda row: row.user)
+    visits.transform_with_state(names_of("README 1")["Streak"]).sink(FileSink("out"))
     run(job, here / "store")
     assert [row["streak"] for row in rows_of(here / "out")] == [1, 2, 1]
 
@@ -225,7 +225,7 @@ def test_a_silent_device_is_found_by_the_processor(here: Path) -> None:
     add_rows(here / "readings" / "1.jsonl", readings)
     names = names_of("processor 1")
     found: list[Any] = []
-    names["outages"].sink(Callback(found.append))
+    names["outages"].sink(ForeachSink(found.append))
     run(names["job"], here / "store")
     assert [(row.device, row.silent_ms) for row in found] == [("a", 90_000)]
 
@@ -234,7 +234,7 @@ def test_a_program_takes_a_savepoint_and_stops_its_job(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = Job("numbers")
-    job.source(Rate(1000)).sink(Callback(lambda rows: None))
+    job.source(RateSource(1000)).sink(ForeachSink(lambda rows: None))
     url = str(here / "store")
     upgrade = names_of("savepoints 0")["upgrade"]
     upgrade.__globals__["open_store"] = lambda _, effects: open_store(url, effects)
@@ -265,7 +265,7 @@ def test_topics_are_pushed_from_where_they_were_left(here: Path) -> None:
     def pushed(until: int) -> list[Any]:
         found: list[Any] = []
         job = Job("topics")
-        job.source(topics()).sink(Callback(found.append))
+        job.source(topics()).sink(ForeachSink(found.append))
         run(job, here / "store", lambda: len(found) >= until)
         return sorted(found)
 
@@ -280,8 +280,8 @@ def test_a_program_runs_a_job_whose_rows_are_named_in_both_ways_and_runs_it_agai
     add_rows(here / "in" / "1.jsonl", [{"word": f"w{n}", "count": n} for n in range(9)])
     for already_complete in (False, True):
         job = Job("copy")
-        rows = job.source(JsonLines("in")).map(lambda row: (row.word, row["count"]))
-        rows.sink(Files("out", fields=("word", "count")))
+        rows = job.source(JsonLinesSource("in")).map(lambda row: (row.word, row["count"]))
+        rows.sink(FileSink("out", fields=("word", "count")))
         assert names_of("sources 2", job=job)["result"].already_complete == already_complete
         found = [(row["word"], row["count"]) for row in rows_of(here / "out")]
         assert sorted(found) == [(f"w{n}", n) for n in range(9)]
@@ -318,7 +318,7 @@ def test_output_of_a_loop_of_ones_own_is_there_once(here: Path) -> None:
     number_orders = names_of("own-loop 1")["number_orders"]
     orders = list(enumerate(["ann", "bob", "ann"]))
     for _ in range(2):
-        number_orders(str(here / "store"), orders, tidelog.Files(str(here / "out")))
+        number_orders(str(here / "store"), orders, tidelog.FileSink(str(here / "out")))
     numbered = [(row["user"], row["number"]) for row in rows_of(here / "out")]
     assert sorted(numbered) == [("ann", 1), ("ann", 2), ("bob", 1)]
 
@@ -406,7 +406,7 @@ def test_a_service_counts_requests_that_come_at_once(here: Path) -> None:
         with urlopen(request) as answer:
             return bytes(answer.read())
 
-    states = {"hits": tidelog.Value(int)}
+    states = {"hits": tidelog.ValueState(int)}
     for before in (0, 100):
         with (
             tidelog.open(str(here / "store"), state=states) as db,

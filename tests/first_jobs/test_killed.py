@@ -47,7 +47,8 @@ def finish(process: "subprocess.Popen[str]") -> None:
 
 
 ORDERS_TOO = """
-orders.map(lambda row: (row.country, row.amount)).sink(Iceberg(catalog, "sales.orders"), name="raw")
+pairs = orders.map(lambda row: (row.country, row.amount))
+pairs.sink(IcebergSink(catalog, "sales.orders"), name="raw")
 """
 COUNTRIES = ("at", "de", "fr", "nl")
 RARELY = ("--checkpoint-interval", "150ms")  # a commit takes tens of milliseconds

@@ -16,14 +16,14 @@ import pytest
 from tests.first_jobs.programs import run
 from tests.support.depth import one_by_one
 from tidelog import (
-    Callback,
     ConfigError,
     Count,
-    Files,
+    FileSink,
+    ForeachSink,
+    IterableSource,
     Job,
     KeyedStream,
-    Rate,
-    Replayable,
+    RateSource,
     Row,
     Session,
     Sliding,
@@ -55,14 +55,14 @@ def test_a_branch_sees_nothing_of_what_another_does_to_its_records(
     seen: list[Any] = []
     marked: list[Any] = []
     job = Job("branches")
-    stream = job.source(Replayable(rows)).map(dict)
+    stream = job.source(IterableSource(rows)).map(dict)
 
     def changes() -> None:
-        stream.map(mark).sink(Callback(marked.append), name="marked")
+        stream.map(mark).sink(ForeachSink(marked.append), name="marked")
 
     if first:
         changes()
-    stream.map(lambda r: (r["n"], tuple(r["tags"]))).sink(Callback(seen.append), name="seen")
+    stream.map(lambda r: (r["n"], tuple(r["tags"]))).sink(ForeachSink(seen.append), name="seen")
     if not first:
         changes()
     run(job, tmp_path / "store", parallelism=parallelism)
@@ -82,7 +82,7 @@ def test_the_records_of_a_list_are_those_of_every_run(tmp_path: Path) -> None:
     for function in (failing, mark):
         seen: list[Any] = []
         job = Job("list")
-        job.source(Replayable(listed)).map(function).sink(Callback(seen.append))
+        job.source(IterableSource(listed)).map(function).sink(ForeachSink(seen.append))
         with nullcontext() if function is mark else pytest.raises(UserFunctionError):
             run(job, tmp_path / "store")
     assert listed == rows()
@@ -100,10 +100,10 @@ def test_every_subtask_has_a_rule_of_its_own(tmp_path: Path) -> None:
         yield known["rule"]["times"] if "rule" in known else 1
 
     job = Job("rules")
-    rules = job.source(Replayable(lambda: iter([{"times": 0}])), name="rules")
-    numbers = job.source(Replayable(range(4000)), name="numbers").rebalance()
+    rules = job.source(IterableSource(lambda: iter([{"times": 0}])), name="rules")
+    numbers = job.source(IterableSource(range(4000)), name="numbers").rebalance()
     found = numbers.with_broadcast(rules, on_rule=learn, on_record=apply)
-    found.sink(Callback(counted.append))
+    found.sink(ForeachSink(counted.append))
     run(job, tmp_path / "store", parallelism=4)
     assert set(counted) == {1}
 
@@ -127,9 +127,9 @@ def test_the_list_of_a_function_of_whole_buffers_is_its_own(
     made: list[int] = []
     seen: list[int] = []
     job = Job("whole-buffers")
-    numbers = job.source(Replayable(range(20_000)), parallelism=1)
-    spread(numbers).map_batches(function).rebalance().sink(Callback(made.append), name="made")
-    numbers.map(int).sink(Callback(seen.append), name="seen")
+    numbers = job.source(IterableSource(range(20_000)), parallelism=1)
+    spread(numbers).map_batches(function).rebalance().sink(ForeachSink(made.append), name="made")
+    numbers.map(int).sink(ForeachSink(seen.append), name="seen")
     run(job, tmp_path / "store", parallelism=2)
     copies = 2 if spread is Stream.broadcast else 1
     assert sorted(made) == sorted([*range(20_000)] * copies) and seen == [*range(20_000)]
@@ -167,7 +167,7 @@ def updated(n: int) -> dict[str, int]:
     return KEPT
 
 
-NUMBERS = Replayable(range(100))
+NUMBERS = IterableSource(range(100))
 
 
 def enriched(
@@ -175,7 +175,7 @@ def enriched(
 ) -> Stream:
     """Numbers with a row of a table, of which there is one for all."""
     numbers = job.source(NUMBERS, name="numbers").event_time(int).key_by(lambda n: 1)
-    table = job.source(Replayable([{"n": 0}]), name="table").event_time(lambda row: 0)
+    table = job.source(IterableSource([{"n": 0}]), name="table").event_time(lambda row: 0)
     return numbers.enrich(table.key_by(lambda row: 1), join, time=time)
 
 
@@ -183,8 +183,8 @@ GIVES_ONE_OBJECT: dict[str, Callable[[Job], Stream]] = {
     "flat_map": lambda job: job.source(NUMBERS).flat_map(lambda n: reused([n, n + 1])),
     "flat_map, once a call": lambda job: job.source(NUMBERS).flat_map(lambda n: [updated(n)]),
     "map": lambda job: job.source(NUMBERS).map(updated),
-    "source": lambda job: job.source(Replayable(lambda: reused(range(100)))),
-    "rate": lambda job: job.source(Rate(None, limit=100, make=updated)),
+    "source": lambda job: job.source(IterableSource(lambda: reused(range(100)))),
+    "rate": lambda job: job.source(RateSource(None, limit=100, make=updated)),
     "processor": lambda job: job.source(NUMBERS).key_by(lambda n: 1).transform_with_state(Reusing),
     "records of a window": lambda job: (
         job.source(NUMBERS).key_by(lambda n: 1).window(Count(2)).records(lambda key, ns: updated(1))
@@ -198,7 +198,7 @@ GIVES_ONE_OBJECT: dict[str, Callable[[Job], Stream]] = {
 def test_one_object_given_twice_is_refused_at_once(name: str, tmp_path: Path) -> None:
     found: list[Any] = []
     job = Job("reused")
-    GIVES_ONE_OBJECT[name](job).sink(Callback(found.append))
+    GIVES_ONE_OBJECT[name](job).sink(ForeachSink(found.append))
     with pytest.raises(UserFunctionError, match="the same dict was given twice"):
         run(job, tmp_path / "store")
     assert found == []
@@ -210,10 +210,10 @@ def test_what_nobody_can_change_may_be_given_twice(tmp_path: Path) -> None:
     same = [Row(a=1), "x", (1, ("y",)), Colour.RED, Fixed("z"), frozenset({1}), Decimal(1)]
     job = Job("repeated")
     numbers = job.source(NUMBERS, name="numbers").flat_map(lambda n: same)
-    numbers.sink(Callback(found.append), name="one")
+    numbers.sink(ForeachSink(found.append), name="one")
     # A list that has one object many times is the user's own, and so is what is made of it.
-    listed = job.source(Replayable(repeated), name="list").map(lambda r: r)
-    listed.flat_map(lambda r: [r]).sink(Callback(found.append), name="two")
+    listed = job.source(IterableSource(repeated), name="list").map(lambda r: r)
+    listed.flat_map(lambda r: [r]).sink(ForeachSink(found.append), name="two")
     run(job, tmp_path / "store")
     assert len(found) == 750
 
@@ -248,8 +248,8 @@ CALLS: dict[str, Callable[[Job, Function], Stream]] = {
     "sliding value_of": lambda job, f: keyed(job).window(Sliding(10, 5)).aggregate(f, max),
     "sliding combine": lambda job, f: keyed(job).window(Sliding(10, 5)).aggregate(abs, f),
     "window_records": lambda job, f: keyed(job).window(Tumbling(10)).records(f),
-    "make": lambda job, f: job.source(Rate(None, limit=100, make=f)),
-    "records": lambda job, f: job.source(Replayable(f)),
+    "make": lambda job, f: job.source(RateSource(None, limit=100, make=f)),
+    "records": lambda job, f: job.source(IterableSource(f)),
 }
 
 
@@ -260,7 +260,7 @@ def test_a_function_that_stops_exits_or_cancels_has_failed(
 ) -> None:
     found: list[Any] = []
     job = Job("misbehaving")
-    CALLS[call](job, function).sink(Callback(found.append))
+    CALLS[call](job, function).sink(ForeachSink(found.append))
     reason = {stop: "StopIteration", leave: "SystemExit: 0", cancel: "CancelledError"}[function]
     with pytest.raises(UserFunctionError, match=reason):
         run(job, tmp_path / "store")
@@ -273,7 +273,10 @@ def test_a_function_of_a_sink_that_stops_exits_or_cancels_has_failed(
     sink: str, function: Function, tmp_path: Path
 ) -> None:
     job = Job("misbehaving")
-    sinks = {"callback": Callback(function), "format": Files(tmp_path / "out", format=function)}
+    sinks = {
+        "callback": ForeachSink(function),
+        "format": FileSink(tmp_path / "out", format=function),
+    }
     job.source(NUMBERS).sink(sinks[sink])
     with pytest.raises(TidelogError, match=r"StopIteration|SystemExit|CancelledError"):
         run(job, tmp_path / "store")
@@ -325,6 +328,8 @@ def test_a_window_function_that_fails_is_named_by_its_operator(
     tmp_path: Path, windows: Any
 ) -> None:
     job = Job("windows")
-    keyed(job).window(windows, name="visits").records(lambda *window: 1 / 0).sink(Callback(print))
+    keyed(job).window(windows, name="visits").records(lambda *window: 1 / 0).sink(
+        ForeachSink(print)
+    )
     with pytest.raises(UserFunctionError, match=r"^visits; .*ZeroDivisionError"):
         run(job, tmp_path / "store")

@@ -14,7 +14,17 @@ import msgspec
 
 from tests.support.jobs import contents
 from tests.support.pipelines import Portions, acted_on, config, run
-from tidelog import Callback, Count, Job, KeyedStream, OutputTag, Session, Sliding, Stream, Tumbling
+from tidelog import (
+    Count,
+    ForeachSink,
+    Job,
+    KeyedStream,
+    OutputTag,
+    Session,
+    Sliding,
+    Stream,
+    Tumbling,
+)
 from tidelog.storage.memory import MemoryStore
 
 DELAY_MS = 1_500
@@ -69,7 +79,7 @@ def job(emit: Callable[[Any], Any], operators: _Operators) -> Job:
     )
     for name, build in operators.items():
         named = build(left, right).map(lambda record, name=name: (name, record), name=f"{name}-out")
-        named.sink(Callback(emit), name=f"{name}-sink")
+        named.sink(ForeachSink(emit), name=f"{name}-sink")
     return made
 
 

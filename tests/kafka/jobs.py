@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.first_jobs.programs import run
 from tests.support.kafka import Topics
-from tidelog import Callback, Job, KafkaRecord, KafkaSource
+from tidelog import ForeachSink, Job, KafkaRecord, KafkaSource
 
 
 def source(topics: Topics, *names: str, **options: Any) -> KafkaSource:
@@ -24,7 +24,7 @@ def read(
     """What a job gets of a source: until its end, or until a condition holds and it is stopped."""
     found: list[KafkaRecord] = []
     job = Job("reader")
-    job.source(source).sink(Callback(found.append))
+    job.source(source).sink(ForeachSink(found.append))
     stop = None if until is None else lambda: until(found)
     run(job, store, stop, parallelism=parallelism, **settings)
     return found

@@ -10,7 +10,7 @@ from tidelog import (
     JobArguments,
     KafkaRecord,
     KafkaSource,
-    Sqlite,
+    SqliteSink,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
@@ -48,5 +48,5 @@ def job(_: JobArguments) -> Job:
     )
     numbered = Job("numbered")
     seen = numbered.source(source).key_by(lambda record: record.key).transform_with_state(Seen)
-    seen.sink(Sqlite(os.environ["TIDELOG_TEST_DATABASE"], "numbers", COLUMNS))
+    seen.sink(SqliteSink(os.environ["TIDELOG_TEST_DATABASE"], "numbers", COLUMNS))
     return numbered

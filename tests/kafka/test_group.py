@@ -18,7 +18,7 @@ import tidelog
 from tests.process import harness
 from tests.support.depth import more_in_depth
 from tests.support.kafka import Topics
-from tidelog import Value
+from tidelog import ValueState
 
 PARTITIONS = more_in_depth(4, 6)
 MEMBERS = more_in_depth(2, 3)
@@ -143,7 +143,7 @@ def test_every_message_is_counted_once_whatever_becomes_of_the_consumers(
         errors = tmp_path / "errors.txt"
         assert group.members[-1].wait(harness.GIVE_UP_S) == 0, errors.read_text()
         sent, topic = group.sent, group.topic
-    with tidelog.open_partitions(str(tmp_path / "store"), {"orders": Value(int)}) as app:
+    with tidelog.open_partitions(str(tmp_path / "store"), {"orders": ValueState(int)}) as app:
         app.assign(range(PARTITIONS))
         found = {each: app[each[0]].key(each[1]).orders.get() for each in sent}
         assert found == sent

@@ -11,7 +11,7 @@ import pytest
 from tests.first_jobs.programs import run
 from tests.kafka.jobs import read, source, values
 from tests.support.kafka import Topics
-from tidelog import Callback, ConfigError, Job, KafkaRecord
+from tidelog import ConfigError, ForeachSink, Job, KafkaRecord
 from tidelog.connectors.kafka.client import library
 
 
@@ -66,7 +66,7 @@ def test_a_stopped_job_goes_on_behind_its_checkpoint_whatever_the_group_says(
 def test_a_source_object_that_two_operators_read_is_named(topics: Topics, tmp_path: Path) -> None:
     topic, job = topics.new(), Job("twice")
     shared = source(topics, topic, stop="latest")
-    job.source(shared, name="a").union(job.source(shared, name="b")).sink(Callback(print))
+    job.source(shared, name="a").union(job.source(shared, name="b")).sink(ForeachSink(print))
     topics.write(topic, ["x"])
     with pytest.raises(ConfigError, match=r"make a KafkaSource for each job"):
         run(job, tmp_path)

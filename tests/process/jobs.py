@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from tidelog import Sliding
-from tidelog.connectors.files.lines import JsonLines, TextFiles
-from tidelog.connectors.files.sink import Files
-from tidelog.connectors.program import Replayable, Stdout
-from tidelog.connectors.sql import Postgres, Sqlite
+from tidelog.connectors.files.lines import JsonLinesSource, TextFileSource
+from tidelog.connectors.files.sink import FileSink
+from tidelog.connectors.program import IterableSource, StdoutSink
+from tidelog.connectors.sql import PostgresSink, SqliteSink
 from tidelog.examples import sessions as example
 from tidelog.examples.wordcount import count_words
 from tidelog.runtime.config import JobArguments
@@ -55,12 +55,12 @@ class Slowly(SplitReader):
         self._reader.close()
 
 
-class SlowText(TextFiles):
+class SlowText(TextFileSource):
     def open(self, split: str, position: Any) -> Any:
         return Slowly(super().open(split, position))
 
 
-class SlowJson(JsonLines):
+class SlowJson(JsonLinesSource):
     def open(self, split: str, position: Any) -> Any:
         return Slowly(super().open(split, position))
 
@@ -73,11 +73,11 @@ def wordcount(arguments: JobArguments) -> Job:
     job = Job("wordcount")
     words = _lines(job, arguments).map_batches(count_words)
     counts = words.key_by(itemgetter(0)).aggregate(itemgetter(1), add, name="count")
-    counts.sink(Files(arguments.output, fields=("word", "count")))
+    counts.sink(FileSink(arguments.output, fields=("word", "count")))
     return job
 
 
-class MortalFiles(Files):
+class MortalFiles(FileSink):
     """Files whose process is killed in the commits of the final checkpoint, once."""
 
     def open(self, context: SinkContext) -> SinkWriter:
@@ -111,7 +111,9 @@ def mortal(arguments: JobArguments) -> Job:
 def copy(arguments: JobArguments) -> Job:
     """Every line to the output, through another task."""
     job = Job("copy")
-    _lines(job, arguments).rebalance().map(str, name="copy").sink(Files(arguments.output, "text"))
+    _lines(job, arguments).rebalance().map(str, name="copy").sink(
+        FileSink(arguments.output, "text")
+    )
     return job
 
 
@@ -119,7 +121,7 @@ def copy_to_sqlite(arguments: JobArguments) -> Job:
     """Every line into a table, through another task."""
     job = Job("copy")
     database = Path(os.environ["TIDELOG_TEST_DATABASE"])
-    _table_rows(job, arguments).sink(Sqlite(database, "lines", {"line": "TEXT"}))
+    _table_rows(job, arguments).sink(SqliteSink(database, "lines", {"line": "TEXT"}))
     return job
 
 
@@ -127,7 +129,7 @@ def copy_to_postgres(arguments: JobArguments) -> Job:
     """Every line into a table on a server, through another task."""
     job = Job("copy")
     server = os.environ["TIDELOG_TEST_DATABASE"]
-    _table_rows(job, arguments).sink(Postgres(server, "lines", {"line": "text"}))
+    _table_rows(job, arguments).sink(PostgresSink(server, "lines", {"line": "text"}))
     return job
 
 
@@ -144,7 +146,7 @@ def _events(job: Job, arguments: JobArguments) -> KeyedStream:
 def sessions(arguments: JobArguments) -> Job:
     job = Job("sessions")
     closed = _events(job, arguments).transform_with_state(example.Sessions, time_mode="event")
-    closed.sink(Files(arguments.output))
+    closed.sink(FileSink(arguments.output))
     return job
 
 
@@ -152,7 +154,7 @@ def windows(arguments: JobArguments) -> Job:
     """Events per user in windows of a minute, every 20 seconds."""
     job = Job("windows")
     counts = _events(job, arguments).window(Sliding(60_000, 20_000)).aggregate(lambda row: 1, add)
-    counts.sink(Files(arguments.output, fields=("user", "start_ms", "events")))
+    counts.sink(FileSink(arguments.output, fields=("user", "start_ms", "events")))
     return job
 
 
@@ -166,7 +168,7 @@ def stuck(arguments: JobArguments) -> Job:
         yield 0
 
     job = Job("stuck")
-    job.source(Replayable(records, blocking=True)).sink(Stdout())
+    job.source(IterableSource(records, blocking=True)).sink(StdoutSink())
     return job
 
 
@@ -184,7 +186,7 @@ def endless(arguments: JobArguments) -> Job:
                 output.joinpath("signalled").touch()
 
     job = Job("endless")
-    job.source(Replayable([0])).map(forever).sink(Stdout())
+    job.source(IterableSource([0])).map(forever).sink(StdoutSink())
     return job
 
 
@@ -198,14 +200,14 @@ def hangs(arguments: JobArguments) -> Job:
 
     job = Job("hangs")
     lines = _lines(job, arguments).map(wait_for_ever, name="wait")
-    lines.sink(Files(arguments.output, "text"))
+    lines.sink(FileSink(arguments.output, "text"))
     return job
 
 
 def closes_never(arguments: JobArguments) -> Job:
     """Every line to the output, whose writer waits without end when it is closed."""
 
-    class Endless(Files):
+    class Endless(FileSink):
         def open(self, context: SinkContext) -> SinkWriter:
             writer = super().open(context)
 
@@ -224,7 +226,7 @@ def closes_never(arguments: JobArguments) -> Job:
 def printing(arguments: JobArguments) -> Job:
     """Every line to standard output."""
     job = Job("printing")
-    _lines(job, arguments).sink(Stdout())
+    _lines(job, arguments).sink(StdoutSink())
     return job
 
 
@@ -237,5 +239,5 @@ def shouting(arguments: JobArguments) -> Job:
 
     job = Job("shouting")
     lines = _lines(job, arguments).map(shout, name="shout")
-    lines.sink(Files(arguments.output, "text"))
+    lines.sink(FileSink(arguments.output, "text"))
     return job

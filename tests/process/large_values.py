@@ -7,16 +7,18 @@ from pathlib import Path
 
 import tidelog
 from tests.process.memory_job import resident_bytes
-from tidelog import Database, JobConfig, Map, Schedule, Value
+from tidelog import CheckpointConfig, Database, JobConfig, MapState, ValueState
 
-STATES = {"value": Value(bytes), "map": Map(str, bytes)}
+STATES = {"value": ValueState(bytes), "map": MapState(str, bytes)}
 MANY = 300
 """Values of a mebibyte that one step sets."""
 
 
 def one(url: str, state: str, size: int) -> None:
     """Sets a value of `size` bytes, and makes it durable."""
-    with tidelog.open(url, STATES, config=JobConfig(checkpoint=Schedule(interval=1e6))) as db:
+    with tidelog.open(
+        url, STATES, config=JobConfig(checkpoint=CheckpointConfig(interval=1e6))
+    ) as db:
         change(db, "small", state, 100)
         db.checkpoint()
         first = begin_peak()
@@ -34,7 +36,7 @@ def change(db: Database, key: str, state: str, size: int) -> None:
 
 def step(url: str, state: str, budget: int) -> None:
     """Sets many values in one step, for which a checkpoint waits."""
-    config = JobConfig(checkpoint=Schedule(interval=0.02), memory=budget)
+    config = JobConfig(checkpoint=CheckpointConfig(interval=0.02), memory=budget)
     with tidelog.open(url, STATES, config=config) as db:
         for number in range(1000):
             change(db, str(number), state, 100)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tidelog import Callback, Job, JobArguments, Rate, Sliding, Tumbling
+from tidelog import ForeachSink, Job, JobArguments, RateSource, Sliding, Tumbling
 
 ROWS = 6_400
 BODY = 16 << 10
@@ -30,9 +30,9 @@ def job(arguments: JobArguments) -> Job:
         Path(str(arguments.output)).write_text(f"{most}\n")
 
     job = Job("large-rows")
-    rows = job.source(Rate(None, limit=2 * ROWS, make=lambda n: n))
+    rows = job.source(RateSource(None, limit=2 * ROWS, make=lambda n: n))
     kept = rows.key_by(lambda n: n % ROWS).aggregate(body, lambda _, new: new)
-    kept.flat_map(lambda pair: [pair] if pair[0] % _EVERY == 0 else []).sink(Callback(report))
+    kept.flat_map(lambda pair: [pair] if pair[0] % _EVERY == 0 else []).sink(ForeachSink(report))
     return job
 
 
@@ -67,12 +67,14 @@ def _overlapping(arguments: JobArguments, how: Any) -> Job:
 
     job = Job("overlapping")
     left, right = (
-        job.source(Rate(None, limit=OVERLAPPING, make=lambda n: (n, os.urandom(_LARGE))), name=name)
+        job.source(
+            RateSource(None, limit=OVERLAPPING, make=lambda n: (n, os.urandom(_LARGE))), name=name
+        )
         .event_time(lambda record: record[0] * 1_000)
         .key_by(lambda record: record[0])
         for name in ("left", "right")
     )
-    left.join(right, window=Sliding("1h", "1s"), how=how).sink(Callback(report))
+    left.join(right, window=Sliding("1h", "1s"), how=how).sink(ForeachSink(report))
     return job
 
 
@@ -91,9 +93,9 @@ COUNTED_KEYS = 100_000
 def soak() -> Job:
     """Five-second windows, and one count for each of a hundred thousand keys."""
     job = Job("soak")
-    numbers = job.source(Rate(PER_S, make=lambda n: (n % WINDOW_KEYS, n * 1000 // PER_S, n)))
+    numbers = job.source(RateSource(PER_S, make=lambda n: (n % WINDOW_KEYS, n * 1000 // PER_S, n)))
     by_key = numbers.event_time(lambda r: r[1]).key_by(lambda r: r[0])
-    by_key.window(Tumbling(5_000)).count().sink(Callback(lambda window: None), name="windows")
+    by_key.window(Tumbling(5_000)).count().sink(ForeachSink(lambda window: None), name="windows")
     counts = numbers.key_by(lambda r: r[2] % COUNTED_KEYS).count()
-    counts.sink(Callback(lambda count: None), name="counts")
+    counts.sink(ForeachSink(lambda count: None), name="counts")
     return job

@@ -6,7 +6,15 @@ import time
 from pathlib import Path
 
 import tidelog
-from tidelog import Files, JobConfig, Map, MaterializeConfig, Schedule, Sqlite, Value
+from tidelog import (
+    CheckpointConfig,
+    FileSink,
+    JobConfig,
+    MapState,
+    MaterializeConfig,
+    SqliteSink,
+    ValueState,
+)
 
 PAUSE_S = 0.001
 """Before each line, so that a small file lasts until the program is killed."""
@@ -15,12 +23,12 @@ PAUSE_S = 0.001
 def main(url: str, lines: str, released: str, output: str) -> None:
     """Count every line of a file once, and stop behind the last one when released."""
     config = JobConfig(
-        checkpoint=Schedule(interval=0.05), materialize=MaterializeConfig(interval=0.2)
+        checkpoint=CheckpointConfig(interval=0.05), materialize=MaterializeConfig(interval=0.2)
     )
-    states = {"count": Value(int), "files": Map(str, int)}
+    states = {"count": ValueState(int), "files": MapState(str, int)}
     sinks = {
-        "files": Files(output, "text"),
-        "rows": Sqlite(f"{output}.db", "counts", {"word": "text", "n": "integer"}),
+        "files": FileSink(output, "text"),
+        "rows": SqliteSink(f"{output}.db", "counts", {"word": "text", "n": "integer"}),
     }
     with tidelog.open(url, state=states, config=config, sinks=sinks) as db:
         at = (db.position or {}).get("lines", 0)

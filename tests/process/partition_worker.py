@@ -13,9 +13,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 import tidelog
-from tidelog import FencedError, JobConfig, MaterializeConfig, Partitions, Schedule, Value
+from tidelog import (
+    CheckpointConfig,
+    FencedError,
+    JobConfig,
+    MaterializeConfig,
+    Partitions,
+    ValueState,
+)
 
-STATES = {"count": Value(int)}
+STATES = {"count": ValueState(int)}
 _LINES = 3
 """Lines of a partition in a row."""
 
@@ -23,7 +30,7 @@ _LINES = 3
 def main(url: str, directory: str, released: str, partitions: str) -> None:
     """Work until told to stop."""
     config = JobConfig(
-        checkpoint=Schedule(interval=0.1), materialize=MaterializeConfig(interval=0.5)
+        checkpoint=CheckpointConfig(interval=0.1), materialize=MaterializeConfig(interval=0.5)
     )
     with tidelog.open_partitions(url, STATES, partitions=int(partitions), config=config) as app:
         worker = Worker(app, Path(directory), Path(released))

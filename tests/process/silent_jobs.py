@@ -10,15 +10,15 @@ from datetime import timedelta
 from typing import Any
 
 from tidelog import (
-    Iceberg,
+    IcebergSink,
     Job,
     JobArguments,
     KafkaSink,
     KafkaSource,
-    Postgres,
-    PostgresOutbox,
-    Rate,
-    Stdout,
+    PostgresOutboxSource,
+    PostgresSink,
+    RateSource,
+    StdoutSink,
 )
 from tidelog.connectors import outside
 from tidelog.connectors.kafka.writing import producing, staging_topics, topics
@@ -39,21 +39,21 @@ def topic(address: str) -> str:
 
 def read(source: Any) -> Job:
     job = Job("reader")
-    job.source(source).sink(Stdout())
+    job.source(source).sink(StdoutSink())
     return job
 
 
 def written(sink: Any) -> Job:
     job = Job("writer")
-    job.source(Rate(100, splits=4)).map(lambda n: (n,)).sink(sink)
+    job.source(RateSource(100, splits=4)).map(lambda n: (n,)).sink(sink)
     return job
 
 
 JOBS: dict[str, Callable[[str], Job]] = {
-    "outbox": lambda at: read(PostgresOutbox(at, "outbox", answer_s=HOUR_S)),
-    "postgres": lambda at: written(Postgres(at, "numbers", {"n": "bigint"}, answer_s=HOUR_S)),
+    "outbox": lambda at: read(PostgresOutboxSource(at, "outbox", answer_s=HOUR_S)),
+    "postgres": lambda at: written(PostgresSink(at, "numbers", {"n": "bigint"}, answer_s=HOUR_S)),
     "iceberg": lambda at: written(
-        Iceberg({"type": "rest", "uri": at}, "lake.numbers", answer_s=HOUR_S)
+        IcebergSink({"type": "rest", "uri": at}, "lake.numbers", answer_s=HOUR_S)
     ),
     "kafka source": lambda at: read(
         KafkaSource(
@@ -68,7 +68,7 @@ JOBS: dict[str, Callable[[str], Job]] = {
     "kafka sink, at least once": lambda at: written(
         KafkaSink(topic(at), bootstrap=at.split()[0], exactly_once=False)
     ),
-    "s3": lambda at: written(Stdout()),
+    "s3": lambda at: written(StdoutSink()),
 }
 
 

@@ -17,16 +17,16 @@ from tests.support.pipelines import running
 from tests.support.ports import free_port
 from tests.support.prometheus import OPERATIONS, in_seconds, needs_prometheus, server
 from tidelog import (
-    Callback,
+    CheckpointConfig,
     Effects,
+    ForeachSink,
     Job,
     JobConfig,
     JobRunner,
-    JsonLines,
+    JsonLinesSource,
     MaterializeConfig,
-    Rate,
-    Schedule,
-    TextFiles,
+    RateSource,
+    TextFileSource,
     Tumbling,
 )
 from tidelog.effects import SystemClock
@@ -41,22 +41,22 @@ pytestmark = needs_prometheus
 START_MS = 1_700_000_000_000
 GIVE_UP_S = 120.0
 STATE = (object_names.SEGMENTS, object_names.TABLES)
-PATIENT = Schedule(interval=0.2, tolerable_failures=1_000_000)
+PATIENT = CheckpointConfig(interval=0.2, tolerable_failures=1_000_000)
 
 
 def counting(name: str, records_per_s: float = 200) -> Job:
     job = Job(name)
-    numbers = job.source(Rate(records_per_s)).key_by(lambda n: n % 50)
-    numbers.aggregate(lambda n: 1, lambda a, b: a + b).sink(Callback(lambda record: None))
+    numbers = job.source(RateSource(records_per_s)).key_by(lambda n: n % 50)
+    numbers.aggregate(lambda n: 1, lambda a, b: a + b).sink(ForeachSink(lambda record: None))
     return job
 
 
 def late(directory: Path) -> Job:
     """Every second record comes after event time has passed it."""
     job = Job("late")
-    timed = job.source(Rate(200)).event_time(lambda n: START_MS + 1000 * n - n % 2 * 10**9)
+    timed = job.source(RateSource(200)).event_time(lambda n: START_MS + 1000 * n - n % 2 * 10**9)
     windows = timed.key_by(lambda n: n % 5).window(Tumbling(1000))
-    windows.aggregate(lambda n: 1, lambda a, b: a + b).sink(Callback(lambda record: None))
+    windows.aggregate(lambda n: 1, lambda a, b: a + b).sink(ForeachSink(lambda record: None))
     return job
 
 
@@ -64,25 +64,25 @@ def standing(directory: Path) -> Job:
     """One of two followed files has no lines, so event time is not known."""
     (directory / "empty.txt").touch()
     job = Job("standing")
-    lines = job.source(TextFiles(directory, follow=True))
+    lines = job.source(TextFileSource(directory, follow=True))
     timed = lines.event_time(lambda line: START_MS + int(line)).key_by(lambda line: 0)
-    timed.window(Tumbling(1000)).aggregate(lambda _: 1, lambda a, b: a + b).sink(Callback(print))
+    timed.window(Tumbling(1000)).aggregate(lambda _: 1, lambda a, b: a + b).sink(ForeachSink(print))
     return job
 
 
 def skipping(directory: Path) -> Job:
     """Half of the lines are no objects."""
     job = Job("skipping")
-    rows = job.source(JsonLines(directory, on_error="skip", follow=True))
-    rows.sink(Callback(lambda row: None))
+    rows = job.source(JsonLinesSource(directory, on_error="skip", follow=True))
+    rows.sink(ForeachSink(lambda row: None))
     return job
 
 
 def slow(directory: Path) -> Job:
     """A function takes longer for a line than there is until the next one."""
     job = Job("slow")
-    lines = job.source(TextFiles(directory, follow=True, chunk_bytes=64))
-    lines.rebalance().map(lambda line: time.sleep(0.01)).sink(Callback(lambda record: None))
+    lines = job.source(TextFileSource(directory, follow=True, chunk_bytes=64))
+    lines.rebalance().map(lambda line: time.sleep(0.01)).sink(ForeachSink(lambda record: None))
     return job
 
 

@@ -15,7 +15,7 @@ from tests.process import harness
 from tests.support import cli
 from tests.support.depth import more_in_depth
 from tests.support.output_files import output_lines
-from tidelog import Map, Value
+from tidelog import MapState, ValueState
 
 KILLS = more_in_depth(2, 20)
 WORDS = more_in_depth(20_000, 100_000)
@@ -45,7 +45,7 @@ def test_every_word_is_counted_and_written_once_however_often_the_program_is_kil
     _, errors = ended.communicate(timeout=harness.GIVE_UP_S)
     assert ended.returncode == 0, errors
     url = str(tmp_path / "store")
-    with tidelog.open(url, state={"count": Value(int), "files": Map(str, int)}) as db:
+    with tidelog.open(url, state={"count": ValueState(int), "files": MapState(str, int)}) as db:
         assert db.position == {"lines": os.stat(tmp_path / "lines.txt").st_size}  # noqa: PTH116
         counts = {word: db.key(word).count.get() for word in set(words)}
     assert counts == Counter(words)
@@ -107,6 +107,6 @@ def test_what_was_answered_is_never_forgotten_however_often_it_is_killed(tmp_pat
             harness.wait_until((tmp_path / "port").exists, process)
             port = int((tmp_path / "port").read_text())
             asyncio.run(ask_and_kill(process, port, rng.randrange(20, 200), [answered, sent]))
-    with tidelog.open(str(tmp_path / "store"), {"hits": Value(int)}) as db:
+    with tidelog.open(str(tmp_path / "store"), {"hits": ValueState(int)}) as db:
         for name, count in answered.items():
             assert count <= (db.key(name).hits.get() or 0) <= sent[name]

@@ -21,15 +21,15 @@ from tests.support.prometheus import (
     server,
 )
 from tidelog import (
-    Callback,
+    CheckpointConfig,
     Effects,
+    ForeachSink,
     Job,
     JobConfig,
     JobRunner,
     MaterializeConfig,
-    Rate,
-    Schedule,
-    TextFiles,
+    RateSource,
+    TextFileSource,
     UnalignedConfig,
 )
 from tidelog.storage.memory import MemoryStore
@@ -48,10 +48,12 @@ GIVE_UP_S = 90.0
 def orders(notes: Path) -> Job:
     """A job that counts numbers, and copies the lines of files nowhere."""
     job = Job("orders")
-    job.source(TextFiles(notes, follow=True), name="notes").sink(Callback(lambda line: None))
-    numbers = job.source(Rate(500)).event_time(lambda n: START_MS + n)
+    job.source(TextFileSource(notes, follow=True), name="notes").sink(
+        ForeachSink(lambda line: None)
+    )
+    numbers = job.source(RateSource(500)).event_time(lambda n: START_MS + n)
     sums = numbers.key_by(lambda n: n % 50).aggregate(lambda n: 1, lambda a, b: a + b)
-    sums.sink(Callback(lambda record: None))
+    sums.sink(ForeachSink(lambda record: None))
     return job
 
 
@@ -72,7 +74,7 @@ class Scraped:
         self.config = JobConfig(
             work_dir=directory / "work",
             parallelism=2,
-            checkpoint=Schedule(interval=0.2),
+            checkpoint=CheckpointConfig(interval=0.2),
             materialize=MaterializeConfig(interval=0.5),
             unaligned=UnalignedConfig("always"),
             local_recovery=directory / "copies",

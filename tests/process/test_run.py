@@ -147,7 +147,7 @@ def test_a_page_that_is_the_first_process_of_a_container_ends_by_sigterm(tmp_pat
 PROGRAM = """
 import time
 
-from tidelog import Callback, Job, Replayable
+from tidelog import ForeachSink, Job, IterableSource
 
 
 def slowly(n):
@@ -157,9 +157,9 @@ def slowly(n):
 
 def job():
     job = Job("counting")
-    numbers = job.source(Replayable(range(20_000))).map(slowly)
+    numbers = job.source(IterableSource(range(20_000))).map(slowly)
     numbers.key_by(lambda n: n % 100).aggregate(lambda n: 1, lambda a, b: a + b).sink(
-        Callback(lambda n: None)
+        ForeachSink(lambda n: None)
     )
     return job
 """

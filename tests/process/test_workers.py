@@ -146,10 +146,10 @@ def test_workers_that_stood_still_with_their_parent_go_on(tmp_path: Path) -> Non
 
 def test_what_a_module_prints_is_printed_once(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(
-        "from tidelog import Job, Replayable, Stdout\n"
+        "from tidelog import Job, IterableSource, StdoutSink\n"
         "print('a header')\n"
         "job = Job('printed')\n"
-        "job.source(Replayable([1, 2, 3])).rebalance().sink(Stdout())\n"
+        "job.source(IterableSource([1, 2, 3])).rebalance().sink(StdoutSink())\n"
     )
     store = str(tmp_path / "store")
     done = harness.tidelog("run", "jobs.py:job", "--store", store, "--workers", "2", cwd=tmp_path)
@@ -157,13 +157,13 @@ def test_what_a_module_prints_is_printed_once(tmp_path: Path) -> None:
     assert sorted(done.stdout.split("\n")) == ["", "1", "2", "3", "a header"]
 
 
-@pytest.mark.parametrize("sink", ["Stdout()", "Callback(print)"])
+@pytest.mark.parametrize("sink", ["StdoutSink()", "ForeachSink(print)"])
 def test_lines_of_several_workers_stand_whole_in_the_output(tmp_path: Path, sink: str) -> None:
     (tmp_path / "jobs.py").write_text(
-        "from tidelog import Callback, Job, Replayable, Stdout\n"
+        "from tidelog import ForeachSink, Job, IterableSource, StdoutSink\n"
         "job = Job('printed')\n"
         "lines = {letter: [letter * 100] * 20_000 for letter in 'abcdefgh'}\n"
-        f"job.source(Replayable(lines)).sink({sink})\n"
+        f"job.source(IterableSource(lines)).sink({sink})\n"
     )
     store = str(tmp_path / "store")
     done = harness.tidelog("run", "jobs.py:job", "--store", store, "--workers", "2", cwd=tmp_path)
@@ -173,9 +173,9 @@ def test_lines_of_several_workers_stand_whole_in_the_output(tmp_path: Path, sink
 
 def test_what_workers_print_on_a_terminal_is_not_erased(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(
-        "from tidelog import Job, Replayable, Stdout\n"
+        "from tidelog import Job, IterableSource, StdoutSink\n"
         "job = Job('printed')\n"
-        "job.source(Replayable(['a line'])).sink(Stdout())\n"
+        "job.source(IterableSource(['a line'])).sink(StdoutSink())\n"
     )
     ours, terminal = os.openpty()
     run = ("run", "jobs.py:job", "--store", str(tmp_path / "store"), "--workers", "2")
@@ -190,10 +190,10 @@ def test_what_workers_print_on_a_terminal_is_not_erased(tmp_path: Path) -> None:
 
 def test_a_signal_between_two_starts_ends_the_job_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "jobs.py").write_text(
-        "from tidelog import Job, Replayable, Stdout\n"
+        "from tidelog import Job, IterableSource, StdoutSink\n"
         "def job(arguments):\n"
         "    job = Job('failing')\n"
-        "    job.source(Replayable([0])).map(lambda n: 1 / n).sink(Stdout())\n"
+        "    job.source(IterableSource([0])).map(lambda n: 1 / n).sink(StdoutSink())\n"
         "    return job\n"
     )
     run = Run(tmp_path, f"{tmp_path / 'jobs.py'}:job", ("--workers", "2"))
@@ -215,10 +215,10 @@ def test_a_worker_that_ends_by_itself_is_said_to_have_done_so_and_how(
 ) -> None:
     (tmp_path / "jobs.py").write_text(
         "import os, signal\n"
-        "from tidelog import Job, Replayable, Stdout\n"
+        "from tidelog import Job, IterableSource, StdoutSink\n"
         "def job(arguments):\n"
         "    job = Job('ending')\n"
-        f"    job.source(Replayable([0])).map(lambda n: {ending}).sink(Stdout())\n"
+        f"    job.source(IterableSource([0])).map(lambda n: {ending}).sink(StdoutSink())\n"
         "    return job\n"
     )
     run = Run(tmp_path, f"{tmp_path / 'jobs.py'}:job", ("--workers", "2", "--restarts", "0"))

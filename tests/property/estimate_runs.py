@@ -19,7 +19,16 @@ from typing import Any
 from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.jobs import store_of
 from tests.support.pipelines import running
-from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Schedule, Source, SplitReader
+from tidelog import (
+    CheckpointConfig,
+    Effects,
+    ForeachSink,
+    Job,
+    JobConfig,
+    JobRunner,
+    Source,
+    SplitReader,
+)
 from tidelog.cost.model.job import Settings, Workload
 from tidelog.effects import InlineOffload
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
@@ -182,7 +191,7 @@ def a_job(workload: Workload, clock: VirtualClock, rng: Random, seconds: float) 
     writing = source.key_by(lambda key: key)._then(
         "write", lambda: Writer(workload.value_bytes, rng), keyed=True
     )
-    writing.sink(Callback(lambda _: None))
+    writing.sink(ForeachSink(lambda _: None))
     return job
 
 
@@ -198,7 +207,7 @@ def configured(settings: Settings, *, changelog: bool = True) -> Iterator[JobCon
             changelog=changelog,
             work_dir=directory,
             retain=settings.retain,
-            checkpoint=Schedule(interval=settings.checkpoint_interval),
+            checkpoint=CheckpointConfig(interval=settings.checkpoint_interval),
             flush=settings.flush,
             upload=settings.upload,
             materialize=settings.materialize,

@@ -16,22 +16,22 @@ from typing import Any
 import tidelog
 from tidelog import (
     AsyncDatabase,
+    CheckpointConfig,
     Database,
     FlushConfig,
     JobConfig,
-    List,
-    Map,
+    ListState,
+    MapState,
     MaterializeConfig,
-    Schedule,
-    Value,
+    ValueState,
     View,
 )
 from tidelog.errors import ConfigError, TidelogError
 
-STATES: dict[str, Any] = {"hot": Value(int), "value": Value(int), "list": List(int)}
-STATES["map"] = Map(int, int)
+STATES: dict[str, Any] = {"hot": ValueState(int), "value": ValueState(int), "list": ListState(int)}
+STATES["map"] = MapState(int, int)
 CONFIG = JobConfig(
-    checkpoint=Schedule(interval=0.02),
+    checkpoint=CheckpointConfig(interval=0.02),
     flush=FlushConfig(rows=40),
     materialize=MaterializeConfig(interval=0.2),
 )

@@ -15,7 +15,7 @@ from tests.property.estimate_runs import TICK_S, History, Paced, RecordingStore,
 from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import running
-from tidelog import Callback, Effects, Job, JobRunner, KeyedStream, Session
+from tidelog import Effects, ForeachSink, Job, JobRunner, KeyedStream, Session
 from tidelog.changelog.upload_config import UploadConfig
 from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.job import Settings, StoreLink, Workload
@@ -57,7 +57,7 @@ def measured(build: Build, keys: int) -> tuple[float, float, float]:
         timed = source.event_time(itemgetter(1), max_delay_ms=round(1_000 * DELAY_S))
         return timed.key_by(itemgetter(0))
 
-    build(stream).sink(Callback(lambda _: None))
+    build(stream).sink(ForeachSink(lambda _: None))
 
     async def run() -> tuple[int, int]:
         with configured(SETTINGS) as config:

@@ -25,8 +25,8 @@ from tidelog import (
     FlushConfig,
     Job,
     KeyedStream,
-    List,
-    Map,
+    ListState,
+    MapState,
     Row,
     Sliding,
     Source,
@@ -34,7 +34,7 @@ from tidelog import (
     Stream,
     Tumbling,
     UnalignedConfig,
-    Value,
+    ValueState,
 )
 from tidelog.catalog.fork import Fork
 from tidelog.checkpoint.manifest import SavepointFormat
@@ -256,8 +256,8 @@ OF_STATES = {
 def test_what_a_program_puts_into_its_states_comes_out_of_them(
     key: Any, held: dict[str, Any], positions: dict[Any, Any]
 ) -> None:
-    states: dict[str, Any] = {name: Value(kind) for name, (kind, _) in OF_STATES.items()}
-    states |= {"entries": Map(str, Decimal), "days": List(date)}
+    states: dict[str, Any] = {name: ValueState(kind) for name, (kind, _) in OF_STATES.items()}
+    states |= {"entries": MapState(str, Decimal), "days": ListState(date)}
 
     def values_of(db: tidelog.Database) -> str:
         of_key = db.key(key)

@@ -12,13 +12,13 @@ from typing import Any
 
 from tests.support.clock import VirtualClock, in_virtual_time
 from tidelog.changelog.upload_config import UploadConfig
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.checkpoint.coordinator import SavepointRequest
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, decode_descriptor, is_canonical
 from tidelog.checkpoint.retention import checkpoint_objects
-from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.checkpoint.startup import History
-from tidelog.connectors.program import Callback, Replayable
+from tidelog.connectors.program import ForeachSink, IterableSource
 from tidelog.effects import Effects, InlineOffload
 from tidelog.errors import TidelogError
 from tidelog.ids import CheckpointId, Slot, SubtaskId
@@ -38,10 +38,10 @@ from tidelog.runtime.subtasks.start import JobStart
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.state.handles.keyed import (
     AggregatingState,
-    ListState,
-    MapState,
+    ListHandle,
+    MapHandle,
     ReducingState,
-    ValueState,
+    ValueHandle,
 )
 from tidelog.state.handles.timers import Timers
 from tidelog.state.key_groups import encode_key, key_group, subtask_of
@@ -59,18 +59,18 @@ class Probe(Operator):
 
     def open(self, context: OperatorContext) -> None:
         backend = self.backend = context.backend
-        self.value = ValueState(backend, "value", "number int, text string")
-        self.tags = ValueState(backend, "tags", "tags array<string>")
-        self.ttl_value = ValueState(backend, "ttl-value", "number int", TTL_MS)
-        self.list = ListState(backend, "list", "number int")
-        self.ttl_list = ListState(backend, "ttl-list", "number int", TTL_MS)
-        self.map = MapState(backend, "map", "key string", "number int")
-        self.ttl_map = MapState(backend, "ttl-map", "key string", "number int", TTL_MS)
+        self.value = ValueHandle(backend, "value", "number int, text string")
+        self.tags = ValueHandle(backend, "tags", "tags array<string>")
+        self.ttl_value = ValueHandle(backend, "ttl-value", "number int", TTL_MS)
+        self.list = ListHandle(backend, "list", "number int")
+        self.ttl_list = ListHandle(backend, "ttl-list", "number int", TTL_MS)
+        self.map = MapHandle(backend, "map", "key string", "number int")
+        self.ttl_map = MapHandle(backend, "ttl-map", "key string", "number int", TTL_MS)
         self.reducing = ReducingState(
-            ValueState(backend, "reducing", "number int"), lambda a, b: (max(a[0], b[0]),)
+            ValueHandle(backend, "reducing", "number int"), lambda a, b: (max(a[0], b[0]),)
         )
         self.aggregating: AggregatingState[int, float] = AggregatingState(
-            ValueState(backend, "aggregating", "sum int, count int"),
+            ValueHandle(backend, "aggregating", "sum int, count int"),
             create=lambda: (0, 0),
             add=lambda row, number: (row[0] + number, row[1] + 1),
             result=lambda row: row[0] / row[1],
@@ -129,7 +129,7 @@ def job_config(work_dir: Path, **changes: Any) -> JobConfig:
         "table": "memory",
         "work_dir": work_dir,
         "retain": 2,
-        "checkpoint": Schedule(interval=1.0, timeout=1e9, tolerable_failures=10**9),
+        "checkpoint": CheckpointConfig(interval=1.0, timeout=1e9, tolerable_failures=10**9),
         "upload": UploadConfig(inline_bytes=600, segment_bytes=4000),
         "materialize": MaterializeConfig(interval=1e12),
     }
@@ -164,9 +164,9 @@ class Incarnation:
 
     def _job(self) -> Job:
         job = Job("stepped")
-        keyed = job.source(Replayable([]), parallelism=1).key_by(lambda key: key)
+        keyed = job.source(IterableSource([]), parallelism=1).key_by(lambda key: key)
         probed: Stream = keyed._then(PROBE, self._probe, keyed=True)
-        probed.sink(Callback(lambda _: None))
+        probed.sink(ForeachSink(lambda _: None))
         return job
 
     def _probe(self) -> Probe:

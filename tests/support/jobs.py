@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.support.clock import in_virtual_time
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program import Callback
+from tidelog.checkpoint.config import CheckpointConfig
+from tidelog.connectors.program import ForeachSink
 from tidelog.effects import Effects
 from tidelog.errors import UserFunctionError
 from tidelog.materialize.schedule import MaterializeConfig
@@ -98,7 +98,7 @@ def word_count(
     job = Job("word-count")
     keyed = job.source(Tide(words, breaks_at)).key_by(lambda word: word)
     counted = keyed.aggregate(lambda _: 1, lambda a, b: a + b, name=name)
-    counted.sink(Callback(lambda _: None))
+    counted.sink(ForeachSink(lambda _: None))
     return job
 
 
@@ -109,7 +109,7 @@ def every_kind(breaks_at: int | None = None, timer_ms: int = 1_900_000_000_000) 
     processed = keyed.transform_with_state(
         lambda: EveryKind(timer_ms), time_mode="processing", name="process"
     )
-    processed.sink(Callback(lambda _: None))
+    processed.sink(ForeachSink(lambda _: None))
     return job
 
 
@@ -124,7 +124,7 @@ def config(**changes: Any) -> JobConfig:
         "key_groups": 16,
         "table": "rocksdb",
         "retain": 3,
-        "checkpoint": Schedule(interval=1.0),
+        "checkpoint": CheckpointConfig(interval=1.0),
         "upload": UploadConfig(inline_bytes=0),
         "materialize": MaterializeConfig(interval=3.0),
     }

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.clock import in_virtual_time
 from tests.support.workers import runner_of
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.effects import Clock, Effects
 from tidelog.ids import CheckpointId
 from tidelog.materialize.schedule import MaterializeConfig
@@ -135,7 +135,7 @@ def config(**changes: Any) -> JobConfig:
         "key_groups": 8,
         "table": "memory",
         "retain": 2,
-        "checkpoint": Schedule(interval=1.0, timeout=60.0),
+        "checkpoint": CheckpointConfig(interval=1.0, timeout=60.0),
         "upload": UploadConfig(inline_bytes=100),
         "materialize": MaterializeConfig(interval=2.5, retry_pause=0.1),
     }

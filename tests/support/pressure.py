@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import Outside, Portions, config
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.checkpoint.manifest import Checkpoint
-from tidelog.checkpoint.schedule import Schedule
 from tidelog.checkpoint.slots import SlotLog
 from tidelog.ids import Slot
 from tidelog.runtime.channels.messages import Batch
@@ -138,7 +138,7 @@ def pressed(mode: Any = "always", *, timeout: float = 0.1, **changes: Any) -> Jo
     settings = config(
         channel_buffers=8,
         retain=10_000,
-        checkpoint=Schedule(interval=1.5, timeout=1e6, tolerable_failures=0),
+        checkpoint=CheckpointConfig(interval=1.5, timeout=1e6, tolerable_failures=0),
         unaligned=UnalignedConfig(mode, timeout),
     )
     return replace(settings, **changes)

@@ -6,7 +6,16 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidelog import Callback, Effects, Job, JobConfig, JobRunner, Rate, Schedule, serve_control
+from tidelog import (
+    CheckpointConfig,
+    Effects,
+    ForeachSink,
+    Job,
+    JobConfig,
+    JobRunner,
+    RateSource,
+    serve_control,
+)
 from tidelog.effects import loop_thread
 from tidelog.storage.port import ObjectStore
 
@@ -15,9 +24,9 @@ from tidelog.storage.port import ObjectStore
 def running_job(store: ObjectStore, work_dir: Path) -> Iterator[None]:
     """A job with a checkpoint every moment and a control socket, on a loop of its own."""
     job = Job("counting")
-    numbers = job.source(Rate(2000)).key_by(lambda n: n % 100)
-    numbers.count().sink(Callback(lambda _: None))
-    config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.05))
+    numbers = job.source(RateSource(2000)).key_by(lambda n: n % 100)
+    numbers.count().sink(ForeachSink(lambda _: None))
+    config = JobConfig(work_dir=work_dir, checkpoint=CheckpointConfig(interval=0.05))
     loop, _ = loop_thread()
     runner = JobRunner(job, store, config, Effects())
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tidelog import JobArguments, Sliding, TextFiles
+from tidelog import JobArguments, Sliding, TextFileSource
 from tidelog.effects import hold_thread
 from tidelog.runtime.graph import Job
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -87,7 +87,7 @@ def word_count(source: Source, sink: Sink | None = None) -> Job:
 
 def followed(arguments: JobArguments) -> Job:
     """Count the lines of files that go on appearing in the input directory; never ends."""
-    return word_count(TextFiles(arguments.required_input(), follow=True))
+    return word_count(TextFileSource(arguments.required_input(), follow=True))
 
 
 def _timed(read: Read) -> Read:

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.effects import Effects
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import DEFAULT_KEY_GROUPS, JobConfig
@@ -78,7 +78,7 @@ class RunSpec:
             "work_dir": work_dir,
             "local_recovery": Path(self.copies) if self.copies else None,
             # What is measured is a checkpoint, also of a job whose input has ended.
-            "checkpoint": Schedule(interval=self.checkpoint_s, idle_interval=0.0),
+            "checkpoint": CheckpointConfig(interval=self.checkpoint_s, idle_interval=0.0),
             "materialize": MaterializeConfig(
                 interval=self.materialize_s or default.interval,
                 replay_target=self.replay_s or default.replay_target,

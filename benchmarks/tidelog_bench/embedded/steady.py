@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import tidelog
-from tidelog import Callback, Job, JobArguments, Rate, Stream
+from tidelog import ForeachSink, Job, JobArguments, RateSource, Stream
 from tidelog_bench.embedded.lateness import Handled
 from tidelog_bench.embedded.meter import CLOCK
 
@@ -55,7 +55,7 @@ class Load:
 def latest(load: Load, key_of: Callable[[int], Hashable]) -> Job:
     """The highest number of each key, which is noted once it is in the state."""
     job = Job("latest")
-    numbers = job.source(Rate(load.rate, limit=load.limit)).key_by(key_of)
+    numbers = job.source(RateSource(load.rate, limit=load.limit)).key_by(key_of)
     updates = numbers.aggregate(lambda number: number, max, emit_updates=True)
     noted = updates.map_batches(lambda pairs: load.note([number for _, number in pairs]))
     noted.sink(_nothing())
@@ -70,12 +70,12 @@ def _timed(job: Job, load: Load, *more: Callable[[int], Any]) -> Stream:
         event_ms = _BEGIN_MS + int(number * 1000 / rate)
         return number, event_ms, *(make(number) for make in more)
 
-    rows = job.source(Rate(load.rate, limit=load.limit, make=row)).map_batches(load.note_rows)
+    rows = job.source(RateSource(load.rate, limit=load.limit, make=row)).map_batches(load.note_rows)
     return rows.event_time(lambda row: row[1])
 
 
-def _nothing() -> Callback:
-    return Callback(lambda record: None)
+def _nothing() -> ForeachSink:
+    return ForeachSink(lambda record: None)
 
 
 def keys(arguments: JobArguments) -> Job:

@@ -13,7 +13,7 @@ from random import Random
 from statistics import fmean
 from typing import Any, Final
 
-from tidelog.connectors.program import Callback
+from tidelog.connectors.program import ForeachSink
 from tidelog.cost.model.embedded import estimate_changelog
 from tidelog.cost.model.job import Settings, StoreLink, Workload
 from tidelog.cost.model.timed import in_windows
@@ -100,7 +100,7 @@ class Shape:
 
             keyed = job.source(Paced(self.rate, timed)).event_time(lambda r: r[1])
             counts = keyed.key_by(lambda r: r[0]).window(windows).count()
-            counts.sink(Callback(lambda _: None))
+            counts.sink(ForeachSink(lambda _: None))
             return job
 
         def drawn(count: int) -> list[Any]:
@@ -109,7 +109,7 @@ class Shape:
         first = [(name, self.value(rng)) for name in names]
         keyed = job.source(Paced(self.rate, drawn, first)).key_by(lambda r: r[0])
         newest = keyed.aggregate(lambda r: r[1], lambda _, value: value)
-        newest.sink(Callback(lambda _: None))
+        newest.sink(ForeachSink(lambda _: None))
         return job
 
     def config(self) -> JobConfig:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program import Rate
+from tidelog.checkpoint.config import CheckpointConfig
+from tidelog.connectors.program import RateSource
 from tidelog.runtime.config import UnalignedConfig, UnalignedMode
 from tidelog.runtime.graph import Job
 from tidelog.runtime.status.observe import status_of
@@ -72,7 +72,7 @@ def _job(parallelism: int, sink_ms: float) -> Job:
     where it does not.
     """
     job = Job("pressure")
-    words = job.source(Rate(None, splits=parallelism)).map_batches(_words)
+    words = job.source(RateSource(None, splits=parallelism)).map_batches(_words)
     keyed = words.key_by(lambda word: word)
     counted = keyed.map(len) if sink_ms else keyed.aggregate(lambda _: 1, int.__add__)
     counted.sink(NullSink(sink_ms / 1e3))
@@ -83,7 +83,7 @@ def measure(trial: Trial) -> Reading:
     of: Any = trial.settings
     options = {
         "channel_buffers": of["channel_buffers"],
-        "checkpoint": Schedule(interval=of["checkpoint_s"], timeout=_NEVER_S),
+        "checkpoint": CheckpointConfig(interval=of["checkpoint_s"], timeout=_NEVER_S),
         "unaligned": UnalignedConfig(_MODES[trial.variant], of["timeout_s"]),
     }
     spec = spec_of(trial, keys=0, draws=0, retain=_ALL, options=options)

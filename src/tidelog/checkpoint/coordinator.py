@@ -25,8 +25,8 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from tidelog.checkpoint.config import Change, CheckpointConfig
 from tidelog.checkpoint.manifest import SavepointFormat
-from tidelog.checkpoint.schedule import Change, Schedule
 from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 
@@ -167,7 +167,7 @@ class Coordinator(Generic[Task, State]):
     def __init__(
         self,
         predecessors: Mapping[Task, Collection[Task]],
-        schedule: Schedule,
+        schedule: CheckpointConfig,
         next_id: CheckpointId,
         now: float,
         exited: Iterable[Task] = (),

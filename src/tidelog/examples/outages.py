@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
-from tidelog.connectors.files.lines import JsonLines
+from tidelog.connectors.files.lines import JsonLinesSource
 from tidelog.connectors.records import line_encoder
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
@@ -58,7 +58,7 @@ def job(arguments: JobArguments) -> Job:
     outages = Job("outages")
     (
         outages.source(
-            JsonLines(
+            JsonLinesSource(
                 arguments.required_input(), include=arguments.include, follow=arguments.follow
             )
         )

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from tidelog.connectors.files.lines import JsonLines
-from tidelog.connectors.program import Rate
+from tidelog.connectors.files.lines import JsonLinesSource
+from tidelog.connectors.program import RateSource
 from tidelog.examples import output_sink
 from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
@@ -104,8 +104,10 @@ class Sessions(StatefulProcessor):
 
 def _source(arguments: JobArguments) -> Source:
     if arguments.input is None:
-        return Rate(_EVENTS_PER_S, limit=None if arguments.follow else _EVENTS, make=event)
-    return JsonLines(arguments.required_input(), include=arguments.include, follow=arguments.follow)
+        return RateSource(_EVENTS_PER_S, limit=None if arguments.follow else _EVENTS, make=event)
+    return JsonLinesSource(
+        arguments.required_input(), include=arguments.include, follow=arguments.follow
+    )
 
 
 def event(number: int) -> Row:

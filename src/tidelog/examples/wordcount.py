@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable
 from operator import add, itemgetter
 
-from tidelog.connectors.files.lines import TextFiles
+from tidelog.connectors.files.lines import TextFileSource
 from tidelog.examples import output_sink
 from tidelog.runtime.config import JobArguments
 from tidelog.runtime.graph import Job
@@ -16,7 +16,7 @@ from tidelog.runtime.graph import Job
 
 def job(arguments: JobArguments) -> Job:
     """Counts the words of `--input`; raises ConfigError when there is none."""
-    lines = TextFiles(
+    lines = TextFileSource(
         arguments.required_input(), include=arguments.include, follow=arguments.follow
     )
     word, count = itemgetter(0), itemgetter(1)

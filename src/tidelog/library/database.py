@@ -81,7 +81,7 @@ def open(
     if at is None and state is None:
         raise ConfigError(
             f"the states of {url}",
-            expected="state={name: Value(...), ...}",
+            expected="state={name: ValueState(...), ...}",
             found="nothing",
             action='declare them; to read what is stored, pass at="latest"',
         )
@@ -155,7 +155,7 @@ class KeyedDatabase:
         partition: Any = None,
         position: Any = None,
     ) -> None:
-        """Set the values of many keys of a `Value`: `(key, value)` each; all of them, or none.
+        """Set the values of many keys of a `ValueState`: `(key, value)` each; all of them, or none.
 
         It costs less than one by one. With a `position` it is followed by `advance`.
         """
@@ -194,8 +194,8 @@ class Database(KeyedDatabase):
     def scan(
         self, name: str, *, prefix: Any = None, after: Any = BEGINNING
     ) -> Iterator[tuple[Any, ...]]:
-        """The keys of a state with their values: (key, value), (key, elements) of a List, and for a
-        Map (key, key of the entry, value) of every entry.
+        """The keys of a state with their values: (key, value), (key, elements) of a
+        ListState, and for a MapState (key, key of the entry, value) of every entry.
 
         In the order in which keys are stored: numbers from 0 up, after them the negative ones;
         texts and bytes by length, those of one length by their bytes; tuples by length, then part

@@ -14,7 +14,7 @@ from tidelog.errors import StateSchemaError
 from tidelog.library.states import is_attribute
 from tidelog.library.steps import Steps
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import ListState, MapState, append_elements, put_entry
+from tidelog.state.handles.keyed import ListHandle, MapHandle, append_elements, put_entry
 from tidelog.state.stored_states import NamedState
 
 K = TypeVar("K")
@@ -22,7 +22,7 @@ V = TypeVar("V")
 
 
 class ValueOperations:
-    """What the operations on a `Value` need, of whichever key: they look nothing up."""
+    """What the operations on a `ValueState` need, of whichever key: they look nothing up."""
 
     __slots__ = ("change", "decode", "get_row", "hold", "put", "read", "value_of")
 
@@ -90,7 +90,7 @@ class ListOfKey(_OfKey, Generic[V], eq=False):
         """Replace all elements; raises StateSchemaError as `append`."""
         if not isinstance(elements, Iterable) or isinstance(elements, str | bytes | dict):
             raise StateSchemaError(
-                "set(...) of a List",
+                "set(...) of a ListState",
                 expected="a list of its elements",
                 found=repr(elements),
                 action="pass a list, or append one element",
@@ -190,9 +190,9 @@ def _handle(
 ) -> Callable[[KeyStates], ValueOfKey[Any] | _OfKey]:
     state = named_state.state
     match state:
-        case ListState():
+        case ListHandle():
             return lambda key: ListOfKey(steps, backend, named_state, state, key._prefix, key._key)
-        case MapState():
+        case MapHandle():
             return lambda key: MapOfKey(steps, backend, named_state, state, key._prefix, key._key)
     operations, row_prefix = ValueOperations(steps, named_state), state.keyed.row_of(b"", b"")
     return lambda key: ValueOfKey(operations, key._prefix + row_prefix + key._key)

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from tidelog.catalog.application import Application, begin_application, check_partition
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.concurrency import together
 from tidelog.errors import CheckpointFailedError, ConfigError, require
 from tidelog.events import Event
@@ -62,7 +62,7 @@ def open_partitions(
     Raises ConfigError when the stored application is another one, and StorageError.
     """
     chosen = config or JobConfig(
-        checkpoint=Schedule(interval=_INTERVAL_S), upload=UploadConfig(max_age=_INTERVAL_S)
+        checkpoint=CheckpointConfig(interval=_INTERVAL_S), upload=UploadConfig(max_age=_INTERVAL_S)
     )
     require("config=", repr(config), isinstance(chosen, JobConfig), "a JobConfig")
     share = replace(

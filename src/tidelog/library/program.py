@@ -13,7 +13,7 @@ from copy import deepcopy
 from typing import Any, Final
 
 from tidelog.changelog.state_rows import StateRows
-from tidelog.checkpoint.schedule import Change
+from tidelog.checkpoint.config import Change
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import ConfigError, require
 from tidelog.events import Event
@@ -21,7 +21,7 @@ from tidelog.ids import CheckpointId
 from tidelog.library.event_loop import LoopLock
 from tidelog.library.handles import KeyStates, states_of_keys
 from tidelog.library.scan import ScanPart
-from tidelog.library.states import State, declared_state
+from tidelog.library.states import State, ValueState, declared_state
 from tidelog.library.steps import Steps
 from tidelog.runtime.channels.messages import SideBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
@@ -130,15 +130,16 @@ class Program:
     ) -> None:
         """Set the value of each key; a `position` that is not None ends the step."""
         keyed = named_state(self._operator.states, name).state.keyed
-        kind = type(self._declared[name]).__name__
-        require(f"apply to state {name!r}", kind, kind == "Value", "a Value")
-        hold, state, prefixes = keyed.codec.hold, keyed.row_of(b"", b""), self._prefixes
+        state = self._declared[name]
+        is_value = isinstance(state, ValueState)
+        require(f"apply to state {name!r}", type(state).__name__, is_value, "a ValueState")
+        hold, state_row, prefixes = keyed.codec.hold, keyed.row_of(b"", b""), self._prefixes
         rows: dict[bytes, Any] = {}
         for key, value in values:
             is_plain = key.__class__ is str and key.isascii()
             encoded = encode_key(key) if is_plain else checked_key("key", key)
             prefix = prefixes[checksum(encoded) % len(prefixes)]
-            rows[prefix + state + encoded] = hold((value,))
+            rows[prefix + state_row + encoded] = hold((value,))
         if position is not None:
             position = self._positions.checked(partition, position)
         self.steps.change(self._put_many, keyed.rows, rows)

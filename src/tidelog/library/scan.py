@@ -18,7 +18,7 @@ from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
 from tidelog.errors import ConfigError
 from tidelog.library.steps import Steps
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import KeyedRows, ListState, MapState
+from tidelog.state.handles.keyed import KeyedRows, ListHandle, MapHandle
 from tidelog.state.key_groups import checked_key, decode_key, first_value
 from tidelog.state.key_prefixes import KeyPrefix
 from tidelog.state.positions import NO_KEY
@@ -49,7 +49,7 @@ class ScanPart:
     @property
     def ordered(self) -> bool:
         """Whether the write buffer has the rows in order, so that it is read with the table."""
-        return isinstance(self.named_state.state, ListState | MapState)
+        return isinstance(self.named_state.state, ListHandle | MapHandle)
 
     def unsettled_keys(self) -> list[bytes]:
         """The keys of the rows that the table lacks now, sorted, where the buffer has no order."""
@@ -107,7 +107,7 @@ class Scan:
 def _shown(named_state: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, ...]]:
     """What a program sees of rows; what has expired is left out."""
     state, key_of, value_of = named_state.state, named_state.entry, named_state.value
-    if isinstance(state, ListState):
+    if isinstance(state, ListHandle):
         for key, pieces in groupby(rows, lambda row: row[0][:-_POSITION_BYTES]):
             encoded = chain.from_iterable(piece for _, piece in pieces)
             alive = filter(None, map(state.element.read, encoded))
@@ -116,7 +116,7 @@ def _shown(named_state: NamedState, rows: Iterator[Row]) -> Iterator[tuple[Any, 
         return
     for key, row_value in rows:
         value = state.keyed.codec.read(row_value)
-        if value is not None and isinstance(state, MapState):
+        if value is not None and isinstance(state, MapHandle):
             owner, entry = first_value(key)
             yield decode_key(owner), key_of(state.user_key.decode(entry)), value_of(value)
         elif value is not None:
@@ -168,7 +168,7 @@ class _Group:
 
     @property
     def _is_list(self) -> bool:
-        return isinstance(self.part.named_state.state, ListState)
+        return isinstance(self.part.named_state.state, ListHandle)
 
     def _read(
         self, lower: bytes, upper: bytes, limit: int, *, raw: bool = False

@@ -9,7 +9,7 @@ from typing import Any, Final, Generic, TypeVar, get_args, get_origin
 
 from tidelog.errors import ConfigError, require
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import ListState, MapState, ValueState
+from tidelog.state.handles.keyed import ListHandle, MapHandle, ValueHandle
 from tidelog.state.stored_states import NamedState
 
 K = TypeVar("K")
@@ -28,7 +28,7 @@ _DDL: Final[Mapping[Any, str]] = {
 
 
 @dataclass(frozen=True)
-class Value(Generic[V]):
+class ValueState(Generic[V]):
     """One value per key.
 
     `type` is bool, int (64 bits), float, str, bytes, a date, datetime or Decimal, or a list or dict
@@ -40,15 +40,15 @@ class Value(Generic[V]):
 
 
 @dataclass(frozen=True)
-class List(Generic[V]):
-    """A list per key, which is cheap to append to; `type` is that of an element, as in `Value`."""
+class ListState(Generic[V]):
+    """A list per key, cheap to append to; `type` is that of an element, as in `ValueState`."""
 
     type: type[V] | GenericAlias
     ttl_s: float | None = None
 
 
 @dataclass(frozen=True)
-class Map(Generic[K, V]):
+class MapState(Generic[K, V]):
     """A map per key; an entry that changes is one change, however large the map is."""
 
     key_type: type[K] | GenericAlias
@@ -56,7 +56,7 @@ class Map(Generic[K, V]):
     ttl_s: float | None = None
 
 
-State = Value[Any] | List[Any] | Map[Any, Any]
+State = ValueState[Any] | ListState[Any] | MapState[Any, Any]
 
 
 def _type_name(name: str, kind: Any) -> str:
@@ -83,19 +83,24 @@ _LONGEST_S: Final = 1e12
 def check_states(declared: Mapping[str, State]) -> None:
     """Raises ConfigError for what declares no state."""
     is_mapping = isinstance(declared, Mapping)
-    require("state=", repr(declared), is_mapping, "{name: Value(type), ...}")
+    require("state=", repr(declared), is_mapping, "{name: ValueState(type), ...}")
     for name, state in declared.items():
         free = isinstance(name, str) and is_attribute(name)
         expected = "a printable text that begins with neither $ nor __, and no _key or _prefix"
         require(f"name of state {name!r}", repr(name), free, expected)
-        expected = "Value(type), List(type) or Map(key type, type)"
-        require(f"state {name!r}", repr(state), isinstance(state, Value | List | Map), expected)
+        expected = "ValueState(type), ListState(type) or MapState(key type, type)"
+        require(
+            f"state {name!r}",
+            repr(state),
+            isinstance(state, ValueState | ListState | MapState),
+            expected,
+        )
         ttl_s = state.ttl_s
         lives = ttl_s is None or (isinstance(ttl_s, int | float) and 0.001 <= ttl_s <= _LONGEST_S)
         expected = f"seconds, 0.001 to {_LONGEST_S:.0e}, or None: it never expires"
         require(f"ttl_s= of state {name!r}", repr(ttl_s), lives, expected)
         _type_name(name, state.type)
-        if isinstance(state, Map):
+        if isinstance(state, MapState):
             _type_name(name, state.key_type)
 
 
@@ -111,10 +116,10 @@ def declared_state(backend: KeyedBackend, name: str, state: State) -> NamedState
     ttl_ms = None if state.ttl_s is None else round(state.ttl_s * 1000)
     values = f"value {_type_name(name, state.type)}"
     match state:
-        case Value():
-            return NamedState(ValueState(backend, name, values, ttl_ms))
-        case List():
-            return NamedState(ListState(backend, name, values, ttl_ms))
-        case Map():
+        case ValueState():
+            return NamedState(ValueHandle(backend, name, values, ttl_ms))
+        case ListState():
+            return NamedState(ListHandle(backend, name, values, ttl_ms))
+        case MapState():
             keys = f"key {_type_name(name, state.key_type)}"
-            return NamedState(MapState(backend, name, keys, values, ttl_ms))
+            return NamedState(MapHandle(backend, name, keys, values, ttl_ms))

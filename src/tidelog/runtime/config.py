@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.errors import ConfigError, UnavailableError
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.options.declaration import check_options, option
@@ -26,7 +26,7 @@ from tidelog.options.kinds import (
 from tidelog.runtime.memory import DEFAULT_MEMORY, LEAST_MEMORY, MemoryParts
 from tidelog.state.config import FlushConfig, RestoreConfig
 from tidelog.storage.retry_policy import RetryPolicy
-from tidelog.table.rocksdb_options import MOST_CACHE, RocksOptions
+from tidelog.table.rocksdb_options import MOST_CACHE, RocksDBConfig
 
 if TYPE_CHECKING:
     from tidelog.runtime.channels.messages import BarrierOrder
@@ -207,7 +207,7 @@ class JobConfig:
         "Restore without the records that barriers had overtaken: THEY ARE LOST.",
         when="Once, when their type has changed and they cannot be restored.",
     )
-    checkpoint: Schedule = field(default_factory=Schedule)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     unaligned: UnalignedConfig = field(default_factory=UnalignedConfig)
     upload: UploadConfig = field(default_factory=UploadConfig)
     materialize: MaterializeConfig = field(default_factory=MaterializeConfig)
@@ -215,7 +215,7 @@ class JobConfig:
     restore: RestoreConfig = field(default_factory=RestoreConfig)
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     """For `open_store`; what is asked of a store of this machine has a policy of its own."""
-    rocksdb: RocksOptions = field(default_factory=RocksOptions)
+    rocksdb: RocksDBConfig = field(default_factory=RocksDBConfig)
 
     def __post_init__(self) -> None:
         check_options(self)

@@ -54,7 +54,9 @@ class Job:
         self, source: Source, *, name: str = "source", parallelism: int | None = None
     ) -> "Stream":
         fits = isinstance(source, Source)
-        require(f"the source {name!r}", repr(source), fits, "a Source, such as TextFiles(path)")
+        require(
+            f"the source {name!r}", repr(source), fits, "a Source, such as TextFileSource(path)"
+        )
         node = self._add(name, [], parallelism=parallelism, source=source)
         for other in self.nodes:
             if other.sink and other.sink.example_file:
@@ -255,7 +257,7 @@ class Stream:
         ConfigError for a directory that another sink of the job writes to.
         """
         fits = isinstance(sink, Sink)
-        require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as Files(directory)")
+        require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as FileSink(directory)")
         for node in self._job.nodes:
             if sink.place is not None and node.sink is not None and node.sink.place == sink.place:
                 raise ConfigError(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, RocksMemory, RocksOptions
+from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, RocksDBConfig, RocksMemory
 
 DEFAULT_MEMORY: Final = 1 << 30
 LEAST_MEMORY: Final = 32 << 20
@@ -63,7 +63,7 @@ class MemoryParts(NamedTuple):
         """Most bytes of one of so many `buffers` of records; `limit` is the configured one."""
         return min(limit, max(_LEAST_BUFFER, self.channels // max(1, buffers)))
 
-    def rocksdb(self, options: RocksOptions, tables: int) -> RocksOptions:
+    def rocksdb(self, options: RocksDBConfig, tables: int) -> RocksDBConfig:
         """The options for so many `tables` that share these parts."""
         memtables = options.write_buffers_bytes or self.memtables
         buffer_bytes = memtables // (_BUFFERS_PER_TABLE * max(1, tables))

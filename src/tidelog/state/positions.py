@@ -10,7 +10,7 @@ from typing import Any, Final
 from tidelog.errors import ConfigError
 from tidelog.ids import CheckpointId
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import MapState, stored_entries
+from tidelog.state.handles.keyed import MapHandle, stored_entries
 from tidelog.state.key_groups import AS_THEY_ARE, checked_key, decode_key, encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.registry import POSITIONS
@@ -27,7 +27,7 @@ class Positions:
     def __init__(self, backend: KeyedBackend) -> None:
         self._backend = backend
         # Scanned at the start alone: the table needs no more of it than of other rows.
-        self._state = MapState(backend, POSITIONS, *_SCHEMAS, scanned=False)
+        self._state = MapHandle(backend, POSITIONS, *_SCHEMAS, scanned=False)
         self._values = _position_values()
         self.durable: dict[Any, Any] = {}
         """Positions in the last durable checkpoint, by partition."""

@@ -14,10 +14,10 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import MAX_WATERMARK, UNKNOWN
 from tidelog.state.handles.keyed import (
     AggregatingState,
-    ListState,
-    MapState,
+    ListHandle,
+    MapHandle,
     ReducingState,
-    ValueState,
+    ValueHandle,
 )
 from tidelog.state.handles.timers import Timers
 from tidelog.state.schema.row import Row
@@ -73,7 +73,7 @@ class StatefulProcessorHandle:
     def __init__(self, backend: KeyedBackend, time_mode: TimeMode) -> None:
         self._backend = backend
         self._time_mode = time_mode
-        self._states: dict[str, ValueState | ListState | MapState] = {}
+        self._states: dict[str, ValueHandle | ListHandle | MapHandle] = {}
         self._initializing = True
         self._buffered = backend.buffered
         self.timers = Timers(backend) if time_mode != "none" else None
@@ -97,20 +97,22 @@ class StatefulProcessorHandle:
 
     def getValueState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
-    ) -> ValueState:
+    ) -> ValueHandle:
         """A value state; only within `init`."""
         self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = ValueState(
+        state = self._states[stateName] = ValueHandle(
             self._backend, stateName, schema, ttlDurationMs
         )
         return state
 
     def getListState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
-    ) -> ListState:
+    ) -> ListHandle:
         """A list state; only within `init`."""
         self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = ListState(self._backend, stateName, schema, ttlDurationMs)
+        state = self._states[stateName] = ListHandle(
+            self._backend, stateName, schema, ttlDurationMs
+        )
         return state
 
     def getMapState(
@@ -119,10 +121,10 @@ class StatefulProcessorHandle:
         userKeySchema: Schema,
         valueSchema: Schema,
         ttlDurationMs: int | None = None,
-    ) -> MapState:
+    ) -> MapHandle:
         """A map state; only within `init`."""
         self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = MapState(
+        state = self._states[stateName] = MapHandle(
             self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs
         )
         return state

@@ -11,7 +11,7 @@ from typing import Any, Final
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.handles.keyed import KeyedRows, ListState, MapState, ValueState
+from tidelog.state.handles.keyed import KeyedRows, ListHandle, MapHandle, ValueHandle
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.ddl import UNTYPED, canonical_text, stored_fields
 from tidelog.state.schema.schema import ValueCodec, parse_schema
@@ -36,7 +36,7 @@ class AggregateState:
 class NamedState:
     """A state, and what a program sees of its tuples."""
 
-    state: ValueState | ListState | MapState | AggregateState
+    state: ValueHandle | ListHandle | MapHandle | AggregateState
     value: Shown = _only
     entry: Shown = _only
     """What it sees of the key of a map's entry."""
@@ -72,11 +72,11 @@ def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
     views = [_shown(text) for text in schema]
     match info.kind:
         case "value":
-            return NamedState(ValueState(backend, name, schema[0], ttl_ms), views[0])
+            return NamedState(ValueHandle(backend, name, schema[0], ttl_ms), views[0])
         case "list":
-            return NamedState(ListState(backend, name, schema[0], ttl_ms), views[0])
+            return NamedState(ListHandle(backend, name, schema[0], ttl_ms), views[0])
         case "map":
-            state = MapState(backend, name, schema[0], schema[1], ttl_ms)
+            state = MapHandle(backend, name, schema[0], schema[1], ttl_ms)
             return NamedState(state, views[1], views[0])
     return NamedState(AggregateState(backend, info))
 

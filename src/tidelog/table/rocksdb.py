@@ -37,7 +37,7 @@ from tidelog.events import Event
 from tidelog.table.failures import corrupt, failures, translate
 from tidelog.table.frame import Row, encode_rows, read_rows
 from tidelog.table.port import Freeze, PreparedRows, TableFile
-from tidelog.table.rocksdb_options import RocksMemory, RocksOptions
+from tidelog.table.rocksdb_options import RocksDBConfig, RocksMemory
 from tidelog.table.rocksdict_options import TableOptions, table_options
 
 logger = logging.getLogger(__name__)
@@ -236,8 +236,8 @@ class RocksTableFactory:
 
     kind: ClassVar[str] = "rocksdb"
 
-    def __init__(self, options: RocksOptions | None = None) -> None:
-        self._options = chosen = (options or RocksOptions()).within(RocksMemory())
+    def __init__(self, options: RocksDBConfig | None = None) -> None:
+        self._options = chosen = (options or RocksDBConfig()).within(RocksMemory())
         assert chosen.block_cache_bytes is not None and chosen.write_buffers_bytes is not None
         self._cache = Cache.new_hyper_clock_cache(chosen.block_cache_bytes, 0)
         # Memtables count as part of the cache: together they keep one limit.

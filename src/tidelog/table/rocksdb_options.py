@@ -25,7 +25,7 @@ table takes about 130 bytes in it."""
 
 
 @dataclass(frozen=True, slots=True)
-class RocksOptions:
+class RocksDBConfig:
     """Settings of RocksDB for the tables of one factory; sizes in bytes."""
 
     block_cache_bytes: int | None = option(
@@ -124,7 +124,7 @@ class RocksOptions:
                     action="write it into the options file, or leave the file out",
                 )
 
-    def within(self, memory: "RocksMemory") -> "RocksOptions":
+    def within(self, memory: "RocksMemory") -> "RocksDBConfig":
         """The same with memory for everything that is automatic."""
         explicit = {
             name: value for name in _AUTOMATIC if (value := getattr(self, name)) is not None

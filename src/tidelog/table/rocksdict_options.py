@@ -16,7 +16,7 @@ import msgspec
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Env, Options, WriteBufferManager
 
 from tidelog.errors import ConfigError, UnavailableError
-from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksOptions
+from tidelog.table.rocksdb_options import MANIFEST_BYTES, RocksDBConfig
 
 _MIB: Final = 1 << 20
 _REFUSED: Final = {
@@ -57,7 +57,9 @@ class TableOptions(msgspec.Struct, frozen=True):
     target_file_bytes: int
 
 
-def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManager) -> TableOptions:
+def table_options(
+    options: RocksDBConfig, cache: Cache, buffers: WriteBufferManager
+) -> TableOptions:
     """The options of one table that shares `cache` and `buffers` with others; nothing of `options`
     is automatic any more. Raises ConfigError for an options file that cannot be used.
     """
@@ -74,7 +76,7 @@ def table_options(options: RocksOptions, cache: Cache, buffers: WriteBufferManag
     return TableOptions(database, rows, buffers, options.target_file_bytes)
 
 
-def _own_options(options: RocksOptions, cache: Cache) -> Options:
+def _own_options(options: RocksDBConfig, cache: Cache) -> Options:
     block = BlockBasedOptions()
     block.set_block_cache(cache)
     block.set_block_size(options.block_bytes)

@@ -22,7 +22,7 @@ from unittest import mock
 
 from tests.simulator.machine.process import Process
 from tests.support.output_files import output_lines
-from tidelog import Files, Sink, SinkContext, SinkWriter, Sqlite
+from tidelog import FileSink, Sink, SinkContext, SinkWriter, SqliteSink
 from tidelog.ids import CheckpointId
 
 Committing = Callable[[str, Process, bytes, Sequence[Any]], None]
@@ -178,10 +178,10 @@ def make_output(rng: Random, name: str, disk: Path | None, committing: Committin
     directory.mkdir(parents=True)
     if kind == "files":
         # Parts so short that a transaction has several.
-        files = Files(directory, format=str, roll_bytes=200)
+        files = FileSink(directory, format=str, roll_bytes=200)
         return DiskOutput(files, repr, partial(_lines, directory))
     path = directory / "output.db"
-    sqlite = Sqlite(path, "records", {"record": "TEXT"})
+    sqlite = SqliteSink(path, "records", {"record": "TEXT"})
     return DiskOutput(sqlite, lambda record: (repr(record),), partial(_rows, path))
 
 

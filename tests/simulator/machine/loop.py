@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypeVar, TypeVarTuple
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
-Callback = Callable[[*Ts], object]
+ForeachSink = Callable[[*Ts], object]
 
 _ROUNDS: Final = 400_000
 """Turns of a loop after which a run counts as endless."""
@@ -95,7 +95,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return self._now
 
     def call_at(
-        self, when: float, callback: Callback[*Ts], *args: *Ts, context: Context | None = None
+        self, when: float, callback: ForeachSink[*Ts], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         # A delay that is lost in rounding must still let time go on.
         return super().call_at(max(when, self._now + _LEAST_S), callback, *args, context=context)

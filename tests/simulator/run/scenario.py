@@ -16,7 +16,7 @@ from tests.simulator.jobs.fixed import shop, visits, with_rules
 from tests.simulator.jobs.joins import joins
 from tests.simulator.jobs.plan import JobPlan, lifecycle, make_plan, relay
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.runtime.config import JobConfig, UnalignedConfig
 from tidelog.state.config import FlushConfig, RestoreConfig
@@ -254,7 +254,7 @@ def _make_settings(rng: Random, scenario: Scenario, plan: JobPlan, work_dir: Pat
         work_dir=work_dir,
         channel_buffers=rng.choice((1, 2, 5)),
         retain=rng.choice((1, 2, 3)),
-        checkpoint=Schedule(
+        checkpoint=CheckpointConfig(
             interval=rng.choice((0.2, 0.5, 1.0)),
             # A job that stops with a savepoint waits for it: with busy threads 0.3 s are too few.
             timeout=rng.choice((3.0 if scenario.drains else 0.3, 3.0, 10.0)),

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.spark.support.zoo.pairs import Pairs
 from tests.spark.support.zoo.query import Topics
-from tidelog import Files, Job, JobArguments, KafkaRecord, KafkaSource, Row, Stream
+from tidelog import FileSink, Job, JobArguments, KafkaRecord, KafkaSource, Row, Stream
 
 
 def totals(arguments: JobArguments) -> Job:
@@ -50,6 +50,6 @@ def _source(arguments: JobArguments, name: str) -> KafkaSource:
     return KafkaSource(topics.name(name), bootstrap=topics.bootstrap, stop="latest", value="json")
 
 
-def _files(arguments: JobArguments) -> Files:
+def _files(arguments: JobArguments) -> FileSink:
     assert arguments.output is not None
-    return Files(arguments.output, format="json")
+    return FileSink(arguments.output, format="json")

@@ -6,7 +6,7 @@ from tests.spark.support.zoo.all import QUERIES
 from tests.spark.support.zoo.query import APART_S, END, ordered, records
 from tests.spark.support.zoo.windows import GAP_S
 from tests.support.pipelines import Outside, run
-from tidelog import Job, Replayable, Session
+from tidelog import IterableSource, Job, Session
 from tidelog.storage.memory import MemoryStore
 
 
@@ -17,7 +17,7 @@ def test_an_interval_join_is_that_of_spark(query: str, how: str) -> None:
     batches = QUERIES[query].batches()
     job, sink = Job("join"), Outside()
     left, right = (
-        job.source(Replayable(records(batches, side)), name=side)
+        job.source(IterableSource(records(batches, side)), name=side)
         .event_time(lambda row: row["t"] * 1000, max_delay_ms=20_000)
         .key_by(lambda row: row["k"])
         for side in ("left", "right")
@@ -36,7 +36,7 @@ def test_an_interval_join_is_that_of_spark(query: str, how: str) -> None:
 def test_sessions_are_those_of_spark() -> None:
     batches = QUERIES["session_windows"].batches()
     job, sink = Job("sessions"), Outside()
-    timed = job.source(Replayable(records(batches))).event_time(
+    timed = job.source(IterableSource(records(batches))).event_time(
         lambda row: row["t"] * 1000, max_delay_ms=20_000
     )
     sessions = timed.key_by(lambda row: row["k"]).window(Session(f"{GAP_S}s"))

@@ -13,11 +13,11 @@ from tidelog_bench.session import session
 from tidelog_bench.session.records import find, opened, trials
 
 JOB = """
-from tidelog import Callback, Job, Rate
+from tidelog import ForeachSink, Job, RateSource
 
 def job():
     job = Job("mine")
-    job.source(Rate(2000)).key_by(lambda n: n % 10).count().sink(Callback(lambda _: None))
+    job.source(RateSource(2000)).key_by(lambda n: n % 10).count().sink(ForeachSink(lambda _: None))
     return job
 """
 QUICK = ("--set", "seconds=0.5", "--set", "warm_s=0.2", "--set", "latency_ms=1", "--pairs", "1")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from tests.property.profiles import looking
+from tidelog.checkpoint.config import Change, CheckpointConfig
 from tidelog.checkpoint.coordinator import (
     Abort,
     Complete,
@@ -17,15 +18,14 @@ from tidelog.checkpoint.coordinator import (
     Store,
     Trigger,
 )
-from tidelog.checkpoint.schedule import Change, Schedule
 from tidelog.ids import CheckpointId
 
 TASKS = ("source", "middle", "sink")
 PREDECESSORS = {"source": [], "middle": ["source"], "sink": ["middle"]}
-SCHEDULE = Schedule(interval=1.0, timeout=5.0, min_pause=0.5, tolerable_failures=2)
+SCHEDULE = CheckpointConfig(interval=1.0, timeout=5.0, min_pause=0.5, tolerable_failures=2)
 
 
-def coordinator(schedule: Schedule = SCHEDULE) -> Coordinator[str, int]:
+def coordinator(schedule: CheckpointConfig = SCHEDULE) -> Coordinator[str, int]:
     return Coordinator(PREDECESSORS, schedule, CheckpointId(7), now=0.0)
 
 
@@ -166,7 +166,7 @@ event = st.one_of(
 @given(st.lists(event, max_size=60))
 def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, ...]]) -> None:
     """A snapshot contains a task's finish when the task had ended before it."""
-    c = coordinator(Schedule(interval=1.0, timeout=5.0, tolerable_failures=10**6))
+    c = coordinator(CheckpointConfig(interval=1.0, timeout=5.0, tolerable_failures=10**6))
     now = 0.0
     newest = 6
     state: str | None = None  # of the newest checkpoint: "running", "storing" or None
@@ -237,7 +237,7 @@ def test_every_order_of_events_keeps_the_invariants(events: list[tuple[object, .
 def test_at_the_moment_it_asked_for_there_is_something_to_decide(
     interval: float, timeout: float
 ) -> None:
-    c = coordinator(Schedule(interval=interval, timeout=timeout))
+    c = coordinator(CheckpointConfig(interval=interval, timeout=timeout))
     for _ in range(3):
         due = c.next_event_at()
         assert due is not None
@@ -246,7 +246,9 @@ def test_at_the_moment_it_asked_for_there_is_something_to_decide(
 
 
 def test_a_checkpoint_that_somebody_waits_for_is_tried_again_soon() -> None:
-    c = coordinator(Schedule(interval=3600, timeout=5.0, min_pause=0.5, tolerable_failures=9))
+    c = coordinator(
+        CheckpointConfig(interval=3600, timeout=5.0, min_pause=0.5, tolerable_failures=9)
+    )
     assert c.hurry(1.0) == (7, [trigger(7)])
     c.declined(CheckpointId(7), "no", 2.0)
     assert c.next_event_at() == 3.0
@@ -260,7 +262,9 @@ def test_a_checkpoint_that_somebody_waits_for_is_tried_again_soon() -> None:
 
 @pytest.mark.parametrize("interval", [3600, math.inf])
 def test_the_end_of_a_job_waits_no_interval_for_a_checkpoint_that_failed(interval: float) -> None:
-    c = coordinator(Schedule(interval=interval, timeout=5.0, min_pause=0.5, tolerable_failures=9))
+    c = coordinator(
+        CheckpointConfig(interval=interval, timeout=5.0, min_pause=0.5, tolerable_failures=9)
+    )
     assert all_end(c, 1.0) == [trigger(7, final=True)]
     c.declined(CheckpointId(7), "no", 2.0)
     assert c.next_event_at() == 3.0
@@ -268,7 +272,9 @@ def test_the_end_of_a_job_waits_no_interval_for_a_checkpoint_that_failed(interva
 
 
 def test_who_asks_while_a_checkpoint_is_under_way_that_fails_waits_no_interval_either() -> None:
-    c = coordinator(Schedule(interval=3600, timeout=5.0, min_pause=0.5, tolerable_failures=9))
+    c = coordinator(
+        CheckpointConfig(interval=3600, timeout=5.0, min_pause=0.5, tolerable_failures=9)
+    )
     c.tick(3600.0)
     assert c.hurry(3600.5) == (8, [])
     c.declined(CheckpointId(7), "no", 3601.0)
@@ -285,7 +291,7 @@ def test_a_checkpoint_that_somebody_waits_for_is_tried_again_though_nothing_has_
 
 
 def test_what_changes_only_positions_waits_for_the_idle_interval() -> None:
-    c = coordinator(Schedule(interval=1.0, idle_interval=2.5))
+    c = coordinator(CheckpointConfig(interval=1.0, idle_interval=2.5))
     assert c.tick(1.0) == [trigger(7)]
     completed(c, 7, 1.1)
     assert c.tick(2.0, change=Change.POSITION) == []
@@ -296,7 +302,7 @@ def test_what_changes_only_positions_waits_for_the_idle_interval() -> None:
 
 
 def test_without_an_idle_interval_an_idle_job_takes_a_checkpoint_at_each_interval() -> None:
-    c = coordinator(Schedule(interval=1.0, idle_interval=0.0))
+    c = coordinator(CheckpointConfig(interval=1.0, idle_interval=0.0))
     assert c.tick(1.0, change=Change.NONE) == [trigger(7)]
     completed(c, 7, 1.1)
     assert c.tick(2.0, change=Change.NONE) == [trigger(8)]

@@ -13,7 +13,7 @@ from tests.support.damage import Damage, damaged, flipped, truncated
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.jobs import filled, store_of
 from tests.unit.storage.test_every_store_conforms import Overwriting
-from tidelog import JobConfig, UploadConfig, Value, open_partitions
+from tidelog import JobConfig, UploadConfig, ValueState, open_partitions
 from tidelog.storage import open as opening
 from tidelog.storage.errors import access_denied, store_unreachable
 
@@ -42,7 +42,7 @@ def test_without_any_usable_checkpoint_only_a_backup_helps(tmp_path: Path) -> No
 
 
 def test_the_stores_of_all_partitions_are_checked(tmp_path: Path) -> None:
-    url, states = str(tmp_path / "store"), {"n": Value(int)}
+    url, states = str(tmp_path / "store"), {"n": ValueState(int)}
     with open_partitions(url, states, partitions=12) as app:
         assert tidelog("inspect", url).stdout.splitlines()[-1].startswith("0 partitions of 12")
         for partition in app.assign([10, 2]):
@@ -62,7 +62,7 @@ def test_the_stores_of_all_partitions_are_checked(tmp_path: Path) -> None:
 
 def test_a_partition_that_has_lost_its_slots_hides_no_other(tmp_path: Path) -> None:
     url, config = str(tmp_path / "store"), JobConfig(upload=UploadConfig(inline_bytes=0))
-    with open_partitions(url, {"n": Value(int)}, config=config) as app:
+    with open_partitions(url, {"n": ValueState(int)}, config=config) as app:
         for partition in app.assign([2, 10]):
             app[partition].key("k").n.set(partition)
     shutil.rmtree(tmp_path / "store/partitions/00002/checkpoints")

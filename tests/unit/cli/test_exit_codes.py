@@ -29,12 +29,12 @@ TABLE = OPERATIONS.partition("### Exit codes")[2].partition("\n#")[0]
 
 KEY = "a" * 43 + "="
 JOB = """
-from tidelog import Callback, Job, JobArguments, Replayable
+from tidelog import ForeachSink, Job, JobArguments, IterableSource
 
 
 def job(arguments: JobArguments):
     made = Job("counting")
-    made.source(Replayable([1])).sink(Callback(lambda n: n / {divisor}))
+    made.source(IterableSource([1])).sink(ForeachSink(lambda n: n / {divisor}))
     return made
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.pgbouncer import pooler, reason_without
 from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import context, pre_committed
-from tidelog import Postgres, PostgresOutbox
+from tidelog import PostgresOutboxSource, PostgresSink
 
 OUTBOX = "CREATE TABLE outbox (id int NOT NULL, xid xid8 NOT NULL DEFAULT pg_current_xact_id())"
 
@@ -25,7 +25,7 @@ def pooled(conninfo: str) -> Iterator[str]:
 def test_each_of_four_starts_writes_every_record_once(conninfo: str, pooled: str) -> None:
     """Statements that a connection of an earlier start has prepared are in the sessions still."""
     for generation in range(1, 5):
-        writer = Postgres(pooled, "numbers", {"n": "bigint"}).open(context(generation))
+        writer = PostgresSink(pooled, "numbers", {"n": "bigint"}).open(context(generation))
         for checkpoint in range(1, 9):
             writer.commit(pre_committed(writer, checkpoint, (10 * generation + checkpoint,)))
         writer.close()
@@ -41,7 +41,7 @@ def test_times_are_in_utc_and_commits_durable_in_whatever_session_they_come(
     for setting in ("timezone = 'America/New_York'", "synchronous_commit = off"):
         query(conninfo, f"ALTER DATABASE {database} SET {setting}")
     columns = {"at": "timestamptz", "durable": "text", "n": "bigint"}
-    writer = Postgres(pooled, "times", columns).open(context())
+    writer = PostgresSink(pooled, "times", columns).open(context())
     query(conninfo, "ALTER TABLE times ALTER durable SET DEFAULT 'unknown'")
     query(
         conninfo,
@@ -62,7 +62,9 @@ def test_an_outbox_polls_where_no_session_could_listen(
     conninfo: str, pooled: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     query(conninfo, OUTBOX)
-    reader = PostgresOutbox(pooled, "outbox", channel="outbox", poll=0.25).open("outbox", None)
+    reader = PostgresOutboxSource(pooled, "outbox", channel="outbox", poll=0.25).open(
+        "outbox", None
+    )
     for number in range(4):
         query(conninfo, f"INSERT INTO outbox VALUES ({number})")
         assert [row.id for row in reader.read() or ()] == [number]

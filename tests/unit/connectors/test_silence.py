@@ -19,12 +19,12 @@ from tests.support.silent import Between, between
 from tests.unit.connectors.sinks.job import context, copying, pre_committed
 from tidelog import (
     Effects,
-    Iceberg,
+    IcebergSink,
     JobRunner,
     KafkaSink,
     KafkaSource,
-    Postgres,
-    PostgresOutbox,
+    PostgresOutboxSource,
+    PostgresSink,
     Sink,
     StoreUnreachableError,
 )
@@ -64,7 +64,7 @@ def test_a_postgres_sink_gives_a_silent_server_up_and_goes_on_when_it_speaks_aga
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(outside, "_SAY_S", 0.0)
-    writer = Postgres(through, "numbers", COLUMNS, answer_s=0.6).open(context())
+    writer = PostgresSink(through, "numbers", COLUMNS, answer_s=0.6).open(context())
     first = pre_committed(writer, 1, (1,))
     writer.write([(2,)])
     line.fall_silent()
@@ -88,7 +88,7 @@ def test_an_outbox_says_that_a_server_is_silent_and_reads_on_when_it_speaks_agai
     caplog.set_level(logging.INFO, "tidelog")
     xid = "xid xid8 NOT NULL DEFAULT pg_current_xact_id()"
     query(conninfo, f"CREATE TABLE outbox (id int NOT NULL, {xid}, PRIMARY KEY (xid, id))")
-    reader = PostgresOutbox(through, "outbox", answer_s=0.6).open("outbox", None)
+    reader = PostgresOutboxSource(through, "outbox", answer_s=0.6).open("outbox", None)
     line.fall_silent()
     query(conninfo, "INSERT INTO outbox (id) VALUES (5)")
     assert reader.read() == []
@@ -106,7 +106,7 @@ def test_an_iceberg_catalogue_that_is_silent_is_given_up() -> None:
     with between() as line:
         catalog = {"type": "rest", "uri": f"http://127.0.0.1:{line.port}"}
         with pytest.raises(StoreUnreachableError, match=r"'lake.numbers'; .*none within 0.5 s"):
-            Iceberg(catalog, "lake.numbers", answer_s=0.5).open(context())
+            IcebergSink(catalog, "lake.numbers", answer_s=0.5).open(context())
 
 
 def test_kafka_brokers_that_are_silent_are_given_up() -> None:
@@ -144,9 +144,9 @@ async def test_a_job_that_is_stopped_ends_whatever_does_not_answer(
     with between() as line:
         catalog = {"type": "rest", "uri": f"http://127.0.0.1:{line.port}"}
         address = f"host=127.0.0.1 port={line.port} connect_timeout=3600 sslmode=disable"
-        sink: Sink = Iceberg(catalog, "lake.numbers", answer_s=3600)
+        sink: Sink = IcebergSink(catalog, "lake.numbers", answer_s=3600)
         if kind == "postgres":
-            sink = Postgres(address, "numbers", COLUMNS, answer_s=3600)
+            sink = PostgresSink(address, "numbers", COLUMNS, answer_s=3600)
         await ends_when_stopped(sink, lambda: waiting.wait() and None)
 
 
@@ -160,7 +160,7 @@ async def test_a_job_that_is_stopped_ends_while_a_statement_has_no_answer(
         waiting.set()
 
     monkeypatch.setattr(stage, silent)
-    sink = Postgres(through, "numbers", COLUMNS, answer_s=3600)
+    sink = PostgresSink(through, "numbers", COLUMNS, answer_s=3600)
     await ends_when_stopped(sink, lambda: waiting.wait() and None)
 
 

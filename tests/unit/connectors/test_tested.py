@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from tests.unit.test_dependencies import LOCKED
-from tidelog import ParquetFiles
+from tidelog import ParquetSource
 from tidelog.connectors.tested import TESTED
 
 
@@ -24,7 +24,7 @@ def test_a_newer_library_is_logged_once(
 ) -> None:
     monkeypatch.setattr(metadata, "version", lambda _: version)
     for _ in range(2):
-        ParquetFiles(tmp_path)
+        ParquetSource(tmp_path)
     said = [r for r in caplog.records if getattr(r, "event", "") == "library_not_tested"]
     assert [r.getMessage() for r in said if r.levelno == logging.WARNING] == times * [
         f"pyarrow {version} is newer than the versions that tidelog was tested with, up to 26.0"

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 import tidelog
-from tidelog import Database, JobConfig, List, Map, Schedule, Sink, Value
+from tidelog import CheckpointConfig, Database, JobConfig, ListState, MapState, Sink, ValueState
 
-STATES: dict[str, Any] = {"total": Value(int), "seen": Map(str, int), "names": List(str)}
-OFTEN = JobConfig(checkpoint=Schedule(interval=0.02))
-NEVER = JobConfig(checkpoint=Schedule(interval=1e6))
+STATES: dict[str, Any] = {
+    "total": ValueState(int),
+    "seen": MapState(str, int),
+    "names": ListState(str),
+}
+OFTEN = JobConfig(checkpoint=CheckpointConfig(interval=0.02))
+NEVER = JobConfig(checkpoint=CheckpointConfig(interval=1e6))
 
 
 class Broken(Exception):

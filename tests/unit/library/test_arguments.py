@@ -9,14 +9,14 @@ import pytest
 import tidelog
 from tests.unit.library.conftest import STATES, opened
 from tidelog import (
-    Callback,
     ConfigError,
     Effects,
+    ForeachSink,
+    IterableSource,
     Job,
     JobConfig,
     JobRunner,
-    Replayable,
-    Value,
+    ValueState,
     open_store,
     serve_metrics,
 )
@@ -24,7 +24,7 @@ from tidelog import (
 
 def job() -> Job:
     job = Job("numbers")
-    job.source(Replayable([1])).sink(Callback(lambda _: None))
+    job.source(IterableSource([1])).sink(ForeachSink(lambda _: None))
     return job
 
 
@@ -40,8 +40,8 @@ WRONG: list[tuple[str, Callable[[Any], object]]] = [
     ("config=; .*found {'retain': 3}", lambda url: tidelog.open(url, STATES, config={"retain": 3})),
     ("sinks=; .*expected {name: Sink}", lambda url: tidelog.open(url, STATES, sinks=["a"])),
     ("sink 'a'; .*expected a Sink", lambda url: tidelog.open(url, STATES, sinks={"a": print})),
-    ("operator id 1", lambda url: tidelog.open(url, STATES, sinks={1: Callback(print)})),
-    ("type of state 'a'; .*found \\[", lambda url: tidelog.open(url, {"a": Value([int])})),
+    ("operator id 1", lambda url: tidelog.open(url, STATES, sinks={1: ForeachSink(print)})),
+    ("type of state 'a'; .*found \\[", lambda url: tidelog.open(url, {"a": ValueState([int])})),
     ("name=; .*found None", lambda url: tidelog.open_partitions(url, STATES, name=None)),
     ("partitions=; .*True", lambda url: tidelog.open_partitions(url, STATES, partitions=True)),
     ("store URL; .*found 5", lambda url: tidelog.open_partitions(url, STATES, log_url=5)),

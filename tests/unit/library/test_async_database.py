@@ -9,7 +9,7 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER, OFTEN, STATES, Broken, opened
-from tidelog import AsyncDatabase, JobConfig, Schedule, Value
+from tidelog import AsyncDatabase, CheckpointConfig, JobConfig, ValueState
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
 
 
@@ -127,7 +127,7 @@ async def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_someth
 
 async def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> None:
     """Memory is full and a checkpoint is under way again and again; others have their turns."""
-    config = JobConfig(memory=48 << 20, checkpoint=Schedule(interval=0.1))
+    config = JobConfig(memory=48 << 20, checkpoint=CheckpointConfig(interval=0.1))
     turns = written = 0
 
     async def ticking() -> None:
@@ -136,7 +136,7 @@ async def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> N
             turns += 1
             await asyncio.sleep(0)
 
-    async with opened_async(url, config, blob=Value(bytes)) as db:
+    async with opened_async(url, config, blob=ValueState(bytes)) as db:
         ticker = asyncio.create_task(ticking())
         waited = 0
         while written < 1000 or not waited:  # until one was awaited while others went on
@@ -147,7 +147,7 @@ async def test_the_event_loop_goes_on_while_a_step_waits_for_room(url: str) -> N
                 written += 1
                 db.advance("t", written)
         ticker.cancel()
-    with opened(url, config, blob=Value(bytes)) as db:
+    with opened(url, config, blob=ValueState(bytes)) as db:
         assert db.position == {"t": written}
         for number in range(0, written, 97):
             assert db.key(number).blob.get() == number.to_bytes(8, "big") * 2500

@@ -24,7 +24,7 @@ import tidelog
 from tests.support.cli import tidelog as command
 from tests.support.depth import more_in_depth
 from tests.unit.library.conftest import OFTEN, Broken, in_threads, opened
-from tidelog import Database, JobConfig, Schedule, Value
+from tidelog import CheckpointConfig, Database, JobConfig, ValueState
 from tidelog.errors import (
     CheckpointFailedError,
     ConfigError,
@@ -203,14 +203,14 @@ def test_a_position_is_of_the_class_that_a_notebook_has_defined_last(
 @pytest.mark.parametrize(
     ("state", "what"),
     [
-        (int, "Value"),
-        (Value, "Value"),
-        ("bigint", "Value"),
-        (Value(object), "list"),
-        (Value(int, ttl_s=0), "ttl_s"),
-        (Value(int, ttl_s="1h"), "ttl_s"),  # type: ignore[arg-type]
-        (Value(int, ttl_s=math.inf), "ttl_s"),
-        (Value(int, ttl_s=0.0004), "ttl_s"),
+        (int, "ValueState"),
+        (ValueState, "ValueState"),
+        ("bigint", "ValueState"),
+        (ValueState(object), "list"),
+        (ValueState(int, ttl_s=0), "ttl_s"),
+        (ValueState(int, ttl_s="1h"), "ttl_s"),  # type: ignore[arg-type]
+        (ValueState(int, ttl_s=math.inf), "ttl_s"),
+        (ValueState(int, ttl_s=0.0004), "ttl_s"),
     ],
 )
 @pytest.mark.parametrize("at", [None, "latest"])
@@ -224,18 +224,18 @@ def test_what_declares_no_state_is_refused_by_its_name(
 @pytest.mark.parametrize("name", [1, "$mine", "_key", "__init__", "a\0b", "\ud800"])
 def test_a_name_that_no_state_can_have_is_refused(url: str, name: Any) -> None:
     with pytest.raises(ConfigError, match=re.escape(f"name of state {name!r}")):
-        tidelog.open(url, {name: Value(int)})
+        tidelog.open(url, {name: ValueState(int)})
 
 
 def test_a_program_that_is_interrupted_at_any_place_ends(url: str) -> None:
     """Ctrl-C comes to the main thread wherever it is, ten times in each process."""
     program = """
 import signal, sys
-from tidelog import Map, Value, open
+from tidelog import MapState, ValueState, open
 
 def interrupted(after):
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    with open(sys.argv[1], state={"total": Value(int), "seen": Map(str, int)}) as db:
+    with open(sys.argv[1], state={"total": ValueState(int), "seen": MapState(str, int)}) as db:
         number = 0
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         # Again after 10 s: Python drops an exception within a callback of a weak reference.
@@ -347,32 +347,32 @@ def test_a_step_that_breaks_off_ends_the_database_if_it_has_changed_something(ur
 
 
 def test_a_state_of_another_type_is_refused_and_the_stored_one_stays(url: str) -> None:
-    with opened(url, total=Value(int)) as db:
+    with opened(url, total=ValueState(int)) as db:
         db.key("a").total.set(1)
     with pytest.raises(StateSchemaError, match="total"):
-        opened(url, total=Value(str))
+        opened(url, total=ValueState(str))
     with pytest.raises(ConfigError, match="type of state 'total'"):
-        opened(url, total=Value(object))
-    with opened(url, total=Value(int)) as db:
+        opened(url, total=ValueState(object))
+    with opened(url, total=ValueState(int)) as db:
         assert db.key("a").total.get() == 1
 
 
 def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
-    with opened(url, total=Value(int), other=Value(str)) as db:
+    with opened(url, total=ValueState(int), other=ValueState(str)) as db:
         db.key("a").total.set(1)
         db.key("a").other.set("x")
-    with opened(url, total=Value(int)) as db:
+    with opened(url, total=ValueState(int)) as db:
         assert db.key("a").total.get() == 1
-    with opened(url, other=Value(str)) as db:
+    with opened(url, other=ValueState(str)) as db:
         assert db.key("a").other.get() == "x"
     with pytest.raises(StateSchemaError, match="give the state its name back") as refused:
-        opened(url, other=Value(str), sum=Value(int))
+        opened(url, other=ValueState(str), sum=ValueState(int))
     assert "--allow-dropped-state state/total" in str(refused.value)
     assert "its rows stay in the store" in str(refused.value)
     config = JobConfig(allow_dropped_state=("state/total",))
-    with opened(url, config, other=Value(str), sum=Value(int)) as db:
+    with opened(url, config, other=ValueState(str), sum=ValueState(int)) as db:
         assert db.key("a").sum.get() is None
-    with opened(url, total=Value(int)) as db:
+    with opened(url, total=ValueState(int)) as db:
         assert db.key("a").total.get() == 1
 
 
@@ -422,7 +422,9 @@ def test_a_step_that_never_ends_holds_up_nobody_for_ever(
     url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
-    short = JobConfig(checkpoint=Schedule(interval=0.05, timeout=0.3, tolerable_failures=100))
+    short = JobConfig(
+        checkpoint=CheckpointConfig(interval=0.05, timeout=0.3, tolerable_failures=100)
+    )
     with opened(url, short) as db:
 
         def stay() -> None:
@@ -465,7 +467,9 @@ def test_many_values_are_set_at_once_or_none_of_them(url: str) -> None:
         db.apply("total", [(key, key) for key in range(3000)], partition="in", position=1)
         with pytest.raises(StateSchemaError, match="bigint"):
             db.apply("total", [(1, -1), (2, "text")], partition="in", position=2)
-        with pytest.raises(ConfigError, match="apply to state 'seen'; expected a Value; found Map"):
+        with pytest.raises(
+            ConfigError, match="apply to state 'seen'; expected a ValueState; found MapState"
+        ):
             db.apply("seen", [(1, 1)])
         with db.step():
             db.apply("total", iter([("x", 1), ("x", 2)]))

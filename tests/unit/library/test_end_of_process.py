@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from tests.unit.library.conftest import opened
-from tidelog import Value
+from tidelog import ValueState
 
 PROGRAM = """
 import atexit, sys, threading, tidelog
-db = tidelog.open(sys.argv[1], {"total": tidelog.Value(int)})
+db = tidelog.open(sys.argv[1], {"total": tidelog.ValueState(int)})
 db.key("a").total.set(1)
 class Holder:
     def __init__(self):
@@ -47,7 +47,7 @@ def ended_with(url: str, closed_by: str) -> str:
 @pytest.mark.parametrize("closed_by", ["atexit", "another thread"])
 def test_it_may_be_closed_when_the_main_thread_has_ended(url: str, closed_by: str) -> None:
     assert ended_with(url, closed_by) == ""
-    with opened(url, total=Value(int)) as db:
+    with opened(url, total=ValueState(int)) as db:
         assert db.key("a").total.get() == 1
 
 
@@ -81,7 +81,7 @@ def work():
                 db.key(number).total.set(number)
 
 done = threading.Event()
-with tidelog.open(sys.argv[1], {"total": tidelog.Value(int)}) as db:
+with tidelog.open(sys.argv[1], {"total": tidelog.ValueState(int)}) as db:
     worker = threading.Thread(target=work)
     worker.start()
     db.checkpoint()

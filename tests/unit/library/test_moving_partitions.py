@@ -13,13 +13,13 @@ import pytest
 
 import tidelog
 from tests.support.depth import more_in_depth
-from tidelog import ConfigError, FencedError, JobConfig, Partitions, Schedule, Value
+from tidelog import CheckpointConfig, ConfigError, FencedError, JobConfig, Partitions, ValueState
 
 PROCESSES = 3
 PARTITIONS = 3
 STEPS = more_in_depth(60, 400)
 SEEDS = range(more_in_depth(4, 60))
-NEVER = JobConfig(checkpoint=Schedule(interval=3600), table="memory")
+NEVER = JobConfig(checkpoint=CheckpointConfig(interval=3600), table="memory")
 
 
 class State:
@@ -62,7 +62,9 @@ class Model:
 def test_partitions_are_those_of_plain_dictionaries(seed: int, tmp_path: Path) -> None:
     rng, model, url = Random(seed), Model(), str(tmp_path / "store")
     with ExitStack() as processes:
-        apps = [tidelog.open_partitions(url, {"n": Value(int)}, config=NEVER) for _ in range(3)]
+        apps = [
+            tidelog.open_partitions(url, {"n": ValueState(int)}, config=NEVER) for _ in range(3)
+        ]
         for app in apps:
             processes.callback(lambda app=app: app.lose(range(PARTITIONS)))
         for _ in range(STEPS):
@@ -72,7 +74,7 @@ def test_partitions_are_those_of_plain_dictionaries(seed: int, tmp_path: Path) -
         for app in apps:
             app.lose(range(PARTITIONS))
             app.close()
-    with tidelog.open_partitions(url, {"n": Value(int)}, config=NEVER) as app:
+    with tidelog.open_partitions(url, {"n": ValueState(int)}, config=NEVER) as app:
         for partition, db in app.assign(range(PARTITIONS)).items():
             wanted = model.durable[partition]
             assert (db.position or {"in": 0}) == {"in": wanted.position}

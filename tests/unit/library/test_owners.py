@@ -20,15 +20,15 @@ from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside
 from tests.unit.library.conftest import NEVER, OFTEN, STATES, in_threads, opened
 from tidelog import (
+    CheckpointConfig,
     CheckpointFailedError,
     ConfigError,
     Database,
     JobConfig,
-    Schedule,
     SinkContext,
     SinkWriter,
     UserFunctionError,
-    Value,
+    ValueState,
 )
 from tidelog.library import event_loop
 from tidelog.runtime.memory import LEAST_MEMORY
@@ -178,7 +178,9 @@ def test_a_checkpoint_beside_an_open_step_ends_at_its_timeout_and_names_the_owne
             begun.set()
             go_on.wait()
 
-    short = JobConfig(checkpoint=Schedule(interval=1e6, timeout=0.2, tolerable_failures=100))
+    short = JobConfig(
+        checkpoint=CheckpointConfig(interval=1e6, timeout=0.2, tolerable_failures=100)
+    )
     with opened(url, short) as db:
         thread = threading.Thread(target=stay, name="the slow one")
         thread.start()
@@ -260,26 +262,26 @@ def test_what_holds_up_tidelogs_thread_is_named_in_the_log(
 
 
 def test_a_long_step_takes_no_more_memory_while_a_checkpoint_waits_for_it(url: str) -> None:
-    small = JobConfig(memory=LEAST_MEMORY, checkpoint=Schedule(interval=0.05))
+    small = JobConfig(memory=LEAST_MEMORY, checkpoint=CheckpointConfig(interval=0.05))
     most = 0
-    with opened(url, small, large=Value(bytes)) as db:
+    with opened(url, small, large=ValueState(bytes)) as db:
         with db.step():
             for number in range(15_000):
                 db.key(number).large.set(number.to_bytes(4, "big") * (1 << 10))
                 most = max(most, db._program.backend.rows_bytes())
         db.checkpoint()
         assert most <= 3 * small.memory_parts.rows
-    with opened(url, replace(small, checkpoint=NEVER.checkpoint), large=Value(bytes)) as db:
+    with opened(url, replace(small, checkpoint=NEVER.checkpoint), large=ValueState(bytes)) as db:
         assert db.key(599).large.get() == (599).to_bytes(4, "big") * (1 << 10)
 
 
 INTERRUPTED = """
 import signal, sys
-from tidelog import Value, open
+from tidelog import ValueState, open
 
 def interrupted(after):
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    with open(sys.argv[1], state={"left": Value(int), "right": Value(int)}) as db:
+    with open(sys.argv[1], state={"left": ValueState(int), "right": ValueState(int)}) as db:
         number = 0
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, after, 10)
@@ -304,7 +306,7 @@ def test_a_program_that_is_interrupted_anywhere_in_its_steps_ends_by_that_alone(
     command = [sys.executable, "-c", INTERRUPTED, url, *pauses]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
-    with opened(url, left=Value(int), right=Value(int)) as db:
+    with opened(url, left=ValueState(int), right=ValueState(int)) as db:
         for key in range(9):
             assert db.key(key).left.get() == db.key(key).right.get()
 

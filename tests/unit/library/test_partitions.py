@@ -13,10 +13,10 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER
-from tidelog import ConfigError, Database, JobConfig, Partitions, Value
+from tidelog import ConfigError, Database, JobConfig, Partitions, ValueState
 from tidelog.runtime.memory import LEAST_MEMORY
 
-STATES = {"count": Value(int), "bytes": Value(bytes)}
+STATES = {"count": ValueState(int), "bytes": ValueState(bytes)}
 
 
 def opened(url: str, partitions: int | None = 4, config: JobConfig = NEVER) -> Partitions:

@@ -13,7 +13,16 @@ import pytest
 import tidelog
 from tests.support.depth import more_in_depth
 from tests.unit.library.conftest import opened
-from tidelog import ConfigError, Database, FlushConfig, JobConfig, List, Map, Schedule, Value
+from tidelog import (
+    CheckpointConfig,
+    ConfigError,
+    Database,
+    FlushConfig,
+    JobConfig,
+    ListState,
+    MapState,
+    ValueState,
+)
 from tidelog.changelog import changed_rows
 from tidelog.changelog.row_memory import BufferedRow
 from tidelog.library.handles import KeyStates
@@ -99,7 +108,7 @@ def test_the_entries_of_one_key_are_read_without_a_look_at_changed_rows_of_other
 
     monkeypatch.setattr(changed_rows, "row_key", counted)
     unflushed = FlushConfig(rows=1 << 20, max_age=1e6)
-    with opened(url, JobConfig(checkpoint=Schedule(interval=1e6), flush=unflushed)) as db:
+    with opened(url, JobConfig(checkpoint=CheckpointConfig(interval=1e6), flush=unflushed)) as db:
         for number in range(20_000):
             db.key(number).seen.set("x", number)
         assert db.key(17).seen.items() == [("x", 17)]
@@ -108,10 +117,10 @@ def test_the_entries_of_one_key_are_read_without_a_look_at_changed_rows_of_other
 
 def test_what_has_expired_is_left_out(url: str) -> None:
     states: dict[str, Any] = {
-        "value": Value(int, ttl_s=0.05),
-        "names": List(str, ttl_s=0.05),
-        "seen": Map(str, int, ttl_s=0.05),
-        "long": Value(int, ttl_s=3600),
+        "value": ValueState(int, ttl_s=0.05),
+        "names": ListState(str, ttl_s=0.05),
+        "seen": MapState(str, int, ttl_s=0.05),
+        "long": ValueState(int, ttl_s=3600),
     }
     with opened(url, **states) as db:
         db.key("a").value.set(1)
@@ -142,10 +151,10 @@ def test_keys_may_be_deleted_and_set_while_others_are_scanned(url: str) -> None:
 
 
 STATES_OF_SCANS: dict[str, Any] = {
-    "hot": Value(int),  # declared first: its rows leave the write buffer before the others
-    "total": Value(int),
-    "names": List(str),
-    "seen": Map(str, int),
+    "hot": ValueState(int),  # declared first: its rows leave the write buffer before the others
+    "total": ValueState(int),
+    "names": ListState(str),
+    "seen": MapState(str, int),
 }
 SCANNED: list[tuple[str, Callable[[KeyStates, int], None], Callable[[Any, int], tuple[Any, ...]]]]
 SCANNED = [
@@ -250,7 +259,7 @@ def test_pages_end_also_over_the_key_none(url: str) -> None:
 
 
 def test_a_scan_goes_on_while_other_threads_write_and_checkpoints_are_taken(url: str) -> None:
-    often = JobConfig(checkpoint=Schedule(interval=0.02), flush=FlushConfig(rows=200))
+    often = JobConfig(checkpoint=CheckpointConfig(interval=0.02), flush=FlushConfig(rows=200))
     done = threading.Event()
 
     def write() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.support.output_files import output_lines
 from tests.support.pipelines import Outside
 from tests.unit.library.conftest import NEVER, OFTEN, Broken, in_threads, opened
-from tidelog import Database, Files, JobConfig, Schedule, SinkContext, SinkWriter
+from tidelog import CheckpointConfig, Database, FileSink, JobConfig, SinkContext, SinkWriter
 from tidelog.errors import CheckpointFailedError, RestoreError, StorageError
 from tidelog.ids import CheckpointId
 
@@ -76,7 +76,7 @@ def test_threads_write_to_several_sinks(url: str, tmp_path: Path) -> None:
                 db.write("out", (name, number))
                 db.write("files", {"name": name, "number": number})
 
-    sinks = {"out": outside, "files": Files(str(tmp_path / "out"))}
+    sinks = {"out": outside, "files": FileSink(str(tmp_path / "out"))}
     with opened(url, OFTEN, sinks) as db:
         in_threads(*(partial(write, db, name) for name in "ab"))
     for name in "ab":  # in the order of each thread
@@ -87,7 +87,7 @@ def test_threads_write_to_several_sinks(url: str, tmp_path: Path) -> None:
 
 def test_a_sink_that_refuses_gives_up_checkpoints_and_output_waits(url: str) -> None:
     outside = Refusing()
-    config = JobConfig(checkpoint=Schedule(interval=0.02, tolerable_failures=2))
+    config = JobConfig(checkpoint=CheckpointConfig(interval=0.02, tolerable_failures=2))
     refused = pytest.raises(CheckpointFailedError, match="a full disk")
     with refused, writing_to(outside, url, config) as db:
         db.write("out", 1)

@@ -17,7 +17,14 @@ import pytest
 
 import tidelog
 from tests.unit.library.conftest import NEVER, OFTEN, STATES, in_threads, opened
-from tidelog import AsyncDatabase, ConfigError, Database, StateSchemaError, UserFunctionError, Value
+from tidelog import (
+    AsyncDatabase,
+    ConfigError,
+    Database,
+    StateSchemaError,
+    UserFunctionError,
+    ValueState,
+)
 from tidelog.changelog.state_rows import StateRows
 from tidelog.library.program import Program
 from tidelog.runtime.memory import LEAST_MEMORY
@@ -204,7 +211,7 @@ def test_a_program_that_fills_memory_waits_until_there_is_room(
                 left.append(program.backend.rows_bytes())
 
     monkeypatch.setattr(Program, "paused", watched)
-    with opened(url, small, large=Value(bytes)) as db:
+    with opened(url, small, large=ValueState(bytes)) as db:
         number = 0
         while not left:
             db.key(number).large.set(number.to_bytes(4, "big") * (1 << 16))
@@ -215,11 +222,11 @@ def test_a_program_that_fills_memory_waits_until_there_is_room(
 PROGRAM = """
 import sys, tidelog
 from pathlib import Path
-from tidelog import Value
+from tidelog import ValueState
 if sys.argv[1] == "one":
-    db = tidelog.open("store", state={"n": Value(int)})
+    db = tidelog.open("store", state={"n": ValueState(int)})
 else:
-    db = tidelog.open_partitions("store", {"n": Value(int)}, partitions=4)
+    db = tidelog.open_partitions("store", {"n": ValueState(int)}, partitions=4)
     db.assign([0, 1])
 print("open", flush=True)
 sys.stdin.read()

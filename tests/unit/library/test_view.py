@@ -13,16 +13,16 @@ from tests.support import jobs
 from tests.support.cli import tidelog as command
 from tests.unit.library.conftest import NEVER, STATES, opened
 from tidelog import (
-    Callback,
+    CheckpointConfig,
     Effects,
+    ForeachSink,
+    IterableSource,
     Job,
     JobConfig,
-    Replayable,
-    Schedule,
     StatefulProcessor,
     StatefulProcessorHandle,
     UploadConfig,
-    Value,
+    ValueState,
     open_store,
 )
 from tidelog.errors import ConfigError, ObjectNotFoundError, StateSchemaError
@@ -114,7 +114,7 @@ def test_it_writes_nothing_and_leaves_nothing(url: str, tmp_path: Path) -> None:
 
 
 def test_it_fences_nobody_and_stays_what_it_is(url: str) -> None:
-    config = JobConfig(checkpoint=Schedule(interval=0.01), retain=3)
+    config = JobConfig(checkpoint=CheckpointConfig(interval=0.01), retain=3)
     with opened(url, config) as db:
         for number in range(500):
             db.key(number).total.set(0)
@@ -218,8 +218,8 @@ class Quoting(StatefulProcessor):
 
 def test_states_and_columns_of_a_job_may_have_names_that_are_no_attributes(url: str) -> None:
     job = Job("quoting")
-    keyed = job.source(Replayable(["a", "a"])).key_by(str)
-    keyed.transform_with_state(Quoting).sink(Callback(lambda _: None))
+    keyed = job.source(IterableSource(["a", "a"])).key_by(str)
+    keyed.transform_with_state(Quoting).sink(ForeachSink(lambda _: None))
     jobs.run(open_store(url, Effects()), job)
     with tidelog.open(url, at="latest") as view:
         assert view.key("a").sizes.items() == [("x", (2, 2))]
@@ -229,12 +229,12 @@ def test_states_and_columns_of_a_job_may_have_names_that_are_no_attributes(url: 
 
 def test_declared_states_are_checked_and_needed_by_nobody(url: str) -> None:
     write(url, 1)
-    with tidelog.open(url, {"total": Value(int), "new": Value(str)}, at="latest") as view:
+    with tidelog.open(url, {"total": ValueState(int), "new": ValueState(str)}, at="latest") as view:
         assert (view.key("a").total.get(), view.key("a").new.get()) == (1, None)
         with pytest.raises(AttributeError, match="total, new"):
             _ = view.key("a").seen
     with pytest.raises(StateSchemaError, match="total"):
-        tidelog.open(url, {"total": Value(str)}, at="latest")
+        tidelog.open(url, {"total": ValueState(str)}, at="latest")
     with pytest.raises(ConfigError, match='at="latest"'):
         tidelog.open(url)  # type: ignore[call-overload]
 

@@ -19,17 +19,17 @@ from tests.support.clock import in_virtual_time
 from tests.support.depth import more_in_depth
 from tests.unit.verify.stores import CountingStore
 from tidelog import (
-    Callback,
     Checkpoint,
+    CheckpointConfig,
     Effects,
+    ForeachSink,
     Job,
     JobConfig,
     JobRunner,
     JobStatus,
     MaterializeConfig,
-    Rate,
+    RateSource,
     RestoreConfig,
-    Schedule,
     UploadConfig,
     UserFunctionError,
     status_of,
@@ -77,7 +77,7 @@ class Run:
             parallelism=SUBTASKS,
             table="memory",
             retain=1,
-            checkpoint=Schedule(interval=0.001),
+            checkpoint=CheckpointConfig(interval=0.001),
             materialize=self.settings,
         )
 
@@ -97,9 +97,9 @@ class Run:
 
 def busy(effects: Effects) -> Job:
     job = Job("busy")
-    source = Rate(1000, make=lambda n: n * 7919 % 4800, clock=effects.clock)
+    source = RateSource(1000, make=lambda n: n * 7919 % 4800, clock=effects.clock)
     keyed = job.source(source, parallelism=1).key_by(lambda key: key)
-    keyed.aggregate(lambda key: VALUE[: 500 + key % 100], max).sink(Callback(lambda _: None))
+    keyed.aggregate(lambda key: VALUE[: 500 + key % 100], max).sink(ForeachSink(lambda _: None))
     return job
 
 
@@ -170,9 +170,9 @@ def job(world: Effects, results: dict[int, int], breaks: bool) -> Job:
         return n
 
     job = Job("sums")
-    source = Rate(1000, limit=RECORDS, clock=world.clock)
+    source = RateSource(1000, limit=RECORDS, clock=world.clock)
     sums = job.source(source, parallelism=1).key_by(lambda n: n % KEYS).sum(value)
-    sums.sink(Callback(lambda record: results.__setitem__(*record)))
+    sums.sink(ForeachSink(lambda record: results.__setitem__(*record)))
     return job
 
 
@@ -192,7 +192,7 @@ def summed(
         parallelism=parallelism,
         key_groups=64,
         table="memory",
-        checkpoint=Schedule(interval=0.5),
+        checkpoint=CheckpointConfig(interval=0.5),
         upload=UploadConfig(inline_bytes=inline_bytes),
         materialize=MaterializeConfig(interval=1e6, replay_target=1e6),
         restore=restore or RestoreConfig(),

@@ -24,7 +24,7 @@ from tests.support.pipelines import (
     words,
 )
 from tests.support.pressure import checkpoints
-from tidelog import JobRunner, Schedule, SinkContext, SinkWriter
+from tidelog import CheckpointConfig, JobRunner, SinkContext, SinkWriter
 from tidelog.errors import CheckpointFailedError, StoreUnreachableError
 from tidelog.ids import CheckpointId, Slot
 from tidelog.materialize.table_snapshot import TableSnapshots
@@ -84,7 +84,7 @@ def test_one_subtask_that_fails_discards_the_checkpoint_of_all_and_is_counted() 
 
 def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job() -> None:
     store, sink = MemoryStore("memory://row"), Failing(range(2, 99))
-    settings = config(checkpoint=Schedule(interval=1.0, timeout=60.0, tolerable_failures=2))
+    settings = config(checkpoint=CheckpointConfig(interval=1.0, timeout=60.0, tolerable_failures=2))
     runner = JobRunner(copy(NUMBERS, sink), store, settings, effects())
     with pytest.raises(CheckpointFailedError, match="3 checkpoints in a row failed"):
         asyncio.run(runner.run())
@@ -99,7 +99,7 @@ def test_failures_in_a_row_are_counted_and_one_more_than_tolerated_stops_the_job
 def test_a_timeout_discards_the_checkpoint_and_all_its_state() -> None:
     inner, sink, source = MemoryStore("memory://late"), Outside(), words(2, 40)
     store = SteerableStore(inner)
-    settings = config(retain=50, checkpoint=Schedule(interval=1.0, timeout=5.0))
+    settings = config(retain=50, checkpoint=CheckpointConfig(interval=1.0, timeout=5.0))
 
     async def act(runner: JobRunner) -> CheckpointDriver:
         driver, sleep = runner.incarnation.driver, runner.effects.clock.sleep
@@ -134,7 +134,7 @@ async def test_nothing_stays_on_disk_of_a_snapshot_whose_checkpoint_was_given_up
         await prepare(snapshots)
 
     monkeypatch.setattr(TableSnapshots, "prepare", slow_at_first)
-    late = Schedule(interval=1.0, timeout=5.0)
+    late = CheckpointConfig(interval=1.0, timeout=5.0)
     settings = config(changelog=False, table="rocksdb", work_dir=tmp_path, checkpoint=late)
     runner = JobRunner(word_count(words(2, 60), Outside()), MemoryStore(), settings, world)
     async with running(runner):

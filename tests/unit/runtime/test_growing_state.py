@@ -12,7 +12,7 @@ import pytest
 from tests.support.pipelines import Outside, config, run
 from tests.support.steps import calls_of
 from tests.unit.runtime.test_reductions import Build
-from tidelog import Job, KeyedStream, Replayable, Session, Sliding, Stream, Tumbling
+from tidelog import IterableSource, Job, KeyedStream, Session, Sliding, Stream, Tumbling
 from tidelog.state.timed_records import NewRecord, TimedRecords
 from tidelog.storage.memory import MemoryStore
 
@@ -31,7 +31,7 @@ def one_far_ahead(count: int) -> list[Any]:
 
 
 def keyed_stream(job: Job, records: list[Any], name: str = "source") -> KeyedStream:
-    timed = job.source(Replayable(records), name=name).event_time(TIMED, max_delay_ms=10**10)
+    timed = job.source(IterableSource(records), name=name).event_time(TIMED, max_delay_ms=10**10)
     return timed.key_by(itemgetter(0))
 
 
@@ -168,7 +168,7 @@ def test_the_watermark_does_not_look_at_every_open_window() -> None:
     costs = {}
     for count in (1_000, 4_000):
         job, sink = Job("open"), Outside()
-        timed = job.source(Replayable([("k", 10 * n) for n in range(2 * count)])).event_time(
+        timed = job.source(IterableSource([("k", 10 * n) for n in range(2 * count)])).event_time(
             TIMED, max_delay_ms=10 * count
         )
         timed.key_by(itemgetter(0)).window(Tumbling(10)).count().sink(sink)

@@ -11,7 +11,7 @@ from tests.support.faults import FaultyStore
 from tests.support.pipelines import Outside, acted_on, completed, config, copy, effects, running
 from tests.support.pressure import checkpoints
 from tests.support.workers import runner_of, with_workers
-from tidelog import JobRunner, Schedule
+from tidelog import CheckpointConfig, JobRunner
 from tidelog.effects import Effects
 from tidelog.errors import FencedError
 from tidelog.runtime.graph import Job
@@ -97,7 +97,7 @@ def test_an_idle_job_asks_nothing_of_its_store_however_long_it_is_idle(
     async def idle() -> None:
         world = effects()
         store, feed, sink = observed(MemoryStore(), world), Feed("abcab"), Outside()
-        never_checked = Schedule(interval=1.0, object_check_interval=None)
+        never_checked = CheckpointConfig(interval=1.0, object_check_interval=None)
         settings = config(changelog=changelog, checkpoint=never_checked)
         with with_workers(workers):
             runner = runner_of(running_count(feed, sink), store, settings, world)
@@ -159,7 +159,7 @@ def test_where_only_the_position_changes_checkpoints_come_at_the_idle_interval(
 ) -> None:
     async def busy_with_nothing() -> None:
         world, store, feed = effects(), MemoryStore(), Feed()
-        settings = config(checkpoint=Schedule(interval=1.0, idle_interval=20.0))
+        settings = config(checkpoint=CheckpointConfig(interval=1.0, idle_interval=20.0))
         with with_workers(workers):
             runner = runner_of(filtered(feed, Outside()), store, settings, world)
         async with running(runner):

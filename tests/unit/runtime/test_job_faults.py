@@ -21,7 +21,14 @@ from tests.support.pipelines import (
     word_count,
     words,
 )
-from tidelog import FlushConfig, JobConfig, JobRunner, MaterializeConfig, Schedule, UploadConfig
+from tidelog import (
+    CheckpointConfig,
+    FlushConfig,
+    JobConfig,
+    JobRunner,
+    MaterializeConfig,
+    UploadConfig,
+)
 from tidelog.catalog.inventory import read_slots
 from tidelog.errors import MaterializationFailedError, TidelogError
 from tidelog.storage import object_names
@@ -114,7 +121,7 @@ def test_a_stalled_store_holds_the_job_back_within_its_memory_limit() -> None:
     settings = config(
         parallelism=1,
         upload=UploadConfig(limit_bytes=limit, segment_bytes=4000, inline_bytes=100),
-        checkpoint=Schedule(interval=1.0, timeout=20.0),
+        checkpoint=CheckpointConfig(interval=1.0, timeout=20.0),
         flush=FlushConfig(rows=200),
     )
     store = SteerableStore(inner)

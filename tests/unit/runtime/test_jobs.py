@@ -19,11 +19,11 @@ from tests.support.jobs import store_of
 from tests.support.pipelines import Outside, Portions, config, effects, run, word_count, words
 from tests.support.pressure import numbered, numbering, pressed, run_pressed, slowly
 from tidelog import (
-    Callback,
+    CheckpointConfig,
+    ForeachSink,
     Job,
     JobRunner,
     MaterializeConfig,
-    Schedule,
     StatefulProcessor,
     StatefulProcessorHandle,
     TimerValues,
@@ -48,7 +48,7 @@ def test_a_keyed_job_counts_every_record_once(parallelism: int, changelog: bool,
 def test_with_infinite_intervals_the_end_of_the_job_is_its_only_checkpoint() -> None:
     objects, never = MemoryStore(), math.inf
     tables = MaterializeConfig(interval=never, replay_target=1e-6, replay_share=0.0)
-    settings = config(checkpoint=Schedule(interval=never), materialize=tables)
+    settings = config(checkpoint=CheckpointConfig(interval=never), materialize=tables)
     assert run(word_count(words(), Outside()), objects, settings).checkpoints == 1
     assert any(name.startswith(object_names.MATERIALIZATIONS) for name in objects._objects)
 
@@ -155,7 +155,7 @@ def test_the_watermark_of_a_finished_input_survives_a_restart() -> None:
         ]
         keyed = streams[0].union(streams[1]).key_by(lambda e: e[0])
         watched = keyed.transform_with_state(Watching, time_mode="event")
-        watched.sink(Callback(seen.append))
+        watched.sink(ForeachSink(seen.append))
         run(job, objects, config(parallelism=1))
         return seen
 

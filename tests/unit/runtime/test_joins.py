@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.pipelines import Outside, Portions, acted_on, run
 from tests.unit.runtime.test_changed_types import stopped
-from tidelog import Job, Replayable, Tumbling
+from tidelog import IterableSource, Job, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError
 from tidelog.runtime.graph import KeyedStream
 from tidelog.runtime.operators import spans
@@ -27,7 +27,9 @@ RIGHTS = [("a", 70, "r1"), ("a", 110, "r2"), ("b", 500, "r3")]
 
 def stream(job: Job, name: str, records: list[Any]) -> KeyedStream:
     """Records (key, time, name)."""
-    timed = job.source(Replayable(records), name=name).event_time(lambda r: r[1], max_delay_ms=999)
+    timed = job.source(IterableSource(records), name=name).event_time(
+        lambda r: r[1], max_delay_ms=999
+    )
     return timed.key_by(lambda r: r[0])
 
 
@@ -52,7 +54,7 @@ def test_nothing_that_comes_out_is_late_for_a_window_that_follows(operator: str)
     records = [("ab"[n % 2], 10 * n, n) for n in range(3000)]
     job, sink = Job("windows"), Outside()
     left, right = (
-        job.source(Replayable(records[at:]), name=name)
+        job.source(IterableSource(records[at:]), name=name)
         .event_time(lambda r: r[1])
         .key_by(lambda r: r[0])
         for name, at in (("left", 0), ("right", 1500))
@@ -161,7 +163,7 @@ def test_after_a_restart_a_join_reads_of_a_hot_key_what_is_near_in_time(
 def test_enrichment_by_processing_time_needs_none() -> None:
     job, sink = Job("enrich"), Outside()
     records, table = (
-        job.source(Replayable([1, 2]), name=name).key_by(lambda n: n) for name in ("r", "t")
+        job.source(IterableSource([1, 2]), name=name).key_by(lambda n: n) for name in ("r", "t")
     )
     records.enrich(table, lambda n, row: (n, row), time="processing").sink(sink)
     run(job, MemoryStore())

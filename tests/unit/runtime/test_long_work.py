@@ -25,10 +25,10 @@ from tests.support.pressure import (
 )
 from tests.support.stopwatch import LIMIT_S, Stopwatch, run_watched
 from tidelog import (
-    Callback,
+    CheckpointConfig,
     FlushConfig,
+    ForeachSink,
     Job,
-    Schedule,
     SinkContext,
     Sliding,
     StatefulProcessor,
@@ -147,12 +147,12 @@ def test_timers_of_processing_time_do_not_hold_the_loop() -> None:
     soon = lambda: SlowAlarms(clock, 0.001, lambda: clock.now_ms() + 1_000)  # noqa: E731
     alarms = keyed.transform_with_state(soon, time_mode="processing")
     waiting = job.source(endless, name="ticks").map(lambda _: slow(clock, None, 0.002))
-    alarms.union(waiting.filter(lambda _: False)).sink(Callback(fired.append))
+    alarms.union(waiting.filter(lambda _: False)).sink(ForeachSink(fired.append))
     run_watched(job, clock)
     assert clock.longest <= LIMIT_S
 
 
-class Requests(Callback):
+class Requests(ForeachSink):
     """A sink that makes a request for each of its calls, however many records it gets."""
 
     def __init__(self, clock: Stopwatch) -> None:
@@ -178,7 +178,7 @@ def test_a_sink_whose_calls_take_long_gets_whole_buffers_while_checkpoints_are_u
     source, sink = Eager({"only": list(range(buffers * length))}, length), Requests(clock)
     stream = job.source(source).map(lambda n: slow(clock, n, record_us * 1e-6))
     (stream if shape == "at once" else stream.rebalance().map(int)).sink(sink)
-    run_watched(job, clock, checkpoint=Schedule(interval=0.1))
+    run_watched(job, clock, checkpoint=CheckpointConfig(interval=0.1))
     assert sorted(n for call in sink.calls for n in call) == list(range(buffers * length))
     assert len(sink.calls) <= 1.3 * buffers
 
@@ -197,7 +197,7 @@ def test_barriers_pass_while_an_aggregate_emits_and_a_restart_emits_the_rest(
         return job
 
     def settings(parallelism: int) -> Any:
-        schedule = Schedule(interval=0.1, timeout=1e6)
+        schedule = CheckpointConfig(interval=0.1, timeout=1e6)
         return pressed(parallelism=parallelism, channel_buffers=1, checkpoint=schedule)
 
     sink, objects = under_pressure(job, settings(before))
@@ -245,7 +245,7 @@ def test_buffers_have_a_limit_in_bytes_and_records(monkeypatch: pytest.MonkeyPat
                 assert len(batch.keys) == len(batch.groups) == len(batch.records)
 
 
-NOTHING = Callback(lambda _: None)
+NOTHING = ForeachSink(lambda _: None)
 LONG_CALLS: dict[str, Callable[[Any, Any], object]] = {
     "map": lambda stream, slowly: stream.map(slowly, name="long").sink(NOTHING),
     "filter": lambda stream, slowly: stream.filter(slowly, name="long").sink(NOTHING),
@@ -256,7 +256,7 @@ LONG_CALLS: dict[str, Callable[[Any, Any], object]] = {
         lambda many: [slowly(n) for n in many], name="long"
     ).sink(NOTHING),
     "key_by": lambda stream, slowly: stream.key_by(slowly).count(name="long").sink(NOTHING),
-    "sink": lambda stream, slowly: stream.sink(Callback(slowly), name="long"),
+    "sink": lambda stream, slowly: stream.sink(ForeachSink(slowly), name="long"),
 }
 
 
@@ -346,7 +346,7 @@ FLUSHED = {
 def test_a_flush_of_many_rows_lets_others_go_on(build: Any, clock: Stopwatch) -> None:
     emitted: list[Any] = []
     job = Job("flush")
-    build(job.source(Eager({"only": list(range(KEYS))}, 4096))).sink(Callback(emitted.append))
+    build(job.source(Eager({"only": list(range(KEYS))}, 4096))).sink(ForeachSink(emitted.append))
     run_watched(job, clock, flush=FlushConfig(rows=1 << 20, bytes=1 << 30))
     assert len(emitted) == KEYS
     assert 0 < clock.longest <= LIMIT_S
@@ -358,7 +358,7 @@ def test_rows_that_make_room_for_others_leave_in_steps(clock: Stopwatch) -> None
     job = Job("room")
     stream = job.source(Eager({"only": list(range(KEYS))}, 64)).key_by(lambda n: n)
     kept = stream.aggregate(lambda n: [0] * 60, lambda a, b: a)
-    kept.sink(Callback(lambda pair: results.__setitem__(*pair)))
+    kept.sink(ForeachSink(lambda pair: results.__setitem__(*pair)))
     run_watched(job, clock, memory=64 << 20, flush=FlushConfig(rows=1 << 20, bytes=1 << 30))
     assert len(results) == KEYS and clock.longest <= LIMIT_S
 
@@ -368,7 +368,7 @@ def test_the_list_of_a_window_is_gathered_in_steps(clock: Stopwatch) -> None:
     job = Job("gather")
     stream = job.source(Eager({"only": list(range(5_500))}, 1)).event_time(lambda _: 1)
     windows = stream.key_by(lambda _: 0).window(Tumbling(10))
-    windows.records(lambda _, __, records: records).sink(Callback(emitted.append))
+    windows.records(lambda _, __, records: records).sink(ForeachSink(emitted.append))
     run_watched(job, clock, flush=FlushConfig(rows=1))
     assert emitted == [list(range(5_500))]
     assert 0 < clock.longest <= LIMIT_S

@@ -9,7 +9,7 @@ from tests.support.clock import VirtualClock
 from tests.support.faults import Fault, FaultKind, FaultyStore
 from tests.support.pipelines import Outside, acted_on, config, word_count, words
 from tidelog import JobRunner, SavepointFailedError
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import MATERIALIZATIONS, SEGMENTS
 
@@ -25,7 +25,7 @@ def looked(interval_s: float | None, *faults: Fault, **options: Any) -> FaultySt
     """The store of a job that has run for 9.2 seconds, with a checkpoint each."""
     clock = VirtualClock()
     store = FaultyStore(MemoryStore(), faults, clock)
-    schedule = Schedule(interval=1.0, object_check_interval=interval_s)
+    schedule = CheckpointConfig(interval=1.0, object_check_interval=interval_s)
     job = word_count(words(length=200), Outside())
     acted_on(job, store, settings=config(checkpoint=schedule), crash=True, clock=clock, **options)
     return store

@@ -14,14 +14,14 @@ import pytest
 
 from tests.support.depth import more_in_depth, only_in_depth
 from tidelog import (
-    Callback,
+    CheckpointConfig,
     Effects,
+    ForeachSink,
+    IterableSource,
     Job,
     JobConfig,
     JobRunner,
-    Rate,
-    Replayable,
-    Schedule,
+    RateSource,
     Session,
     Sliding,
     Source,
@@ -61,10 +61,10 @@ def run(job: Job, directory: Path, config: JobConfig) -> list[MemoryStatus]:
 def counting(rows: int, value: bytes, results: dict[int, int]) -> Job:
     """Rows of one size, each put twice; the lengths of their values come out."""
     job = Job("large-rows")
-    source = Rate(None, limit=2 * rows, make=lambda n: n % rows)
+    source = RateSource(None, limit=2 * rows, make=lambda n: n % rows)
     keyed = job.source(source).key_by(lambda n: n)
     rows_of = keyed.aggregate(lambda n: value, lambda a, b: a + b[:1])
-    rows_of.sink(Callback(lambda record: results.__setitem__(record[0], len(record[1]))))
+    rows_of.sink(ForeachSink(lambda record: results.__setitem__(record[0], len(record[1]))))
     return job
 
 
@@ -75,7 +75,10 @@ def test_large_rows_stay_within_the_budget_but_for_one_batch(
     rows, size, budget = 12_500, 4096, LEAST_MEMORY
     results: dict[int, int] = {}
     config = JobConfig(
-        parallelism=parallelism, memory=budget, checkpoint=Schedule(interval=0.5), work_dir=tmp_path
+        parallelism=parallelism,
+        memory=budget,
+        checkpoint=CheckpointConfig(interval=0.5),
+        work_dir=tmp_path,
     )
     seen = run(counting(rows, bytes(size), results), tmp_path, config)
     assert results == dict.fromkeys(range(rows), size + 1)
@@ -95,13 +98,13 @@ def test_the_records_of_one_key_of_a_join_stay_within_the_budget(tmp_path: Path)
     left, right = (
         job.source(source, name=name).event_time(lambda _: 5).key_by(lambda _: "hot")
         for name, source in {
-            "left": Rate(None, limit=rows, make=lambda n: bytes(size) + n.to_bytes(4, "big")),
-            "right": Rate(3, limit=6, make=lambda n: n),
+            "left": RateSource(None, limit=rows, make=lambda n: bytes(size) + n.to_bytes(4, "big")),
+            "right": RateSource(3, limit=6, make=lambda n: n),
         }.items()
     )
     joined = left.join(right, (0, 0)).map(lambda pair: pair[1])
-    joined.sink(Callback(lambda number: pairs.update([number])))
-    config = JobConfig(memory=budget, checkpoint=Schedule(interval=0.5), work_dir=tmp_path)
+    joined.sink(ForeachSink(lambda number: pairs.update([number])))
+    config = JobConfig(memory=budget, checkpoint=CheckpointConfig(interval=0.5), work_dir=tmp_path)
     seen = run(job, tmp_path, config)
     assert pairs == Counter(dict.fromkeys(range(6), rows))
     batch = BATCH_ROWS * size
@@ -113,9 +116,11 @@ def test_caches_of_idle_subtasks_make_room_for_those_that_work(tmp_path: Path) -
     """Keys come in order: each subtask in turn holds rows of its own, then hears of nothing."""
     results: dict[int, int] = {}
     job = Job("in-turn")
-    keyed = job.source(Rate(None, limit=40_000, make=lambda n: n)).key_by(lambda n: n // 10_000)
+    keyed = job.source(RateSource(None, limit=40_000, make=lambda n: n)).key_by(
+        lambda n: n // 10_000
+    )
     lengths = keyed.aggregate(lambda n: [bytes(900)], lambda a, b: [*a[-500:], *b])
-    lengths.sink(Callback(lambda record: results.__setitem__(record[0], len(record[1]))))
+    lengths.sink(ForeachSink(lambda record: results.__setitem__(record[0], len(record[1]))))
     config = JobConfig(parallelism=4, memory=LEAST_MEMORY, work_dir=tmp_path)
     seen = run(job, tmp_path, config)
     assert results == dict.fromkeys(range(4), 501)
@@ -124,10 +129,10 @@ def test_caches_of_idle_subtasks_make_room_for_those_that_work(tmp_path: Path) -
 
 def test_records_between_many_tasks_share_a_part_of_the_budget(tmp_path: Path) -> None:
     job, lengths = Job("between"), []
-    made = job.source(Rate(None, limit=40)).flat_map(lambda n: [(n, k) for k in range(50)])
+    made = job.source(RateSource(None, limit=40)).flat_map(lambda n: [(n, k) for k in range(50)])
     large = made.map(lambda pair: (*pair, bytes(4096))).key_by(lambda record: record[1])
     kept = large.aggregate(lambda record: len(record[2]), lambda a, b: a + b)
-    kept.sink(Callback(lambda pair: lengths.append(pair[1])))
+    kept.sink(ForeachSink(lambda pair: lengths.append(pair[1])))
     config = JobConfig(parallelism=4, memory=LEAST_MEMORY, work_dir=tmp_path)
     seen = run(job, tmp_path, config)
     assert lengths == [40 * 4096] * 50
@@ -139,14 +144,14 @@ def test_sessions_of_one_key_stay_within_the_budget(tmp_path: Path, pause_ms: in
     """As many sessions as records, or one that keeps them all; open until the data ends."""
     records, fired = more_in_depth(60_000, 400_000), list[tuple[int, int]]()
     job = Job("one-key")
-    source = job.source(Rate(None, limit=records, make=lambda n: n * pause_ms))
+    source = job.source(RateSource(None, limit=records, make=lambda n: n * pause_ms))
     timed = source.event_time(lambda time: time, max_delay_ms=pause_ms * records)
     windows = timed.key_by(lambda _: "key").window(Session(10))
     if pause_ms > 10:
         sizes = windows.count().map(lambda session: (session[2] - session[1], session[3]))
     else:
         sizes = windows.records(lambda key, start, end, times: (end - start, len(times)))
-    sizes.sink(Callback(fired.append))
+    sizes.sink(ForeachSink(fired.append))
     seen = run(job, tmp_path, JobConfig(parallelism=1, memory=LEAST_MEMORY, work_dir=tmp_path))
     whole = (records - 1) * pause_ms + 10
     assert fired == ([(10, 1)] * records if pause_ms > 10 else [(whole, records)])
@@ -181,14 +186,14 @@ def test_what_an_operator_makes_waits_in_buffers_of_a_few_records_when_these_are
     build: Callable[[Stream], Stream], tmp_path: Path
 ) -> None:
     job = Job("large")
-    sizes = buffers_of(build(job.source(Rate(None, limit=COUNT))), job, tmp_path)
+    sizes = buffers_of(build(job.source(RateSource(None, limit=COUNT))), job, tmp_path)
     assert sum(sizes) == COUNT * BODY and max(sizes) <= 2 * MIB
 
 
 SOURCES = {
-    "iterable": Replayable(bodies),
-    "waiting": Replayable(bodies, blocking=True),
-    "rate": Rate(None, limit=COUNT, make=lambda _: bytes(BODY)),
+    "iterable": IterableSource(bodies),
+    "waiting": IterableSource(bodies, blocking=True),
+    "rate": RateSource(None, limit=COUNT, make=lambda _: bytes(BODY)),
 }
 
 
@@ -209,7 +214,7 @@ def buffers_of(made: Stream, job: Job, directory: Path) -> list[int]:
         buffers.append(sum(map(len, records)))
         return []
 
-    made.map_batches(counted).sink(Callback(lambda _: None))
+    made.map_batches(counted).sink(ForeachSink(lambda _: None))
     run(job, directory, JobConfig(work_dir=directory))
     return buffers
 
@@ -219,10 +224,12 @@ def test_windows_that_overlap_much_stay_within_the_budget(tmp_path: Path) -> Non
     """A record is in 3,600 windows, each a row of its own as each is emitted when it changes."""
     records, counted = 12, Counter[int]()
     job = Job("overlapping")
-    timed = job.source(Rate(None, limit=records, make=lambda n: n)).event_time(lambda n: n * 1000)
+    timed = job.source(RateSource(None, limit=records, make=lambda n: n)).event_time(
+        lambda n: n * 1000
+    )
     windows = timed.key_by(lambda n: n).window(Sliding("1h", "1s"), emit="updates")
     counts = windows.aggregate(lambda n: bytes(1000), max)
-    counts.sink(Callback(lambda row: counted.update([row[0]])))
+    counts.sink(ForeachSink(lambda row: counted.update([row[0]])))
     tracemalloc.start()
     seen = run(job, tmp_path, JobConfig(parallelism=1, memory=LEAST_MEMORY, work_dir=tmp_path))
     _, peak_bytes = tracemalloc.get_traced_memory()

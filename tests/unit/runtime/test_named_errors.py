@@ -11,9 +11,9 @@ import pytest
 from tests.support.pipelines import Outside, run
 from tidelog import (
     Count,
+    IterableSource,
     Job,
     KeyedStream,
-    Replayable,
     Session,
     Sliding,
     StatefulProcessor,
@@ -40,7 +40,7 @@ class Reminder(StatefulProcessor):
 
 
 def numbers(job: Job, name: str = "numbers") -> Stream:
-    return job.source(Replayable([5, -900, -950]), name=name)
+    return job.source(IterableSource([5, -900, -950]), name=name)
 
 
 class Late(Reminder):
@@ -52,7 +52,7 @@ class Late(Reminder):
 def test_a_timer_in_the_past_names_operator_and_key() -> None:
     job = Job("timers")
     # The first portions bring the watermark up, so timers fire before the data ends.
-    timed = job.source(Replayable([*range(20_000)])).event_time(lambda n: n)
+    timed = job.source(IterableSource([*range(20_000)])).event_time(lambda n: n)
     keyed = timed.key_by(lambda n: ("ann", n % 2))
     keyed.transform_with_state(Late, time_mode="event", name="reminders").sink(Outside())
     with pytest.raises(

@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 
 from tests.first_jobs.programs import run
-from tidelog import Callback, ConfigError, Job, Replayable, Sink, SinkContext, SinkWriter, Source
+from tidelog import (
+    ConfigError,
+    ForeachSink,
+    IterableSource,
+    Job,
+    Sink,
+    SinkContext,
+    SinkWriter,
+    Source,
+)
 from tidelog.errors import TidelogError
 from tidelog.runtime.source import SplitReader
 from tidelog.runtime.tasks.source_task import SourceTask
@@ -69,7 +78,7 @@ class _Reader(SplitReader):
 
 def reading(source: Source, found: list[Any]) -> Job:
     job = Job("told")
-    job.source(source).sink(Callback(found.append))
+    job.source(source).sink(ForeachSink(found.append))
     return job
 
 
@@ -152,7 +161,7 @@ def test_other_tasks_have_their_turn_while_many_splits_begin(
         add(task, *args, **kwargs)
 
     monkeypatch.setattr(SourceTask, "_add", counted)
-    splits = Replayable({f"{n}": [] for n in range(2_500)})
+    splits = IterableSource({f"{n}": [] for n in range(2_500)})
     run(reading(splits, []), tmp_path)
     assert begun.total() == 2_500 and max(begun.values()) <= 1_000
 
@@ -193,7 +202,7 @@ def test_a_split_whose_records_are_on_their_way_is_not_idle_and_keeps_others_in_
     timed = job.source(source).event_time(
         lambda time: time, max_delay_ms=0, idle_after_ms=1, max_ahead_ms=1_000
     )
-    timed.sink(Callback(found.append))
+    timed.sink(ForeachSink(found.append))
     looks = iter(range(100))
 
     def looked_long() -> bool:
@@ -210,7 +219,7 @@ def test_a_split_whose_name_is_no_text_is_refused_before_a_checkpoint_has_it(
 ) -> None:
     numbered: Any = {7: [1, 2, 3]}
     with pytest.raises(ConfigError, match="a split of the source; expected a name, a str; found 7"):
-        run(reading(Replayable(numbered), []), tmp_path)
+        run(reading(IterableSource(numbered), []), tmp_path)
 
 
 class Mistaken(Source):
@@ -286,7 +295,7 @@ class MistakenSink(Sink):
 )
 def test_what_a_sink_must_not_give_is_named(writer: Any, error: str, tmp_path: Path) -> None:
     job = Job("mistaken")
-    job.source(Replayable([1, 2])).map(lambda n: n).sink(MistakenSink(writer))
+    job.source(IterableSource([1, 2])).map(lambda n: n).sink(MistakenSink(writer))
     with pytest.raises(TidelogError, match=error):
         run(job, tmp_path)
 

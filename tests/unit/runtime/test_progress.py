@@ -17,13 +17,13 @@ from tests.support.pressure import Eager
 from tests.support.stopwatch import Stopwatch, run_watched
 from tests.support.workers import runner_of, with_workers
 from tidelog import (
-    Callback,
+    CheckpointConfig,
     Effects,
+    ForeachSink,
     Job,
     JobRunner,
     JobStatus,
-    Rate,
-    Schedule,
+    RateSource,
     SinkContext,
     Tumbling,
     status_of,
@@ -33,7 +33,7 @@ from tidelog.runtime.status.distribution import Distribution
 from tidelog.runtime.status.status import OperatorStatus
 from tidelog.storage.memory import MemoryStore
 
-NOTHING = Callback(lambda _: None)
+NOTHING = ForeachSink(lambda _: None)
 NUMBERS = list(range(400))
 
 
@@ -52,7 +52,7 @@ def standstills(records: Sequence[logging.LogRecord]) -> str:
     return [record.getMessage() for record in events]
 
 
-class SlowSink(Callback):
+class SlowSink(ForeachSink):
     """Takes its time, now and then, to make room for more."""
 
     def __init__(
@@ -158,8 +158,8 @@ def test_a_standstill_is_seen_and_reported_while_it_lasts(
     monkeypatch.setattr("tidelog.runtime.operators.progress.STANDSTILL_S", 0.05)
     answered, job = threading.Event(), Job("hangs")
     sink = SlowSink(lambda: bool(answered.wait(30)), lambda _: not answered.is_set())
-    job.source(Rate(None)).rebalance().sink(sink, name="hangs")
-    settings = replace(config(), work_dir=tmp_path, checkpoint=Schedule(interval=3_600))
+    job.source(RateSource(None)).rebalance().sink(sink, name="hangs")
+    settings = replace(config(), work_dir=tmp_path, checkpoint=CheckpointConfig(interval=3_600))
 
     async def seen() -> OperatorStatus:
         effects = Effects()
@@ -266,7 +266,7 @@ def test_latencies_are_those_of_the_last_minute() -> None:
         records = Portions({"only": NUMBERS[:15]}, portion=5, pause=300.0)
         job.source(records).sink(Outside(), name="last")
         looked = lambda runner: asyncio.sleep(0, status_of(runner))  # noqa: E731
-        seldom = config(checkpoint=Schedule(interval=1e6, timeout=1e6))
+        seldom = config(checkpoint=CheckpointConfig(interval=1e6, timeout=1e6))
         _, status = acted_on(job, MemoryStore(), looked, at=at_s, settings=seldom, crash=True)
         return status.record_latency_s
 

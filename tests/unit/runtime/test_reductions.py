@@ -12,7 +12,7 @@ from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, Portions, config, run
 from tests.unit.runtime.test_changed_types import stopped
 from tests.unit.state.conftest import Bench
-from tidelog import Count, Job, KeyedStream, OutputTag, Replayable, Session, Sliding, Tumbling
+from tidelog import Count, IterableSource, Job, KeyedStream, OutputTag, Session, Sliding, Tumbling
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError
 from tidelog.runtime.channels.messages import Batch
 from tidelog.runtime.channels.partition import ByKey
@@ -22,7 +22,7 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.storage.memory import MemoryStore
 
 value_of = itemgetter(2)
-OTHER = Job("other").source(Replayable([]))
+OTHER = Job("other").source(IterableSource([]))
 Build = Callable[[KeyedStream], Stream]
 
 
@@ -37,7 +37,7 @@ def job(build: Build, sink: Outside, source: Any, value: Callable[[Any], Any] = 
 def emitted(build: Build, records: list[Any]) -> list[Any]:
     """What comes out of an operator; records are (key, time, ...)."""
     made, sink = Job("made"), Outside()
-    timed = made.source(Replayable(records)).event_time(itemgetter(1))
+    timed = made.source(IterableSource(records)).event_time(itemgetter(1))
     build(timed.key_by(itemgetter(0))).sink(sink)
     run(made, MemoryStore())
     return sink.records
@@ -219,7 +219,7 @@ def test_a_function_of_whole_buffers_makes_a_buffer(
     function: Callable[[Any], Any], made_of: list[int] | None
 ) -> None:
     sink, made = Outside(), Job("whole")
-    made.source(Replayable([1, 2])).map_batches(function, name="whole").map(int).sink(sink)
+    made.source(IterableSource([1, 2])).map_batches(function, name="whole").map(int).sink(sink)
     if made_of is None:
         with pytest.raises(UserFunctionError, match="whole"):
             run(made, MemoryStore())
@@ -231,7 +231,7 @@ def test_a_function_of_whole_buffers_makes_a_buffer(
 def test_a_side_output_is_that_of_the_windows_also_where_what_they_emit_is_finished() -> None:
     records = [("a", n * 10, n) for n in range(2048)] + [("a", 1, 7)]
     sink, late, made, tag = Outside(), Outside(), Job("late"), OutputTag("late")
-    keyed = made.source(Replayable(records)).event_time(itemgetter(1)).key_by(itemgetter(0))
+    keyed = made.source(IterableSource(records)).event_time(itemgetter(1)).key_by(itemgetter(0))
     means = keyed.window(Tumbling(100), late=tag).mean(value_of)
     means.sink(sink)
     means.side_output(tag).sink(late, name="late")
@@ -280,7 +280,7 @@ def test_what_no_operator_can_do_is_refused_where_the_job_is_built(
     build: Callable[[Any], Any], what: str
 ) -> None:
     with pytest.raises(ConfigError, match=what):
-        build(Job("wrong").source(Replayable([])).key_by(str))
+        build(Job("wrong").source(IterableSource([])).key_by(str))
 
 
 def test_an_id_is_forgotten_when_its_time_to_live_is_over() -> None:

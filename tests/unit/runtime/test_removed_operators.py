@@ -49,7 +49,9 @@ def spread_map(stream: tidelog.Stream, sink: Outside, name: str = "one") -> None
 
 
 def two_branches(stream: tidelog.Stream, sink: Outside) -> None:
-    stream.map(str, name="shown").filter(bool).sink(tidelog.Callback(lambda _: None), name="show")
+    stream.map(str, name="shown").filter(bool).sink(
+        tidelog.ForeachSink(lambda _: None), name="show"
+    )
     count(stream, sink)
 
 
@@ -120,7 +122,7 @@ def plain(stream: tidelog.Stream, sink: Any) -> None:
 
 def uncommitted(sink: Outside, build: BUILD = plain) -> MemoryStore:
     """A store whose newest checkpoint holds output that its sink had pre-committed."""
-    store, rarely = MemoryStore(), config(checkpoint=tidelog.Schedule(interval=20.0))
+    store, rarely = MemoryStore(), config(checkpoint=tidelog.CheckpointConfig(interval=20.0))
     savepoint = lambda runner: runner.savepoint("halfway")  # noqa: E731
     acted_on(job(build, sink), store, savepoint, at=5.2, settings=rarely, crash=True)
     return store
@@ -137,7 +139,7 @@ def test_a_sink_with_transactions_is_not_removed_replaced_or_left_without_leave(
     assert (newest.operators[-1].sink, newest.operators[-1].sink_types) == ("sink", ("Outside",))
     before = dict(store._objects)
     changes: list[tidelog.Job] = []
-    for put in (tidelog.Files(tmp_path / "out"), tidelog.Callback(lambda _: None)):
+    for put in (tidelog.FileSink(tmp_path / "out"), tidelog.ForeachSink(lambda _: None)):
         made = tidelog.Job("job")
         plain(made.source(SOURCE), put)
         changes.append(made)
@@ -172,8 +174,8 @@ def test_a_renamed_sink_of_the_same_kind_commits_what_its_predecessor_had_writte
 def test_a_sink_that_is_named_is_dropped_and_not_taken_for_one_in_its_place(
     tmp_path: Path,
 ) -> None:
-    store = uncommitted(tidelog.Files(tmp_path / "before"))
-    made, files = tidelog.Job("job"), tidelog.Files(tmp_path / "after")
+    store = uncommitted(tidelog.FileSink(tmp_path / "before"))
+    made, files = tidelog.Job("job"), tidelog.FileSink(tmp_path / "after")
     made.source(SOURCE).map(lambda w: tidelog.Row(word=w), name="row").sink(files, name="new")
     with pytest.raises(TidelogError, match=r"output file .*after.*found neither"):
         run(made, store)
@@ -295,8 +297,10 @@ def test_another_class_of_source_does_not_get_positions_that_it_cannot_read() ->
 
     stopped(counting(Numbers({"0": list(range(100))})), store)
     before = dict(store._objects)
-    other = tidelog.Replayable([7] * 60)
-    with pytest.raises(RestoreError, match=r"source 'source'.*positions.*found Replayable, which"):
+    other = tidelog.IterableSource([7] * 60)
+    with pytest.raises(
+        RestoreError, match=r"source 'source'.*positions.*found IterableSource, which"
+    ):
         run(counting(other), store)
     assert store._objects == before
     # A subclass, or what it was derived from, goes on.

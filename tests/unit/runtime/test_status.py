@@ -12,7 +12,16 @@ from tests.support.damage import checkpoint_in
 from tests.support.jobs import config, contents, every_kind, virtual_effects
 from tests.support.pipelines import Outside, running
 from tests.support.pressure import checkpoints, keyed_job, numbered, overtaken, pressed
-from tidelog import Callback, Effects, Job, JobConfig, JobRunner, MaterializeConfig, Rate, Schedule
+from tidelog import (
+    CheckpointConfig,
+    Effects,
+    ForeachSink,
+    Job,
+    JobConfig,
+    JobRunner,
+    MaterializeConfig,
+    RateSource,
+)
 from tidelog.runtime.status.distribution import distribution
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus, OperatorStatus
@@ -29,13 +38,13 @@ def counting_job(limit: int | None = RECORDS) -> tuple[Job, list[Any]]:
     """Counts numbers per remainder; the list gets the results."""
     results: list[Any] = []
     job = Job("counting")
-    numbers = job.source(Rate(None, limit=limit))
-    numbers.key_by(lambda n: n % KEYS).count().sink(Callback(results.append))
+    numbers = job.source(RateSource(None, limit=limit))
+    numbers.key_by(lambda n: n % KEYS).count().sink(ForeachSink(results.append))
     return job, results
 
 
 def runner_of(job: Job, store: ObjectStore, work_dir: Path, **settings: Any) -> JobRunner:
-    config = JobConfig(work_dir=work_dir, checkpoint=Schedule(interval=0.02), **settings)
+    config = JobConfig(work_dir=work_dir, checkpoint=CheckpointConfig(interval=0.02), **settings)
     return JobRunner(job, store, config, Effects())
 
 

@@ -21,7 +21,7 @@ from tests.support.pressure import (
     resumed,
     under_pressure,
 )
-from tidelog import Callback, Job, JobRunner, Rate, Schedule, StatefulProcessor
+from tidelog import CheckpointConfig, ForeachSink, Job, JobRunner, RateSource, StatefulProcessor
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.storage.memory import MemoryStore
 
@@ -84,10 +84,10 @@ async def watched(runner: JobRunner, clock: VirtualClock) -> list[tuple[int, int
 
 def run(kinds: str, rate: float, seconds: int, **settings: Any) -> list[tuple[int, int]]:
     clock = VirtualClock()
-    source = Rate(rate, limit=int(rate * seconds), clock=clock)
+    source = RateSource(rate, limit=int(rate * seconds), clock=clock)
     job = Job("ttl")
     keyed = job.source(source).key_by(lambda n: n)
-    keyed.transform_with_state(lambda: Remember(kinds)).sink(Callback(lambda _: None))
+    keyed.transform_with_state(lambda: Remember(kinds)).sink(ForeachSink(lambda _: None))
     effects = in_virtual_time(1, clock)
     chosen = config(parallelism=1, key_groups=16, **settings)
     return asyncio.run(watched(JobRunner(job, MemoryStore("memory://ttl"), chosen, effects), clock))
@@ -135,7 +135,7 @@ def test_barriers_pass_between_timers_and_a_restart_fires_the_rest_once(
         keyed.transform_with_state(made, time_mode="event").sink(sink)
         return job
 
-    settings = pressed(parallelism=1, checkpoint=Schedule(interval=0.2, timeout=1e6))
+    settings = pressed(parallelism=1, checkpoint=CheckpointConfig(interval=0.2, timeout=1e6))
     sink, objects = under_pressure(job, settings)
     assert sorted(sink.records) == list(range(COUNT))
     amid = {

@@ -15,7 +15,7 @@ from tests.support.depth import more_in_depth
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside, config, effects, run, word_count, words
 from tests.support.workers import Actors, with_workers
-from tidelog import Job, JobConfig, JobRunner, Replayable, Row, status_of
+from tidelog import IterableSource, Job, JobConfig, JobRunner, Row, status_of
 from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import ConfigError, StateSchemaError, UserFunctionError, WorkerLostError
 from tidelog.runtime.runner import JobResult
@@ -121,7 +121,7 @@ def test_what_a_message_to_another_worker_raises_ends_the_job_and_names_the_reco
     made: Callable[[int], Any], reason: str
 ) -> None:
     job = Job("raised")
-    source = job.source(Replayable(list(range(100))), parallelism=1).map(made)
+    source = job.source(IterableSource(list(range(100))), parallelism=1).map(made)
     source.rebalance().map(lambda record: 1).sink(Outside())
     with with_workers(3), pytest.raises(UserFunctionError, match=reason):
         run(job, MemoryStore(), config(parallelism=3, buffer_records=1, channel_buffers=2))

@@ -9,7 +9,7 @@ from tidelog.changelog.change import ChangeBatch
 from tidelog.ids import KeyGroup
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.config import FlushConfig
-from tidelog.state.handles.keyed import ValueState
+from tidelog.state.handles.keyed import ValueHandle
 from tidelog.state.key_groups import KeyGroupRange
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
@@ -60,10 +60,10 @@ class Bench:
         self.backend.use_key("k")
         return self.backend
 
-    def value(self, schema: str = "n int", name: str = "v") -> ValueState:
-        return ValueState(self.backend, name, schema)
+    def value(self, schema: str = "n int", name: str = "v") -> ValueHandle:
+        return ValueHandle(self.backend, name, schema)
 
-    def update(self, state: ValueState, key: Any, *value: Any) -> None:
+    def update(self, state: ValueHandle, key: Any, *value: Any) -> None:
         self.backend.use_key(key)
         state.update(value)
 

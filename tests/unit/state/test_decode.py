@@ -21,7 +21,7 @@ from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.tumbling_window import aggregate_window
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
-from tidelog.state.handles.keyed import ListState, MapState, ValueState
+from tidelog.state.handles.keyed import ListHandle, MapHandle, ValueHandle
 from tidelog.state.key_groups import encode_key
 from tidelog.state.objects.values import ObjectEncoding
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
@@ -66,8 +66,8 @@ def test_columns_and_fields_of_structs_have_names_that_are_quoted_in_ddl(bench: 
 
 
 def test_a_ttl_shows_when_values_expire_and_a_list_row_its_position(bench: Bench) -> None:
-    ValueState(bench.backend, "seen", "at long", ttl_ms=500).update((7,))
-    ListState(bench.backend, "items", "n int", ttl_ms=500).appendList([(1,), (2,)])
+    ValueHandle(bench.backend, "seen", "at long", ttl_ms=500).update((7,))
+    ListHandle(bench.backend, "items", "n int", ttl_ms=500).appendList([(1,), (2,)])
     items = [{"n": 1}, {"n": 2}]
     assert flushed(bench) == [
         row("value", "seen", value={"at": 7}, expires_ms=1_500),
@@ -77,7 +77,7 @@ def test_a_ttl_shows_when_values_expire_and_a_list_row_its_position(bench: Bench
 
 @pytest.mark.parametrize("key", ["tide", 5, -1, 1.5, True, None, b"x" * 300, ("a", (1, 2)), "ä"])
 def test_a_map_row_is_told_apart_into_key_and_entry(bench: Bench, key: Any) -> None:
-    letters = MapState(bench.backend, "letters", "letter string, n int", "times int")
+    letters = MapHandle(bench.backend, "letters", "letter string, n int", "times int")
     bench.backend.use_key(key)
     letters.updateValue(("t", 70_000), (2,))
     (found,) = flushed(bench)

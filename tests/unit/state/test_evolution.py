@@ -9,7 +9,7 @@ from tidelog.checkpoint.manifest import StateInfo
 from tidelog.errors import StateSchemaError
 from tidelog.runtime.operators.spans import WindowSpan
 from tidelog.runtime.operators.window import AggregateWindow, RecordsWindow
-from tidelog.state.handles.keyed import ValueState
+from tidelog.state.handles.keyed import ValueHandle
 from tidelog.state.registry import StateRegistry
 from tidelog.state.schema.evolution import objection
 from tidelog.state.schema.schema import parse_schema
@@ -153,11 +153,11 @@ QUOTED = "`user id` int, `x, y` struct<`a b`:int,`c:d`:array<struct<`e<f`:int>>,
 
 
 def test_names_in_quotes_are_read_from_what_is_stored(bench: Bench) -> None:
-    ValueState(bench.backend, "places", QUOTED).update((1, (2, [(3,)], "x")))
+    ValueHandle(bench.backend, "places", QUOTED).update((1, (2, [(3,)], "x")))
     bench.backend.flush()
     states = stored_states(bench.backend, bench.backend.registry.infos())
     shown = named_state(states, "places").state
-    assert isinstance(shown, ValueState) and shown.get() == (1, (2, [(3,)], "x"))
+    assert isinstance(shown, ValueHandle) and shown.get() == (1, (2, [(3,)], "x"))
 
 
 @pytest.mark.parametrize(

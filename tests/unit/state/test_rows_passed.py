@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.state.conftest import Bench
 from tidelog.state.config import FlushConfig
-from tidelog.state.handles.keyed import ListState, MapState
+from tidelog.state.handles.keyed import ListHandle, MapHandle
 from tidelog.state.handles.timers import Timers
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
@@ -50,7 +50,7 @@ def timers_moved(bench: Bench) -> Callable[[int], object]:
 
 def map_cleared(bench: Bench) -> Callable[[int], object]:
     """A map is cleared, and begins anew before where its entries were."""
-    state = MapState(bench.backend, "m", "k int", "n int")
+    state = MapHandle(bench.backend, "m", "k int", "n int")
 
     def cleared(round: int) -> object:
         state.clear()
@@ -63,7 +63,7 @@ def map_cleared(bench: Bench) -> Callable[[int], object]:
 
 
 def list_cleared(bench: Bench) -> Callable[[int], object]:
-    state = ListState(bench.backend, "l", "n int")
+    state = ListHandle(bench.backend, "l", "n int")
 
     def cleared(round: int) -> object:
         state.clear()
@@ -74,7 +74,7 @@ def list_cleared(bench: Bench) -> Callable[[int], object]:
 
 
 def list_put(bench: Bench) -> Callable[[int], object]:
-    state = ListState(bench.backend, "l", "n int")
+    state = ListHandle(bench.backend, "l", "n int")
 
     def put(round: int) -> object:
         state.put([(round,)])

@@ -7,7 +7,7 @@ import pytest
 from tests.unit.state.conftest import Bench
 from tidelog.errors import StoreFullError
 from tidelog.state.config import FlushConfig
-from tidelog.state.handles.keyed import ListState, MapState, ValueState
+from tidelog.state.handles.keyed import ListHandle, MapHandle, ValueHandle
 from tidelog.state.registry import StateRegistry
 from tidelog.table.memory import MemoryTable
 
@@ -29,7 +29,7 @@ def settle(request: pytest.FixtureRequest, bench: Bench) -> Any:
 def test_what_a_user_changes_after_reading_or_writing_is_not_the_state(
     bench: Bench, settle: Any
 ) -> None:
-    state, items = bench.value("tags array<string>"), ListState(bench.backend, "l", "n int")
+    state, items = bench.value("tags array<string>"), ListHandle(bench.backend, "l", "n int")
     tags, numbers = ["a"], [(1,)]
     state.update((tags,))
     items.appendList(numbers)
@@ -44,8 +44,8 @@ def test_what_a_user_changes_after_reading_or_writing_is_not_the_state(
 
 def test_a_flush_logs_what_changed_and_once(bench: Bench) -> None:
     """One row of a hot key, of a large map, of a list that is appended to, of a sum."""
-    value, items = bench.value(), ListState(bench.backend, "l", "n int")
-    entries = MapState(bench.backend, "m", "k int", "n int")
+    value, items = bench.value(), ListHandle(bench.backend, "l", "n int")
+    entries = MapHandle(bench.backend, "m", "k int", "n int")
     for n in range(500):
         value.update((n,))
         items.appendValue((n,))
@@ -62,9 +62,9 @@ def test_a_flush_logs_what_changed_and_once(bench: Bench) -> None:
 
 
 def test_expired_state_is_invisible_to_every_read(bench: Bench, settle: Any) -> None:
-    value = ValueState(bench.backend, "v", "n int", 100)
-    items = ListState(bench.backend, "l", "n int", 100)
-    entries = MapState(bench.backend, "m", "k int", "n int", 100)
+    value = ValueHandle(bench.backend, "v", "n int", 100)
+    items = ListHandle(bench.backend, "l", "n int", 100)
+    entries = MapHandle(bench.backend, "m", "k int", "n int", 100)
     value.update((1,))
     items.appendValue((1,))
     entries.updateValue((1,), (1,))
@@ -86,8 +86,8 @@ def test_expired_state_is_invisible_to_every_read(bench: Bench, settle: Any) -> 
 
 
 def test_expired_rows_leave_the_table_in_the_end(bench: Bench) -> None:
-    value = ValueState(bench.backend, "v", "n int", 100)
-    items = ListState(bench.backend, "l", "n int", 100)
+    value = ValueHandle(bench.backend, "v", "n int", 100)
+    items = ListHandle(bench.backend, "l", "n int", 100)
     for n in range(50):
         bench.update(value, n, n)
         items.appendValue((n,))
@@ -160,7 +160,7 @@ def test_after_a_failed_flush_no_checkpoint_can_be_taken(bench: Bench, scanned: 
     value the log has the row, and the table would be frozen without it.
     """
     if scanned:
-        ListState(bench.backend, "l", "n int").appendValue((1,))
+        ListHandle(bench.backend, "l", "n int").appendValue((1,))
     else:
         bench.value().update((1,))
     whole, bench.backend.table = bench.backend.table, Full()
@@ -232,7 +232,7 @@ def test_rows_that_were_deleted_leave_memory_when_the_table_has_deleted_them(row
 
 
 def test_what_expires_is_removed_also_after_the_clock_was_ahead_for_a_moment(bench: Bench) -> None:
-    value, number = ValueState(bench.backend, "v", "n int", 1_000), 0
+    value, number = ValueHandle(bench.backend, "v", "n int", 1_000), 0
     bench.now += 10**9
     bench.update(value, "ahead", 0)
     bench.backend.flush()
@@ -266,7 +266,7 @@ def test_entries_that_were_deleted_at_the_front_of_a_map_are_not_passed_again() 
     bench.table = table = Watched()
     bench.backend = bench.open(StateRegistry("operator"), FlushConfig())
     bench.backend.use_key("k")
-    queue = MapState(bench.backend, "m", "k int", "n int")
+    queue = MapHandle(bench.backend, "m", "k int", "n int")
     for number in range(300):
         queue.updateValue((number,), (number,))
         if number >= 10:

@@ -12,12 +12,12 @@ from threading import Thread
 import pytest
 
 from tests.support.damage import Damage, cut, damage_file, emptied, flipped, missing
-from tidelog import CorruptObjectError, InvariantError, RocksOptions
+from tidelog import CorruptObjectError, InvariantError, RocksDBConfig
 from tidelog.table.port import Table, TableFactory, TableFile
 
 INGESTED = 33_000
 """So many rows go into files of RocksDB past its buffers."""
-SMALL_BUFFERS = RocksOptions(write_buffer_bytes=64 << 10, target_file_bytes=32 << 10)
+SMALL_BUFFERS = RocksDBConfig(write_buffer_bytes=64 << 10, target_file_bytes=32 << 10)
 
 
 def rows(table: Table) -> dict[bytes, bytes]:

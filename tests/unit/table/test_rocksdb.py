@@ -20,7 +20,7 @@ from tests.unit.table.conformance import (
     many_rows,
     put,
 )
-from tidelog import JobConfig, RocksOptions
+from tidelog import JobConfig, RocksDBConfig
 from tidelog.errors import ConfigError, CorruptObjectError, InvariantError, StoreFullError
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.memory import MemoryTableFactory
@@ -185,7 +185,7 @@ def options_file(tmp_path: Path) -> Path:
 class TestRocksWithOptionsFile(TableConformance):
     @pytest.fixture
     def factory(self, options_file: Path) -> TableFactory:
-        return RocksTableFactory(RocksOptions(options_file=options_file))
+        return RocksTableFactory(RocksDBConfig(options_file=options_file))
 
 
 def written_options(directory: Path) -> str:
@@ -195,7 +195,7 @@ def written_options(directory: Path) -> str:
 def test_settings_of_the_file_reach_rocksdb_and_memory_stays_tidelogs(
     tmp_path: Path, options_file: Path
 ) -> None:
-    factory = RocksTableFactory(RocksOptions(options_file=options_file))
+    factory = RocksTableFactory(RocksDBConfig(options_file=options_file))
     factory.create(tmp_path / "table").close()
     options = [line.strip() for line in written_options(tmp_path / "table").splitlines()]
     for line in FILE.splitlines()[4:]:
@@ -210,7 +210,7 @@ def test_an_options_file_that_rocksdb_wrote_itself_is_taken(
 ) -> None:
     RocksTableFactory().create(tmp_path / "plain").close()
     options_file.write_text(written_options(tmp_path / "plain"))
-    table = RocksTableFactory(RocksOptions(options_file=options_file)).create(tmp_path / "table")
+    table = RocksTableFactory(RocksDBConfig(options_file=options_file)).create(tmp_path / "table")
     table.write([b"a"], [b"1"])
     assert table.get(b"a") == b"1"
     table.close()
@@ -232,7 +232,7 @@ def test_a_start_with_a_file_that_cannot_be_used_is_refused_before_it_fences(
 ) -> None:
     options_file.write_text(FILE.replace("compression=kZSTD", line))
     store = MemoryStore()
-    config = JobConfig(rocksdb=RocksOptions(options_file=options_file))
+    config = JobConfig(rocksdb=RocksDBConfig(options_file=options_file))
     with pytest.raises(ConfigError, match=says) as caught:
         run(word_count(words(), Outside()), store, config)
     assert str(options_file) in str(caught.value)

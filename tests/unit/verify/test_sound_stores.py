@@ -27,7 +27,7 @@ from tests.support.jobs import (
 )
 from tests.unit.verify.stores import Objects, assert_sound, overlapping, report_on, tiny, verified
 from tidelog import (
-    Callback,
+    ForeachSink,
     Job,
     JobConfig,
     JobRunner,
@@ -72,9 +72,9 @@ def windows(breaks_at: int) -> Job:
     timed = job.source(source).event_time(lambda number: int(number) * 1000)
     by_digit = timed.key_by(lambda number: number[-1])
     sums = by_digit.window(Sliding(30_000, 10_000), name="sums").aggregate(int, lambda a, b: a + b)
-    sums.sink(Callback(lambda _: None))
+    sums.sink(ForeachSink(lambda _: None))
     kept = by_digit.window(Tumbling(60_000), name="kept").records(lambda *window: window)
-    kept.sink(Callback(lambda _: None))
+    kept.sink(ForeachSink(lambda _: None))
     return job
 
 

@@ -16,12 +16,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tidelog import Session, TextFiles, status_of
+from tidelog import Session, TextFileSource, status_of
 from tidelog.__main__ import collect_rarely
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.files.lines import JsonLines
-from tidelog.connectors.files.sink import Files
-from tidelog.connectors.program import Callback
+from tidelog.checkpoint.config import CheckpointConfig
+from tidelog.connectors.files.lines import JsonLinesSource
+from tidelog.connectors.files.sink import FileSink
+from tidelog.connectors.program import ForeachSink
 from tidelog.effects import Effects
 from tidelog.errors import TidelogError
 from tidelog.runtime.config import JobConfig
@@ -75,7 +75,7 @@ def _in_process(task: Task) -> dict[str, float]:
 def _restored(task: Task, build: Callable[[Sink], Job]) -> tuple[dict[str, int], JobRunner]:
     """What a job that the store alone restores emits, and its runner."""
     pairs: list[tuple[str, int]] = []
-    runner = _run(task, build(Callback(pairs.append)))
+    runner = _run(task, build(ForeachSink(pairs.append)))
     return dict(pairs), runner
 
 
@@ -89,7 +89,9 @@ def run_events(task: EventTask) -> dict[str, float]:
 
 def _run(task: ProgramTask, job: Job, on_start: Callable[[], None] | None = None) -> JobRunner:
     effects = Effects()
-    config = JobConfig(work_dir=task.path / "work", checkpoint=Schedule(interval=task.checkpoint_s))
+    config = JobConfig(
+        work_dir=task.path / "work", checkpoint=CheckpointConfig(interval=task.checkpoint_s)
+    )
     runner = JobRunner(job, LocalStore(task.durable, effects), config, effects)
     with closing(effects.offload):
         asyncio.run(runner.run(on_start))
@@ -99,7 +101,7 @@ def _run(task: ProgramTask, job: Job, on_start: Callable[[], None] | None = None
 def _events(task: EventTask) -> Job:
     job = Job("events")
     inputs = [_keyed(job, task, name) for name in task.sides]
-    sink = Files(task.results, fields=task.fields)
+    sink = FileSink(task.results, fields=task.fields)
     if task.job == "session":
         inputs[0].window(Session(task.within_ms)).sum(lambda row: row.value).sink(sink)
     else:
@@ -111,7 +113,7 @@ def _events(task: EventTask) -> Job:
 
 
 def _keyed(job: Job, task: EventTask, name: str) -> KeyedStream:
-    rows = job.source(JsonLines(task.side(name).parent), name=name)
+    rows = job.source(JsonLinesSource(task.side(name).parent), name=name)
     return rows.event_time(lambda row: row.time, max_delay_ms=DELAY_MS).key_by(lambda row: row.key)
 
 
@@ -176,7 +178,7 @@ def _by_command(task: Task) -> dict[str, float]:
     feed.fill()
     with _running(task, feed.input) as job:
         found = asyncio.run(measured(job, feed, task)) | job.durations()
-    counts, runner = _restored(task, lambda sink: word_count(TextFiles(feed.input), sink))
+    counts, runner = _restored(task, lambda sink: word_count(TextFileSource(feed.input), sink))
     if read := status_of(runner).records_read:
         raise TidelogError(
             "the restored job",

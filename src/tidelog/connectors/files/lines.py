@@ -24,7 +24,7 @@ _decoder: Final = msgspec.json.Decoder(dict[str, Any])
 _MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-class TextFiles(LineFiles):
+class TextFileSource(LineFiles):
     """Lines of files as `str`, without their newlines (`\\n` or `\\r\\n`).
 
     `path` is a file, or a directory with all files below it that match the glob `include`: it
@@ -61,8 +61,8 @@ class TextReader(LineReader):
         return lines
 
 
-class JsonLines(LineFiles):
-    """Lines of files as `Row`s; files are found and read as by `TextFiles`.
+class JsonLinesSource(LineFiles):
+    """Lines of files as `Row`s; files are found and read as by `TextFileSource`.
 
     A line that is not a JSON object stops the job, or is left out, counted and logged when
     `on_error` is "skip". Sizes are in bytes. Raises ConfigError.
@@ -93,7 +93,7 @@ class JsonLines(LineFiles):
 class JsonReader(LineReader):
     """The lines of one file as rows."""
 
-    def __init__(self, source: JsonLines, split: str, position: Any) -> None:
+    def __init__(self, source: JsonLinesSource, split: str, position: Any) -> None:
         super().__init__(source, split, position)
         self._skip = source.skip
 

@@ -40,8 +40,8 @@ _BUFFER_BYTES: Final = 256 << 10
 """Bytes that are read ahead of each column."""
 
 
-class ParquetFiles(InputFiles):
-    """Rows of Parquet files as `Row`s; files are found as by `TextFiles`.
+class ParquetSource(InputFiles):
+    """Rows of Parquet files as `Row`s; files are found as by `TextFileSource`.
 
     `columns` names those that are read, in this order; without it all are, and all files must
     have the same. A file counts once it is complete: with `follow` new ones are awaited, and one

@@ -41,7 +41,7 @@ ROLL_BYTES: Final = 128 << 20
 ROLL_EVERY_S: Final = 300.0
 
 
-class Files(Sink):
+class FileSink(Sink):
     """Writes records as lines to `part-<subtask>-<checkpoint>-<n>` files in a directory.
 
     The names sort in the order written, per subtask. JSON lines end in `.jsonl`, else `.txt`;
@@ -94,7 +94,7 @@ class FilesWriter(SinkWriter):
     The constructor, `pre_commit` and `commit` raise FencedError when a newer start writes.
     """
 
-    def __init__(self, sink: Files, context: SinkContext) -> None:
+    def __init__(self, sink: FileSink, context: SinkContext) -> None:
         self._sink = sink
         self._directory = sink.directory
         self._context = context

@@ -1,5 +1,5 @@
 """Tables of Iceberg, as an exactly-once sink."""
 
-from tidelog.connectors.iceberg.sink import Iceberg
+from tidelog.connectors.iceberg.sink import IcebergSink
 
-__all__ = ["Iceberg"]
+__all__ = ["IcebergSink"]

@@ -22,7 +22,7 @@ from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 ANSWER_S: Final = 300.0
 
 
-class Iceberg(Sink):
+class IcebergSink(Sink):
     """Appends records to an Iceberg table.
 
     `catalog` is the name of a catalogue that pyiceberg is configured for, or its properties, `name`

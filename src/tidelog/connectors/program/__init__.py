@@ -1,9 +1,9 @@
 """What the user's program makes and takes itself: sequences, pushed records, functions, its output.
 
-`Stdout` and `Callback` are at least once.
+`StdoutSink` and `ForeachSink` are at least once.
 """
 
-from tidelog.connectors.program.sinks import Callback, Stdout
-from tidelog.connectors.program.sources import Emitter, PushSource, Rate, Replayable
+from tidelog.connectors.program.sinks import ForeachSink, StdoutSink
+from tidelog.connectors.program.sources import Emitter, IterableSource, PushSource, RateSource
 
-__all__ = ["Callback", "Emitter", "PushSource", "Rate", "Replayable", "Stdout"]
+__all__ = ["Emitter", "ForeachSink", "IterableSource", "PushSource", "RateSource", "StdoutSink"]

@@ -22,7 +22,7 @@ from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
 from tidelog.storage import errors
 
 
-class Callback(Sink):
+class ForeachSink(Sink):
     """Calls `function(record)` for every record and `flush()` at every checkpoint.
 
     Both run in the event loop's process and should be short; after a failure, records since the
@@ -36,7 +36,7 @@ class Callback(Sink):
     ) -> None:
         for what, callback in (("function", function), ("flush", flush)):
             plain = not iscoroutinefunction(callback)
-            require(f"{what} of a Callback", callback, plain, "a function that is not `async`")
+            require(f"{what} of a ForeachSink", callback, plain, "a function that is not `async`")
         self._function = function
         self._flush = flush
 
@@ -60,7 +60,7 @@ class CallbackWriter(SinkWriter):
             self._flush()
 
 
-class Stdout(Sink):
+class StdoutSink(Sink):
     """Prints records as lines; after a failure, lines since the last checkpoint come again.
 
     `fields` names the values of tuples in JSON. Raises ConfigError for an unknown format.

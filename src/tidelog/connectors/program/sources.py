@@ -35,7 +35,7 @@ _LEAST_DELAY_S: Final = 0.01
 """Waiting shorter than this would hand out buffers of few records at high rates."""
 
 
-class Replayable(Source):
+class IterableSource(Source):
     """The records of a list, tuple, range or other sequence, or of a function's iterables.
 
     A mapping from names to these gives several splits. `blocking` says that the iterators wait for
@@ -115,7 +115,7 @@ class IterableReader(SplitReader):
             close()
 
 
-class Rate(Source):
+class RateSource(Source):
     """`make(n)` for n = start, start + 1, ..., in `limit` records or for ever; without it n alone.
 
     `records_per_s` is the rate of all splits together; None: as fast as possible. Records that
@@ -153,7 +153,7 @@ class Rate(Source):
         before = _RatePosition.of(position).splits
         if before not in (0, self.splits) or not (split.isdecimal() and int(split) < self.splits):
             raise RestoreError(
-                f"split {split!r} of a Rate",
+                f"split {split!r} of a RateSource",
                 expected=f"one of {self.splits} splits in the checkpoint",
                 found=f"one of {before}" if before else "one more",
                 action="pass as many splits= as before, or start without this checkpoint",
@@ -183,7 +183,7 @@ class _RatePosition(NamedTuple):
 class RateReader(SplitReader):
     """The records of one split, from as many on as were read."""
 
-    def __init__(self, source: Rate, numbers: range, read: int, rate: float | None) -> None:
+    def __init__(self, source: RateSource, numbers: range, read: int, rate: float | None) -> None:
         self._splits = source.splits
         self._numbers = numbers
         self._rate = rate

@@ -40,7 +40,7 @@ _IDS: Final = frozenset({"smallint", "integer", "bigint"})
 _START: Final = (0, -(1 << 63))
 
 
-class PostgresOutbox(Source):
+class PostgresOutboxSource(Source):
     """Rows of a table as `Row`s; any server from version 13 on will do.
 
     `xid` names a column of type xid8 that defaults to `pg_current_xact_id()`, `id` one of whole
@@ -99,7 +99,7 @@ class PostgresOutbox(Source):
         """
         if split != self.table:
             raise RestoreError(
-                f"split {split!r} of a PostgresOutbox",
+                f"split {split!r} of a PostgresOutboxSource",
                 expected=f"its table, {self.table!r}",
                 found="another one in the checkpoint",
                 action="go back to that; or give this source another name= and drop the position "
@@ -118,7 +118,7 @@ class OutboxReader(SplitReader):
 
     position: tuple[int, int]
 
-    def __init__(self, source: PostgresOutbox, position: Any) -> None:
+    def __init__(self, source: PostgresOutboxSource, position: Any) -> None:
         self._source = source
         self._server = PostgresConnection(
             source.conninfo,
@@ -245,7 +245,7 @@ class OutboxReader(SplitReader):
         return source.columns or tuple(name for name in types if name != source.xid)
 
 
-def _nullable(connection: Any, source: PostgresOutbox) -> list[str]:
+def _nullable(connection: Any, source: PostgresOutboxSource) -> list[str]:
     """Which of its two columns a row may lack; a view cannot say so."""
     rows = connection.execute(
         "SELECT attname FROM pg_attribute JOIN pg_class ON attrelid = pg_class.oid WHERE attrelid "

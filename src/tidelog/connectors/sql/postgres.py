@@ -41,7 +41,7 @@ _CREATE_LOCK: Final = 0x7469_6465_6C6F_6701
 """One creator of tables at a time: PostgreSQL lets two that race fail."""
 
 
-class Postgres(Sink):
+class PostgresSink(Sink):
     """Inserts records into a table of a PostgreSQL database; any server from version 12 on will do.
 
     `conninfo` is a libpq connection string or URL; leave the password to PGPASSWORD or a password

@@ -66,7 +66,7 @@ _encode_row: Final = msgspec.msgpack.Encoder().encode
 _decode_row: Final = msgspec.msgpack.Decoder(tuple[Any, ...]).decode
 
 
-class Sqlite(Sink):
+class SqliteSink(Sink):
     """Inserts records into a table of an SQLite database.
 
     `columns` maps names to declared types; the table is created when absent, and must have just

@@ -15,7 +15,7 @@ from typing import Final
 
 from tidelog.changelog.change import CHANGE_OVERHEAD_BYTES, ROW_PREFIX_BYTES
 from tidelog.changelog.upload_config import UploadConfig
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.errors import require
 from tidelog.materialize.schedule import MaterializeConfig
 from tidelog.state.config import FlushConfig
@@ -156,8 +156,8 @@ class Settings:
     descriptor_age: float | None = None
     """Materializations of a subtask since its process began, on average: its MANIFEST grows with
     each. None: so many that it has begun anew, as in a month."""
-    checkpoint_interval: float = Schedule().interval
-    object_check_interval: float | None = Schedule().object_check_interval
+    checkpoint_interval: float = CheckpointConfig().interval
+    object_check_interval: float | None = CheckpointConfig().object_check_interval
     """Seconds between two looks at whether the store has all objects; None: it is never asked."""
     retain: int = 3
     """How many of the newest checkpoints are retained."""

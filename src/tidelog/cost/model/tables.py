@@ -19,9 +19,9 @@ from tidelog.cost.model.log import LogCycle
 from tidelog.cost.model.restoring import Objects, side_by_side_s
 from tidelog.materialize.materializer import LOOK_S
 from tidelog.materialize.pacing import TRANSFERS
-from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, RocksOptions
+from tidelog.table.rocksdb_options import LARGEST_MEMTABLE, MANIFEST_BYTES, RocksDBConfig
 
-_ROCKS: Final = RocksOptions()
+_ROCKS: Final = RocksDBConfig()
 _MEMTABLE_ROW_BYTES: Final = 20
 """What a row takes in a memtable besides key and value: number, lengths, skip list; estimated from
 when RocksDB flushes."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from tidelog.checkpoint.config import Change
 from tidelog.checkpoint.coordinator import (
     Abort,
     Complete,
@@ -36,7 +37,6 @@ from tidelog.checkpoint.manifest import (
     encode_entry,
     is_canonical,
 )
-from tidelog.checkpoint.schedule import Change
 from tidelog.checkpoint.sizes import checkpoint_sizes, contents_of
 from tidelog.errors import CheckpointFailedError, FencedError, StorageError, TidelogError
 from tidelog.events import Event

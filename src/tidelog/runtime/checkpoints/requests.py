@@ -14,9 +14,9 @@ from datetime import UTC, datetime
 from itertools import chain, count
 from typing import Protocol
 
+from tidelog.checkpoint.config import Change
 from tidelog.checkpoint.coordinator import Coordinator, Decision, SavepointRequest, check_name
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SubtaskState
-from tidelog.checkpoint.schedule import Change
 from tidelog.effects import Clock, wait_for
 from tidelog.errors import CheckpointFailedError, ConfigError, SavepointFailedError
 from tidelog.events import Event

@@ -52,7 +52,7 @@ class InFlightCarrier:
     ) -> InFlightRef | None:
         """Make the data durable; None when there is none.
 
-        Raises UnstorableError for records of an unknown type, and the upload's error.
+        Raises SerializationError for records of an unknown type, and the upload's error.
         """
         if not parts:
             return None
@@ -94,7 +94,7 @@ async def read_in_flight(
     """The in-flight data of all subtasks.
 
     Raises RestoreError (an object is gone), CorruptObjectError, FormatVersionError,
-    UnstorableError (the job does not name a type), and what the store raises.
+    SerializationError (the job does not name a type), and what the store raises.
     """
     from tidelog.changelog.reader import SegmentReader  # noqa: PLC0415  # as `Types`
     from tidelog.runtime.in_flight.codec import decode  # noqa: PLC0415

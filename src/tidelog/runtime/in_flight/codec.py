@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import asdict, astuple
 
 from tidelog.changelog.block import Block, BlockKind, SealedBlock, seal_opaque
-from tidelog.errors import CorruptObjectError, TidelogError, UnstorableError
+from tidelog.errors import CorruptObjectError, SerializationError, TidelogError
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.channel import InFlightData
 from tidelog.runtime.channels.messages import Batch, Watermark
@@ -76,7 +76,7 @@ class _Unpickler(pickle.Unpickler):
         if record_type is not None:
             return record_type
         if (module, name) not in STANDARD_TYPES:
-            raise UnstorableError(
+            raise SerializationError(
                 "records in flight of the checkpoint, written by an older release",
                 expected="basic types, and types named in Job(..., record_types=...)",
                 found=f"{module}.{name}",
@@ -94,7 +94,7 @@ class Encoded:
 
 
 def encode(parts: Sequence[ChannelData], types: RecordTypes, first: SeqNo) -> Encoded:
-    """Blocks with the data, numbered from `first`; raises UnstorableError."""
+    """Blocks with the data, numbered from `first`; raises SerializationError."""
     blocks: list[SealedBlock] = []
     used: set[str] = set()
     for block_parts in _filled(parts, types):
@@ -127,7 +127,7 @@ def _filled(parts: Iterable[ChannelData], types: RecordTypes) -> Iterator[list[_
 
 
 def decode(blocks: Iterable[Block], types: RecordTypes) -> list[ChannelData]:
-    """What was encoded, a long part in pieces; raises CorruptObjectError, UnstorableError."""
+    """What was encoded, a long part in pieces; raises CorruptObjectError, SerializationError."""
     return [
         ChannelData(
             ChannelId(*astuple(part)[:-1]),

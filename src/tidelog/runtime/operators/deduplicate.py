@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 from tidelog.runtime.channels.messages import Batch, KeyedBatch
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.user_code import map_all
-from tidelog.state.handles.keyed import MapState
+from tidelog.state.handles.keyed import MapHandle
 from tidelog.state.key_groups import canonical_key, checked_key
 from tidelog.state.schema.types import signature, types_of_keys
 
@@ -26,7 +26,7 @@ class Deduplicate(Operator):
         self._ttl_ms = ttl_ms
 
     def open(self, context: OperatorContext) -> None:
-        self._ids = MapState(context.backend, "seen", "id binary", "seen boolean", self._ttl_ms)
+        self._ids = MapHandle(context.backend, "seen", "id binary", "seen boolean", self._ttl_ms)
         registry = context.backend.registry
         # A state without rows, which has the types of the ids that the rows of "seen" are of.
         self._types = registry.value_types(

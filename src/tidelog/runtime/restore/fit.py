@@ -43,8 +43,8 @@ def fit_checkpoint(
 
     Operators that records are in flight to keep tasks of their own, also where they would be
     chained now, and so do those after a finished one. Raises ConfigError, and RestoreError,
-    StateSchemaError or UnstorableError when job and checkpoint do not fit, FormatVersionError when
-    a newer source or sink has written what the job's ones would have to read.
+    StateSchemaError or SerializationError when job and checkpoint do not fit, FormatVersionError
+    when a newer source or sink has written what the job's ones would have to read.
     """
     stored_operators = {operator.id: operator for operator in restored.operators}
     unchained = set(_first_unfinished(compile_job(job, config.parallelism), stored_operators))
@@ -98,7 +98,7 @@ def _formats(
 def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:
     """The operators that records of a checkpoint are in flight to.
 
-    Raises RestoreError for an input that the job does not have, and UnstorableError for a type.
+    Raises RestoreError for an input that the job does not have, and SerializationError for a type.
     """
     inputs = {node.id: len(node.inputs) for node in job.nodes}
     types = RecordTypes(job.record_types)

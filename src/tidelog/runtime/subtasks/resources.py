@@ -29,7 +29,7 @@ from tidelog.storage.local_files import is_running
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
-from tidelog.table.rocksdb_options import RocksOptions
+from tidelog.table.rocksdb_options import RocksDBConfig
 
 _SPREAD: Final = (5**0.5 - 1) / 2
 """Multiples of it, without their whole parts, lie far from each other however many there are."""
@@ -44,7 +44,7 @@ class Resources:
     room: UploadRoom
     subtasks: int
     """About how many subtasks have tables: their uploads are spread over the interval."""
-    rocksdb: RocksOptions
+    rocksdb: RocksDBConfig
     share: Share = ALL
     turns: Turns = field(default_factory=Turns)
     factories: dict[str, TableFactory] = field(default_factory=dict)

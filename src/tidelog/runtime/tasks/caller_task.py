@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import Final, Protocol
 
-from tidelog.checkpoint.schedule import Change
+from tidelog.checkpoint.config import Change
 from tidelog.effects import wait_for
 from tidelog.events import Event
 from tidelog.ids import CheckpointId

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from tidelog.checkpoint.schedule import Change
+from tidelog.checkpoint.config import Change
 from tidelog.errors import InvariantError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.channels.gate import Gate

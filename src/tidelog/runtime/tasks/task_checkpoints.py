@@ -17,7 +17,7 @@ from tidelog.changelog.uploader import Uploader
 from tidelog.checkpoint.manifest import BarrierFacts, SubtaskState
 from tidelog.concurrency import discard
 from tidelog.effects import Effects
-from tidelog.errors import FencedError, TidelogError, UnstorableError, UserFunctionError
+from tidelog.errors import FencedError, SerializationError, TidelogError, UserFunctionError
 from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.channels.messages import Barrier
@@ -207,7 +207,7 @@ class TaskCheckpoints:
         try:
             state = await self._stored(pending, in_flight)
         except Exception as error:  # also a defect of ours must not leave the others waiting
-            if isinstance(error, UnstorableError):
+            if isinstance(error, SerializationError):
                 listener.keep_aligned(f"{task}: {error}")
             elif not isinstance(error, TidelogError):
                 Event.SNAPSHOT_DEFECT.log(

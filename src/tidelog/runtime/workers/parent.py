@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from tidelog.checkpoint.schedule import Change
+from tidelog.checkpoint.config import Change
 from tidelog.concurrency import together
 from tidelog.effects import Effects, Offload, wait_for
 from tidelog.errors import WorkerLostError

@@ -92,7 +92,7 @@ class _SparkState:
 
 
 class SparkValueState(_SparkState):
-    """`tidelog.state.handles.keyed.ValueState` on Spark; `state` is pyspark's."""
+    """`tidelog.state.handles.keyed.ValueHandle` on Spark; `state` is pyspark's."""
 
     def get(self) -> tuple[Any, ...] | None:
         value = self._state.get()
@@ -103,7 +103,7 @@ class SparkValueState(_SparkState):
 
 
 class SparkListState(_SparkState):
-    """`tidelog.state.handles.keyed.ListState` on Spark; `state` is pyspark's."""
+    """`tidelog.state.handles.keyed.ListHandle` on Spark; `state` is pyspark's."""
 
     def get(self) -> Iterator[tuple[Any, ...]]:
         return iter([_plain(tuple(element)) for element in self._state.get()])
@@ -131,7 +131,7 @@ Entry = tuple[tuple[Any, ...], tuple[Any, ...]]
 
 
 class SparkMapState(_SparkState):
-    """`tidelog.state.handles.keyed.MapState` on Spark; `state` is pyspark's."""
+    """`tidelog.state.handles.keyed.MapHandle` on Spark; `state` is pyspark's."""
 
     def __init__(self, state: Any, keys: TupleCodec, values: TupleCodec) -> None:
         super().__init__(state, values)

@@ -95,8 +95,8 @@ def register(
     return backend.registry.register(name, kind, texts, ttl_ms)
 
 
-class ValueState:
-    """A single value for the current key, with the interface of Spark's `ValueState`."""
+class ValueHandle:
+    """A single value for the current key, with the interface of Spark's `ValueHandle`."""
 
     def __init__(
         self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None
@@ -152,7 +152,7 @@ def _encoded_position(position: int) -> bytes:
     return position.to_bytes(_POSITION_BYTES, "big")
 
 
-class ListState:
+class ListHandle:
     """A list for the current key; its rows are `keyed`, each with several elements."""
 
     def __init__(
@@ -203,7 +203,7 @@ class ListState:
         return list(map(self.element.hold, values))
 
 
-def append_elements(backend: KeyedBackend, state: ListState, elements: list[Any]) -> None:
+def append_elements(backend: KeyedBackend, state: ListHandle, elements: list[Any]) -> None:
     """Append elements, as rows have them, to the list of the current key."""
     prefix = state.keyed.row()
     first = prefix + _encoded_position(int(backend.seqno))
@@ -211,7 +211,7 @@ def append_elements(backend: KeyedBackend, state: ListState, elements: list[Any]
     append(backend, state.keyed.rows, prefix, elements)
 
 
-class MapState:
+class MapHandle:
     """A map for the current key; its rows are `keyed`, each with a `user_key`."""
 
     def __init__(
@@ -280,13 +280,13 @@ class MapState:
         return self.keyed.row() + self.user_key.store(key)
 
 
-def put_entry(state: MapState, entry: bytes, value: Any) -> None:
+def put_entry(state: MapHandle, entry: bytes, value: Any) -> None:
     """Set the entry of an encoded key to a value as rows have it; None removes it."""
     prefix = state.keyed.row()
     state.entries.put(prefix, prefix + entry, value)
 
 
-def stored_entries(state: MapState) -> Iterator[tuple[Row, Row]]:
+def stored_entries(state: MapHandle) -> Iterator[tuple[Row, Row]]:
     """The entries that the table has, while the buffer has none: before anything is put."""
     prefix, codec = state.keyed.row(), state.keyed.codec
     for row, data in state.keyed.table.scan(prefix, prefix_end(prefix)):
@@ -295,7 +295,7 @@ def stored_entries(state: MapState) -> Iterator[tuple[Row, Row]]:
 
 
 class SingleValue(Protocol):
-    """What a combined value is kept in: a `ValueState`, or the same of another engine."""
+    """What a combined value is kept in: a `ValueHandle`, or the same of another engine."""
 
     def get(self) -> Row | None: ...
     def update(self, newValue: Row) -> None: ...

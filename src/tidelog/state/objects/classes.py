@@ -21,7 +21,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from tidelog.errors import RestoreError, UnstorableError
+from tidelog.errors import RestoreError, SerializationError
 from tidelog.state.schema.row import Row
 
 Kind = Literal["row", "named-tuple", "dataclass", "struct", "enum", "class"]
@@ -48,7 +48,7 @@ class RecordTypes:
         return self._named_types.get((module, name))
 
     def find(self, module: str, name: str) -> type:
-        """A type that is there already; raises UnstorableError when there is none."""
+        """A type that is there already; raises SerializationError when there is none."""
         kind = self.names(module, name) or _imported(module, name)
         if kind is None:
             kind_now = _class_named(module, name)
@@ -59,7 +59,7 @@ class RecordTypes:
         return kind
 
     def check(self, name: str) -> None:
-        """Raises UnstorableError unless records of this type, `module:name`, can be read."""
+        """Raises SerializationError unless records of this type, `module:name`, can be read."""
         module, _, qualname = name.partition(":")
         self.kind_of(self.find(module, qualname))
 
@@ -73,7 +73,7 @@ class RecordTypes:
         return build
 
     def kind_of(self, kind: type) -> Kind:
-        """How instances are taken apart; raises UnstorableError if none may be in flight."""
+        """How instances are taken apart; raises SerializationError if none may be in flight."""
         how = self._kinds.get(kind)
         if how is None:
             how = self._kinds[kind] = self._looked_at(kind)
@@ -202,7 +202,7 @@ def fields_of(record: Any) -> dict[str, Any]:
 
 
 def check_no_more(record: Any, fits: bool) -> None:
-    """Raises UnstorableError for a named tuple or a struct that has more than its fields:
+    """Raises SerializationError for a named tuple or a struct that has more than its fields:
     attributes of its own, or another number of values, which `fits` says.
 
     What properties of its class have cached does not count: it is made again.
@@ -216,7 +216,7 @@ def check_no_more(record: Any, fits: bool) -> None:
 def builder(kind: type, names: tuple[str, ...]) -> Builder:
     """Makes instances of a data type from values of the named fields, none of its code running.
 
-    Raises UnstorableError when the type has other fields now.
+    Raises SerializationError when the type has other fields now.
     """
     if issubclass(kind, msgspec.Struct):
         return _struct_builder(kind, names)
@@ -312,9 +312,9 @@ def _slots(kind: type) -> dict[str, MemberDescriptorType]:
     }
 
 
-def unstorable(what: str, why: str) -> UnstorableError:
+def unstorable(what: str, why: str) -> SerializationError:
     """The error for a record that cannot be stored."""
-    return UnstorableError(
+    return SerializationError(
         "records in flight",
         expected="values of Python's basic types, dates, decimals, UUIDs, rows, named tuples, "
         "dataclasses, msgspec structs and enums of a module's top level, and types named in "
@@ -325,8 +325,8 @@ def unstorable(what: str, why: str) -> UnstorableError:
     )
 
 
-def _unreadable(actual: str, expected: str) -> UnstorableError:
-    return UnstorableError(
+def _unreadable(actual: str, expected: str) -> SerializationError:
+    return SerializationError(
         "records in flight of the checkpoint",
         expected=expected,
         found=f"{actual}, which is not there",
@@ -335,17 +335,19 @@ def _unreadable(actual: str, expected: str) -> UnstorableError:
     )
 
 
-def _other_fields(kind: type, stored_fields: Iterable[str], now: Iterable[str]) -> UnstorableError:
+def _other_fields(
+    kind: type, stored_fields: Iterable[str], now: Iterable[str]
+) -> SerializationError:
     fields = (
         f"with the fields {', '.join(stored_fields)}, as the checkpoint has them, and others only"
     )
     return changed(kind, f"{fields} with defaults: a value or an empty collection", ", ".join(now))
 
 
-def changed(kind: type, as_stored: str, now: str) -> UnstorableError:
+def changed(kind: type, as_stored: str, now: str) -> SerializationError:
     """The error for a class that is not what it was when an instance of it was stored."""
     name = f"{kind.__module__}.{kind.__qualname__}"
-    return UnstorableError(
+    return SerializationError(
         f"records in flight of type {name}",
         expected=f"{name} {as_stored}",
         found=now,

@@ -63,7 +63,7 @@ class Shape(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode_records(records: list[Any], types: RecordTypes) -> tuple[list[Shape], bytes]:
-    """The shapes of all records, and the records; raises UnstorableError."""
+    """The shapes of all records, and the records; raises SerializationError."""
     try:
         encoder = _Encoder(types)
         try:
@@ -105,7 +105,7 @@ class Builders(Protocol):
 
 
 def decode_records(shapes: Sequence[Shape], data: bytes, types: Builders) -> list[Any]:
-    """Raises UnstorableError for types that are not to be had, anything for damaged bytes."""
+    """Raises SerializationError for types that are not to be had, anything for damaged bytes."""
     return _Decoder(shapes, types).all(_decode_list(data))
 
 

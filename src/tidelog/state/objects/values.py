@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tidelog.changelog.state_rows import StateRows
-from tidelog.errors import StateSchemaError, TidelogError, UnstorableError
+from tidelog.errors import SerializationError, StateSchemaError, TidelogError
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.registry import Definition
 from tidelog.state.schema.row import Row
@@ -69,7 +69,7 @@ class ObjectEncoding:
             pass
         try:
             parts = _encoding().encode_records([value], self._classes)
-        except UnstorableError as error:
+        except SerializationError as error:
             raise StateSchemaError(
                 self._what,
                 expected="Python's basic types, dates, decimals, UUIDs, and enums, named tuples, "
@@ -97,7 +97,7 @@ class ObjectEncoding:
         shapes, records = object_parts(code, data)
         try:
             (value,) = _encoding().decode_records(shapes, records, self._classes)
-        except UnstorableError as error:
+        except SerializationError as error:
             raise StateSchemaError(
                 f"stored {self._what}",
                 expected=error.expected,

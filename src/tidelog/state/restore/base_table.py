@@ -33,11 +33,11 @@ from tidelog.table.failures import failures
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 from tidelog.table.rocksdb import RocksTableFactory
-from tidelog.table.rocksdb_options import RocksOptions
+from tidelog.table.rocksdb_options import RocksDBConfig
 
 _COPY_ROWS: Final = 1 << 16
 """Rows copied at a time: enough for a table to ingest them as a file."""
-_SMALL: Final = RocksOptions(block_cache_bytes=32 << 20, write_buffers_bytes=64 << 20)
+_SMALL: Final = RocksDBConfig(block_cache_bytes=32 << 20, write_buffers_bytes=64 << 20)
 """For a table that is scanned once and then deleted; those of a running job get more memory."""
 
 

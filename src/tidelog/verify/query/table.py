@@ -28,12 +28,12 @@ from tidelog.spark.format.damage import damaged
 from tidelog.table.failures import translate
 from tidelog.table.port import Table
 from tidelog.table.rocksdb import RocksTable, RocksTableFactory, pack
-from tidelog.table.rocksdb_options import RocksOptions
+from tidelog.table.rocksdb_options import RocksDBConfig
 from tidelog.verify.fingerprint import Fingerprint, fingerprint, of_columns, present
 from tidelog.verify.query.files import CheckedFiles, missing
 
 _MIB: Final = 1 << 20
-_OPTIONS: Final = RocksOptions(block_cache_bytes=16 * _MIB, write_buffers_bytes=64 * _MIB)
+_OPTIONS: Final = RocksDBConfig(block_cache_bytes=16 * _MIB, write_buffers_bytes=64 * _MIB)
 """Several tables are open side by side, and each is read once from front to end."""
 
 

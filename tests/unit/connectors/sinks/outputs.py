@@ -14,7 +14,7 @@ from tests.support.fake_kafka import FakeKafka
 from tests.support.iceberg import Lake
 from tests.support.output_files import output_lines
 from tests.support.postgres import query
-from tidelog import Files, Iceberg, KafkaSink, Postgres, Sink, Sqlite
+from tidelog import FileSink, IcebergSink, KafkaSink, PostgresSink, Sink, SqliteSink
 from tidelog.connectors.sql.postgres import TableNames
 
 KINDS = ("files", "sqlite", "postgres", "iceberg", "kafka")
@@ -52,7 +52,7 @@ def _files(directory: Path) -> Output:
         return [json.loads(line)["n"] for line in output_lines(directory)]
 
     return Output(
-        lambda: Files(directory, fields=("n",), roll_bytes=40),
+        lambda: FileSink(directory, fields=("n",), roll_bytes=40),
         shown,
         lambda: len(list((directory / ".tidelog").glob("*.inprogress"))),
     )
@@ -64,7 +64,7 @@ def _sqlite(path: Path) -> Output:
             return connection.execute(sql).fetchall()
 
     return Output(
-        lambda: Sqlite(path, "numbers", {"n": "INTEGER"}),
+        lambda: SqliteSink(path, "numbers", {"n": "INTEGER"}),
         lambda: [n for (n,) in ask("SELECT n FROM numbers ORDER BY rowid")],
         lambda: int(ask("SELECT count(*) FROM _tidelog_pending")[0][0]),
         lambda: int(ask("SELECT count(*) FROM _tidelog_committed")[0][0]),
@@ -74,7 +74,7 @@ def _sqlite(path: Path) -> Output:
 def _postgres(conninfo: str, table: str) -> Output:
     pending = TableNames(table, {"n": "bigint"}).pending
     return Output(
-        lambda: Postgres(conninfo, table, {"n": "bigint"}),
+        lambda: PostgresSink(conninfo, table, {"n": "bigint"}),
         lambda: [n for (n,) in query(conninfo, f"SELECT n FROM {table} ORDER BY ctid")],
         lambda: int(query(conninfo, f"SELECT count(*) FROM {pending}")[0][0]),
         lambda: int(query(conninfo, "SELECT count(*) FROM _tidelog_committed")[0][0]),
@@ -85,7 +85,7 @@ def _iceberg(directory: Path, table: str) -> Output:
     lake = Lake(directory)
     lake.create(table, n="long")
     return Output(
-        lambda: Iceberg(lake.catalog, table),
+        lambda: IcebergSink(lake.catalog, table),
         lambda: sorted(row["n"] for row in lake.rows(table)),
         lambda: len(lake.announced(table)) + len(lake.unreferenced(table)),
         lambda: len(lake.recorded(table)),

@@ -14,7 +14,7 @@ import pytest
 from tests.support.output_files import output_lines
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks.job import context, copying
-from tidelog import Callback, Files, Job, SinkWriter, Stdout
+from tidelog import FileSink, ForeachSink, Job, SinkWriter, StdoutSink
 from tidelog.errors import ConfigError, StorageError, TidelogError
 from tidelog.ids import CheckpointId
 from tidelog.storage.memory import MemoryStore
@@ -23,14 +23,14 @@ from tidelog.storage.memory import MemoryStore
 @pytest.mark.parametrize(
     ("sink", "printed"),
     [
-        (Stdout(), "('tide', 1)\n('ebb', 2)\n"),
-        (Stdout("json"), '["tide",1]\n["ebb",2]\n'),
-        (Stdout("json", fields=("word", "n")), '{"word":"tide","n":1}\n{"word":"ebb","n":2}\n'),
-        (Stdout(lambda record: record[0]), "tide\nebb\n"),
+        (StdoutSink(), "('tide', 1)\n('ebb', 2)\n"),
+        (StdoutSink("json"), '["tide",1]\n["ebb",2]\n'),
+        (StdoutSink("json", fields=("word", "n")), '{"word":"tide","n":1}\n{"word":"ebb","n":2}\n'),
+        (StdoutSink(lambda record: record[0]), "tide\nebb\n"),
     ],
 )
 def test_stdout_prints_records_as_lines(
-    sink: Stdout, printed: str, capsys: pytest.CaptureFixture[str]
+    sink: StdoutSink, printed: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     writer: SinkWriter = sink.open(context())
     writer.write([("tide", 1), ("ebb", 2)])
@@ -67,7 +67,7 @@ def test_no_line_is_missing_after_a_flush_that_failed(
 
     def start() -> None:
         monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(disk, 1000)))
-        run(copying(lines, Stdout()), store, config(parallelism=1))
+        run(copying(lines, StdoutSink()), store, config(parallelism=1))
 
     failures = 0
     while failures <= len(refused):
@@ -84,14 +84,14 @@ def test_no_line_is_missing_after_a_flush_that_failed(
 def test_an_encoding_that_lacks_a_character_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
     with pytest.raises(ConfigError, match=r"standard output; .*'ascii'.*PYTHONIOENCODING=utf-8"):
-        Stdout().open(context()).write(["gr\u00fcn"])
+        StdoutSink().open(context()).write(["gr\u00fcn"])
 
 
 def test_a_reader_that_has_gone_is_named_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     monkeypatch.setattr("sys.stdout", os.fdopen(writing, "w"))
-    writer = Stdout().open(context())
+    writer = StdoutSink().open(context())
     with pytest.raises(StorageError, match="a reader until the job ends; found that it has gone"):
         writer.write(["line"])
         assert writer.full()
@@ -102,7 +102,7 @@ def test_a_reader_that_has_gone_is_named_as_that(monkeypatch: pytest.MonkeyPatch
 
 def test_a_callback_sees_every_record_in_order_and_each_checkpoint() -> None:
     seen: list[object] = []
-    writer: SinkWriter = Callback(seen.append, lambda: seen.append("flush")).open(context())
+    writer: SinkWriter = ForeachSink(seen.append, lambda: seen.append("flush")).open(context())
     writer.recover([])
     writer.write([1, 2])
     writer.write([3])
@@ -114,11 +114,11 @@ def test_an_async_function_that_nobody_would_await_is_refused() -> None:
     async def call(record: Any = None) -> None: ...
 
     with pytest.raises(
-        ConfigError, match="function of a Callback; expected a function that is not"
+        ConfigError, match="function of a ForeachSink; expected a function that is not"
     ):
-        Callback(call)
-    with pytest.raises(ConfigError, match="flush of a Callback"):
-        Callback(print, flush=call)
+        ForeachSink(call)
+    with pytest.raises(ConfigError, match="flush of a ForeachSink"):
+        ForeachSink(print, flush=call)
 
 
 def test_calls_come_at_least_once_and_the_files_beside_them_exactly_once(tmp_path: Path) -> None:
@@ -127,8 +127,8 @@ def test_calls_come_at_least_once_and_the_files_beside_them_exactly_once(tmp_pat
     def job(call: Callable[[int], object]) -> Job:
         job = Job("payments")
         numbers = job.source(Portions({"all": list(range(300))}))
-        numbers.sink(Callback(call), name="call")
-        numbers.sink(Files(tmp_path), name="files")
+        numbers.sink(ForeachSink(call), name="call")
+        numbers.sink(FileSink(tmp_path), name="files")
         return job
 
     def fail_in_the_middle(number: int) -> None:

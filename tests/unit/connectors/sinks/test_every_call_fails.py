@@ -18,7 +18,7 @@ from tests.support.pipelines import acted_on, config, run
 from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
 from tests.unit.connectors.sinks.trap import Phase, Trap, lay, trapped
-from tidelog import JobConfig, Schedule, TidelogError
+from tidelog import CheckpointConfig, JobConfig, TidelogError
 from tidelog.errors import CheckpointFailedError, StoreUnreachableError, UserFunctionError
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
@@ -34,7 +34,11 @@ def copy(out: Output, store: MemoryStore, *traps: Trap) -> None:
     sink = out.sink()
     for trap in traps:
         sink = trapped(sink, trap)
-    run(copying(NUMBERS, sink), store, config(parallelism=1, checkpoint=Schedule(interval=4.0)))
+    run(
+        copying(NUMBERS, sink),
+        store,
+        config(parallelism=1, checkpoint=CheckpointConfig(interval=4.0)),
+    )
 
 
 def complete(out: Output, store: MemoryStore) -> None:
@@ -92,11 +96,11 @@ def test_a_pre_commit_that_failed_is_a_failed_checkpoint_of_every_sink(
     out, store = output(kind, request), MemoryStore()
     away = StoreUnreachableError("the server", found="no answer", action="bring it back")
     failing = trapped(out.sink(), Failing("pre_commit", (2,), error=away))
-    schedule = Schedule(interval=1.0, tolerable_failures=0)
+    schedule = CheckpointConfig(interval=1.0, tolerable_failures=0)
     with pytest.raises(CheckpointFailedError, match="the server; found no answer"):
         run(copying(NUMBERS, failing), store, config(parallelism=1, checkpoint=schedule))
     failing = trapped(out.sink(), Failing("pre_commit", (2,), error=away))
-    schedule = Schedule(interval=1.0, tolerable_failures=1)
+    schedule = CheckpointConfig(interval=1.0, tolerable_failures=1)
     run(copying(NUMBERS, failing), store, config(parallelism=1, checkpoint=schedule))
     assert sorted(out.shown()) == [n for (n,) in NUMBERS]
 

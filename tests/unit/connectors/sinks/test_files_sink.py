@@ -14,7 +14,7 @@ from tests.support.output_files import output_lines
 from tests.support.pipelines import Portions, config, run
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context, copying
-from tidelog import Effects, Files, Job, JobRunner, Row, Sqlite, TextFiles
+from tidelog import Effects, FileSink, Job, JobRunner, Row, SqliteSink, TextFileSource
 from tidelog.errors import (
     ConfigError,
     CorruptObjectError,
@@ -48,7 +48,7 @@ pre_committed = partial(job.pre_committed, usual=["a", "b"])
 
 
 def test_a_file_has_the_name_of_its_first_checkpoint(tmp_path: Path) -> None:
-    writer = Files(tmp_path / "a" / "out", "text").open(context(subtask=3))
+    writer = FileSink(tmp_path / "a" / "out", "text").open(context(subtask=3))
     for checkpoint in (7, 8):
         writer.commit(pre_committed(writer, checkpoint, checkpoint, "x"))
     writer.close()
@@ -58,15 +58,15 @@ def test_a_file_has_the_name_of_its_first_checkpoint(tmp_path: Path) -> None:
 
 
 def test_uncommitted_records_are_hidden_from_a_source_too(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text").open(context())
+    writer = FileSink(tmp_path, "text").open(context())
     writer.write(["open"])
     assert hidden(tmp_path) == ["1-a-0-0.inprogress"]
     pre_committed(writer)
-    assert TextFiles(tmp_path).discover() == []
+    assert TextFileSource(tmp_path).discover() == []
 
 
 def test_a_file_is_cut_before_it_outgrows_the_limit(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text", roll_bytes=10).open(context())
+    writer = FileSink(tmp_path, "text", roll_bytes=10).open(context())
     for record in ("aaaa", "bbbb", "c", "d" * 20, "e"):
         writer.write([record])
     transaction = writer.pre_commit(FIRST)
@@ -84,7 +84,7 @@ def test_every_phase_syncs_what_it_wrote_before_it_returns(
     monkeypatch.setattr(
         os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink())
     )
-    writer = Files(tmp_path / "out", "text").open(context())
+    writer = FileSink(tmp_path / "out", "text").open(context())
     writer.write(["a"])
     assert synced == [tmp_path, tmp_path / "out"]
     synced.clear()
@@ -98,13 +98,13 @@ def test_every_phase_syncs_what_it_wrote_before_it_returns(
 
 
 def test_closing_removes_the_open_transaction_and_keeps_a_pre_committed_one(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text").open(context())
+    writer = FileSink(tmp_path, "text").open(context())
     transaction = pre_committed(writer)
     writer.write(["open"])
     writer.close()
     writer.close()
     assert hidden(tmp_path) == ["1-a-0-0.inprogress"]
-    Files(tmp_path, "text").open(context(2)).recover([transaction])
+    FileSink(tmp_path, "text").open(context(2)).recover([transaction])
     assert shown(tmp_path) == ["a", "b"]
 
 
@@ -127,7 +127,7 @@ def test_a_file_whose_sync_failed_is_written_again_before_it_counts(
 
     monkeypatch.setattr(os, "fsync", fails_twice)
     lines = [f"line {n}" for n in range(20)]
-    run(copying(lines, Files(tmp_path, "text")), MemoryStore(), config(parallelism=1))
+    run(copying(lines, FileSink(tmp_path, "text")), MemoryStore(), config(parallelism=1))
     assert shown(tmp_path) == lines
     assert len(refused) == 2
     assert {path.stat().st_ino for path in tmp_path.glob("part-*")}.isdisjoint(refused)
@@ -136,7 +136,7 @@ def test_a_file_whose_sync_failed_is_written_again_before_it_counts(
 
 
 def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_path: Path) -> None:
-    writer = Files(tmp_path, "text").open(context())
+    writer = FileSink(tmp_path, "text").open(context())
     writer.write(["a"])
     os.dup2(os.open("/dev/full", os.O_WRONLY), writer._parts[0]._file.fileno())
     with pytest.raises(StoreFullError):
@@ -174,7 +174,7 @@ def test_a_disk_that_is_full_while_writing_is_reported_and_closing_works(tmp_pat
 def test_records_become_lines(
     settings: dict[str, Any], record: Any, line: str, tmp_path: Path
 ) -> None:
-    writer = Files(tmp_path, **settings).open(context())
+    writer = FileSink(tmp_path, **settings).open(context())
     writer.commit(pre_committed(writer, 1, record, record))
     assert shown(tmp_path) == [line, line]
 
@@ -191,13 +191,13 @@ def test_a_record_without_such_a_form_is_an_error(
     settings: dict[str, Any], record: Any, found: str, tmp_path: Path
 ) -> None:
     with pytest.raises(UserFunctionError, match=found):
-        Files(tmp_path, **settings).open(context()).write([record])
+        FileSink(tmp_path, **settings).open(context()).write([record])
 
 
 def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = Files(tmp_path, "text").open(context())
+    writer = FileSink(tmp_path, "text").open(context())
     writer.write(["a", "b"])
     with monkeypatch.context() as failing:
         failing.setattr(os, "fsync", lambda fd: os.close(-1))
@@ -211,7 +211,7 @@ def test_a_file_whose_bytes_are_gone_after_a_failed_sync_is_not_taken_for_good(
 
 
 def test_no_checkpoint_names_a_file_that_somebody_has_removed(tmp_path: Path) -> None:
-    writer = Files(tmp_path, roll_bytes=1).open(context())
+    writer = FileSink(tmp_path, roll_bytes=1).open(context())
     writer.write(["a"])
     shutil.rmtree(tmp_path / ".tidelog")
     writer.write(["b"])
@@ -223,14 +223,14 @@ def test_no_checkpoint_names_a_file_that_somebody_has_removed(tmp_path: Path) ->
 
 def test_two_sinks_of_a_job_have_directories_of_their_own(tmp_path: Path) -> None:
     stream = Job("twice").source(Portions({}))
-    stream.sink(Files(tmp_path), name="first")
+    stream.sink(FileSink(tmp_path), name="first")
     with pytest.raises(ConfigError, match=r"of sink 'second'; .* found that of sink 'first'"):
-        stream.sink(Files(tmp_path / "."), name="second")
+        stream.sink(FileSink(tmp_path / "."), name="second")
 
 
 def test_no_source_of_a_job_reads_what_the_job_writes(tmp_path: Path) -> None:
     def feeding(include: str, output: str) -> None:
-        Job("feedback").source(TextFiles(tmp_path, include)).sink(Files(tmp_path / output))
+        Job("feedback").source(TextFileSource(tmp_path, include)).sink(FileSink(tmp_path / output))
 
     (tmp_path / "link").symlink_to(tmp_path.parent)
     for include, output in (("*.txt", "out"), ("in/*", "out"), ("*", ".out"), ("*", "../out")):
@@ -242,17 +242,17 @@ def test_no_source_of_a_job_reads_what_the_job_writes(tmp_path: Path) -> None:
         ):
             feeding(include, output)
     with pytest.raises(ConfigError, match=r"does not read; found that .*/n\.db there"):
-        numbers = Sqlite(tmp_path / "n.db", "numbers", {"n": "integer"})
-        Job("feedback").source(TextFiles(tmp_path)).sink(numbers)
+        numbers = SqliteSink(tmp_path / "n.db", "numbers", {"n": "integer"})
+        Job("feedback").source(TextFileSource(tmp_path)).sink(numbers)
     late = Job("late")
-    late.source(Portions({})).sink(Files(tmp_path / "out"))
+    late.source(Portions({})).sink(FileSink(tmp_path / "out"))
     with pytest.raises(ConfigError, match="does not read"):
-        late.source(TextFiles(tmp_path))
+        late.source(TextFileSource(tmp_path))
 
 
 def test_no_source_of_a_job_reads_its_store(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "in" / "store", Effects())
-    job = copying([], Files(tmp_path / "out"))
-    job.source(TextFiles(tmp_path / "in")).sink(Files(tmp_path / "copies"))
+    job = copying([], FileSink(tmp_path / "out"))
+    job.source(TextFileSource(tmp_path / "in")).sink(FileSink(tmp_path / "copies"))
     with pytest.raises(ConfigError, match=r"store file://.* place that source 'source-2' does "):
         JobRunner(job, store)

@@ -34,7 +34,7 @@ from pyiceberg.types import (
 from tests.support.iceberg import Lake
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
-from tidelog import Iceberg, Row
+from tidelog import IcebergSink, Row
 from tidelog.errors import ConfigError, FencedError, RestoreError, StorageError, UserFunctionError
 
 TABLE = "lake.numbers"
@@ -47,8 +47,8 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
-def sink(lake: Lake, table: str = TABLE) -> Iceberg:
-    return Iceberg(lake.catalog, table)
+def sink(lake: Lake, table: str = TABLE) -> IcebergSink:
+    return IcebergSink(lake.catalog, table)
 
 
 def shown(lake: Lake) -> list[int]:

@@ -17,15 +17,15 @@ from tests.support.pipelines import config
 from tests.support.postgres import query
 from tests.unit.connectors.sinks.outputs import KINDS
 from tidelog import (
-    Files,
-    Iceberg,
+    FileSink,
+    IcebergSink,
     Job,
     JobRunner,
     KafkaSink,
-    Postgres,
+    PostgresSink,
     PushSource,
     Sink,
-    Sqlite,
+    SqliteSink,
 )
 from tidelog.errors import ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
@@ -66,7 +66,7 @@ def target(kind: str, directory: Path, request: pytest.FixtureRequest) -> Target
             current[0] = current[0].replace(f"dbname={name}", f"dbname={name}_old")
 
         return Target(
-            lambda: Postgres(current[0], "numbers", {"n": "bigint"}),
+            lambda: PostgresSink(current[0], "numbers", {"n": "bigint"}),
             lambda: query(server, f"CREATE DATABASE {name}_old TEMPLATE {name}"),
             bring_back,
         )
@@ -77,7 +77,7 @@ def target(kind: str, directory: Path, request: pytest.FixtureRequest) -> Target
             shutil.rmtree(out)
             shutil.copytree(copied, out)
 
-        return Target(lambda: Files(out), lambda: shutil.copytree(out, copied), copied_back)
+        return Target(lambda: FileSink(out), lambda: shutil.copytree(out, copied), copied_back)
     if kind == "kafka":
         kafka: FakeKafka = request.getfixturevalue("fake_kafka")
         kafka.create("numbers")
@@ -98,9 +98,9 @@ def target(kind: str, directory: Path, request: pytest.FixtureRequest) -> Target
     old = directory / "old.db"
     return Target(
         lambda: (
-            Iceberg(lake.catalog, "lake.numbers")
+            IcebergSink(lake.catalog, "lake.numbers")
             if kind == "iceberg"
-            else Sqlite(file, "numbers", {"n": "integer"})
+            else SqliteSink(file, "numbers", {"n": "integer"})
         ),
         lambda: shutil.copy(file, old),
         lambda: shutil.copy(old, file),
@@ -176,29 +176,29 @@ async def test_files_may_be_moved_away_but_for_those_of_the_newest_checkpoint(
 ) -> None:
     store = MemoryStore()
     for limit in (3, 6, 9):
-        await start(store, Files(tmp_path), limit)
+        await start(store, FileSink(tmp_path), limit)
         for part in sorted(tmp_path.glob("part-*"))[:-1]:
             part.unlink()
     assert len(list(tmp_path.glob("part-*"))) == 1
-    await start(store, Files(tmp_path), 9)
+    await start(store, FileSink(tmp_path), 9)
 
 
 async def test_a_directory_to_which_an_older_release_wrote_is_gone_on_with(tmp_path: Path) -> None:
     """Which left no marks of its commits."""
     store = MemoryStore()
-    await start(store, Files(tmp_path), 6)
+    await start(store, FileSink(tmp_path), 6)
     for mark in (tmp_path / ".tidelog").glob("*.committed"):
         mark.unlink()
     for limit in (6, 9, 9):
-        await start(store, Files(tmp_path), limit)
+        await start(store, FileSink(tmp_path), limit)
 
 
 async def test_of_two_outputs_the_idle_one_lacks_nothing(tmp_path: Path) -> None:
     def job(clock: VirtualClock) -> Job:
         job = Job("numbers")
         numbers = job.source(Numbers(clock, 6))
-        numbers.sink(Files(tmp_path / "all"), name="all")
-        numbers.filter(lambda row: row[0] < 3).sink(Files(tmp_path / "few"), name="few")
+        numbers.sink(FileSink(tmp_path / "all"), name="all")
+        numbers.filter(lambda row: row[0] < 3).sink(FileSink(tmp_path / "few"), name="few")
         return job
 
     store = MemoryStore()

@@ -18,7 +18,7 @@ from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import context, copying
 from tests.unit.connectors.sinks.outputs import output
 from tests.unit.connectors.sinks.test_sql_sinks import COLUMNS, Database, pre_committed
-from tidelog import JobResult, JobRunner, Postgres
+from tidelog import JobResult, JobRunner, PostgresSink
 from tidelog.errors import (
     ConfigError,
     FencedError,
@@ -39,8 +39,8 @@ def staged(conninfo: str) -> int:
 
 
 @pytest.fixture
-def sink(conninfo: str) -> Postgres:
-    return Postgres(conninfo, "words", COLUMNS)
+def sink(conninfo: str) -> PostgresSink:
+    return PostgresSink(conninfo, "words", COLUMNS)
 
 
 def test_the_program_of_the_documentation_counts_words(conninfo: str, tmp_path: Path) -> None:
@@ -60,18 +60,18 @@ def test_the_program_of_the_documentation_counts_words(conninfo: str, tmp_path: 
 
 def test_no_table_is_made_whose_name_is_a_schema_and_a_table(conninfo: str) -> None:
     query(conninfo, "CREATE SCHEMA sales")
-    meant = Postgres(conninfo, "sales.words", COLUMNS)
+    meant = PostgresSink(conninfo, "sales.words", COLUMNS)
     with pytest.raises(ConfigError, match="pass 'words' with schema='sales', or create a table"):
         meant.open(context())
     query(conninfo, 'CREATE TABLE "sales.words" (word text, n bigint)')
     meant.open(context()).close()
-    Postgres(conninfo, "words", COLUMNS, schema="sales").open(context()).close()
+    PostgresSink(conninfo, "words", COLUMNS, schema="sales").open(context()).close()
 
 
 class TestFencing:
     """A process that slept through the start of its successor."""
 
-    def test_a_zombie_can_neither_stage_nor_commit(self, sink: Postgres, conninfo: str) -> None:
+    def test_a_zombie_can_neither_stage_nor_commit(self, sink: PostgresSink, conninfo: str) -> None:
         zombie = sink.open(context(generation=1))
         transaction = pre_committed(zombie)
         zombie.write([("z", 9)])
@@ -81,14 +81,14 @@ class TestFencing:
                 act()
         assert (shown(conninfo), staged(conninfo)) == ([], 0)
 
-    def test_a_zombie_that_opens_late_changes_nothing(self, sink: Postgres) -> None:
+    def test_a_zombie_that_opens_late_changes_nothing(self, sink: PostgresSink) -> None:
         writer = sink.open(context(generation=2))
         with pytest.raises(FencedError, match='DELETE FROM "_tidelog_writers"'):
             sink.open(context(generation=1))
         writer.commit(pre_committed(writer))
 
     def test_a_commit_under_way_ends_before_the_successor_begins(
-        self, sink: Postgres, conninfo: str
+        self, sink: PostgresSink, conninfo: str
     ) -> None:
         writer = sink.open(context())
         with ThreadPoolExecutor(1) as pool:
@@ -135,14 +135,14 @@ class TestFencing:
     ],
 )
 def test_values_come_out_as_they_went_in(kind: str, values: list[Any], conninfo: str) -> None:
-    writer = Postgres(conninfo, "kinds", {"value": kind}).open(context())
+    writer = PostgresSink(conninfo, "kinds", {"value": kind}).open(context())
     writer.commit(pre_committed(writer, 1, *[(value,) for value in values]))
     assert query(conninfo, "SELECT value FROM kinds ORDER BY ctid") == [(v,) for v in values]
 
 
 @pytest.mark.parametrize("value", ["many", 2**63, {"a": 1}])
 def test_a_value_that_its_column_does_not_take_is_the_users_error_before_anything_is_durable(
-    value: Any, sink: Postgres, conninfo: str
+    value: Any, sink: PostgresSink, conninfo: str
 ) -> None:
     writer = sink.open(context())
     with pytest.raises(UserFunctionError, match="change the record before the sink"):
@@ -151,7 +151,7 @@ def test_a_value_that_its_column_does_not_take_is_the_users_error_before_anythin
 
 
 def test_a_schema_of_its_own_holds_all_tables(conninfo: str) -> None:
-    sink = Postgres(conninfo, "words", COLUMNS, schema="tide")
+    sink = PostgresSink(conninfo, "words", COLUMNS, schema="tide")
     with pytest.raises(ConfigError, match="create the schema"):
         sink.open(context())
     query(conninfo, "CREATE SCHEMA tide")
@@ -166,13 +166,13 @@ def test_a_table_is_used_wherever_the_search_path_finds_it(conninfo: str) -> Non
     query(conninfo, "CREATE SCHEMA tide")
     query(conninfo, "CREATE TABLE tide.words (word text, n bigint)")
     found = f"{conninfo} options='-c search_path=public,tide'"
-    writer = Postgres(found, "words", COLUMNS).open(context())
+    writer = PostgresSink(found, "words", COLUMNS).open(context())
     writer.commit(pre_committed(writer))
     assert query(conninfo, "SELECT count(*) FROM tide.words") == [(2,)]
     assert query(conninfo, "SELECT to_regclass('public.words')") == [(None,)]
 
 
-def test_a_trigger_of_the_table_may_leave_rows_out(sink: Postgres, conninfo: str) -> None:
+def test_a_trigger_of_the_table_may_leave_rows_out(sink: PostgresSink, conninfo: str) -> None:
     writer = sink.open(context())
     query(
         conninfo,
@@ -186,10 +186,10 @@ def test_a_trigger_of_the_table_may_leave_rows_out(sink: Postgres, conninfo: str
     assert (shown(conninfo), staged(conninfo)) == ([("a", 1)], 0)
 
 
-def test_other_columns_than_those_in_staging_are_refused(sink: Postgres, conninfo: str) -> None:
+def test_other_columns_than_those_in_staging_are_refused(sink: PostgresSink, conninfo: str) -> None:
     transaction = pre_committed(sink.open(context()))
     query(conninfo, "ALTER TABLE words ADD COLUMN more text")
-    changed = Postgres(conninfo, "words", {**COLUMNS, "more": "text"})
+    changed = PostgresSink(conninfo, "words", {**COLUMNS, "more": "text"})
     with pytest.raises(ConfigError, match=r"staging table .*stop the job with the columns as"):
         changed.open(context(generation=2))
     query(conninfo, "ALTER TABLE words DROP COLUMN more")
@@ -198,7 +198,7 @@ def test_other_columns_than_those_in_staging_are_refused(sink: Postgres, conninf
 
 
 def test_a_connection_that_broke_is_replaced_and_nothing_is_lost(
-    sink: Postgres, conninfo: str
+    sink: PostgresSink, conninfo: str
 ) -> None:
     writer = sink.open(context())
     writer.write([("a", 1)])
@@ -213,14 +213,14 @@ def test_a_connection_that_broke_is_replaced_and_nothing_is_lost(
 def test_a_server_that_is_not_there_is_named_without_the_password(conninfo: str) -> None:
     nowhere = "postgresql://tide:secret@localhost:1/tides"
     with pytest.raises(StoreUnreachableError, match="database tides at localhost:1") as caught:
-        Postgres(nowhere, "words", COLUMNS).open(context())
+        PostgresSink(nowhere, "words", COLUMNS).open(context())
     assert "secret" not in str(caught.value)
 
 
 def test_rows_that_a_narrower_column_refuses_wait_until_it_is_as_wide_as_it_was(
     conninfo: str,
 ) -> None:
-    sink = Postgres(conninfo, "words", {"word": "varchar(10)", "n": "bigint"})
+    sink = PostgresSink(conninfo, "words", {"word": "varchar(10)", "n": "bigint"})
     writer = sink.open(context())
     transaction = pre_committed(writer, 1, ("estuary", 1))
     query(conninfo, "ALTER TABLE words ALTER word TYPE varchar(3)")

@@ -13,7 +13,7 @@ import pytest
 from tests.support.clock import VirtualClock
 from tests.support.output_files import output_lines
 from tests.unit.connectors.sinks.job import context, pre_committed
-from tidelog import Files, TextFiles
+from tidelog import FileSink, TextFileSource
 from tidelog.connectors.files.sink import FilesWriter
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, StoreFullError
 from tidelog.ids import CheckpointId
@@ -37,7 +37,7 @@ def opened(
     known = replace(
         context(generation), retained=tuple(retained), clock=clock or VirtualClock(auto=False)
     )
-    return Files(directory, "text", **settings).open(known)
+    return FileSink(directory, "text", **settings).open(known)
 
 
 def committed(writer: FilesWriter, checkpoint: int, *records: str) -> bytes:
@@ -87,9 +87,11 @@ def test_readers_see_each_commit_at_once_in_a_file_that_is_visibly_in_progress(
         committed(writer, checkpoint, text)
         assert visible(tmp_path) == [GROWING]
         assert output_lines(tmp_path) == list("abc")[:checkpoint]
-    assert TextFiles(tmp_path).discover() == [], "a job that reads them takes complete files only"
+    assert TextFileSource(tmp_path).discover() == [], (
+        "a job that reads them takes complete files only"
+    )
     writer.close()
-    assert visible(tmp_path) == TextFiles(tmp_path).discover() == [COMPLETE]
+    assert visible(tmp_path) == TextFileSource(tmp_path).discover() == [COMPLETE]
 
 
 def test_a_file_gets_its_final_name_in_time_although_no_record_follows(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.support import postgres
 from tests.unit.connectors.sinks import job
 from tests.unit.connectors.sinks.job import context
-from tidelog import Postgres, Row, Sqlite
+from tidelog import PostgresSink, Row, SqliteSink
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.errors import ObjectNotFoundError, RestoreError, StorageError, UserFunctionError
 
@@ -28,7 +28,7 @@ class Database:
     at: Any
 
     def sink(self, table: str = "words", columns: Mapping[str, str] = COLUMNS) -> Any:
-        return (Sqlite if self.kind == "sqlite" else Postgres)(self.at, table, columns)
+        return (SqliteSink if self.kind == "sqlite" else PostgresSink)(self.at, table, columns)
 
     def ask(self, sql: str) -> list[Any]:
         if self.kind == "postgres":

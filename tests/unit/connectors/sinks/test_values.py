@@ -16,7 +16,7 @@ from pyiceberg import types as lake_types
 from tests.support.iceberg import Lake
 from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import context, pre_committed
-from tidelog import Files, Iceberg, Postgres, Sqlite
+from tidelog import FileSink, IcebergSink, PostgresSink, SqliteSink
 from tidelog.errors import UserFunctionError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink
@@ -177,7 +177,7 @@ def every(column: str) -> Sequence[str]:
 def test_iceberg_stores_a_value_exactly_or_refuses_the_record(tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     lake.create("lake.kinds", **{c: kind for c, (kind, _) in ICEBERG.items()}, number="long")
-    check(Iceberg(lake.catalog, "lake.kinds"), ICEBERG, every, lambda: lake.rows("lake.kinds"))
+    check(IcebergSink(lake.catalog, "lake.kinds"), ICEBERG, every, lambda: lake.rows("lake.kinds"))
 
 
 def test_postgres_stores_a_value_exactly_or_refuses_the_record(conninfo: str) -> None:
@@ -193,7 +193,7 @@ def test_postgres_stores_a_value_exactly_or_refuses_the_record(conninfo: str) ->
         return [dict(zip(columns, row, strict=True)) for row in rows]
 
     with server_zone(conninfo, "America/New_York"):
-        check(Postgres(conninfo, "kinds", columns), POSTGRES, others, stored)
+        check(PostgresSink(conninfo, "kinds", columns), POSTGRES, others, stored)
 
 
 @contextmanager
@@ -205,7 +205,9 @@ def server_zone(conninfo: str, zone: str) -> Iterator[None]:
 
 def test_texts_are_read_by_postgres_in_utc(conninfo: str) -> None:
     with server_zone(conninfo, "America/New_York"):
-        writer = Postgres(conninfo, "texts", {"at": "timestamptz", "n": "bigint"}).open(context())
+        writer = PostgresSink(conninfo, "texts", {"at": "timestamptz", "n": "bigint"}).open(
+            context()
+        )
         writer.commit(pre_committed(writer, 1, ("2026-07-01T12:00:00", "5")))
     assert query(conninfo, "SELECT * FROM texts") == [(NOON.replace(microsecond=0, tzinfo=UTC), 5)]
 
@@ -218,11 +220,11 @@ def test_sqlite_stores_a_value_exactly_or_refuses_the_record(tmp_path: Path) -> 
             connection.row_factory = sqlite3.Row
             return [dict(row) for row in connection.execute("SELECT * FROM kinds")]
 
-    check(Sqlite(tmp_path / "kinds.db", "kinds", columns), SQLITE, every, stored)
+    check(SqliteSink(tmp_path / "kinds.db", "kinds", columns), SQLITE, every, stored)
 
 
 @pytest.mark.parametrize("value", [object(), {(1, 2): 3}, "\ud800"])
 def test_files_refuse_what_json_has_no_value_for(value: Any, tmp_path: Path) -> None:
-    writer = Files(tmp_path / "out").open(context())
+    writer = FileSink(tmp_path / "out").open(context())
     with pytest.raises(UserFunctionError, match="expected a value that JSON has"):
         writer.write([{"a": value}])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.support.depth import more_in_depth
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
 from tests.unit.connectors.sources.test_text_files import CONTENTS, lines_of
-from tidelog import ConfigError, CorruptObjectError, StorageError, TextFiles, TidelogError
+from tidelog import ConfigError, CorruptObjectError, StorageError, TextFileSource, TidelogError
 
 SKIPPABLE = (0x184D2A53).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"xyz"
 
@@ -56,7 +56,7 @@ def test_a_restart_from_every_position_gives_the_remaining_lines(
 ) -> None:
     with TemporaryDirectory() as directory:
         path = compressed(kind, Path(directory, "input"), *members)
-        source = TextFiles(path, chunk_bytes=chunk_bytes)
+        source = TextFileSource(path, chunk_bytes=chunk_bytes)
         check_every_restart(source, path.name, lines_of(b"".join(members)))
 
 
@@ -67,8 +67,8 @@ def test_what_other_programs_put_between_members_is_passed_over(tmp_path: Path) 
     )
     noted = tmp_path / "noted.zst"
     noted.write_bytes(SKIPPABLE + zstd(b"c\n") + SKIPPABLE + zstd(b"d\n") + SKIPPABLE)
-    check_every_restart(TextFiles(padded, chunk_bytes=1), "padded.gz", ["a", "b"])
-    check_every_restart(TextFiles(noted, chunk_bytes=1), "noted.zst", ["c", "d"])
+    check_every_restart(TextFileSource(padded, chunk_bytes=1), "padded.gz", ["a", "b"])
+    check_every_restart(TextFileSource(noted, chunk_bytes=1), "noted.zst", ["c", "d"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -80,7 +80,7 @@ def test_a_file_that_is_not_complete_is_an_error_and_goes_on_when_it_is(
     whole, boundary = path.read_bytes(), len(KINDS[kind][1](b"0\n1\n"))
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
-        source = TextFiles(path, chunk_bytes=5, follow=bool(size % 2))
+        source = TextFileSource(path, chunk_bytes=5, follow=bool(size % 2))
         reader = source.open(path.name, None)
         seen: list[str] = []
         if size == boundary:  # a whole member is a whole file
@@ -100,7 +100,7 @@ def test_a_file_whose_text_was_written_anew_between_two_starts_is_an_error(
 ) -> None:
     lines = [b"%d\n" % n for n in range(2000)]
     path = compressed(kind, tmp_path / "input", b"".join(lines))
-    source = TextFiles(path, chunk_bytes=100)
+    source = TextFileSource(path, chunk_bytes=100)
     first = source.open(path.name, None)
     seen = len(first.read() or []) + len(first.read() or [])
     first.close()
@@ -124,7 +124,7 @@ def test_damage_is_an_error_or_changes_nothing(kind: str, data: st.DataObject) -
         damaged[at] ^= data.draw(st.integers(1, 255))
         path.write_bytes(damaged)
         try:
-            found = read_all(TextFiles(path))
+            found = read_all(TextFileSource(path))
         except TidelogError as error:
             assert str(path) in str(error)
         else:
@@ -137,7 +137,7 @@ def test_a_bomb_takes_no_more_memory_than_the_line_limit(kind: str, tmp_path: Pa
     path = compressed(kind, tmp_path / "input", text)
     assert path.stat().st_size < len(text) / 500
     del text
-    reader = TextFiles(path, max_line_bytes=1 << 20).open(path.name, None)
+    reader = TextFileSource(path, max_line_bytes=1 << 20).open(path.name, None)
     tracemalloc.start()
     try:
         with pytest.raises(ConfigError, match=r"line at byte 0; .*within 1048576 bytes"):
@@ -153,7 +153,7 @@ def test_a_followed_file_ends_and_what_is_added_later_is_for_the_next_start(
     kind: str, tmp_path: Path
 ) -> None:
     path = compressed(kind, tmp_path / "input", b"one\ntwo")
-    source = TextFiles(path, follow=True)
+    source = TextFileSource(path, follow=True)
     assert source.discover() == [path.name]
     reader = source.open(path.name, None)
     assert drain(reader) == ["one", "two"]
@@ -166,7 +166,7 @@ def test_a_followed_file_ends_and_what_is_added_later_is_for_the_next_start(
 
 def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     path = compressed("gzip", tmp_path / "input", b"one\n", b"two\n")
-    source = TextFiles(path)
+    source = TextFileSource(path)
     reader = source.open(path.name, None)
     drain(reader)
     os.truncate(path, 3)

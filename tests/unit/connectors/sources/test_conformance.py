@@ -25,17 +25,17 @@ from tests.support.pressure import (
 )
 from tests.unit.connectors.sources.test_push import Numbers
 from tidelog import (
+    IterableSource,
     Job,
-    JsonLines,
+    JsonLinesSource,
     KafkaSource,
-    ParquetFiles,
-    PostgresOutbox,
-    Rate,
-    Replayable,
+    ParquetSource,
+    PostgresOutboxSource,
+    RateSource,
     Row,
     Source,
     SplitReader,
-    TextFiles,
+    TextFileSource,
 )
 from tidelog.errors import ObjectNotFoundError, RestoreError
 
@@ -55,20 +55,20 @@ def written(directory: Path, suffix: str, compress: Callable[[bytes], bytes] = b
 
 def text(directory: Path) -> Case:
     written(directory, ".txt")
-    return lambda: TextFiles(directory, chunk_bytes=30), ALL_LINES
+    return lambda: TextFileSource(directory, chunk_bytes=30), ALL_LINES
 
 
 def compressed(directory: Path) -> Case:
     written(directory, ".gz", gzip.compress)
     (directory / "2.zst").write_bytes(zstandard.ZstdCompressor().compress(b"z 0\nz 1\nz 2"))
-    return lambda: TextFiles(directory, chunk_bytes=30), [*ALL_LINES, "z 0", "z 1", "z 2"]
+    return lambda: TextFileSource(directory, chunk_bytes=30), [*ALL_LINES, "z 0", "z 1", "z 2"]
 
 
 def json_lines(directory: Path) -> Case:
     rows = [{"n": n, "in": [{"s": "tide"}]} for n in range(40)]
     (directory / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     records = [Row.of(("n", "in"), (n, [Row.of(("s",), ("tide",))])) for n in range(40)]
-    return lambda: JsonLines(directory, chunk_bytes=90), records
+    return lambda: JsonLinesSource(directory, chunk_bytes=90), records
 
 
 def parquet(directory: Path) -> Case:
@@ -76,7 +76,7 @@ def parquet(directory: Path) -> Case:
     for number in range(10):
         table = pa.table({"n": [number * 6 + row for row in range(6)]})
         pq.write_table(table, directory / f"{number}.parquet", row_group_size=4)
-    return lambda: ParquetFiles(directory, batch_rows=2), [Row.of(("n",), (n,)) for n in range(60)]
+    return lambda: ParquetSource(directory, batch_rows=2), [Row.of(("n",), (n,)) for n in range(60)]
 
 
 class KnownReader(SplitReader):
@@ -113,11 +113,11 @@ KNOWN_RECORDS = [f"file {split}, {number}" for split in range(40) for number in 
 FILES = {"text": text, "compressed": compressed, "json lines": json_lines, "parquet": parquet}
 OTHERS: dict[str, Case] = {
     "replayable": (
-        lambda: Replayable({"a": range(40), "b": lambda: iter(range(40, 80))}),
+        lambda: IterableSource({"a": range(40), "b": lambda: iter(range(40, 80))}),
         list(range(80)),
     ),
-    "blocking": (lambda: Replayable(lambda: iter(range(30)), blocking=True), list(range(30))),
-    "rate": (lambda: Rate(None, splits=2, limit=60), list(range(60))),
+    "blocking": (lambda: IterableSource(lambda: iter(range(30)), blocking=True), list(range(30))),
+    "rate": (lambda: RateSource(None, splits=2, limit=60), list(range(60))),
     "known ends": (lambda: Known(blocking=False), KNOWN_RECORDS),
     "known blocking ends": (lambda: Known(blocking=True), KNOWN_RECORDS),
     "pushed": (lambda: Numbers(3, 40), [(str(each), n) for each in range(3) for n in range(40)]),
@@ -148,7 +148,7 @@ def test_a_job_goes_on_from_every_checkpoint(case: str, parallelism: int, tmp_pa
 def test_a_position_that_another_kind_of_files_has_stored_is_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"n": [1, 2]}), path)
-    text, rows = TextFiles(path), ParquetFiles(path)
+    text, rows = TextFileSource(path), ParquetSource(path)
     for source, other in ((text, rows), (rows, text)):
         position = other.open(path.name, None).position
         assert source.open(path.name, None).read()
@@ -159,9 +159,9 @@ def test_a_position_that_another_kind_of_files_has_stored_is_named(tmp_path: Pat
 @pytest.mark.parametrize(
     ("source", "error"),
     [
-        (lambda: Rate(1), RestoreError),
-        (lambda: Replayable([1]), RestoreError),
-        (lambda: PostgresOutbox("host=a", "words"), RestoreError),
+        (lambda: RateSource(1), RestoreError),
+        (lambda: IterableSource([1]), RestoreError),
+        (lambda: PostgresOutboxSource("host=a", "words"), RestoreError),
         (lambda: KafkaSource("words", bootstrap="a:1"), ObjectNotFoundError),
     ],
     ids=["rate", "replayable", "outbox", "kafka"],

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.depth import more_in_depth
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import CorruptObjectError, JsonLines, Row
+from tidelog import CorruptObjectError, JsonLinesSource, Row
 
 OBJECTS = st.dictionaries(
     st.text(max_size=4),
@@ -41,7 +41,7 @@ def test_a_restart_from_every_position_gives_the_remaining_rows(
     with TemporaryDirectory() as directory:
         path = Path(directory, "input")
         path.write_bytes(newline.join(map(json.dumps, objects)).encode())
-        source = JsonLines(path, chunk_bytes=chunk_bytes)
+        source = JsonLinesSource(path, chunk_bytes=chunk_bytes)
         check_every_restart(source, "input", [row(item) for item in objects])
 
 
@@ -64,8 +64,8 @@ def test_a_malformed_line_stops_the_job_with_its_place_or_is_left_out_and_counte
     path = tmp_path / "input"
     path.write_bytes(b'{"n": 1}\n\n' + bad + b'\n \t\r\n{"n": 2}')
     with pytest.raises(CorruptObjectError, match=f"{path}, line at byte 10; .*JSON object"):
-        read_all(JsonLines(path, chunk_bytes=chunk_bytes))
-    reader = JsonLines(path, on_error="skip", chunk_bytes=chunk_bytes).open("input", None)
+        read_all(JsonLinesSource(path, chunk_bytes=chunk_bytes))
+    reader = JsonLinesSource(path, on_error="skip", chunk_bytes=chunk_bytes).open("input", None)
     assert (drain(reader), reader.counts.total()) == ([Row(n=1), Row(n=2)], 1)
 
 
@@ -73,12 +73,12 @@ def test_a_malformed_line_stops_the_job_with_its_place_or_is_left_out_and_counte
 def test_a_restart_reads_on_at_a_corrected_line(corrected: bytes, tmp_path: Path) -> None:
     path, before, after = tmp_path / "input", b'{"n":1}\n', b'\n{"n":3}\n{"n":4}\n'
     path.write_bytes(before + b'{"n":2x}' + after)
-    reader = JsonLines(path, chunk_bytes=8).open("input", None)
+    reader = JsonLinesSource(path, chunk_bytes=8).open("input", None)
     assert reader.read() == [Row(n=1)]
     with pytest.raises(CorruptObjectError, match="correct the line"):
         reader.read()
     path.write_bytes(before + corrected + after)
-    again = JsonLines(path, on_error="skip").open("input", stored(reader.position))
+    again = JsonLinesSource(path, on_error="skip").open("input", stored(reader.position))
     read = [row.n for row in drain(again)]
     assert read == ([3, 4] if corrected == b"[]" else [2, 3, 4])
     reader.close()
@@ -86,7 +86,7 @@ def test_a_restart_reads_on_at_a_corrected_line(corrected: bytes, tmp_path: Path
 
 def test_as_many_objects_as_lines_are_not_one_per_line(tmp_path: Path) -> None:
     (tmp_path / "input").write_bytes(b'{"n":1} {"n":2}\n{"n":\n3}\n{"n":4}\n')
-    reader = JsonLines(tmp_path / "input", on_error="skip").open("input", None)
+    reader = JsonLinesSource(tmp_path / "input", on_error="skip").open("input", None)
     assert (drain(reader), reader.counts.total()) == ([Row(n=4)], 3)
 
 
@@ -94,6 +94,6 @@ def test_as_many_objects_as_lines_are_not_one_per_line(tmp_path: Path) -> None:
 def test_files_of_other_systems_are_read(tmp_path: Path, chunk_bytes: int) -> None:
     path = tmp_path / "input"
     path.write_bytes(b'\xef\xbb\xbf{"a": "x"}\r\n{}\r\n\r\n{"a": [{}]}\r\n')
-    rows = read_all(JsonLines(path, chunk_bytes=chunk_bytes))
+    rows = read_all(JsonLinesSource(path, chunk_bytes=chunk_bytes))
     assert rows == [Row(a="x"), Row(), Row(a=[Row()])]
     assert [row.asDict(True) for row in rows] == [{"a": "x"}, {}, {"a": [{}]}]

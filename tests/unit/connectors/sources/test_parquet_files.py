@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.depth import more_in_depth
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import ParquetFiles, Row
+from tidelog import ParquetSource, Row
 from tidelog.errors import ConfigError, CorruptObjectError, ObjectNotFoundError, StorageError
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.objects.encoding import decode_records, encode_records
@@ -41,7 +41,7 @@ def test_a_restart_from_every_position_gives_the_remaining_rows(
     with TemporaryDirectory() as directory:
         columns = {"n": pa.array([n for n, _ in rows], pa.int32()), "s": [s for _, s in rows]}
         written(Path(directory, "x.parquet"), columns, row_group_size=group)
-        source = ParquetFiles(directory, batch_rows=batch)
+        source = ParquetSource(directory, batch_rows=batch)
         check_every_restart(source, "x.parquet", [Row(n=n, s=s) for n, s in rows])
 
 
@@ -86,7 +86,7 @@ def test_values_are_those_of_python_and_can_be_in_flight(tmp_path: Path) -> None
         name: pa.array([as_arrow(value), None], kind) for name, (kind, value) in VALUES.items()
     }
     written(tmp_path / "all.parquet", columns, store_schema=True)
-    rows = read_all(ParquetFiles(tmp_path))
+    rows = read_all(ParquetSource(tmp_path))
     for name, (_, value) in VALUES.items():
         found = rows[0][name]
         assert (name, found, type(found)) == (name, value, type(value))
@@ -110,14 +110,14 @@ def test_what_python_has_no_value_for_is_an_error_with_file_and_column(
 ) -> None:
     path = written(tmp_path / "x.parquet", {"n": [1], "odd": values})
     with pytest.raises(CorruptObjectError, match=f"{path}, column 'odd'; .*microsecond"):
-        read_all(ParquetFiles(tmp_path))
-    assert read_all(ParquetFiles(tmp_path, columns=["n"])) == [Row(n=1)]
+        read_all(ParquetSource(tmp_path))
+    assert read_all(ParquetSource(tmp_path, columns=["n"])) == [Row(n=1)]
 
 
 def test_columns_are_read_in_the_order_in_which_they_are_named(tmp_path: Path) -> None:
     written(tmp_path / "1.parquet", {"a": [1], "b.c": ["x"], "d": [None]})
     written(tmp_path / "2.parquet", {"b.c": ["y"], "e": [0], "a": pa.array([2], pa.int16())})
-    rows = read_all(ParquetFiles(tmp_path, columns=["b.c", "a"]))
+    rows = read_all(ParquetSource(tmp_path, columns=["b.c", "a"]))
     assert [row.asDict() for row in rows] == [{"b.c": "x", "a": 1}, {"b.c": "y", "a": 2}]
 
 
@@ -141,7 +141,7 @@ def test_files_that_differ_are_errors_with_file_and_column(
     written(tmp_path / "1.parquet", {"a": [1], "b": ["x"]})
     written(tmp_path / "2.parquet", second)
     with pytest.raises(ConfigError, match=message):
-        read_all(ParquetFiles(tmp_path, columns=columns))
+        read_all(ParquetSource(tmp_path, columns=columns))
 
 
 @pytest.mark.parametrize(
@@ -159,11 +159,11 @@ def test_values_that_are_missing_fit_what_other_files_have_there(
 ) -> None:
     for name, each in enumerate([without, value, without, value]):
         written(tmp_path / f"{name}.parquet", {"a": [each]})
-    first, *_, last = read_all(ParquetFiles(tmp_path))
+    first, *_, last = read_all(ParquetSource(tmp_path))
     assert as_arrow(last.a) == value and (without is not None or first.a is None)
     written(tmp_path / "4.parquet", {"a": [other]})
     with pytest.raises(ConfigError, match=r"4.parquet; expected column 'a' as in .*1.parquet: "):
-        read_all(ParquetFiles(tmp_path))
+        read_all(ParquetSource(tmp_path))
 
 
 def test_a_large_file_is_read_in_ranges_of_row_groups(
@@ -171,19 +171,19 @@ def test_a_large_file_is_read_in_ranges_of_row_groups(
 ) -> None:
     monkeypatch.setattr("tidelog.connectors.files.parquet._SPLIT_BYTES", 1500)
     path = written(tmp_path / "x.parquet", {"n": range(1000)}, row_group_size=100)
-    source = ParquetFiles(path)
+    source = ParquetSource(path)
     splits = source.discover()
     assert splits == [f"x.parquet/groups-{at}-{at + 1}" for at in range(0, 10, 2)]
     for at, split in enumerate(splits):
         rows = [Row(n=n) for n in range(200 * at, 200 * at + 200)]
-        check_every_restart(ParquetFiles(path, batch_rows=70), split, rows)
+        check_every_restart(ParquetSource(path, batch_rows=70), split, rows)
 
 
 def test_a_directory_may_be_called_as_ranges_are(tmp_path: Path) -> None:
     names = ("groups-2026/x.parquet", "groups-0-1/y.parquet", "groups-0-0")
     for n, name in enumerate(names):
         written(tmp_path / "lake" / name, {"n": [n]})
-    assert read_all(ParquetFiles(tmp_path, "*")) == [Row(n=2), Row(n=1), Row(n=0)]
+    assert read_all(ParquetSource(tmp_path, "*")) == [Row(n=2), Row(n=1), Row(n=0)]
 
 
 def test_memory_is_that_of_batches_however_large_a_row_group_is(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_memory_is_that_of_batches_however_large_a_row_group_is(tmp_path: Path) 
     size = (tmp_path / "x.parquet").stat().st_size
     before = pa.total_allocated_bytes()
     most, rows = 0, 0
-    reader = ParquetFiles(tmp_path, batch_rows=256).open("x.parquet", None)
+    reader = ParquetSource(tmp_path, batch_rows=256).open("x.parquet", None)
     while (batch := reader.read()) is not None:
         rows += len(batch)
         most = max(most, pa.total_allocated_bytes() - before)
@@ -207,12 +207,12 @@ def test_a_file_counts_when_its_footer_is_there(
     whole = written(tmp_path / "done" / "x", {"n": [1, 2]}).read_bytes()
     path = tmp_path / "in" / "x.parquet"
     path.parent.mkdir()
-    followed = ParquetFiles(path.parent, follow=True)
+    followed = ParquetSource(path.parent, follow=True)
     for size in range(0, len(whole), 7):
         path.write_bytes(whole[:size])
         assert followed.discover() == []
         with pytest.raises(CorruptObjectError, match=f"{path}; expected a complete Parquet file"):
-            ParquetFiles(path.parent).discover()
+            ParquetSource(path.parent).discover()
     assert caplog.text.count("is not complete") == 1
     path.write_bytes(whole)
     assert followed.discover() == ["x.parquet"]
@@ -221,7 +221,7 @@ def test_a_file_counts_when_its_footer_is_there(
 
 def test_a_file_that_was_replaced_or_is_gone_is_an_error(tmp_path: Path) -> None:
     path = written(tmp_path / "x.parquet", {"n": [1, 2]})
-    source = ParquetFiles(tmp_path, batch_rows=1)
+    source = ParquetSource(tmp_path, batch_rows=1)
     reader = source.open("x.parquet", None)
     reader.read()
     reader.close()
@@ -242,7 +242,7 @@ def test_nanoseconds_of_int96_columns_are_refused_and_all_other_times_are_read(
     nested = pa.array([[moment] for moment in times], pa.list_(pa.timestamp("us")))
     columns = {"at": pa.array(times, pa.timestamp("us")), "all": nested}
     written(tmp_path / "good.parquet", columns, **old)
-    source = ParquetFiles(tmp_path / "good.parquet", batch_rows=1)
+    source = ParquetSource(tmp_path / "good.parquet", batch_rows=1)
     assert read_all(source) == [Row(at=moment, all=[moment]) for moment in times]
     exact = pa.array([0, 1_000, 1_001], pa.timestamp("ns"))
     for column in ({"at": exact}, {"at": pa.array([[each] for each in exact])}):
@@ -250,11 +250,11 @@ def test_nanoseconds_of_int96_columns_are_refused_and_all_other_times_are_read(
         with pytest.raises(
             CorruptObjectError, match=r"column 'at.*times to the micro.*found .*1 n"
         ):
-            read_all(ParquetFiles(path))
-        assert read_all(ParquetFiles(path, columns=["n"])) == [Row(n=n) for n in (1, 2, 3)]
+            read_all(ParquetSource(path))
+        assert read_all(ParquetSource(path, columns=["n"])) == [Row(n=n) for n in (1, 2, 3)]
 
 
 def test_a_map_that_has_a_key_twice_is_refused(tmp_path: Path) -> None:
     pairs = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int64()))
     with pytest.raises(CorruptObjectError, match=r"column 'm'; .*found a map that has a key twice"):
-        read_all(ParquetFiles(written(tmp_path / "m.parquet", {"m": pairs})))
+        read_all(ParquetSource(written(tmp_path / "m.parquet", {"m": pairs})))

@@ -15,7 +15,7 @@ import pytest
 from tests.support.depth import more_in_depth
 from tests.support.postgres import query
 from tests.unit.connectors.sources.reading import stored
-from tidelog import ConfigError, PostgresOutbox, Row, StoreUnreachableError, UserFunctionError
+from tidelog import ConfigError, PostgresOutboxSource, Row, StoreUnreachableError, UserFunctionError
 
 CREATE = """CREATE TABLE outbox (
     id bigint GENERATED ALWAYS AS IDENTITY,
@@ -54,8 +54,8 @@ def events(reader: Any) -> list[str]:
     return found
 
 
-def source(conninfo: str, **options: Any) -> PostgresOutbox:
-    return PostgresOutbox(conninfo, "outbox", **{"columns": ["event"], **options})
+def source(conninfo: str, **options: Any) -> PostgresOutboxSource:
+    return PostgresOutboxSource(conninfo, "outbox", **{"columns": ["event"], **options})
 
 
 def test_a_smaller_number_that_commits_later_is_not_passed_over(
@@ -123,7 +123,7 @@ def test_rows_have_the_columns_of_the_table_and_values_of_python(conninfo: str) 
         """INSERT INTO "odd %s" VALUES (DEFAULT, 1, '{"a": [1, null]}',
         '2026-01-01 12:00+02', 1.5, '00000000-0000-0000-0000-000000000007', '\\x00ff', '{a,b}')""",
     )
-    outbox = PostgresOutbox(conninfo, "odd %s", id="Sub id", xid="tx", schema="public")
+    outbox = PostgresOutboxSource(conninfo, "odd %s", id="Sub id", xid="tx", schema="public")
     reader = outbox.open("odd %s", None)
     [row] = reader.read() or []
     reader.close()
@@ -143,7 +143,7 @@ def test_a_value_that_python_has_none_for_is_an_error_with_a_way_out(conninfo: s
     xid = "xid xid8 NOT NULL DEFAULT pg_current_xact_id()"
     query(conninfo, f"CREATE TABLE odd (id int NOT NULL, {xid}, at date)")
     query(conninfo, "INSERT INTO odd VALUES (1, DEFAULT, 'infinity')")
-    reader = PostgresOutbox(conninfo, "odd").open("odd", None)
+    reader = PostgresOutboxSource(conninfo, "odd").open("odd", None)
     with pytest.raises(UserFunctionError, match=r"date too large.*leave the column out with col"):
         reader.read()
     reader.close()
@@ -243,7 +243,7 @@ def test_a_table_that_is_no_outbox_is_refused(
 ) -> None:
     query(outbox, "CREATE TABLE plain (id bigint, event text)")
     with pytest.raises(ConfigError, match=message):
-        PostgresOutbox(outbox, table, **options).open(table, None)
+        PostgresOutboxSource(outbox, table, **options).open(table, None)
 
 
 def test_a_notification_ends_the_wait_for_the_next_look(outbox: str) -> None:

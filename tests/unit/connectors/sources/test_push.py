@@ -11,9 +11,9 @@ from tests.support.pipelines import Outside
 from tests.support.pressure import pressed, run_pressed, slowly
 from tests.unit.runtime.ending.jobs import run_for
 from tidelog import (
-    Callback,
     Effects,
     Emitter,
+    ForeachSink,
     Job,
     JobConfig,
     JobRunner,
@@ -118,7 +118,7 @@ class FromThread(PushSource):
 def test_a_thread_that_emits_does_not_wait_for_a_job_that_has_stopped() -> None:
     source, job, world = FromThread(), Job("stopped"), Effects()
     taken: list[Any] = []
-    job.source(source).sink(Callback(taken.append))
+    job.source(source).sink(ForeachSink(taken.append))
     runner = JobRunner(job, MemoryStore(), JobConfig(parallelism=1), world)
 
     async def stop_and_go_on() -> None:

@@ -19,9 +19,9 @@ from tests.support.pipelines import Outside, acted_on, config, run
 from tests.unit.connectors.sources.reading import check_every_restart, read_all
 from tidelog import (
     ConfigError,
+    IterableSource,
     Job,
-    Rate,
-    Replayable,
+    RateSource,
     RestoreError,
     Source,
     SplitReader,
@@ -32,25 +32,25 @@ from tidelog.storage.memory import MemoryStore
 
 @given(st.integers(0, 5000), st.sampled_from([list, tuple, iter]))
 def test_a_restart_from_every_position_gives_the_remaining_records(size: int, kind: Any) -> None:
-    source = Replayable(lambda: kind(range(size)))
+    source = IterableSource(lambda: kind(range(size)))
     check_every_restart(source, "records", list(range(size)))
 
 
 def test_iterators_that_wait_and_rates_go_on_from_every_position_too() -> None:
-    waiting = Replayable(lambda: iter(range(30)), blocking=True)
+    waiting = IterableSource(lambda: iter(range(30)), blocking=True)
     check_every_restart(waiting, "records", list(range(30)))
-    check_every_restart(Rate(None, splits=2, limit=9000), "1", list(range(1, 9000, 2)))
+    check_every_restart(RateSource(None, splits=2, limit=9000), "1", list(range(1, 9000, 2)))
 
 
 @pytest.mark.parametrize("records", [iter([1]), {1, 2}, 5])
 def test_what_cannot_be_read_twice_in_the_same_order_is_refused(records: Any) -> None:
     with pytest.raises(ConfigError, match=f"split 'records'; .*found {type(records).__name__}"):
-        Replayable(records)
+        IterableSource(records)
 
 
 def test_an_iterable_that_became_shorter_fails_the_restore() -> None:
     with pytest.raises(RestoreError, match=r"at least 4 records.*found 3"):
-        Replayable([1, 2, 3]).open("records", 4)
+        IterableSource([1, 2, 3]).open("records", 4)
 
 
 def test_closing_a_reader_closes_its_generator() -> None:
@@ -62,7 +62,7 @@ def test_closing_a_reader_closes_its_generator() -> None:
         finally:
             closed.append(True)
 
-    reader = Replayable(records).open("records", None)
+    reader = IterableSource(records).open("records", None)
     reader.read()
     reader.close()
     assert closed == [True]
@@ -132,14 +132,14 @@ def test_no_record_is_late_because_its_split_had_to_wait(
 
 @given(st.integers(1, 5), st.integers(0, 20_000), st.integers(-5, 5))
 def test_the_splits_produce_each_number_once(splits: int, limit: int, start: int) -> None:
-    source = Rate(None, splits=splits, limit=limit, start=start)
+    source = RateSource(None, splits=splits, limit=limit, start=start)
     assert len(list(source.discover())) == splits
     assert sorted(read_all(source)) == list(range(start, start + limit))
 
 
 async def test_records_come_when_they_are_due() -> None:
     clock = VirtualClock(auto=False)
-    reader = Rate(4, clock=clock).open("0", None)
+    reader = RateSource(4, clock=clock).open("0", None)
     assert reader.read() == []
     assert reader.delay_s == 0.25
     await clock.advance(1)
@@ -153,7 +153,7 @@ async def test_records_come_when_they_are_due() -> None:
 
 async def test_a_restored_split_goes_on_at_the_rate() -> None:
     clock = VirtualClock(auto=False)
-    reader = Rate(10, limit=105, clock=clock).open("0", 100)
+    reader = RateSource(10, limit=105, clock=clock).open("0", 100)
     assert reader.read() == []
     await clock.advance(0.25)
     assert reader.read() == [100, 101]
@@ -168,11 +168,11 @@ def test_a_restart_with_another_number_of_splits_is_refused(before: int, now: in
 
     def numbers(splits: int) -> Job:
         job = Job("numbers")
-        job.source(Rate(10, splits=splits, limit=200, clock=clock)).sink(sink)
+        job.source(RateSource(10, splits=splits, limit=200, clock=clock)).sink(sink)
         return job
 
     acted_on(numbers(before), store, at=4.5, crash=True, clock=clock)
-    message = rf"split '\d' of a Rate; expected one of {now} splits .*found one of {before}\."
+    message = rf"split '\d' of a RateSource; expected one of {now} splits .*found one of {before}\."
     with pytest.raises(RestoreError, match=message):
         acted_on(numbers(now), store, at=0, clock=clock)
     acted_on(numbers(before), store, at=0, clock=clock)
@@ -182,6 +182,6 @@ def test_a_restart_with_another_number_of_splits_is_refused(before: int, now: in
 @pytest.mark.parametrize("position", [1, (1, 2)])
 def test_numbers_of_a_split_that_is_no_more_are_not_made_twice(position: object) -> None:
     """An older release stored how many records were read, and nothing of the splits."""
-    assert list(Rate(None, splits=2, limit=9).open("1", position).read() or ()) == [3, 5, 7]
-    with pytest.raises(RestoreError, match=r"split '2' of a Rate; expected one of 2 splits"):
-        Rate(None, splits=2, limit=9).open("2", position)
+    assert list(RateSource(None, splits=2, limit=9).open("1", position).read() or ()) == [3, 5, 7]
+    with pytest.raises(RestoreError, match=r"split '2' of a RateSource; expected one of 2 splits"):
+        RateSource(None, splits=2, limit=9).open("2", position)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.clock import VirtualClock
 from tests.support.pipelines import acted_on
-from tidelog import Callback, Job, JobRunner, TextFiles
+from tidelog import ForeachSink, Job, JobRunner, TextFileSource
 from tidelog.errors import SavepointFailedError, StorageError
 from tidelog.storage.memory import MemoryStore
 
@@ -30,7 +30,7 @@ def followed(path: Path, act: Callable[[VirtualClock, list[str]], Awaitable[Any]
     """The lines of a job that follows, is silent for ten minutes, then `act`s and stops."""
     clock, lines = VirtualClock(), list[str]()
     job = Job("logs")
-    job.source(TextFiles(path, follow=True)).sink(Callback(lines.append))
+    job.source(TextFileSource(path, follow=True)).sink(ForeachSink(lines.append))
 
     async def act_and_stop(runner: JobRunner) -> None:
         await act(clock, lines)

@@ -14,7 +14,15 @@ from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside, acted_on
 from tests.support.pressure import checkpoints, outside_as_of, pressed, slowly, under_pressure
 from tests.unit.connectors.sources.reading import check_every_restart, drain, read_all, stored
-from tidelog import ConfigError, Files, Job, JobArguments, JobRunner, StorageError, TextFiles
+from tidelog import (
+    ConfigError,
+    FileSink,
+    Job,
+    JobArguments,
+    JobRunner,
+    StorageError,
+    TextFileSource,
+)
 from tidelog.errors import ObjectNotFoundError
 from tidelog.storage.memory import MemoryStore
 
@@ -47,7 +55,7 @@ def test_a_restart_from_every_position_gives_the_remaining_lines(
 ) -> None:
     with TemporaryDirectory() as directory:
         path = written(Path(directory, "input"), content)
-        source = TextFiles(path, chunk_bytes=chunk_bytes)
+        source = TextFileSource(path, chunk_bytes=chunk_bytes)
         check_every_restart(source, "input", lines_of(content))
 
 
@@ -57,7 +65,7 @@ def test_a_followed_file_gives_every_line_once_when_its_newline_is_there(
 ) -> None:
     with TemporaryDirectory() as directory:
         path = written(Path(directory, "input"), b"")
-        source = TextFiles(path, follow=True, chunk_bytes=chunk_bytes)
+        source = TextFileSource(path, follow=True, chunk_bytes=chunk_bytes)
         seen: list[str] = []
         position = None
         for content in appended:
@@ -73,7 +81,7 @@ def test_a_followed_file_gives_every_line_once_when_its_newline_is_there(
 
 def test_a_followed_file_without_new_lines_is_looked_at_less_often(tmp_path: Path) -> None:
     path = written(tmp_path / "input", b"a\n")
-    reader = TextFiles(path, follow=True).open("input", None)
+    reader = TextFileSource(path, follow=True).open("input", None)
     waits = [(reader.read(), reader.delay_s)[1] for _ in range(12)]
     assert waits[:5] == [0.1, 0.2, 0.4, 0.8, 1.6]
     assert waits[-4:] == [25.6, 51.2, 60.0, 60.0]
@@ -90,7 +98,7 @@ def test_splits_are_the_visible_regular_files_sorted_by_path(tmp_path: Path) -> 
     (tmp_path / "input" / "linked").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "input" / "pipe.txt")
     everything = ["a.txt", "a/b/c.txt", "a/z.txt", "b.txt", "c.csv"]
-    assert TextFiles(tmp_path / "input").discover() == everything
+    assert TextFileSource(tmp_path / "input").discover() == everything
     for include, found in [
         ("*.csv", ["c.csv"]),
         ("*.txt", everything[:-1]),
@@ -98,12 +106,14 @@ def test_splits_are_the_visible_regular_files_sorted_by_path(tmp_path: Path) -> 
         ("b/*.txt", ["a/b/c.txt"]),
         ("**/b/*", ["a/b/c.txt"]),
     ]:
-        assert TextFiles(tmp_path / "input", include).discover() == found, "of the ends of paths"
+        assert TextFileSource(tmp_path / "input", include).discover() == found, (
+            "of the ends of paths"
+        )
 
 
 def test_a_bounded_input_ends_at_the_size_when_a_start_opens_it(tmp_path: Path) -> None:
     path = written(tmp_path / "input", b"one\ntwo\n")
-    source = TextFiles(path)
+    source = TextFileSource(path)
     first = source.open("input", None)
     append(path, b"three\n")
     again = source.open("input", stored(first.position))
@@ -117,7 +127,7 @@ def test_the_line_limit_does_not_depend_on_chunks(
     follow: bool, chunk_bytes: int, tmp_path: Path
 ) -> None:
     path = written(tmp_path / "input", b"x" * 50 + b"\n" + b"y" * 51 + b"\n")
-    source = TextFiles(path, follow=follow, chunk_bytes=chunk_bytes, max_line_bytes=50)
+    source = TextFileSource(path, follow=follow, chunk_bytes=chunk_bytes, max_line_bytes=50)
     reader = source.open("input", None)
     assert reader.read() == ["x" * 50]
     with pytest.raises(ConfigError, match="line at byte 51"):
@@ -128,7 +138,7 @@ def test_the_line_limit_does_not_depend_on_chunks(
 @pytest.mark.parametrize("follow", [False, True])
 def test_a_truncated_file_is_an_error_with_both_sizes(follow: bool, tmp_path: Path) -> None:
     path = written(tmp_path / "input", b"one\ntwo\n")
-    source = TextFiles(path, follow=follow, chunk_bytes=4)
+    source = TextFileSource(path, follow=follow, chunk_bytes=4)
     reader = source.open("input", None)
     assert reader.read() == ["one"]
     os.truncate(path, 2)
@@ -136,7 +146,7 @@ def test_a_truncated_file_is_an_error_with_both_sizes(follow: bool, tmp_path: Pa
     with pytest.raises(StorageError, match=f"{path}; expected at least {least} .* found 2 "):
         reader.read()
     reader.close()
-    for again in (source, TextFiles(path)):  # nor has it ended for whoever does not follow it
+    for again in (source, TextFileSource(path)):  # nor has it ended for whoever does not follow it
         with pytest.raises(StorageError, match=f"{path}; expected at least 4 .* found 2 "):
             again.open("input", stored(reader.position))
 
@@ -145,7 +155,7 @@ def test_a_truncated_file_is_an_error_with_both_sizes(follow: bool, tmp_path: Pa
 @pytest.mark.parametrize("size", [8, 9, 5000])
 def test_a_file_that_is_written_anew_is_an_error(follow: bool, size: int, tmp_path: Path) -> None:
     path = written(tmp_path / "input", b"one\ntwo\n" + b"x\n" * 2000)
-    source = TextFiles(path, follow=follow, chunk_bytes=4)
+    source = TextFileSource(path, follow=follow, chunk_bytes=4)
     reader = source.open("input", None)
     assert reader.read() == ["one"]
     path.write_bytes(b"new\n" + b"y\n" * size)  # in place: the file is the same one
@@ -161,7 +171,7 @@ def test_lines_that_are_no_utf_8_are_counted_and_logged(
 ) -> None:
     path = written(tmp_path / "input", b"a\n\xff\n" + b"b\n" * 50 + b"\xff\xfe\nc\n")
     with caplog.at_level("WARNING", "tidelog"):
-        read_all(TextFiles(path, chunk_bytes=10))
+        read_all(TextFileSource(path, chunk_bytes=10))
     told = [record.getMessage() for record in caplog.records]
     assert [message.split(f" lines of {path} so far have bytes")[0] for message in told] == [
         "1",
@@ -174,14 +184,14 @@ def test_a_file_that_is_no_more_the_input_is_missed_and_a_way_to_leave_it_named(
 ) -> None:
     for name in ("one", "two"):
         written(tmp_path / name, b"a\n")
-    changed = TextFiles(tmp_path / "two")  # it was "one", and the checkpoint says how far
+    changed = TextFileSource(tmp_path / "two")  # it was "one", and the checkpoint says how far
     with pytest.raises(ObjectNotFoundError, match=r"one; .*found nothing.*give the source another"):
         changed.open("one", [0, 2])
 
 
 def test_a_followed_file_must_stay_the_same_file(tmp_path: Path) -> None:
     path = written(tmp_path / "input", b"one\n")
-    reader = TextFiles(path, follow=True).open("input", None)
+    reader = TextFileSource(path, follow=True).open("input", None)
     path.rename(tmp_path / "input.1")
     written(path, b"two\n")
     with pytest.raises(StorageError, match=f"{path}; .*another one under its name"):
@@ -192,12 +202,12 @@ def test_a_followed_file_must_stay_the_same_file(tmp_path: Path) -> None:
 def test_a_name_that_no_checkpoint_could_hold_is_refused(tmp_path: Path) -> None:
     os.close(os.open(os.fsencode(tmp_path) + b"/bad\xff", os.O_CREAT))
     with pytest.raises(ConfigError, match=r"bad\\udcff.*byte b'\\xff'"):
-        TextFiles(tmp_path).discover()
+        TextFileSource(tmp_path).discover()
 
 
 def copying(directory: Path, sink: Outside, clock: VirtualClock, *, follow: bool) -> Job:
     job = Job("copy")
-    lines = job.source(TextFiles(directory, follow=follow, chunk_bytes=8))
+    lines = job.source(TextFileSource(directory, follow=follow, chunk_bytes=8))
     slowly(lines.rebalance(), clock, 0.2).sink(sink)
     return job
 
@@ -230,7 +240,7 @@ def test_a_source_that_had_finished_says_that_it_follows_nothing(
     def job(sink: Outside, *, follow: bool) -> Job:
         job = Job("two")
         for name, follows in (("done", follow), ("going-on", True)):
-            lines = job.source(TextFiles(tmp_path / name, follow=follows), name=name)
+            lines = job.source(TextFileSource(tmp_path / name, follow=follows), name=name)
             lines.sink(sink, name=f"{name}-sink")
         return job
 
@@ -247,22 +257,22 @@ def test_a_source_that_had_finished_says_that_it_follows_nothing(
 @pytest.mark.parametrize("include", ["/in/*.txt", "in/**/c.txt", "**/", ""])
 def test_a_pattern_that_could_match_nothing_is_refused(tmp_path: Path, include: str) -> None:
     with pytest.raises(ConfigError, match="include"):
-        TextFiles(tmp_path, include)
+        TextFileSource(tmp_path, include)
 
 
 def test_files_none_of_which_matches_are_an_error_unless_more_may_come(tmp_path: Path) -> None:
-    assert TextFiles(tmp_path, "*.json").discover() == []
+    assert TextFileSource(tmp_path, "*.json").discover() == []
     written(tmp_path / "in" / "a.txt", b"x")
     with pytest.raises(ConfigError, match=r"'\*\.json'"):
-        TextFiles(tmp_path, "*.json").discover()
-    assert TextFiles(tmp_path, "*.json", follow=True).discover() == []
+        TextFileSource(tmp_path, "*.json").discover()
+    assert TextFileSource(tmp_path, "*.json", follow=True).discover() == []
 
 
 @pytest.mark.parametrize("path", [None, ""])
 def test_no_path_is_refused_with_the_option_that_gives_one(path: Any) -> None:
     with pytest.raises(ConfigError, match=f"--input PATH` gives; found {path!r}"):
-        TextFiles(path)
+        TextFileSource(path)
     with pytest.raises(ConfigError, match=f"--output PATH` gives; found {path!r}"):
-        Files(path)
+        FileSink(path)
     with pytest.raises(ConfigError, match="pass --input PATH"):
         JobArguments(path).required_input()

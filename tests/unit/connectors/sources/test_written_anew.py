@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from tests.unit.connectors.sources.reading import drain, stored
-from tidelog import ParquetFiles, TextFiles
+from tidelog import ParquetSource, TextFileSource
 from tidelog.errors import StorageError
 
 HEADER = b"a header of a kilobyte " * 60 + b"\n"
@@ -39,7 +39,7 @@ def test_a_longer_text_with_the_same_header_is_not_read_on_in_its_middle(
 ) -> None:
     path, write = tmp_path / name, WRITERS[name]
     write(path, lines(b"x", 1000))
-    source = TextFiles(path, chunk_bytes=4000)
+    source = TextFileSource(path, chunk_bytes=4000)
     first = source.open(name, None)
     first.read()
     position = stored(first.position)
@@ -57,7 +57,7 @@ def test_a_file_that_was_read_to_its_end_and_replaced_by_one_of_its_size_is_an_e
 ) -> None:
     path = tmp_path / name
     compressed(path, lines(b"x", 1000))
-    source, size = TextFiles(path), path.stat().st_size
+    source, size = TextFileSource(path), path.stat().st_size
     first = source.open(name, None)
     drain(first)
     position = stored(first.position)
@@ -72,7 +72,7 @@ def test_a_file_that_was_read_to_its_end_and_replaced_by_one_of_its_size_is_an_e
 def test_a_parquet_file_with_as_many_other_rows_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"n": [1, 2, 3]}), path)
-    source = ParquetFiles(path, batch_rows=1)
+    source = ParquetSource(path, batch_rows=1)
     first = source.open(path.name, None)
     first.read()
     position = stored(first.position)

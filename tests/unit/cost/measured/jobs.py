@@ -15,8 +15,8 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.jobs import contents, store_of
 from tests.unit.verify.stores import engine_on
 from tidelog import Sliding
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.program import Callback
+from tidelog.checkpoint.config import CheckpointConfig
+from tidelog.connectors.program import ForeachSink
 from tidelog.cost.measured.analysis import measure
 from tidelog.cost.measured.report import OperatorReport, OverheadReport
 from tidelog.materialize.schedule import MaterializeConfig
@@ -81,7 +81,7 @@ def aggregate(clock: VirtualClock) -> Job:
     source = job.source(Metered(clock, AGGREGATED_PER_S), parallelism=1)
     keyed = source.key_by(lambda record: rng.randrange(KEYS))
     summed = keyed.aggregate(lambda _: rng.random(), lambda a, b: a + b, name="sum")
-    summed.sink(Callback(lambda _: None))
+    summed.sink(ForeachSink(lambda _: None))
     return job
 
 
@@ -110,7 +110,7 @@ def _windows(source: Metered, key: Any, rng: Random, size_ms: int, slide_ms: int
         .window(Sliding(size_ms, slide_ms))
         .aggregate(lambda _: rng.random(), lambda a, b: a + b)
     )
-    counted.sink(Callback(lambda _: None))
+    counted.sink(ForeachSink(lambda _: None))
     return job
 
 
@@ -123,7 +123,7 @@ def left_by(job_of: Any, *arguments: Any) -> Mapping[str, bytes]:
         key_groups=16,
         table="memory",
         retain=RETAIN,
-        checkpoint=Schedule(interval=CHECKPOINT_S),
+        checkpoint=CheckpointConfig(interval=CHECKPOINT_S),
         materialize=MaterializeConfig(interval=INTERVAL_S),
     )
     effects = in_virtual_time(3, clock)

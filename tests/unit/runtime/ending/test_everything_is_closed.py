@@ -13,10 +13,10 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.faults import SteerableStore
 from tests.support.pipelines import Outside, Portions, config, effects, running, word_count
 from tidelog import (
+    CheckpointConfig,
     Job,
     JobConfig,
     JobRunner,
-    Schedule,
     StatefulProcessor,
     StatefulProcessorHandle,
     UploadConfig,
@@ -244,7 +244,7 @@ def test_a_close_that_fails_does_not_hide_why_the_job_failed(
 async def test_a_sink_is_closed_when_the_call_under_way_has_returned() -> None:
     """A cancelled job waits for its threads before it closes what they work with."""
     ledger, release = Ledger(), threading.Event()
-    settings = JobConfig(parallelism=1, table="memory", checkpoint=Schedule(interval=0.05))
+    settings = JobConfig(parallelism=1, table="memory", checkpoint=CheckpointConfig(interval=0.05))
     runner = JobRunner(job_of(ledger, endless=True), MemoryStore(), settings)
     running = asyncio.ensure_future(runner.run())
     while not (writers := [w for w in ledger.opened if isinstance(w, _Writer)]):

@@ -33,6 +33,7 @@ from tests.unit.runtime.ending.jobs import (
 )
 from tests.unit.runtime.test_job_faults import faulty
 from tidelog import (
+    CheckpointConfig,
     CheckpointFailedError,
     Job,
     JobRunner,
@@ -40,7 +41,6 @@ from tidelog import (
     RestoreFrom,
     Savepoint,
     SavepointFailedError,
-    Schedule,
     SinkContext,
     SinkWriter,
     Stream,
@@ -320,7 +320,7 @@ def test_a_task_that_finished_between_plan_and_trigger_costs_that_checkpoint_onl
 
 def test_a_final_checkpoint_that_always_fails_ends_the_job_and_commits_nothing_of_it() -> None:
     left, first, inner = short(), Outside(), MemoryStore()
-    chosen = config(checkpoint=Schedule(interval=50.0, tolerable_failures=2))
+    chosen = config(checkpoint=CheckpointConfig(interval=50.0, tolerable_failures=2))
     # The start slot takes two: it is created, and proves that creating is exclusive.
     refused = [Fault(FaultKind.FAIL, "create", object_names.CHECKPOINTS, nth=n) for n in (3, 4, 5)]
     down = faulty(inner, *refused)
@@ -335,7 +335,7 @@ def test_a_final_checkpoint_that_always_fails_ends_the_job_and_commits_nothing_o
 def test_the_final_checkpoint_comes_at_once_and_alone() -> None:
     """However long the interval: every task takes part in the one checkpoint there is."""
     left, right, first, second, objects = short(2), long(2), Outside(), Outside(), MemoryStore()
-    chosen = settings(checkpoint=Schedule(interval=1e6, timeout=60.0))
+    chosen = settings(checkpoint=CheckpointConfig(interval=1e6, timeout=60.0))
     started = effects()
     runner = JobRunner(side_by_side(left, right, first, second), objects, chosen, started)
     asyncio.run(runner.run())

@@ -9,7 +9,7 @@ import pytest
 from tests.support.pipelines import Outside, Portions, run
 from tests.support.pressure import checkpoints
 from tests.unit.runtime.ending.jobs import long, operator, run_for, run_until, settings, uneven
-from tidelog import Checkpoint, Job, Schedule, UnalignedConfig
+from tidelog import Checkpoint, CheckpointConfig, Job, UnalignedConfig
 from tidelog.checkpoint.finished import fully_finished, partially_finished
 from tidelog.checkpoint.manifest import decode_entry
 from tidelog.errors import CheckpointFailedError
@@ -106,14 +106,14 @@ def remembering(sink: Outside) -> Job:
 
 def test_checkpoints_fail_while_a_union_has_lost_a_part_and_succeed_when_all_have_ended() -> None:
     sink, objects = Outside(), MemoryStore()
-    schedule = Schedule(interval=1.0, timeout=60.0, tolerable_failures=10_000)
+    schedule = CheckpointConfig(interval=1.0, timeout=60.0, tolerable_failures=10_000)
     run(remembering(sink), objects, settings(parallelism=2, checkpoint=schedule))
     taken = [operator(checkpoint, "left") for checkpoint in checkpoints(objects)]
     assert not any(map(partially_finished, taken))
     assert fully_finished(taken[-1]) and len(taken) > 1
     assert dict(sink.records) == Counter(uneven(4).records)
     with pytest.raises(CheckpointFailedError, match=r"union state 'seen' of operator 'remember'"):
-        impatient = Schedule(interval=1.0, timeout=60.0, tolerable_failures=1)
+        impatient = CheckpointConfig(interval=1.0, timeout=60.0, tolerable_failures=1)
         run(remembering(Outside()), MemoryStore(), settings(parallelism=2, checkpoint=impatient))
 
 

@@ -14,17 +14,17 @@ from tests.support.depth import in_pairs
 from tests.support.pipelines import Outside, config, effects, run, running
 from tests.unit.runtime.test_status import operator
 from tidelog import (
-    Callback,
     Emitter,
+    ForeachSink,
+    IterableSource,
     Job,
     JobRunner,
     JobStatus,
     OutputTag,
     PushSource,
-    Replayable,
     StatefulProcessor,
     Stream,
-    TextFiles,
+    TextFileSource,
     Tumbling,
     UserFunctionError,
     status_of,
@@ -46,7 +46,7 @@ def status_when(
     job = Job("endless")
     fired: list[Any] = []
     windows = build(job).key_by(lambda _: "all").window(Tumbling(1000))
-    windows.count().sink(Callback(fired.append))
+    windows.count().sink(ForeachSink(fired.append))
 
     async def steps() -> JobStatus:
         kept = store or MemoryStore()
@@ -68,9 +68,9 @@ def test_subtasks_without_splits_are_idle_from_the_start(shape: str, tmp_path: P
     (tmp_path / "only").write_text("".join(f"{n * 100}\n" for n in range(50)))
 
     def build(job: Job) -> Stream:
-        read = job.source(TextFiles(tmp_path, follow=True))
+        read = job.source(TextFileSource(tmp_path, follow=True))
         if shape == "apart":
-            read.sink(Callback(lambda _: None), name="copies")
+            read.sink(ForeachSink(lambda _: None), name="copies")
         return read.event_time(int)
 
     status = status_when(build, lambda fired, _: len(fired) == 4, parallelism=3)
@@ -98,7 +98,7 @@ def test_a_split_that_falls_silent_is_idle_after_a_while(shape: str, parallelism
     def build(job: Job) -> Stream:
         pushed = job.source(Quiet())
         if shape == "apart":
-            pushed.sink(Callback(lambda _: None), name="copies")
+            pushed.sink(ForeachSink(lambda _: None), name="copies")
         return pushed.event_time(lambda n: n, idle_after_ms=5000)
 
     status = status_when(build, lambda fired, _: len(fired) == 9, parallelism)
@@ -157,7 +157,7 @@ def test_a_split_that_is_silent_since_a_restart_counts_as_far_as_it_was_read() -
 def test_the_idleness_of_a_first_event_time_is_not_that_of_a_second() -> None:
     def build(job: Job) -> Stream:
         first = job.source(Quiet()).event_time(lambda n: n, idle_after_ms=5000)
-        first.sink(Callback(lambda _: None), name="copies")
+        first.sink(ForeachSink(lambda _: None), name="copies")
         return first.event_time(lambda n: n, name="second")
 
     status = status_when(
@@ -182,7 +182,7 @@ def test_a_source_that_ends_is_at_no_moment_idle(
 
     monkeypatch.setattr(ChannelOutput, "announce", noted)
     job = Job("ends")
-    read = job.source(Replayable({"long": range(90), "short": range(9)}))
+    read = job.source(IterableSource({"long": range(90), "short": range(9)}))
     if shape == "spread":
         read = read.rebalance().map(int)
     read.sink(Outside(), name="copies")
@@ -247,7 +247,7 @@ def test_late_records_are_a_stream_of_their_own_each_once(
 
     def job(breaks: bool) -> Job:
         built, tag = Job("late"), OutputTag("late")
-        timed = built.source(Replayable(records)).event_time(lambda r: r[1])
+        timed = built.source(IterableSource(records)).event_time(lambda r: r[1])
         keyed = timed.key_by(lambda r: r[0])
         if kind == "process":
             emitted = keyed.transform_with_state(Echo, time_mode="event", late=tag)
@@ -277,15 +277,15 @@ def test_late_records_are_a_stream_of_their_own_each_once(
 
 
 JOB = """
-from tidelog import Job, Replayable, Stdout, Tumbling
+from tidelog import Job, IterableSource, StdoutSink, Tumbling
 
 def job(arguments):
     built = Job("late")
     records = [("a", n * 10) for n in range(2048)] + [("a", 1), ("a", 2)]
-    timed = built.source(Replayable(records)).event_time(lambda r: r[1])
+    timed = built.source(IterableSource(records)).event_time(lambda r: r[1])
     keyed = timed.key_by(lambda r: r[0])
     windows = keyed.window(Tumbling(1000)).count()
-    windows.filter(lambda _: False).sink(Stdout())
+    windows.filter(lambda _: False).sink(StdoutSink())
     return built
 """
 

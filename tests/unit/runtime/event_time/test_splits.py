@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.depth import one_by_one
 from tests.support.pipelines import Outside, config, run
-from tidelog import Job, JsonLines, Replayable, StatefulProcessor, Stream, Tumbling
+from tidelog import IterableSource, Job, JsonLinesSource, StatefulProcessor, Stream, Tumbling
 from tidelog.errors import ConfigError, UserFunctionError
 from tidelog.runtime.operators.event_time import EventTimeOptions
 from tidelog.storage.memory import MemoryStore
@@ -53,32 +53,39 @@ def counted(stream: Stream, sink: Outside) -> None:
 
 def beside_another_use(job: Job, logs: Path) -> Stream:
     """The source's records go to two operators, so `event_time` runs in a task of its own."""
-    read = job.source(JsonLines(logs))
+    read = job.source(JsonLinesSource(logs))
     read.map(lambda r: r, name="copy").sink(Outside(), name="copies")
     return read
 
 
 def behind_union(job: Job, logs: Path) -> Stream:
-    streams = [job.source(JsonLines(logs, f"{server}.json"), name=server) for server in SERVERS]
+    streams = [
+        job.source(JsonLinesSource(logs, f"{server}.json"), name=server) for server in SERVERS
+    ]
     return streams[0].union(streams[1])
 
 
 def behind_rules(job: Job, logs: Path) -> Stream:
-    rules = job.source(Replayable(["rule"]), name="told")
-    return job.source(JsonLines(logs)).with_broadcast(
+    rules = job.source(IterableSource(["rule"]), name="told")
+    return job.source(JsonLinesSource(logs)).with_broadcast(
         rules, on_rule=lambda rule, known: None, on_record=lambda record, known: [record]
     )
 
 
 Shape = Callable[[Job, Path], Stream]
 SHAPES: dict[str, Shape] = {
-    "straight": lambda job, logs: job.source(JsonLines(logs)),
+    "straight": lambda job, logs: job.source(JsonLinesSource(logs)),
     "behind stateless": lambda job, logs: (
-        job.source(JsonLines(logs)).filter(lambda _: True).flat_map(lambda r: [r]).map(lambda r: r)
+        job.source(JsonLinesSource(logs))
+        .filter(lambda _: True)
+        .flat_map(lambda r: [r])
+        .map(lambda r: r)
     ),
     "beside another use": beside_another_use,
-    "behind a source of one": lambda job, logs: job.source(JsonLines(logs), parallelism=1),
-    "behind rebalance": lambda job, logs: job.source(JsonLines(logs)).rebalance().map(lambda r: r),
+    "behind a source of one": lambda job, logs: job.source(JsonLinesSource(logs), parallelism=1),
+    "behind rebalance": lambda job, logs: (
+        job.source(JsonLinesSource(logs)).rebalance().map(lambda r: r)
+    ),
     "behind union": behind_union,
     "behind rules": behind_rules,
 }
@@ -118,7 +125,7 @@ def test_every_record_counts_after_a_failure_and_a_rescale(
     assert {(key, start): count for key, start, count in sink.records} == expected()
 
 
-class _Slowly(JsonLines):
+class _Slowly(JsonLinesSource):
     """Small portions with a pause after each, so that checkpoints lie between."""
 
     blocking = False
@@ -156,7 +163,7 @@ class Reminder(StatefulProcessor):
 def test_timers_at_negative_times_fire_once_and_in_their_order() -> None:
     times = list(range(-20_000, 10_000, 1_000))
     sink, job = Outside(), Job("timers")
-    timed = job.source(Replayable(times)).event_time(lambda time: time)
+    timed = job.source(IterableSource(times)).event_time(lambda time: time)
     timed.key_by(lambda _: "all").transform_with_state(Reminder, time_mode="event").sink(sink)
     run(job, MemoryStore())
     assert sink.records == [time + 2_000 for time in times]
@@ -174,7 +181,7 @@ def test_an_input_that_ends_does_not_bring_the_first_watermark_to_the_second(
     job, sink = Job("twice"), Outside()
 
     def input(name: str, records: range) -> Stream:
-        stream = job.source(Replayable(records), name=name)
+        stream = job.source(IterableSource(records), name=name)
         return stream.event_time(lambda n: n + SHIFT, name=f"{name}-received")
 
     short, long = input("short", range(0, 2)), input("long", range(0, RECORDS))
@@ -195,4 +202,4 @@ def test_a_length_of_time_is_milliseconds_a_timedelta_or_a_text(length: Any) -> 
 )
 def test_what_is_no_length_of_time_is_refused_by_its_name(given: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(given))):
-        Job("late").source(Replayable([1])).event_time(lambda ms: ms, **given)
+        Job("late").source(IterableSource([1])).event_time(lambda ms: ms, **given)

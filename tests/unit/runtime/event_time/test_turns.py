@@ -13,18 +13,18 @@ from tests.support.clock import VirtualClock, in_virtual_time
 from tests.support.pipelines import completed, config, run, running
 from tests.unit.runtime.event_time.test_idleness import Quiet
 from tidelog import (
-    Callback,
+    CheckpointConfig,
     Effects,
     Emitter,
+    ForeachSink,
+    IterableSource,
     Job,
     JobRunner,
     PushSource,
-    Rate,
-    Replayable,
-    Schedule,
+    RateSource,
     Source,
     SplitReader,
-    TextFiles,
+    TextFileSource,
 )
 from tidelog.storage.memory import MemoryStore
 
@@ -51,14 +51,14 @@ def letters(split: str) -> Callable[[], Iterator[str]]:
 def followed(directory: Path) -> Source:
     for split in "abc":
         (directory / split).write_text(f"{split}\n" * 50_000)
-    return TextFiles(directory, follow=True, chunk_bytes=100)
+    return TextFileSource(directory, follow=True, chunk_bytes=100)
 
 
 ENDLESS: dict[str, Callable[[Path], Source]] = {
     "push": lambda _: Chatty(),
-    "rate": lambda _: Rate(None, splits=3, make=lambda n: "abc"[n % 3]),
-    "replayable": lambda _: Replayable({split: letters(split) for split in "abc"}),
-    "blocking": lambda _: Replayable({s: letters(s) for s in "abc"}, blocking=True),
+    "rate": lambda _: RateSource(None, splits=3, make=lambda n: "abc"[n % 3]),
+    "replayable": lambda _: IterableSource({split: letters(split) for split in "abc"}),
+    "blocking": lambda _: IterableSource({s: letters(s) for s in "abc"}, blocking=True),
     "followed": followed,
 }
 
@@ -73,7 +73,7 @@ def test_every_endless_split_of_a_subtask_is_read(kind: str, tmp_path: Path) -> 
             raise Enough
 
     job = Job("endless")
-    job.source(ENDLESS[kind](tmp_path)).sink(Callback(see))
+    job.source(ENDLESS[kind](tmp_path)).sink(ForeachSink(see))
     with pytest.raises(Exception, match="Enough"):
         run(job, MemoryStore(), config(parallelism=1))
 
@@ -115,7 +115,7 @@ def test_many_quiet_splits_are_looked_at_together() -> None:
             await super().sleep(seconds)
 
     source, job = Silent(600, reads=4), Job("quiet")
-    job.source(source).sink(Callback(lambda _: None))
+    job.source(source).sink(ForeachSink(lambda _: None))
     world = in_virtual_time(1, Counting())
     asyncio.run(JobRunner(job, MemoryStore(), config(parallelism=1), world).run())
     assert looks < source.splits * source.reads / 4
@@ -146,9 +146,14 @@ def test_what_a_blocking_iterator_has_and_barriers_pass_while_it_waits() -> None
         # More splits that wait than the pool has threads: they take none of it.
         waiting = {f"s{n}": slow for n in range(9)}
         job = Job("waiting")
-        job.source(Replayable({**waiting, "chatty": chatty}, blocking=True)).sink(Callback(see))
+        job.source(IterableSource({**waiting, "chatty": chatty}, blocking=True)).sink(
+            ForeachSink(see)
+        )
         runner = JobRunner(
-            job, MemoryStore(), config(parallelism=1, checkpoint=Schedule(interval=0.05)), Effects()
+            job,
+            MemoryStore(),
+            config(parallelism=1, checkpoint=CheckpointConfig(interval=0.05)),
+            Effects(),
         )
         async with running(runner):
             await some.wait()
@@ -169,9 +174,9 @@ def test_a_split_far_ahead_waits_for_one_behind_that_has_records() -> None:
     job = Job("in-step")
     sparse = [("sparse", 60_000 * n) for n in range(1_500)]
     dense = [("dense", 1000 * n) for n in range(90_000)]
-    source = Replayable({"sparse": sparse, "dense": dense})
+    source = IterableSource({"sparse": sparse, "dense": dense})
     timed = job.source(source).event_time(lambda r: r[1], max_ahead_ms=0)
-    timed.sink(Callback(lambda r: order.append(r[1])))
+    timed.sink(ForeachSink(lambda r: order.append(r[1])))
     run(job, MemoryStore(), config(parallelism=1))
     assert len(order) == 91_500
     # A read gives 1,024 records: that is how far the sparse split may be ahead, and no further.
@@ -191,7 +196,7 @@ def test_nobody_waits_for_a_split_that_has_nothing() -> None:
             raise Enough
 
     job = Job("quiet")
-    job.source(Quiet()).event_time(lambda n: n * 36_000).sink(Callback(see))
+    job.source(Quiet()).event_time(lambda n: n * 36_000).sink(ForeachSink(see))
     with pytest.raises(Exception, match="Enough"):
         run(job, MemoryStore(), config(parallelism=1))
     assert len(seen) == 101
@@ -202,7 +207,7 @@ def test_a_directory_of_more_files_than_may_be_open_is_read_in_turn(tmp_path: Pa
         (tmp_path / f"{number:03}").write_text(f"{number} first\n{number} second\n")
     order: list[str] = []
     job = Job("files")
-    job.source(TextFiles(tmp_path, chunk_bytes=12)).sink(Callback(order.append))
+    job.source(TextFileSource(tmp_path, chunk_bytes=12)).sink(ForeachSink(order.append))
     run(job, MemoryStore(), config(parallelism=1))
     assert sorted(order) == sorted(f"{n} {w}" for n in range(150) for w in ("first", "second"))
     assert all(line.endswith("first") for line in order[:150])

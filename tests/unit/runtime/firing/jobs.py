@@ -11,10 +11,10 @@ from tests.support.clock import VirtualClock
 from tests.support.pipelines import Outside
 from tests.support.pressure import Eager, pressed, slowly, under_pressure
 from tidelog import (
+    CheckpointConfig,
     Job,
     JobConfig,
     OutputTag,
-    Schedule,
     Session,
     Sliding,
     StatefulProcessor,
@@ -194,7 +194,7 @@ def fired(record: Any) -> Any:
 
 def settings(parallelism: int = 1, **changes: Any) -> JobConfig:
     """Checkpoints all the time, whose barriers overtake nothing."""
-    schedule = Schedule(interval=0.1, timeout=1e6, tolerable_failures=0)
+    schedule = CheckpointConfig(interval=0.1, timeout=1e6, tolerable_failures=0)
     return pressed("off", checkpoint=schedule, parallelism=parallelism, **changes)
 
 

@@ -12,7 +12,7 @@ from tests.support.clock import VirtualClock
 from tests.support.depth import more_in_depth
 from tests.support.pipelines import Outside
 from tests.support.pressure import checkpoints, numbered, pressed, run_pressed, slowly
-from tidelog import Checkpoint, Job, JobConfig, Schedule, UploadConfig
+from tidelog import Checkpoint, CheckpointConfig, Job, JobConfig, UploadConfig
 from tidelog.changelog.block import open_block
 from tidelog.ids import SeqNo
 from tidelog.runtime.channels.messages import Batch, Watermark
@@ -70,7 +70,7 @@ def settings(subtasks: int) -> JobConfig:
         parallelism=subtasks,
         key_groups=64,
         channel_buffers=2,
-        checkpoint=Schedule(interval=0.8, timeout=1e6, tolerable_failures=0),
+        checkpoint=CheckpointConfig(interval=0.8, timeout=1e6, tolerable_failures=0),
         # Nothing small goes into the manifest: all in-flight data is in objects.
         upload=UploadConfig(inline_bytes=0),
     )

@@ -18,7 +18,7 @@ from tests.support.pressure import (
     run_pressed,
     slowly,
 )
-from tidelog import Job, JobConfig, JobRunner, Schedule, Stream, UnalignedConfig
+from tidelog import CheckpointConfig, Job, JobConfig, JobRunner, Stream, UnalignedConfig
 from tidelog.runtime.channels.channel import BufferPool, Channel
 from tidelog.runtime.channels.gate import Gate
 from tidelog.runtime.channels.messages import Batch
@@ -98,7 +98,7 @@ def test_a_source_without_room_hears_of_barriers() -> None:
     source, sink, objects, clock = numbered(1, 8), Outside(), MemoryStore(), VirtualClock()
     job = Job("stuck")
     slowly(job.source(source, parallelism=1).rebalance(), clock, 60.0).sink(sink)
-    config = pressed(parallelism=1, channel_buffers=1, checkpoint=Schedule(1.0, 1e6))
+    config = pressed(parallelism=1, channel_buffers=1, checkpoint=CheckpointConfig(1.0, 1e6))
     delays: list[int] = []
     runner = JobRunner(job, objects, config, in_virtual_time(1, clock))
     asyncio.run(runner.run())

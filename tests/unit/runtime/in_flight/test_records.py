@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from tests.support.values import Level, Right
-from tidelog import Row, TidelogError, UnstorableError
+from tidelog import Row, SerializationError, TidelogError
 from tidelog.state.objects import encoding as form
 from tidelog.state.objects.classes import RecordTypes
 from tidelog.state.objects.encoding import Shape, decode_records, encode_records
@@ -231,7 +231,7 @@ def test_other_types_are_stored_when_the_job_names_them(sample: Any) -> None:
 def test_other_types_are_refused_when_it_does_not_and_the_message_says_what_to_do(
     sample: Any,
 ) -> None:
-    with pytest.raises(UnstorableError, match=r"record_types"):
+    with pytest.raises(SerializationError, match=r"record_types"):
         through([(1, sample)])
 
 
@@ -240,7 +240,7 @@ def test_a_class_within_a_function_is_refused_until_the_job_names_it() -> None:
     class Local:
         a: int
 
-    with pytest.raises(UnstorableError, match=r"Local.*not found by this name.*record_types"):
+    with pytest.raises(SerializationError, match=r"Local.*not found by this name.*record_types"):
         through([Local(1)])
     assert through([Local(1)], RecordTypes([Local])) == [Local(1)]
 
@@ -250,7 +250,7 @@ def test_a_struct_with_attributes_besides_its_fields_and_cached_properties_is_re
     assert event.doubled == 2
     assert through([event]) == [Open(1)]
     event.note = "none of its fields"
-    with pytest.raises(UnstorableError, match="Open: a struct that has more than its fields"):
+    with pytest.raises(SerializationError, match="Open: a struct that has more than its fields"):
         through([event])
 
 
@@ -329,7 +329,7 @@ def test_fields_that_are_gone_or_have_no_value_are_refused(monkeypatch: pytest.M
         at: int
 
     for record, now in ((Point(1.0), NewPoint), (Pair(1), NewPair), (Event(1), NewEvent)):
-        with pytest.raises(UnstorableError, match=rf"{type(record).__qualname__}.*the fields"):
+        with pytest.raises(SerializationError, match=rf"{type(record).__qualname__}.*the fields"):
             reread(monkeypatch, record, now)
 
 
@@ -340,7 +340,7 @@ def test_a_field_of_another_name_is_refused_and_an_attribute_that_is_none_is_kep
     class NewBox(Generic[T]):
         content: T | None = None
 
-    with pytest.raises(UnstorableError, match=r"Box with the fields held, .*; found content"):
+    with pytest.raises(SerializationError, match=r"Box with the fields held, .*; found content"):
         reread(monkeypatch, Box(3), NewBox)
     order = Order("tea")
     order.__dict__["note"] = order.doubled
@@ -358,9 +358,9 @@ def test_a_class_of_another_kind_or_without_a_member_is_refused_by_its_name(
     class NewColour(enum.Enum):
         RED = "r"
 
-    with pytest.raises(UnstorableError, match=r"Point as a dataclass, .*; found a struct"):
+    with pytest.raises(SerializationError, match=r"Point as a dataclass, .*; found a struct"):
         reread(monkeypatch, Point(1.0), NewPoint)
-    with pytest.raises(UnstorableError, match="Colour with the member 'BLUE'"):
+    with pytest.raises(SerializationError, match="Colour with the member 'BLUE'"):
         reread(monkeypatch, Colour.BLUE, NewColour)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog import Callback, Job, Replayable, Stream
+from tidelog import ForeachSink, IterableSource, Job, Stream
 from tidelog.runtime.channels.messages import Batch, KeyedBatch, Watermark
 from tidelog.runtime.in_flight.capture import ChannelData, ChannelId
 from tidelog.runtime.in_flight.redistribution import redistribute
@@ -20,14 +20,14 @@ GROUPS = 16
 
 def shape(producers: int, consumers: int, routing: str) -> tuple[list[Vertex], Wiring]:
     job = Job("shape")
-    stream = job.source(Replayable([]), parallelism=producers)
+    stream = job.source(IterableSource([]), parallelism=producers)
     routed: dict[str, Stream] = {
         "key": stream.key_by(lambda r: r[0]),
         "rebalance": stream.rebalance(),
         "broadcast": stream.broadcast(),
         "forward": stream,
     }
-    routed[routing].sink(Callback(lambda _: None), parallelism=consumers)
+    routed[routing].sink(ForeachSink(lambda _: None), parallelism=consumers)
     vertices = compile_job(job, 1)
     return vertices, Wiring(vertices, GROUPS, Buffers())
 

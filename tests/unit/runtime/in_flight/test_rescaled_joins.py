@@ -22,7 +22,7 @@ from tests.support.pressure import (
     under_pressure,
 )
 from tidelog import Job, JobConfig, OutputTag, Tumbling
-from tidelog.checkpoint.schedule import Schedule
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.runtime.graph import KeyedStream, Stream
 from tidelog.runtime.operators.window import WindowSpan
 
@@ -138,7 +138,7 @@ def version(record: _Record, rows: list[_Record]) -> _Record | None:
 
 
 def settings(parallelism: int) -> JobConfig:
-    return pressed(parallelism=parallelism, checkpoint=Schedule(interval=0.5, timeout=1e6))
+    return pressed(parallelism=parallelism, checkpoint=CheckpointConfig(interval=0.5, timeout=1e6))
 
 
 @pytest.mark.usefixtures("workers")
@@ -188,7 +188,7 @@ def test_records_in_flight_of_swapped_inputs_are_handled_once_and_in_time(
     windows: bool, after: int
 ) -> None:
     def chosen(parallelism: int) -> JobConfig:
-        schedule = Schedule(interval=0.1, timeout=1e6)
+        schedule = CheckpointConfig(interval=0.1, timeout=1e6)
         return pressed(parallelism=parallelism, channel_buffers=1, checkpoint=schedule)
 
     sink, objects = under_pressure(partial(union_job, swapped=False, windows=windows), chosen(2))

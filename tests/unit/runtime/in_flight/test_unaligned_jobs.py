@@ -36,11 +36,11 @@ from tests.support.pressure import (
     slowly,
     under_pressure,
 )
-from tidelog import Job, JobRunner, RestoreError, Schedule, status_of
+from tidelog import CheckpointConfig, Job, JobRunner, RestoreError, status_of
 from tidelog.checkpoint.finished import fully_finished
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, encode_entry
 from tidelog.cli.run.reports import phase_line
-from tidelog.errors import UnstorableError
+from tidelog.errors import SerializationError
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
@@ -139,7 +139,7 @@ def test_barriers_late_in_outputs_and_in_tasks_overtake() -> None:
 def test_a_type_that_cannot_be_stored_keeps_barriers_aligned_and_says_so() -> None:
     source, sink, objects, clock = numbered(), Outside(), MemoryStore(), VirtualClock()
     job = typed(Parcel)(sink, clock)
-    settings = pressed("always", checkpoint=Schedule(1.5, 1e6, tolerable_failures=1))
+    settings = pressed("always", checkpoint=CheckpointConfig(1.5, 1e6, tolerable_failures=1))
     runner = JobRunner(job, objects, settings, in_virtual_time(1, clock))
     asyncio.run(runner.run())
     assert sorted(sink.records) == sorted(source.records)
@@ -212,7 +212,7 @@ def test_a_type_that_the_job_no_longer_names_is_refused_before_anything_is_writt
     objects, sink, held = taken(Parcel, Parcel)
     before, clock = dict(objects._objects), VirtualClock()
     job = typed(Parcel)(outside_as_of(sink, held[0]), clock)
-    with pytest.raises(UnstorableError, match=r"Parcel.*record_types"):
+    with pytest.raises(SerializationError, match=r"Parcel.*record_types"):
         run_pressed(job, objects, pressed(parallelism=2), clock, restore_slot=held[0].slot)
     assert objects._objects == before, "the job that runs is not fenced"
 
@@ -225,7 +225,7 @@ def test_a_type_that_is_gone_is_refused_and_dropping_the_records_goes_on(
     before = dict(objects._objects)
     again, clock = outside_as_of(sink, held[0]), VirtualClock()
     settings, at = pressed(parallelism=2), held[0].slot
-    with pytest.raises(UnstorableError, match=r"Purchase.*--drop-in-flight"):
+    with pytest.raises(SerializationError, match=r"Purchase.*--drop-in-flight"):
         run_pressed(typed(Point)(again, clock), objects, settings, clock, restore_slot=at)
     assert objects._objects == before
     dropping = pressed(parallelism=2, drop_in_flight=True)

@@ -18,10 +18,10 @@ from tests.support.pipelines import Outside, acted_on, config, effects, word_cou
 from tests.support.pressure import checkpoints
 from tidelog.catalog.audit import audit
 from tidelog.catalog.inventory import read_inventory
+from tidelog.checkpoint.config import CheckpointConfig
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint, SavepointFormat, is_canonical
-from tidelog.checkpoint.schedule import Schedule
-from tidelog.connectors.files.sink import Files
-from tidelog.connectors.sql import Sqlite
+from tidelog.connectors.files.sink import FileSink
+from tidelog.connectors.sql import SqliteSink
 from tidelog.errors import ConfigError, ObjectNotFoundError, SavepointFailedError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.restore.choose import RestoreFrom
@@ -34,7 +34,7 @@ from tidelog.storage.port import ObjectStore
 pytestmark = pytest.mark.usefixtures("workers")
 
 FORMATS: list[SavepointFormat] = ["native", "canonical"]
-RARELY = config(checkpoint=Schedule(interval=7.0))
+RARELY = config(checkpoint=CheckpointConfig(interval=7.0))
 """Checkpoints so far apart that a savepoint between them has output to commit."""
 
 
@@ -228,14 +228,14 @@ class _Output:
         self.place = place
         self.sink: Sink = Outside()
         if kind == "files":
-            self.sink = Files(place)
+            self.sink = FileSink(place)
         elif kind == "sqlite":
-            self.sink = Sqlite(place, "words", {"word": "text"})
+            self.sink = SqliteSink(place, "words", {"word": "text"})
 
     def read(self) -> Counter[str]:
         if isinstance(self.sink, Outside):
             return Counter(row.word for row in self.sink.records)
-        if isinstance(self.sink, Sqlite):
+        if isinstance(self.sink, SqliteSink):
             with closing(sqlite3.connect(self.place)) as database:
                 return Counter(word for (word,) in database.execute("select word from words"))
         lines = (line for part in self.place.glob("*.jsonl") for line in part.open())

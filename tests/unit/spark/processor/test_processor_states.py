@@ -14,7 +14,7 @@ from tidelog.spark.processor.handle import (
     SparkMapState,
     SparkValueState,
 )
-from tidelog.state.handles.keyed import ListState, MapState, ValueState
+from tidelog.state.handles.keyed import ListHandle, MapHandle, ValueHandle
 from tidelog.state.key_groups import encode_key
 
 
@@ -32,9 +32,9 @@ def handle(request: pytest.FixtureRequest) -> Any:
     ("ours", "theirs"),
     [
         (StatefulProcessorHandle, SparkHandle),
-        (ValueState, SparkValueState),
-        (ListState, SparkListState),
-        (MapState, SparkMapState),
+        (ValueHandle, SparkValueState),
+        (ListHandle, SparkListState),
+        (MapHandle, SparkMapState),
     ],
 )
 def test_whatever_a_function_may_call_embedded_it_may_call_on_spark(

@@ -42,7 +42,7 @@ from tidelog import (
     ObjectNotFoundError,
     RestoreError,
     UploadConfig,
-    Value,
+    ValueState,
     open_store,
 )
 from tidelog import open as open_state
@@ -234,7 +234,7 @@ def test_state_is_what_a_restore_writes(store: Path, inline_store: Path, tmp_pat
 
 
 def test_large_values_are_read_a_few_at_a_time(tmp_path: Path) -> None:
-    with open_state(str(tmp_path / "store"), {"text": Value(str)}) as db:
+    with open_state(str(tmp_path / "store"), {"text": ValueState(str)}) as db:
         for number in range(9):
             db.key(number).text.set("x" * (1 << 20))
         db.advance("t", 0)

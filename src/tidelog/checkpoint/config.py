@@ -18,7 +18,7 @@ class Change(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class CheckpointConfig:
     """When checkpoints happen; all times in seconds."""
 
     interval: float = option(
