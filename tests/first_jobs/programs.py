@@ -19,7 +19,7 @@ def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def rows_of(directory: Path) -> list[dict[str, Any]]:
-    """What a `FileSink` sink has committed."""
+    """What a `FileSink` has committed."""
     return list(map(json.loads, output_lines(directory)))
 
 

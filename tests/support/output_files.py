@@ -1,4 +1,4 @@
-"""What readers of a `FileSink` sink's directory see, also while a job writes to it."""
+"""What readers of a `FileSink`'s directory see, also while a job writes to it."""
 
 from pathlib import Path
 
