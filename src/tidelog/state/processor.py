@@ -7,6 +7,7 @@ class written against these names runs in `transformWithState` unchanged.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError, require
@@ -26,6 +27,8 @@ from tidelog.state.schema.schema import Schema
 In = TypeVar("In")
 Out = TypeVar("Out")
 TimeMode = Literal["none", "processing", "event"]
+_MISSPELT: Final = 0.85
+"""How alike two names are, from 0 to 1, of which one was meant to be the other."""
 _LONGEST_TTL_MS: Final = 10**15
 """The time of expiry has 64 bits."""
 
@@ -234,7 +237,22 @@ class StatefulProcessorHandle:
 
 
 class StatefulProcessor(ABC):
-    """Arbitrary stateful logic per key."""
+    """Arbitrary stateful logic per key.
+
+    A class that misspells the name of a method, which nothing would call, cannot be defined: this
+    raises ConfigError.
+    """
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        inherited = [
+            name
+            for name, method in vars(StatefulProcessor).items()
+            if not name.startswith("_") and getattr(cls, name) is method
+        ]
+        for name in vars(cls):
+            for method in get_close_matches(name, inherited, n=1, cutoff=_MISSPELT):
+                require(f"a method of the processor {cls.__name__}", name, name == method, method)
 
     @abstractmethod
     def init(self, handle: StatefulProcessorHandle) -> None:

@@ -41,7 +41,7 @@ from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.status.watchdog import watched_loop
-from tidelog.runtime.user_code import user_code
+from tidelog.runtime.user_code import job_definition
 from tidelog.settings import Resolved
 from tidelog.storage.open import StoreAccess
 
@@ -241,14 +241,14 @@ def load_job(name: str, arguments: JobArguments) -> Job:
         )
     found, takes = _imported(path, module_name, attribute), False
     if not isinstance(found, Job) and callable(found):
-        with user_code(path):
+        with job_definition(path):
             takes = bool(inspect.signature(found).parameters)
             found = found(arguments) if takes else found()
     if not isinstance(found, Job):
         raise ConfigError(
             f"job {path!r}",
             expected="a Job, or a function that returns one",
-            found=type(found).__name__,
+            found="nothing: its function has no `return`" if found is None else repr(found),
             action="correct the name or the function",
         )
     passed = [f"--{f.name}" for f in fields(arguments) if getattr(arguments, f.name) != f.default]
@@ -262,19 +262,11 @@ def load_job(name: str, arguments: JobArguments) -> Job:
     return found
 
 
-class _importing(user_code):
-    """Names the module whose import failed."""
-
-    __slots__ = ()
-    expected = "to be imported"
-    action = "fix the import and start again"
-
-
 def _imported(path: str, module_name: str, attribute: str) -> Any:
     file = Path(module_name)
     of_file = file.suffix == ".py"
     name = file.stem if of_file else module_name
-    with _importing(f"module {name}"):
+    with job_definition(f"module {name}"):
         try:
             module = _of_file(path, name, file) if of_file else _of_name(name)
         except ModuleNotFoundError as error:
@@ -282,7 +274,7 @@ def _imported(path: str, module_name: str, attribute: str) -> Any:
                 raise  # an import within the module
             raise _nowhere(path, f"no module {error.name!r}") from error
         if not hasattr(module, attribute):
-            raise _nowhere(path, f"no {attribute!r} in it", ConfigError)
+            raise _nowhere(path, _only(module), ConfigError)
         return getattr(module, attribute)
 
 
@@ -313,6 +305,17 @@ def _of_file(path: str, name: str, file: Path) -> ModuleType:
     module = sys.modules[name] = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def _only(module: ModuleType) -> str:
+    """The names of a module that could be jobs: what it defines itself."""
+    names = [
+        name
+        for name, value in vars(module).items()
+        if isinstance(value, Job) or getattr(value, "__module__", None) == module.__name__
+    ]
+    jobs = [name for name in names if not name.startswith("_")]
+    return f"only {', '.join(jobs)} in it" if jobs else "neither a job nor a function in it"
 
 
 def _search(directory: Path) -> None:
