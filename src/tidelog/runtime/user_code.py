@@ -86,14 +86,18 @@ class job_definition:
     may be of something outside, which another start may find.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, may_exit: bool = False) -> None:
+        """`may_exit`: SystemExit is of a parser of arguments, which has said what is wrong."""
         self._what = what
+        self._may_exit = may_exit
 
     def __enter__(self) -> None:
         """Nothing to set up."""
 
     def __exit__(self, kind: object, cause: BaseException | None, trace: object) -> None:
         if isinstance(cause, UnavailableError) or not isinstance(cause, (*FAILURES, ConfigError)):
+            return
+        if isinstance(cause, SystemExit) and self._may_exit:
             return
         if isinstance(cause, ConfigError):
             site = site_of(cause)
