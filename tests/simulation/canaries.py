@@ -25,6 +25,7 @@ from tidelog.runtime.checkpoints import driver
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.node import Edge
+from tidelog.runtime.restore import redistribute
 from tidelog.runtime.subtasks import vertices
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Wiring
@@ -35,7 +36,6 @@ from tidelog.runtime.tasks.split_reading import SplitReading
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.state.event_time import MAX_WATERMARK, EventTime
-from tidelog.state.restore import redistribute
 from tidelog.state.schema.types import KnownTypes
 
 

@@ -21,10 +21,10 @@ from tidelog.runtime.in_flight.redistribution import no_such_edge
 from tidelog.runtime.operators.chain import OperatorChain
 from tidelog.runtime.operators.operator import OperatorContext
 from tidelog.runtime.operators.turn import WorkTime
+from tidelog.runtime.restore.assign import empty, finished_subtasks, rechain, reshaped
 from tidelog.runtime.restore.choose import Operators, RestorePlan, Resumption, check_parallelism
-from tidelog.runtime.restore.dropped import without_removed
-from tidelog.runtime.restore.migration import migrates
-from tidelog.runtime.restore.shares import empty, finished_subtasks, rechain, reshaped
+from tidelog.runtime.restore.drop import without_removed
+from tidelog.runtime.restore.migrate import migrates
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job, sink_types, source_types
 from tidelog.runtime.user_code import user_code
 from tidelog.state.backend import KeyedBackend

@@ -13,9 +13,9 @@ import msgspec
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo
-from tidelog.runtime.restore.shares import empty, sink_of, with_transactions
+from tidelog.runtime.restore.assign import empty, sink_of, with_transactions
+from tidelog.runtime.restore.redistribute import holds_something
 from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
-from tidelog.state.restore.redistribute import holds_something
 
 _TRANSACTIONS: Final = "sink transactions"
 

@@ -16,9 +16,9 @@ from tidelog.errors import RestoreError
 from tidelog.ids import SeqNo, SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.restore.choose import Operators
+from tidelog.runtime.restore.redistribute import redistribute, redistribute_operator_state
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.key_groups import range_of, successor
-from tidelog.state.restore.redistribute import redistribute, redistribute_operator_state
 
 _NOTHING = SeqNo(0)
 
