@@ -33,8 +33,7 @@ RUNTIME = names(
 LIBRARIES = names("asyncio fsspec msgspec rich rocksdict ssl tomllib zstandard")
 # What restores and canonical savepoints need; a job that begins restores nothing.
 RESTORING = names(
-    "runtime.restore.fit runtime.restore.migrate runtime.restore.drop "
-    "runtime.restore.assign runtime.restore.redistribute "
+    "runtime.restore.fit runtime.restore.migrate runtime.restore.drop runtime.restore.assign "
     "state.recovery.restorer catalog.locate checkpoint.local_first",
     "tidelog.",
 )
