@@ -83,8 +83,8 @@ class _Leave:
             expected=f"it in the job, as the checkpoint holds {', '.join(losses)} of it",
             found=actual,
             action=f"give it its name, its place and its class back; or {commit}drop what is held, "
-            f"for good, with --allow-dropped-state {min(names - {''})} "
-            "(JobConfig.allow_dropped_state); or start with an empty store",
+            f"for good, with --allow-non-restored-state {min(names - {''})} "
+            "(JobConfig.allow_non_restored_state); or start with an empty store",
         )
 
 

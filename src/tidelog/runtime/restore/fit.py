@@ -52,7 +52,9 @@ def fit_checkpoint(
         unchained |= _targets_in_flight(job, restored)
     vertices = compile_job(job, config.parallelism, unchained)
     check_parallelism(vertices, config)
-    remaining, dropped = without_removed(stored_operators, vertices, config.allow_dropped_state)
+    remaining, dropped = without_removed(
+        stored_operators, vertices, config.allow_non_restored_state
+    )
     _check_key_groups(remaining.values(), config)
     finished_ids = check_finished(vertices, remaining)
     rechained = rechain(remaining, vertices)
@@ -70,8 +72,8 @@ def fit_checkpoint(
             if vertex.head.state is not None:
                 registry = StateRegistry(operator.id, operator.states)
                 registry.register(*vertex.head.state)
-                registry.check_renamed(config.allow_dropped_state)
-            check_meaning(operator, vertex.head.meaning, config.allow_dropped_state)
+                registry.check_renamed(config.allow_non_restored_state)
+            check_meaning(operator, vertex.head.meaning, config.allow_non_restored_state)
         if migrates(vertex.head, operator):
             migrated.add(vertex.id)
         operators[vertex.id] = reshaped(vertex, operator, config, anew=vertex.id in migrated)
@@ -225,6 +227,6 @@ def _open_once(
     chain = OperatorChain([(head.id, operator)], WorkTime(clock), BufferLimit())
     try:
         chain.open(OperatorContext(clock, backend))
-        registry.check_renamed(config.allow_dropped_state)
+        registry.check_renamed(config.allow_non_restored_state)
     finally:
         chain.close()
