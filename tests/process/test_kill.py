@@ -102,8 +102,8 @@ def test_a_killed_word_count_with_its_log_in_another_store_counts_every_word_rig
     assert [*log.glob("segments/*.seg")] and not Path(run.store, "segments").exists()
     assert tidelog("inspect", run.store, "--deep").exit_code == 0
     moved = ("--log-store", str(tmp_path / "log-2"))
-    forked = tidelog("fork", f"{run.store}@latest", str(tmp_path / "store-2"), *moved)
-    assert forked.exit_code == 0, forked.stderr
+    cloned = tidelog("clone", f"{run.store}@latest", str(tmp_path / "store-2"), *moved)
+    assert cloned.exit_code == 0, cloned.stderr
     assert tidelog("verify", str(tmp_path / "store-2"), "--engine", "local").exit_code == 0
     assert not (tmp_path / "store-2" / "segments").exists()
 

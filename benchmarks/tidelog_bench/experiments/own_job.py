@@ -189,5 +189,4 @@ _EXPERIMENT: Final = Experiment(
         Figure("cores_used", "processors used", "", "neither"),
         Figure("rss_mb", "memory of the process", "MB"),
     ),
-    main=("records_per_s",),
 )

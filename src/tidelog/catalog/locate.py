@@ -1,4 +1,4 @@
-"""Where a job, a fork or a command takes a checkpoint from: `URL@SLOT`, `URL@NAME`, `URL@latest`.
+"""Where a job, a clone or a command takes a checkpoint from: `URL@SLOT`, `URL@NAME`, `URL@latest`.
 
 Invariant: a name means the savepoint of that name in the newest slot, and never a number.
 """

@@ -50,7 +50,7 @@ class _Reads(Steps):
             self._what,
             expected="reads: it shows what a checkpoint holds",
             found="a change",
-            action="open the store without at= to change its states; fork it to change a copy",
+            action="open the store without at= to change its states; clone it to change a copy",
         )
 
     def _closed_error(self) -> Exception:

@@ -193,7 +193,7 @@ class JobConfig:
         "Checkpoints kept besides savepoints and pinned slots.",
         when="Raise it to go back further; each keeps the log and files that it names.",
     )
-    allow_dropped_state: tuple[str, ...] = option(
+    allow_non_restored_state: tuple[str, ...] = option(
         (),
         Names(),
         "Operators (NAME) that the job no longer has: what the checkpoint holds of them IS LOST. "

@@ -73,7 +73,8 @@ def _changed(operator: str, before: str, now: str, action: str) -> StateSchemaEr
         expected=f"{before}, as the checkpoint has it",
         found=now,
         action=f"{action}; or give the operator another name= and drop what it has with "
-        f"--allow-dropped-state {operator} (JobConfig.allow_dropped_state); or, where its rows are "
-        f"right all the same, go on with them by --allow-dropped-state '{operator}/{_WAIVED}'",
+        f"--allow-non-restored-state {operator} (JobConfig.allow_non_restored_state); or, where "
+        "its rows are right all the same, go on with them by --allow-non-restored-state "
+        f"'{operator}/{_WAIVED}'",
         retry_safe=True,
     )

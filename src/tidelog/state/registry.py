@@ -109,8 +109,8 @@ class StateRegistry:
                 expected=f"{', '.join(map(repr, lost))}, as the checkpoint has it",
                 found=f"{', '.join(map(repr, sorted(new)))} instead, which would begin empty",
                 action="give the state its name back; or, where another state is meant, leave "
-                f"it out with --allow-dropped-state {self.operator}/{lost[0]} "
-                "(JobConfig.allow_dropped_state): its rows stay in the store, unread",
+                f"it out with --allow-non-restored-state {self.operator}/{lost[0]} "
+                "(JobConfig.allow_non_restored_state): its rows stay in the store, unread",
             )
         return tuple(sorted(dropped))
 
@@ -142,8 +142,8 @@ class StateRegistry:
             renaming = (
                 "the changed state a new name"
                 if before.kind in DECLARED
-                else "the operator another name= and drop what it has with --allow-dropped-state "
-                f"{self.operator} (JobConfig.allow_dropped_state)"
+                else "the operator another name= and drop what it has with "
+                f"--allow-non-restored-state {self.operator} (JobConfig.allow_non_restored_state)"
             )
             raise StateSchemaError(
                 f"state {before.name!r} of operator {self.operator!r}",

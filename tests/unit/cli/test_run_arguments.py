@@ -125,9 +125,9 @@ def test_dropped_state_needs_leave_and_stands_in_the_report(broken_store: Path) 
     before = files(broken_store)
     refused = run("renamed", broken_store)
     assert refused.exit_code == 1
-    assert "--allow-dropped-state count" in refused.output
+    assert "--allow-non-restored-state count" in refused.output
     assert files(broken_store) == before, "the running job is not fenced"
-    done = run("renamed", broken_store, "--allow-dropped-state", "count", "--json")
+    done = run("renamed", broken_store, "--allow-non-restored-state", "count", "--json")
     assert done.exit_code == 0, done.output
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["dropped_state"] == ["state 'aggregate' of operator 'count'"]

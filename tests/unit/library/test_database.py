@@ -367,9 +367,9 @@ def test_a_state_that_is_left_out_is_kept_until_it_comes_back(url: str) -> None:
         assert db.key("a").other.get() == "x"
     with pytest.raises(StateSchemaError, match="give the state its name back") as refused:
         opened(url, other=ValueState(str), sum=ValueState(int))
-    assert "--allow-dropped-state state/total" in str(refused.value)
+    assert "--allow-non-restored-state state/total" in str(refused.value)
     assert "its rows stay in the store" in str(refused.value)
-    config = JobConfig(allow_dropped_state=("state/total",))
+    config = JobConfig(allow_non_restored_state=("state/total",))
     with opened(url, config, other=ValueState(str), sum=ValueState(int)) as db:
         assert db.key("a").sum.get() is None
     with opened(url, total=ValueState(int)) as db:

@@ -103,7 +103,7 @@ class PostgresOutboxSource(Source):
                 expected=f"its table, {self.table!r}",
                 found="another one in the checkpoint",
                 action="go back to that; or give this source another name= and drop the position "
-                "of the other with --allow-dropped-state",
+                "of the other with --allow-non-restored-state",
             )
         return OutboxReader(self, position)
 

@@ -18,7 +18,7 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.transactions import (
-    FORK,
+    CLONE,
     TransactionId,
     Writer,
     WriterStart,
@@ -274,7 +274,7 @@ class SqlStagingWriter(SinkWriter):
                     "_tidelog_committed",
                     found=f"{rows} rows and no such checkpoint",
                     action="bring back the database that this job wrote to; to write to another "
-                    f"one, {FORK}",
+                    f"one, {CLONE}",
                     retry_safe=False,
                 )
             for tx in earlier:

@@ -89,8 +89,8 @@ def fit(plan: RestorePlan, config: JobConfig) -> RestorePlan:
         if vertex.head.state is not None:
             registry = StateRegistry(stored.id, stored.states)
             registry.register(*vertex.head.state)
-            registry.check_renamed(config.allow_dropped_state)
-        check_meaning(stored, vertex.head.meaning, config.allow_dropped_state)
+            registry.check_renamed(config.allow_non_restored_state)
+        check_meaning(stored, vertex.head.meaning, config.allow_non_restored_state)
         if migrates(vertex.head, stored):
             migrated.add(vertex.id)
     return msgspec.structs.replace(plan, migrated=frozenset(migrated))
@@ -189,6 +189,6 @@ def _open_once(
     chain = OperatorChain([(head.id, operator)], WorkTime(clock), BufferLimit())
     try:
         chain.open(OperatorContext(clock, backend))
-        registry.check_renamed(config.allow_dropped_state)
+        registry.check_renamed(config.allow_non_restored_state)
     finally:
         chain.close()
