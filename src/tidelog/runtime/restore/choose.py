@@ -44,7 +44,7 @@ class RestoreFrom:
     of those files.
     """
 
-    place: "CheckpointName"
+    checkpoint: "CheckpointName"
     store: ObjectStore | None = None
     """Another store than the job's own; it stays open as long as the job restores."""
     claim: bool = False
@@ -90,14 +90,14 @@ async def look_ahead(
     from tidelog.catalog.locate import find  # noqa: PLC0415  # only for a chosen checkpoint
 
     if restore_from.store is None:
-        checkpoint = await find(store, restore_from.place)
+        checkpoint = await find(store, restore_from.checkpoint)
         if not restore_from.claim:
             return Resumption(checkpoint, detached=True)
         return Resumption(checkpoint, detached=is_canonical(checkpoint), claimed=checkpoint.slot)
     newest = await resumable(slots, None)
     if newest is not None:
         return _own(newest)
-    checkpoint = await find(restore_from.store, restore_from.place)
+    checkpoint = await find(restore_from.store, restore_from.checkpoint)
     first = Slot(0)
     if restore_from.keep_output:
         first = after_all(checkpoint.slot)
