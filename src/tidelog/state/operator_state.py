@@ -137,14 +137,14 @@ class OperatorStates:
 def union_in_part(operators: Iterable[OperatorState]) -> str | None:
     """Why a checkpoint must not be: a union of which the finished subtasks' part is missing."""
     for operator in operators:
-        names = {
-            f"{piece.name!r} of operator {piece.operator!r}"
-            for subtask in operator.subtasks
-            for piece in subtask.operator_state
-            if piece.kind == "union"
-        }
+        names: set[str] = set()
+        done: list[str] = []
+        for subtask in operator.subtasks:
+            unions = (piece for piece in subtask.operator_state if piece.kind == "union")
+            names.update(f"{piece.name!r} of operator {piece.operator!r}" for piece in unions)
+            if subtask.finished:
+                done.append(str(subtask.index))
         if names and partially_finished(operator):
-            done = [str(subtask.index) for subtask in operator.subtasks if subtask.finished]
             return (
                 f"union state {', '.join(sorted(names))}: subtask {', '.join(done)} finished and "
                 "others did not, so a restart would miss a part of it"

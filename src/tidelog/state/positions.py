@@ -43,7 +43,7 @@ class Positions:
         """Read what was restored; raises StateSchemaError as `decoded_positions`."""
         self.durable = decoded_positions(self.stored())
         self._state_positions = dict(self.durable)
-        self._partitions = {partition: partition for partition in self.durable}
+        self._partitions = dict(zip(self.durable, self.durable, strict=True))
 
     def stored(self) -> dict[Any, bytes]:
         """The position of each partition that is stored, encoded."""
@@ -102,5 +102,4 @@ def _position_values() -> ObjectEncoding:
 
 def decoded_positions(encoded: Mapping[Any, bytes]) -> dict[Any, Any]:
     """Raises StateSchemaError where the program has not imported the class of one."""
-    decode = _position_values().decode
-    return {partition: decode(data) for partition, data in encoded.items()}
+    return dict(zip(encoded, map(_position_values().decode, encoded.values()), strict=True))

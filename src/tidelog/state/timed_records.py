@@ -29,17 +29,18 @@ from tidelog.state.timed_rows import (
     ALL_TIMES,
     KIND,
     MARKS,
-    TIMED_RECORD,
     BucketMemory,
     Entry,
     TimedBatches,
     TimedRows,
     Times,
+    entries_of,
     entry_of,
     first_of,
     with_numbers,
+    without_numbers,
 )
-from tidelog.state.timeline import NUMBER, Records, TimedRecord, inserted
+from tidelog.state.timeline import Records, TimedRecord, inserted
 
 _START_BITS: Final = 48
 STEP: Final = 1024
@@ -92,8 +93,9 @@ class TimedRecords:
         """A heap of all buckets in memory, and of some that have left it: they can be thousands."""
         self._scanned_to = UNKNOWN
         """Earlier buckets have no rows."""
-        both = (self._rows, self._batches) if self._batches else (self._rows,)
-        self._complete_from = max(rows.end(group) for rows in both for group in self._groups)
+        self._complete_from = self._rows.end(self._groups)
+        if self._batches is not None:
+            self._complete_from = max(self._complete_from, self._batches.end(self._groups))
         self._loads = True
         """Whether key groups are read, and put, together: not where memory had no room for them."""
         self._count = 0
@@ -187,17 +189,22 @@ class TimedRecords:
         return by_bucket
 
     def mark(self, bucket: int, group_key: bytes, records: Iterable[TimedRecord]) -> None:
-        memory = self._memory_of(bucket)
-        if memory.complete:
-            records = [record for record in records if record[NUMBER] not in memory.marked]
-            memory.marked.update([number for _, number, _ in records])
+        memory, entries = self._memory_of(bucket), list[Entry]()
         # Else several keys may have one number, of the subtasks that had them once.
-        self._put_marks(memory, [(bucket, group_key, record) for record in records])
+        marked = memory.marked if memory.complete else None
+        for record in records:
+            _, number, _ = record
+            if marked is None:
+                entries.append((bucket, group_key, record))
+            elif number not in marked:
+                entries.append((bucket, group_key, record))
+                marked.add(number)
+        self._put_marks(memory, entries)
 
     def remove(self, bucket: int, group_key: bytes, records: Sequence[TimedRecord]) -> None:
         """Take away the first records of a key, which these are."""
         memory = self._memory_of(bucket)
-        self._delete(memory, [(bucket, group_key, record) for record in records])
+        self._delete(memory, entries_of(bucket, group_key, records))
         if group_key in memory.large:
             memory.large[group_key] += len(records)
             if memory.large[group_key] >= STEP:
@@ -384,7 +391,7 @@ class TimedRecords:
         if not memory.marked or self._marks is None:
             return entries
         self._marks.delete(with_numbers(deleted, memory.marked))
-        return [entry for entry in entries if entry[TIMED_RECORD][NUMBER] not in memory.marked]
+        return without_numbers(entries, memory.marked)
 
     def _expire_stored(self, end: int) -> Iterator[list[Entry]]:
         """As `expire`, from rows, key group by key group."""
@@ -396,5 +403,5 @@ class TimedRecords:
                 last, _ = rows[-1]
                 first, lower = lower, last + b"\x00"
                 marks = self._marks.take(group, first, lower) if self._marks is not None else ()
-                marked = {suffix for suffix, _ in marks}
+                marked = dict(marks)
                 yield [entry_of(group, suffix, r) for suffix, r in rows if suffix not in marked]

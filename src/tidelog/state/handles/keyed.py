@@ -13,6 +13,7 @@ Invariants:
 """
 
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from tidelog.changelog.change import prefix_end
@@ -262,11 +263,11 @@ class MapHandle:
 
     def keys(self) -> Iterator[Row]:
         """The user keys."""
-        return (key for key, _ in self.iterator())
+        return map(itemgetter(0), self.iterator())
 
     def values(self) -> Iterator[Row]:
         """The values of all entries of the map, in the order of `iterator`."""
-        return (value for _, value in self.iterator())
+        return map(itemgetter(1), self.iterator())
 
     def removeKey(self, key: Row) -> None:
         """Remove a user key."""

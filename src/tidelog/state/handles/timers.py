@@ -229,8 +229,8 @@ class UnflushedTimers:
 
         The caller fires them before a barrier may pass.
         """
-        heap, expired = self._heap, list[tuple[int, bytes]]()
-        while heap and heap[0][0] <= limit_ms and len(expired) < count:
+        heap, expired, end = self._heap, list[tuple[int, bytes]](), (limit_ms + 1,)
+        while heap and heap[0] < end and len(expired) < count:
             expired.append(heappop(heap))
         return expired
 

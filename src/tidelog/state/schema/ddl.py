@@ -7,6 +7,7 @@ same when their texts are equal.
 import datetime
 import decimal
 import re
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -83,8 +84,13 @@ def stored_fields(text: str) -> tuple[Field, ...]:
     try:
         return parse_fields(text)
     except StateSchemaError:
-        columns = (_COLUMN.sub(_with_quotes, column) for column in text.split(", "))
+        columns = map(partial(_COLUMN.sub, _with_quotes), text.split(", "))
         return parse_fields(", ".join(columns))
+
+
+def renewed(text: str) -> str:
+    """The canonical text of this release for one of any; raises StateSchemaError."""
+    return text if text == UNTYPED else canonical_text(stored_fields(text))
 
 
 def canonical_text(fields: tuple[Field, ...]) -> str:
@@ -127,6 +133,10 @@ def split_parts(text: str, openers: str, closers: str) -> list[str]:
 def tuple_of(fields: tuple[Field, ...]) -> Any:
     """The Python type of a tuple of these fields, for msgspec."""
     return tuple.__class_getitem__(tuple(field.python for field in fields))
+
+
+def all_scalar(fields: tuple[Field, ...]) -> bool:
+    return all(field.scalar for field in fields)
 
 
 def bad_schema(text: str, expected: str) -> StateSchemaError:
@@ -215,8 +225,7 @@ class _Parser:
             fields = self._fields(">")
             self._take(">")
             inner = ",".join(f"{canonical(field.name)}:{field.type_name}" for field in fields)
-            python = tuple_of(fields)
-            return f"struct<{inner}>", python, all(field.scalar for field in fields)
+            return f"struct<{inner}>", tuple_of(fields), all_scalar(fields)
         if word not in _SCALARS:
             raise bad_schema(self._text, f"a known type, not {word!r}")
         return word + self._arguments(), _SCALARS[word], True

@@ -27,6 +27,7 @@ IN_BATCHES: Final = "in batches"
 """Ends the schema of records of which some are in rows of many: older builds look for none."""
 _NAMED: Final = re.compile(r"(`(?:[^`]|``)*`|[^:<`]+):(.*)", re.DOTALL)
 """A field of a struct, in a canonical text."""
+_OPENER: Final = re.compile("[<(]")
 DECLARED: Final = frozenset({"value", "list", "map"})
 """Kinds of the states that a program declares and names by itself."""
 
@@ -71,7 +72,8 @@ def _of_parsed(before: Sequence[str], after: Sequence[str]) -> str | None:
 
 def _fields(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
     if len(new) < len(old):
-        names = [field.name for field in old if field.name not in {f.name for f in new}]
+        new_names = {field.name for field in new}
+        names = [field.name for field in old if field.name not in new_names]
         return f"{', '.join(map(repr, names)) or 'a field'} is missing"
     for before, after in zip(old, new, strict=False):
         if before.name != after.name:
@@ -92,7 +94,7 @@ def _readable(old: str, new: str, *, key: bool) -> bool:
     if outer in _LARGER:
         return _LARGER[outer](inner, new_inner)
     # Names in front of a struct's fields belong to the type; other parts have none.
-    old_parts, new_parts = (list(map(_name_and_type, parts)) for parts in (inner, new_inner))
+    old_parts, new_parts = list(map(_name_and_type, inner)), list(map(_name_and_type, new_inner))
     last = len(old_parts) - 1
     return len(old_parts) == len(new_parts) and all(
         before == after and _readable(a, b, key=key or (outer == "map" and index < last))
@@ -107,7 +109,8 @@ def _name_and_type(part: str) -> tuple[str, str]:
 
 
 def _larger_decimal(old: list[str], new: list[str]) -> bool:
-    (precision, scale), (new_precision, new_scale) = (map(int, n or _DECIMAL) for n in (old, new))
+    precision, scale = map(int, old or _DECIMAL)
+    new_precision, new_scale = map(int, new or _DECIMAL)
     return new_precision >= precision and new_scale == scale
 
 
@@ -122,7 +125,7 @@ _LARGER: Final = {"decimal": _larger_decimal, "string": _longer_string}
 
 def _taken_apart(type_name: str) -> tuple[str, list[str]]:
     """`map<a,b>` as map and [a, b]; `decimal(10,2)` as decimal and [10, 2]."""
-    starts = [start for start in map(type_name.find, "<(") if start >= 0]
-    if not starts:
+    opener = _OPENER.search(type_name)
+    if opener is None:
         return type_name, []
-    return type_name[: min(starts)], split_parts(type_name[min(starts) + 1 : -1], "<(", ")>")
+    return type_name[: opener.start()], split_parts(type_name[opener.end() : -1], "<(", ")>")

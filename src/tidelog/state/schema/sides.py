@@ -1,6 +1,7 @@
 """The types of the keys of a join's two streams, as one process has seen them. Pure."""
 
 from collections.abc import Collection
+from itertools import product
 
 from tidelog.state.schema.types import Type, fits, union_text
 
@@ -19,11 +20,10 @@ class KeySides:
         if self._types[side].issuperset(types):
             return False
         self._types[side].update(types)
-        warned_before, self._has_warned = (
-            self._has_warned,
-            self._has_warned or self.apart is not None,
-        )
-        return self._has_warned and not warned_before
+        if self._has_warned or self.apart is None:
+            return False
+        self._has_warned = True
+        return True
 
     @property
     def apart(self) -> str | None:
@@ -32,9 +32,8 @@ class KeySides:
         None may be a part of any key.
         """
         left_types, right_types = self._types
-        common = any(
-            fits(one, other, numbers_alike=False) for one in left_types for other in right_types
-        )
+        pairs = product(left_types, right_types)
+        common = any(fits(left, right, numbers_alike=False) for left, right in pairs)
         if not left_types or not right_types or common:
             return None
         return f"{union_text(left_types)} on the left, {union_text(right_types)} on the right"
