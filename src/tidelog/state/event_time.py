@@ -17,8 +17,8 @@ UNKNOWN: Final = -(1 << 63)
 MAX_WATERMARK: Final = (1 << 63) - 1
 """The watermark at the end of a bounded input."""
 LATEST: Final = 1 << 62
-"""The latest time of a record, so that the end of each window and session is a time, too; negative
-the earliest one, so that their starts are."""
+"""The latest time of a record, and -LATEST the earliest: starts and ends of windows and sessions
+then have 64 bits, too."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """What decides the meaning of an operator's rows and is in none of them, stored beside them. Pure.
 
-Invariant: facts are compared by name, and only where checkpoint and job both have one; stores of
-releases that did not have it, and operators whose meaning is the user's own, tie nothing.
+Invariant: facts are compared by name, where checkpoint and job both have one: older releases stored
+none, and operators with functions of the user have none.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -13,12 +13,12 @@ from tidelog.errors import StateSchemaError
 REDUCTION: Final = "reduction"
 TIME_MODE: Final = "time mode"
 LEFT: Final = "left stream"
+"""The names of all operators in front of the left stream of a join."""
 RIGHT: Final = "right stream"
-"""The names of all operators in front of each of the two streams of a join."""
 _UNTIMED: Final = "none"
 """The time mode in which there are no timers, and which may become any other."""
 _WAIVED: Final = "$meaning"
-"""Allowed to be dropped as if it were a state of the operator: the user knows better."""
+"""The state to name in --allow-dropped-state where rows are right although the meaning changed."""
 _SEPARATOR: Final = ": "
 _BETWEEN: Final = ", "
 

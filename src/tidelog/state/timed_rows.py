@@ -47,16 +47,16 @@ _BYTES: Final = 1 << 20
 Times = tuple[float, float]
 """The earliest and the latest, each of which may be infinite."""
 ALL_TIMES: Final[Times] = (-inf, inf)
-MOST_BATCHED: Final = 8192
-"""Records of a bucket and a key group in batches: all are read where one is looked for ..."""
+MAX_BATCHED: Final = 8192
+"""Records of a bucket and a key group in batches: to look for one is to read all."""
 BATCHED_BYTES: Final = 1 << 20
-"""... and what they may take in memory."""
+"""Memory that the records of a bucket and a key group in batches may take."""
 
 T = TypeVar("T", bound=tuple[Any, ...])
 Entry = tuple[int, bytes, TimedRecord]
 """Bucket, group key (the key group with the encoded key) and timed record."""
 _TIMED_RECORD: Final = 2
-"""Where an entry has its timed record."""
+"""Index of the timed record in an entry."""
 KeyedRecord = tuple[bytes, TimedRecord]
 """Group key and timed record."""
 
@@ -240,7 +240,7 @@ class TimedBatches(TimedRows):
         for keyed_record in records:
             group_key, _ = keyed_record
             by_group[group_key[:2]].append(keyed_record)
-        limit = min(MOST_BATCHED, BATCHED_BYTES / max(1.0, size))
+        limit = min(MAX_BATCHED, BATCHED_BYTES / max(1.0, size))
         batched = memory.batched
         for group, of_group in by_group.items():
             if batched.get(group, 0) + len(of_group) > limit:

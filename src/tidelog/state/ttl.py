@@ -26,11 +26,11 @@ ROWS_PER_EXPIRY = 8
 """Rows visited for each that has expired."""
 ROWS_PER_SECOND = 1024
 """Rows visited besides: what expired before the restart, or was not counted, goes too."""
-_MOST_DUE_S = 1.0
+_MAX_DUE_S = 1.0
 _PARTS = 64
 """Parts of the time to live in which writes are counted."""
-_LEAST_YIELD = 1 / 16
-_TELLING = 1024
+_MIN_YIELD = 1 / 16
+_MIN_VISITS = 1024
 """Visits after which a round says something about those that follow."""
 
 Expired = Callable[[bytes, bytes], bool]
@@ -105,7 +105,7 @@ class TtlSweep:
             self._add_due(rows * ROWS_PER_EXPIRY * self._yield)
         since = 0 if self._paid_ms is None else now_ms - self._paid_ms
         self._paid_ms = now_ms
-        self._add_due(min(max(since / 1000, 0.0), _MOST_DUE_S) * ROWS_PER_SECOND)
+        self._add_due(min(max(since / 1000, 0.0), _MAX_DUE_S) * ROWS_PER_SECOND)
         return int(self._due)
 
     def _add_due(self, rows: float) -> None:
@@ -129,7 +129,7 @@ class TtlSweep:
                     self._rows.delete(key)
                     self._counted += 1
                     self._removed += 1
-            if self._visited >= _TELLING and self._removed * ROWS_PER_EXPIRY > self._visited:
+            if self._visited >= _MIN_VISITS and self._removed * ROWS_PER_EXPIRY > self._visited:
                 self._yield = 1.0
             self._due = max(0.0, self._due - len(visited))
             remaining -= len(visited)
@@ -150,7 +150,7 @@ class TtlSweep:
             return
         self._group = int(self._owned.first)
         if self._may_have:
-            self._yield = min(1.0, max(_LEAST_YIELD, self._removed / self._may_have))
+            self._yield = min(1.0, max(_MIN_YIELD, self._removed / self._may_have))
         self._may_have = self._visited = self._removed = 0
         # All that had expired when the round began is gone.
         self._due, self._new = min(self._due, self._new), 0.0

@@ -77,10 +77,10 @@ class RecordTypes:
         """How instances are taken apart; raises SerializationError if none may be in flight."""
         how = self._kinds.get(kind)
         if how is None:
-            how = self._kinds[kind] = self._looked_at(kind)
+            how = self._kinds[kind] = self._checked_kind(kind)
         return how
 
-    def _looked_at(self, kind: type) -> Kind:
+    def _checked_kind(self, kind: type) -> Kind:
         if issubclass(kind, Row) and kind.__module__ == Row.__module__:
             return "row"
         name = f"{kind.__module__}.{kind.__qualname__}"
@@ -343,10 +343,9 @@ def _unreadable(actual: str, expected: str) -> SerializationError:
 def _other_fields(
     kind: type, stored_fields: Iterable[str], now: Iterable[str]
 ) -> SerializationError:
-    fields = (
-        f"with the fields {', '.join(stored_fields)}, as the checkpoint has them, and others only"
-    )
-    return changed(kind, f"{fields} with defaults: a value or an empty collection", ", ".join(now))
+    fields = f"with the fields {', '.join(stored_fields)}, as the checkpoint has them"
+    others = "and others only with defaults: a value or an empty collection"
+    return changed(kind, f"{fields}, {others}", ", ".join(now))
 
 
 def changed(kind: type, as_stored: str, now: str) -> SerializationError:

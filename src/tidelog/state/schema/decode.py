@@ -171,11 +171,8 @@ def _whole_key(state_key: bytes) -> tuple[Any, None]:
 
 def _split_position(data: bytes) -> tuple[dict[str, Any], None]:
     done, position, *latest = _unpack(data)  # with the latest event time, where tasks track it
-    return {
-        "done": done,
-        "position": _plain(position),
-        **({"latest": latest[0]} if latest else {}),
-    }, None
+    shown = {"done": done, "position": _plain(position)}
+    return (shown | {"latest": latest[0]} if latest else shown), None
 
 
 def _partition(state_key: bytes) -> tuple[None, dict[str, Any]]:
@@ -212,10 +209,8 @@ def _window_records_key(state_key: bytes) -> tuple[Any, dict[str, int]]:
 
 def _timed_key(state_key: bytes) -> tuple[Any, dict[str, int]]:
     key, time_ms = _timer_by_key(state_key[_NUMBER_BYTES:-_POSITION_BYTES])
-    return key, {
-        "time_ms": time_ms,
-        "position": int.from_bytes(state_key[-_POSITION_BYTES:], "big"),
-    }
+    position = int.from_bytes(state_key[-_POSITION_BYTES:], "big")
+    return key, {"time_ms": time_ms, "position": position}
 
 
 def _batch(data: bytes) -> list[dict[str, Any]]:

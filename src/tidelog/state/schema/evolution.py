@@ -44,33 +44,33 @@ def objection(before: StateInfo, after: StateInfo) -> str | None:
         return "it has a TTL now, and its values were stored without the time when they expire"
     if before.ttl_ms is not None and after.ttl_ms is None:
         return "it has no TTL any more, and its values were stored with the time when they expire"
-    return _of_schema(before, after)
+    return _schema_objection(before, after)
 
 
-def _of_schema(before: StateInfo, after: StateInfo) -> str | None:
+def _schema_objection(before: StateInfo, after: StateInfo) -> str | None:
     if before.schema == after.schema:
         return None
     try:
         if before.kind in DECLARED and len(before.schema) == len(after.schema):
-            return _of_parsed(before.schema, after.schema)
+            return _parsed_objection(before.schema, after.schema)
     except StateSchemaError:
         pass  # older releases put no name into quotes
     return f"({'; '.join(before.schema)}) became ({'; '.join(after.schema)})"
 
 
-def _of_parsed(before: Sequence[str], after: Sequence[str]) -> str | None:
+def _parsed_objection(before: Sequence[str], after: Sequence[str]) -> str | None:
     """What changed incompatibly between schemas: texts of a map's keys, if any, then of values."""
     *old_keys, old = map(stored_fields, before)
     *new_keys, new = map(stored_fields, after)
     for old_key, new_key in zip(old_keys, new_keys, strict=True):
         if len(old_key) != len(new_key):
             return "the map's keys have another number of fields"
-        if reason := _fields(old_key, new_key, key=True):
+        if reason := _field_objection(old_key, new_key, key=True):
             return f"in the map's keys {reason}"
-    return _fields(old, new, key=False)
+    return _field_objection(old, new, key=False)
 
 
-def _fields(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
+def _field_objection(old: Sequence[Field], new: Sequence[Field], *, key: bool) -> str | None:
     if len(new) < len(old):
         new_names = {field.name for field in new}
         names = [field.name for field in old if field.name not in new_names]
@@ -87,7 +87,7 @@ def _readable(old: str, new: str, *, key: bool) -> bool:
     """Whether every value of one type can be read as the other."""
     if old == new:
         return True
-    (outer, inner), (new_outer, new_inner) = _taken_apart(old), _taken_apart(new)
+    (outer, inner), (new_outer, new_inner) = _outer_and_inner(old), _outer_and_inner(new)
     if outer != new_outer:
         same_bytes = any({outer, new_outer} <= types for types in _SAME_BYTES)
         return new_outer in _WIDER.get(outer, ()) and (same_bytes or not key)
@@ -123,7 +123,7 @@ _DECIMAL: Final = ("10", "0")
 _LARGER: Final = {"decimal": _larger_decimal, "string": _longer_string}
 
 
-def _taken_apart(type_name: str) -> tuple[str, list[str]]:
+def _outer_and_inner(type_name: str) -> tuple[str, list[str]]:
     """`map<a,b>` as map and [a, b]; `decimal(10,2)` as decimal and [10, 2]."""
     opener = _OPENER.search(type_name)
     if opener is None:

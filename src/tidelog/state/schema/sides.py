@@ -15,22 +15,19 @@ class KeySides:
         self._types: tuple[set[Type], set[Type]] = set(), set()
         self._has_warned = False
 
-    def came(self, side: int, types: Collection[Type]) -> bool:
-        """Keys of these types came on a side; True the first time that no type is common."""
+    def add(self, side: int, types: Collection[Type]) -> bool:
+        """Add types of keys of a side; True the first time that no type is common to both."""
         if self._types[side].issuperset(types):
             return False
         self._types[side].update(types)
-        if self._has_warned or self.apart is None:
+        if self._has_warned or self.disjoint_types is None:
             return False
         self._has_warned = True
         return True
 
     @property
-    def apart(self) -> str | None:
-        """The types of the two sides, where both have had keys and none of one is one of the other.
-
-        None may be a part of any key.
-        """
+    def disjoint_types(self) -> str | None:
+        """The types of both sides if both have had keys and have no type in common, else None."""
         left_types, right_types = self._types
         pairs = product(left_types, right_types)
         common = any(fits(left, right, numbers_alike=False) for left, right in pairs)

@@ -25,7 +25,7 @@ from tidelog.state.schema.row import Row
 Type = str | tuple[Any, ...]
 
 _MANY: Final = 8
-"""Types of tuples that are kept apart; beyond, keys are taken for tuples of any kind."""
+"""Types of tuples that are told apart; of more the type of the keys is `tuple`."""
 _NUMBERS: Final = frozenset({"bool", "int", "float"})
 _NAMES: Final[dict[Any, str]] = {
     **{bool: "bool", int: "int", float: "float", str: "str", bytes: "bytes"},
@@ -68,7 +68,7 @@ def fits(
     """
     if kind == known_kind or "None" in (kind, known_kind):
         return True
-    (head, *parts), (known_head, *known_parts) = _opened(kind), _opened(known_kind)
+    (head, *parts), (known_head, *known_parts) = _head_and_parts(kind), _head_and_parts(known_kind)
     if by_older_release and head not in _OF_MSGPACK and known_head in _OF_MSGPACK:
         return True
     if isinstance(kind, str) and isinstance(known_kind, str):
@@ -85,7 +85,7 @@ def fits(
     )
 
 
-def _opened(kind: Type) -> tuple[Any, ...]:
+def _head_and_parts(kind: Type) -> tuple[Any, ...]:
     return (kind,) if isinstance(kind, str) else kind
 
 
@@ -213,30 +213,30 @@ class KnownTypes(msgspec.Struct):
         """Something stored is, or may be, of a type that is to be changed."""
         if self.declared is None or self.declared.migrate is None:
             return False
-        if not self.stored_types or self.misfits():
+        if not self.stored_types or self.undeclared_types():
             return True
         # A checkpoint of a release that did not look into dicts: their rows tell.
         return "dict" in self.stored_types and "dict" not in self.declared.types
 
-    def misfits(self) -> frozenset[Type]:
+    def undeclared_types(self) -> frozenset[Type]:
         """Stored types that the declared ones do not allow."""
         return frozenset(filterfalse(self._fit, self.stored_types))
 
     def check_declared(self) -> None:
         """Raises StateSchemaError when something stored is neither declared nor migrated."""
-        misfits = self.misfits()
-        if misfits and self.declared is not None and self.declared.migrate is None:
+        undeclared = self.undeclared_types()
+        if undeclared and self.declared is not None and self.declared.migrate is None:
             raise StateSchemaError(
                 self.what,
                 expected=f"{union_text(self.stored_types)}, as the checkpoint has them",
                 found=f"{union_text(self.declared.types)} declared",
-                action=f"declare {union_text(misfits)} too in {self.option}, or add migrate=, a "
+                action=f"declare {union_text(undeclared)} too in {self.option}, or add migrate=, a "
                 "function that makes one of the declared types of what is stored",
             )
 
     def names(self) -> tuple[str, ...]:
         """For a checkpoint taken now."""
-        types = (self.stored_types - self.misfits()) | self._admitted
+        types = (self.stored_types - self.undeclared_types()) | self._admitted
         return tuple(sorted(map(text_of, _abridged(types))))
 
     @property
@@ -275,7 +275,7 @@ def _abridged(types: Set[Type]) -> Set[Type]:
     # An empty collection tells nothing about those with elements.
     rest = set(types) - (with_parts.keys() & {"list", "dict", "set", "frozenset"})
     if with_parts["tuple"] > _MANY:
-        rest = {"tuple", *(kind for kind in rest if _opened(kind)[0] != "tuple")}
+        rest = {"tuple", *(kind for kind in rest if _head_and_parts(kind)[0] != "tuple")}
     return rest
 
 
