@@ -90,7 +90,7 @@ def test_a_loop_of_the_users_own_counts_each_order_once_over_restarts(here: Path
 
     for until in (3, 3, 5):
         count_orders("store", partial(orders, until=until))
-    with tidelog.open("store", at="latest") as view:
+    with tidelog.open("store", checkpoint="latest") as view:
         assert [view.key(user).orders.get() for user in ("ada", "bob", "cyd")] == [3, 1, 1]
 
 
@@ -132,7 +132,7 @@ def test_a_queue_worker_counts_each_message_once_though_it_breaks_off(here: Path
         with pytest.raises(ConnectionError):
             work(queue, "store")
     work(queue, "store")
-    with tidelog.open("store", at="latest") as view:
+    with tidelog.open("store", checkpoint="latest") as view:
         found = {f"a{n}": view.key(("account", f"a{n}")).balance.get() for n in range(3)}
     assert found == {f"a{n}": sum(m.amount for m in amounts if m.id % 3 == n) for n in range(3)}
 

@@ -50,7 +50,7 @@ class _Reads(Steps):
             self._what,
             expected="reads: it shows what a checkpoint holds",
             found="a change",
-            action="open the store without at= to change its states; clone it to change a copy",
+            action="open the store without checkpoint= to change states; clone it to change a copy",
         )
 
     def _closed_error(self) -> Exception:
@@ -83,8 +83,8 @@ class View:
         subtasks: Sequence[_Subtask],
         directory: Path,
     ) -> None:
-        self.at = checkpoint
-        """The checkpoint: its `slot`, `created_ms` and so on."""
+        self.checkpoint = checkpoint
+        """With its `slot`, `created_ms` and so on."""
         self._url = url
         self._operator = operator
         self._subtasks = subtasks

@@ -5,6 +5,7 @@ names of the calls that built it, so the same program finds its state again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -220,10 +221,11 @@ class Stream:
         both = Stream(self._job, [*self._edges, *silent])
         return both._then(name, lambda: WithBroadcast(on_rule, on_record), silent=silent)
 
-    def union(self, *others: "Stream") -> "Stream":
+    def union(self, *streams: "Stream") -> "Stream":
         """Merge streams; no order between them."""
-        self._check_job(*others)
-        return Stream(self._job, [edge for stream in (self, *others) for edge in stream._edges])
+        self._check_job(*streams)
+        edges = chain.from_iterable(stream._edges for stream in (self, *streams))
+        return Stream(self._job, list(edges))
 
     def key_by(
         self,
@@ -272,9 +274,13 @@ class Stream:
         fits = isinstance(sink, Sink)
         require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as FileSink(directory)")
         for node in self._job.nodes:
-            if sink.place is not None and node.sink is not None and node.sink.place == sink.place:
+            if (
+                sink.target is not None
+                and node.sink is not None
+                and node.sink.target == sink.target
+            ):
                 raise ConfigError(
-                    f"output {sink.place} of sink {name!r}",
+                    f"output {sink.target} of sink {name!r}",
                     expected="one that no other sink of the job has",
                     found=f"that of sink {node.id!r}",
                     action="give every sink an output of its own, or make one stream of several by "

@@ -211,7 +211,7 @@ def in_user_code(what: str, function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def each(function: Callable[[Any], Any], records: Iterable[Any]) -> Iterator[Any]:
+def map_lazily(function: Callable[[Any], Any], records: Iterable[Any]) -> Iterator[Any]:
     """The function's results, one by one; raises RuntimeError as `map_all`."""
     # A bare `map` would end where the function raises StopIteration.
     for record in records:

@@ -26,6 +26,7 @@ from tidelog.state.schema.schema import Schema
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+H = TypeVar("H", ValueHandle, ListHandle, MapHandle)
 TimeMode = Literal["none", "processing", "event"]
 _MISSPELT: Final = 0.85
 """How alike two names are, from 0 to 1, of which one was meant to be the other."""
@@ -102,21 +103,13 @@ class StatefulProcessorHandle:
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ValueHandle:
         """A value state; only within `init`."""
-        self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = ValueHandle(
-            self._backend, stateName, schema, ttlDurationMs
-        )
-        return state
+        return self._new(ValueHandle, stateName, schema, ttl_ms=ttlDurationMs)
 
     def getListState(
         self, stateName: str, schema: Schema, ttlDurationMs: int | None = None
     ) -> ListHandle:
         """A list state; only within `init`."""
-        self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = ListHandle(
-            self._backend, stateName, schema, ttlDurationMs
-        )
-        return state
+        return self._new(ListHandle, stateName, schema, ttl_ms=ttlDurationMs)
 
     def getMapState(
         self,
@@ -126,11 +119,7 @@ class StatefulProcessorHandle:
         ttlDurationMs: int | None = None,
     ) -> MapHandle:
         """A map state; only within `init`."""
-        self._check_new(stateName, ttlDurationMs)
-        state = self._states[stateName] = MapHandle(
-            self._backend, stateName, userKeySchema, valueSchema, ttlDurationMs
-        )
-        return state
+        return self._new(MapHandle, stateName, userKeySchema, valueSchema, ttl_ms=ttlDurationMs)
 
     def getReducingState(
         self,
@@ -204,7 +193,7 @@ class StatefulProcessorHandle:
         if state is not None and self._backend.key:
             state.clear()
 
-    def _check_new(self, name: str, ttl_ms: int | None) -> None:
+    def _new(self, handle: Callable[..., H], name: str, *schemas: Schema, ttl_ms: int | None) -> H:
         if not self._initializing:
             raise created_late(name)
         if name in self._states or name.startswith("$"):
@@ -217,6 +206,8 @@ class StatefulProcessorHandle:
         lives = ttl_ms is None or (type(ttl_ms) is int and 0 < ttl_ms <= _LONGEST_TTL_MS)
         expected = f"milliseconds as int, 1 to {_LONGEST_TTL_MS}, or None: it never expires"
         require(f"TTL of state {name!r}", repr(ttl_ms), lives, expected)
+        state = self._states[name] = handle(self._backend, name, *schemas, ttl_ms)
+        return state
 
     def _timers(self, call: str, time: int = 0) -> Timers:
         if self.timers is None:

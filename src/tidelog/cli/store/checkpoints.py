@@ -8,7 +8,7 @@ import msgspec
 
 from tidelog.catalog.gc import plan_drop
 from tidelog.catalog.inventory import read_inventory, read_slots
-from tidelog.catalog.locate import CheckpointName, find, parse_place
+from tidelog.catalog.locate import CheckpointName, find, parse_checkpoint
 from tidelog.catalog.summary import (
     CheckpointSummary,
     OperatorSummary,
@@ -151,7 +151,7 @@ async def drop_command(invocation: StoreCommand, savepoint: str, dry_run: bool) 
     when the job there has completed a checkpoint.
     """
     output, store = invocation.output, invocation.store
-    name = parse_place(savepoint)
+    name = parse_checkpoint(savepoint)
     with output.progress("reading references") as progress:
         plan = plan_drop(await read_inventory(store, progress), name)
     entry = plan.savepoint
