@@ -1,4 +1,4 @@
-"""The command line: a room per kind of command, one file for commands that go together.
+"""Internal: the command line, a package per kind of command.
 
 Invariant: a command's module is imported only when that command runs, so `tidelog --help` costs
 no more than click itself.

@@ -22,19 +22,21 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 import msgspec
 
-from tidelog.connectors.files.lines import JsonLinesSource
-from tidelog.connectors.records import line_encoder
-from tidelog.effects import Effects
-from tidelog.errors import ConfigError, TidelogError
+from tidelog import (
+    ConfigError,
+    Effects,
+    Job,
+    JobArguments,
+    JobRunner,
+    JsonLinesSource,
+    TidelogError,
+    open_store,
+)
 from tidelog.examples import output_sink
 from tidelog.examples.outages_function import INPUT, MAX_DELAY_MS, OUTPUT, Outages
 from tidelog.examples.spark_check import literal
 from tidelog.examples.spark_wordcount import session
-from tidelog.runtime.config import JobArguments
-from tidelog.runtime.graph import Job
-from tidelog.runtime.runner import JobRunner
-from tidelog.spark.processor.transform import transform
-from tidelog.storage.open import open_store
+from tidelog.spark import transform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -115,9 +117,8 @@ def outages(spark: "SparkSession", directory: str, include: str = "*.jsonl") -> 
 
 
 def _print(frame: "DataFrame", batch: int) -> None:
-    encode = line_encoder("json")
     for row in frame.collect():
-        click.echo(encode([row.asDict(recursive=True)]), nl=False)
+        click.echo(msgspec.json.encode(row.asDict(recursive=True)))
 
 
 def write_readings(directory: Path) -> None:

@@ -151,15 +151,34 @@ def choose(
     )
 
 
+def object_in(text: str, objects: Mapping[str, str]) -> str | None:
+    """The object of the local file that a text names; `objects` are those of files by name."""
+    for name, object_name in objects.items():
+        if f"/{name}" in text:
+            return object_name
+    return None
+
+
+def first_path(text: str) -> str:
+    """The first word of a text with a slash in it; empty where there is none."""
+    for word in text.split():
+        if "/" in word:
+            return word.rstrip(",")
+    return ""
+
+
 def finding_of(
     error: TidelogError,
-    names: Iterable[str],
+    names: Iterable[str] = (),
     *,
     check: str = Invariant.READABLE,
     partition: str | None = None,
     unusable: tuple[int, ...] = (),
 ) -> Finding:
-    """The finding that an error of a read stands for; `names` are the objects it can be about."""
+    """The finding of an error of a read; `names` are the objects it can be about, without them the
+    first path that it names.
+    """
+    names = names or [first_path(error.what)]
     object_name = max((name for name in names if name in error.what), key=len, default=None)
     position = _AT_BYTE.search(error.what)
     actual = error.found or str(error)

@@ -7,7 +7,7 @@ only when no problem concerns it; the verification passes only when nothing is w
 was verified.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
@@ -17,7 +17,7 @@ from tidelog.concurrency import Progress, no_progress
 from tidelog.engines import Engine
 from tidelog.spark.checkpoint.checkpoint import Layout, find_layout
 from tidelog.storage.port import ObjectStore
-from tidelog.verify.fingerprint import Fingerprint, combined
+from tidelog.verify.fingerprint import Fingerprint
 from tidelog.verify.job.store import read_job
 from tidelog.verify.query.checkpoint import read_query
 from tidelog.verify.results import Choice, RestoredPartition, UnitResult
@@ -134,8 +134,11 @@ def _checkpoint_reports(
     `present` are those that are there after it all: a running job drops others. `expired` have
     lost state to Spark's own clean-up.
     """
-    unusable = {number for problem in problems for number in problem.unusable}
-    doubtful = {number for problem in problems for number in problem.doubtful}
+    unusable: set[int] = set()
+    doubtful: set[int] = set()
+    for problem in problems:
+        unusable.update(problem.unusable)
+        doubtful.update(problem.doubtful)
     restored: dict[int, list[RestoredPartition]] = defaultdict(list)
     for result in results:
         for part in result.restored:
@@ -151,16 +154,20 @@ def _checkpoint_reports(
             return "expired"
         return "doubtful" if number in doubtful else "sound"
 
-    return tuple(
-        _checkpoint_report(number, ids[number], verdict(number), restored[number])
-        for number in sorted(ids)
-    )
+    reports = []
+    for number, checkpoint_id in sorted(ids.items()):
+        report = _checkpoint_report(number, checkpoint_id, verdict(number), restored[number])
+        reports.append(report)
+    return tuple(reports)
 
 
 def _checkpoint_report(
     number: int, checkpoint_id: int | None, verdict: Verdict, parts: list[RestoredPartition]
 ) -> CheckpointReport:
-    redundancy = [part.redundancy for part in parts]
+    redundancy, changes = Counter[str](), 0
+    for part in parts:
+        redundancy[part.redundancy] += 1
+        changes += part.changes
     total = _total(parts)
     return CheckpointReport(
         checkpoint=number,
@@ -168,10 +175,10 @@ def _checkpoint_report(
         verdict=verdict,
         partitions=len(parts),
         rows=None if total is None else total.rows,
-        changes=sum(part.changes for part in parts),
-        equal=redundancy.count("equal"),
-        different=redundancy.count("different"),
-        unchecked=redundancy.count("not checked"),
+        changes=changes,
+        equal=redundancy["equal"],
+        different=redundancy["different"],
+        unchecked=redundancy["not checked"],
         contents=tuple(_contents(parts)),
     )
 
@@ -188,9 +195,12 @@ def _contents(parts: Iterable[RestoredPartition]) -> Iterator[Content]:
 
 def _total(parts: Iterable[RestoredPartition]) -> Fingerprint | None:
     """The fingerprint of all rows; None when that of a part is not known."""
-    fingerprints = [part.fingerprint for part in parts]
-    readable = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
-    return combined(readable) if len(readable) == len(fingerprints) else None
+    total = Fingerprint()
+    for part in parts:
+        if part.fingerprint is None:
+            return None
+        total += part.fingerprint
+    return total
 
 
 NOT_NEEDED: Final = "none of these batches needs it"
@@ -215,8 +225,8 @@ def _not_checked(results: Iterable[UnitResult], present: Collection[int]) -> tup
         for part in result.restored:
             if part.reason is not None:
                 reasons[part.partition, part.reason].update(part.checkpoints)
-    unchecked = (
-        Unchecked(*key, tuple(sorted(numbers & set(present))))
-        for key, numbers in sorted(reasons.items())
-    )
-    return tuple(entry for entry in unchecked if entry.checkpoints)
+    unchecked = []
+    for (partition, reason), numbers in sorted(reasons.items()):
+        if checkpoints := numbers.intersection(present):
+            unchecked.append(Unchecked(partition, reason, tuple(sorted(checkpoints))))
+    return tuple(unchecked)

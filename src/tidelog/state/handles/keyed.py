@@ -97,7 +97,7 @@ def register(
 
 
 class ValueHandle:
-    """A single value for the current key, with the interface of Spark's `ValueHandle`."""
+    """A single value for the current key, with the interface of Spark's `ValueState`."""
 
     def __init__(
         self, backend: KeyedBackend, name: str, schema: Schema, ttl_ms: int | None = None

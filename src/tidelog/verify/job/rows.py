@@ -36,13 +36,15 @@ class RowScan:
     groups: dict[int, Fingerprint] = field(default_factory=dict)
     """Fingerprint of every key group that has rows."""
     violations: dict[str, RowViolation] = field(default_factory=dict)
-    _user_key: dict[int, Callable[[bytes], bytes] | None] = field(init=False)
-    _batches: set[int] = field(init=False)
+    _user_key: dict[int, Callable[[bytes], bytes] | None] = field(init=False, default_factory=dict)
+    _batches: set[int] = field(init=False, default_factory=set)
     """States whose rows have the keys in their values."""
 
     def __post_init__(self) -> None:
-        self._user_key = {info.id: _user_key(info) for info in self.states}
-        self._batches = {info.id for info in self.states if info.kind == BATCHES}
+        for info in self.states:
+            self._user_key[info.id] = _user_key(info)
+            if info.kind == BATCHES:
+                self._batches.add(info.id)
 
     @property
     def total(self) -> Fingerprint:
