@@ -18,7 +18,7 @@ from tidelog.connectors.sql.postgres_connection import (
     check_conninfo,
     columns_of,
 )
-from tidelog.connectors.sql.staging import quoted
+from tidelog.connectors.sql.upserts import quoted
 from tidelog.errors import (
     ConfigError,
     RestoreError,

@@ -30,11 +30,6 @@ from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import map_all
 
 
-def quoted(name: str) -> str:
-    """An SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def check_types(
     table: str, columns: Mapping[str, str], type_pattern: re.Pattern[str], examples: str
 ) -> None:
