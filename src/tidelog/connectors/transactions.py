@@ -144,7 +144,7 @@ def check_begins(context: SinkContext, sink: str, committed: Iterable[object], f
     """Raises ConfigError where a job begins and its output has what a job of the same name has
     committed, whose state is not in the store; `forget` says how that is forgotten.
     """
-    if context.begins and (commit := next(iter(committed), None)) is not None:
+    if context.is_new_job and (commit := next(iter(committed), None)) is not None:
         raise UnavailableError(
             f"output of sink {sink!r}",
             expected="nothing that a job of this name has committed, where a job begins: its "

@@ -271,12 +271,12 @@ class Stream:
         require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as FileSink(directory)")
         for node in self._job.nodes:
             if (
-                sink.target is not None
+                sink.output_path is not None
                 and node.sink is not None
-                and node.sink.target == sink.target
+                and node.sink.output_path == sink.output_path
             ):
                 raise ConfigError(
-                    f"output {sink.target} of sink {name!r}",
+                    f"output {sink.output_path} of sink {name!r}",
                     expected="one that no other sink of the job has",
                     found=f"that of sink {node.id!r}",
                     action="give every sink an output of its own, or make one stream of several by "

@@ -53,9 +53,9 @@ class CommitMarks:
         """
         transactions.check_there(
             tx
-            for parts in those_of(list[Part], self._context.settled)
+            for parts in those_of(list[Part], self._context.committed_transactions)
             for tx in self._ids(parts)
-            if self._context.answers_for(tx.subtask)
+            if self._context.recovers_for(tx.subtask)
             and self._lacks(tx)
             and not any((self._hidden / part.pending).exists() for part in parts)
         )

@@ -60,7 +60,7 @@ class LineFiles(InputFiles):
         self.longest = max_line_bytes  # without the newline
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self.chunk = min(chunk_bytes, max_line_bytes + 1)
-        self.splits_grow = follow
+        self.resumes_ended_splits = follow
 
 
 class PlainText:
@@ -182,7 +182,7 @@ class LineReader(SplitReader):
             self.close()  # in the thread that reads: closing may wait, as all that storage does
         return records
 
-    def notify(self, listener: Callable[[], None]) -> None:
+    def set_listener(self, listener: Callable[[], None]) -> None:
         file, size = self._file.identity, self._text.size_at_end
         if size is not None and self.delay_s > _POLL_S[0]:
             wake = partial(asyncio.get_running_loop().call_soon_threadsafe, listener)

@@ -35,7 +35,7 @@ _SPLIT_BYTES: Final = 256 << 20
 of splits, which checkpoints hold, depend on it."""
 _PART: Final = re.compile(r"(?P<file>.+)/groups-(?P<first>\d+)-(?P<last>\d+)", re.DOTALL)
 """The name of a range of row groups."""
-_AT_ONCE: Final = 8
+_MAX_ACTIVE_SPLITS: Final = 8
 _BUFFER_BYTES: Final = 256 << 10
 """Bytes that are read ahead of each column."""
 
@@ -48,7 +48,7 @@ class ParquetSource(InputFiles):
     without its footer is looked at again. Raises ConfigError.
     """
 
-    at_once = _AT_ONCE
+    max_active_splits = _MAX_ACTIVE_SPLITS
 
     @typed
     def __init__(

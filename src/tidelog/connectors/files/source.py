@@ -52,7 +52,7 @@ class InputFiles(Source):
     """The regular files at a path; subclasses read them."""
 
     blocking = True
-    prompt = True
+    reads_without_waiting = True
 
     def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
         self._path = local_path("path of the input", path, "--input")

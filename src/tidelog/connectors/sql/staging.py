@@ -218,16 +218,16 @@ class SqlStagingWriter(SinkWriter):
         ObjectNotFoundError where the database lacks what it had.
         """
         context, tables = self._context, self._tables
-        if context.begins:
+        if context.is_new_job:
             with tables.transaction() as connection:
                 committed = tables.committed(connection, tables.sink)
             check_begins(context, tables.sink, committed, tables.forget_all)
         for transaction in transactions:
             self.commit(transaction)
-        if context.retained is not None:
-            referenced = tables.ids((*context.retained, *transactions))
+        if context.retained_transactions is not None:
+            referenced = tables.ids((*context.retained_transactions, *transactions))
             with tables.transaction() as connection:
-                self._check_complete(connection, tables.ids(context.settled))
+                self._check_complete(connection, tables.ids(context.committed_transactions))
                 self._remove_left_over(connection, referenced)
 
     def write(self, records: Sequence[Any]) -> None:
@@ -291,7 +291,7 @@ class SqlStagingWriter(SinkWriter):
             tx
             for tx in settled
             if tx.sink == tables.sink
-            and self._context.answers_for(tx.subtask)
+            and self._context.recovers_for(tx.subtask)
             and tx not in staged
             and tx.checkpoint > upto.get(tx.start, -1)
         )

@@ -35,7 +35,9 @@ def opened(
     **settings: Any,
 ) -> FilesWriter:
     known = replace(
-        context(generation), retained=tuple(retained), clock=clock or VirtualClock(auto=False)
+        context(generation),
+        retained_transactions=tuple(retained),
+        clock=clock or VirtualClock(auto=False),
     )
     return FileSink(directory, "text", **settings).open(known)
 

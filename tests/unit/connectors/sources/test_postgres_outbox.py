@@ -161,7 +161,7 @@ def test_rows_behind_a_completed_checkpoint_are_deleted_and_no_others(outbox: st
     first = stored(reader.position)
     reader.read()
     assert left() == ["a", "b", "c"], "nothing is checkpointed"
-    deleting.checkpointed({"outbox": first})
+    deleting.on_checkpoint_complete({"outbox": first})
     reader.read()
     assert left() == ["b", "c"]
     last = stored(reader.position)
@@ -181,7 +181,7 @@ def test_rows_of_a_transaction_with_one_number_are_all_read_before_they_are_dele
     reader, seen = deleting.open("outbox", None), list[int]()
     while batch := reader.read():
         seen += [row.event for row in batch]
-        deleting.checkpointed({"outbox": stored(reader.position)})
+        deleting.on_checkpoint_complete({"outbox": stored(reader.position)})
     reader.read()
     reader.close()
     assert sorted(seen) == list(range(1, 2501))

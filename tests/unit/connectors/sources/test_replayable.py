@@ -94,9 +94,9 @@ class Hours(SplitReader):
 class Few(Source):
     """Later hours come first: who takes time from some of the splits drops what the rest has."""
 
-    def __init__(self, at_once: int | None, *, blocking: bool) -> None:
-        self.at_once = at_once
-        self.blocking = self.prompt = blocking
+    def __init__(self, max_active_splits: int | None, *, blocking: bool) -> None:
+        self.max_active_splits = max_active_splits
+        self.blocking = self.reads_without_waiting = blocking
         self.opened: set[int] = set()
         self.most = 0
 
