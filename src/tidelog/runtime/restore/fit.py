@@ -112,9 +112,6 @@ def _targets_in_flight(job: Job, restored: Checkpoint) -> set[str]:
             targets.add(operator)
         for name in subtask.in_flight.types:
             types.check(name)
-        if not subtask.in_flight.inputs:
-            # Older releases did not store it: any operator that had tasks of its own.
-            return {operator.id for operator in restored.operators}
     return targets
 
 
