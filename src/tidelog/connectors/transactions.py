@@ -37,8 +37,7 @@ class Writer(NamedTuple):
     """
 
     generation: int
-    attempt: str | None
-    """None: of an output that an older release wrote to, which did not record it."""
+    attempt: str
 
     @classmethod
     def of(cls, context: SinkContext) -> "Writer":
@@ -46,12 +45,10 @@ class Writer(NamedTuple):
 
     def gives_way(self, other: "Writer") -> bool:
         """Whether another one may write from now on, or is the same."""
-        equal = other.generation == self.generation and self.attempt in (None, other.attempt)
-        return equal or other.generation > self.generation
+        return other == self or other.generation > self.generation
 
     def __str__(self) -> str:
-        attempt = ", of an older release" if self.attempt is None else f"-{self.attempt}"
-        return f"{self.generation}{attempt}"
+        return f"{self.generation}-{self.attempt}"
 
 
 class TransactionId(NamedTuple):

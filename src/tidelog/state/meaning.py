@@ -18,7 +18,7 @@ RIGHT: Final = "right stream"
 _UNTIMED: Final = "none"
 """The time mode in which there are no timers, and which may become any other."""
 _WAIVED: Final = "$meaning"
-"""The state to name in --allow-non-restored-state where rows are right although the meaning changed."""
+"""The state to name in --allow-non-restored-state where rows are right under another meaning."""
 _SEPARATOR: Final = ": "
 _BETWEEN: Final = ", "
 

@@ -3,7 +3,7 @@
 Part files may be moved away, so one that is missing says nothing; a mark says that it was there.
 It is an empty file for each start of the job and each subtask, whose name has the newest checkpoint
 that was committed. Invariants: a mark is durable when its commit returns; a start makes its mark
-before it writes, so one without a mark is of an older release.
+before it writes.
 """
 
 import re

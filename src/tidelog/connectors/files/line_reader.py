@@ -68,19 +68,19 @@ class PlainText:
 
     A position is [offset, limit, mark]: the limit is the size when this start opened the file, and
     None for one that is followed; a later start has its own, as a line that ended the job may have
-    been corrected. The mark is `mark_of` what was read. Older releases stored the first two.
+    been corrected. The mark is `mark_of` what was read.
     """
 
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
         self._file = file
-        offset, _, *begin = position or (0, None)
-        check_position(file.path, position, fits=not begin or isinstance(begin[0], list | tuple))
+        position = position or (0, None, mark_of(b""))
+        check_position(file.path, position, fits=len(position) == 3)
+        offset, _, mark = position
         self.begins_at: int = offset
         now = file.identity.st_size
         self.ends_at = None if follow else now
         if now < offset:
             raise file.changed(f"at least {offset} bytes", f"{now} bytes")
-        mark = begin[0] if begin else mark_of(b"")
         self._begin = file.read(0, mark[0]) if mark[0] else b""
         start = max(0, offset - MARKED_BYTES)
         self._before = file.read(start, offset - start)

@@ -141,7 +141,7 @@ class ParquetReader(SplitReader):
         self._mark = [size, *input_file.mark(size)]
         input_file.close()
         self.position = list(position or (groups.start, 0, rows, self._mark))
-        fits = list(map(type, self.position[:3])) == [int, int, int]
+        fits = len(self.position) == 4 and type(self.position[2]) is int
         check_position(path, position, fits=fits)
         if self.position[2] != rows:
             raise StorageError(
@@ -152,7 +152,7 @@ class ParquetReader(SplitReader):
                 "reads them",
                 retry_safe=False,
             )
-        if len(self.position) > 3 and list(self.position[3]) != self._mark:
+        if list(self.position[3]) != self._mark:
             raise input_file.written_anew()
         self._batches: Iterator[Any] | None = None
 

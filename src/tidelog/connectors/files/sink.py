@@ -52,9 +52,6 @@ class FileSink(Sink):
     ConfigError.
     """
 
-    transaction_format = 2
-    """1: every part became a file of its own."""
-
     @typed
     def __init__(
         self,

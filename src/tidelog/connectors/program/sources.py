@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from tidelog.connectors.arguments import typed
 from tidelog.effects import Clock, SystemClock
@@ -150,34 +150,32 @@ class RateSource(Source):
 
     def check_position(self, split: str, position: Any) -> None:
         """Raises RestoreError where there were more or fewer: others have its numbers now."""
-        before = _RatePosition.of(position).splits
-        if before not in (0, self.splits) or not (split.isdecimal() and int(split) < self.splits):
+        _, splits = self._position(position)
+        if splits != self.splits or not (split.isdecimal() and int(split) < self.splits):
             raise RestoreError(
                 f"split {split!r} of a RateSource",
                 expected=f"one of {self.splits} splits in the checkpoint",
-                found=f"one of {before}" if before else "one more",
+                found=f"one of {splits}" if splits else "that of another kind of source",
                 action="pass as many splits= as before, or start without this checkpoint",
             )
+
+    def _position(self, position: Any) -> tuple[int, int]:
+        """Records that were read, and among how many splits numbers were dealt out; 0 splits in the
+        position of another kind of source.
+        """
+        if position is None:
+            return 0, self.splits
+        records, splits = position if isinstance(position, list | tuple) else (0, 0)
+        return records, splits
 
     def open(self, split: str, position: Any) -> "RateReader":
         """Raises RestoreError as `check_position`."""
         self.check_position(split, position)
+        records, _ = self._position(position)
         end = _ENDLESS if self._limit is None else self._start + self._limit
         numbers = range(self._start + int(split), end, self.splits)
         rate = None if self._records_per_s is None else self._records_per_s / self.splits
-        return RateReader(self, numbers, _RatePosition.of(position).records, rate)
-
-
-class _RatePosition(NamedTuple):
-    """Where a split of numbers stands."""
-
-    records: int = 0
-    splits: int = 0
-    """Among how many splits the numbers were dealt out; 0: of an older release, not known."""
-
-    @classmethod
-    def of(cls, position: Any) -> "_RatePosition":
-        return cls(position or 0) if isinstance(position, int | None) else cls(*position)
+        return RateReader(self, numbers, records, rate)
 
 
 class RateReader(SplitReader):

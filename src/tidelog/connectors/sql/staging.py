@@ -21,7 +21,6 @@ from tidelog.connectors.transactions import (
     CLONE,
     TransactionId,
     Writer,
-    WriterStart,
     check_begins,
 )
 from tidelog.errors import ConfigError, ObjectNotFoundError
@@ -107,8 +106,7 @@ class StagingTables(ABC):
             f"INSERT INTO {writers} AS known VALUES ({first}, {second}, {third}) "
             "ON CONFLICT (sink) DO UPDATE "
             "SET generation = excluded.generation, attempt = excluded.attempt "
-            "WHERE known.generation < excluded.generation "
-            "OR known.generation = excluded.generation AND known.attempt IS NULL"
+            "WHERE known.generation < excluded.generation"
         )
         self._owner = f"SELECT generation, attempt FROM {writers} WHERE sink = {first}{self.lock}"
         self._record = f"INSERT INTO {committed} VALUES ({marks})"
@@ -302,12 +300,7 @@ class SqlStagingWriter(SinkWriter):
         for tx in tables.staged(connection):
             if tx not in referenced and may_abort(tx.generation, tx.subtask):
                 tables.remove(connection, tx)
-        committed = tables.committed(connection, tables.sink)
         starts = {tx.start for tx in referenced}
-        # An older release recorded every commit of a start.
-        newest_commits: dict[WriterStart, TransactionId] = {
-            tx.start: tx for tx in committed if tx.start in starts
-        }
-        for tx in committed:
-            if tx != newest_commits.get(tx.start) and may_abort(tx.generation, tx.subtask):
+        for tx in tables.committed(connection, tables.sink):
+            if tx.start not in starts and may_abort(tx.generation, tx.subtask):
                 tables.forget(connection, tx)

@@ -48,10 +48,6 @@ NO_TIME: Final = (
     "expected two checkpoints in a row, written at different times; found none. "
     "Next: keep more of them with `tidelog run ... --retain N`, and try again"
 )
-NOT_COUNTED: Final = (
-    "these checkpoints do not count the updates that their changes combine: an older release "
-    "wrote them. Next: run the job with this release"
-)
 
 
 def report_subtask(
@@ -216,8 +212,8 @@ def _reason_of(subtasks: Sequence[SubtaskReport]) -> str:
 def combine_of(runs: Sequence[Sequence[MeasuredSnapshot]], sources: Container[str] = ()) -> Combine:
     """How many updates the write buffer makes one logged change of, or why that is not known.
 
-    Updates and changes are those between the same two checkpoints of a run, so it does not matter
-    since when updates are counted. Those of these sources are left out: they are positions.
+    Updates and changes are those between the same two checkpoints of a run. Those of these sources
+    are left out: they are positions.
     """
     pairs = [
         (run[0].points[who], last)
@@ -230,4 +226,4 @@ def combine_of(runs: Sequence[Sequence[MeasuredSnapshot]], sources: Container[st
     updates = sum(last.updates - first.updates for first, last in pairs)
     if not changes:
         return Combine(None, NO_CHANGE if pairs else NO_TIME)
-    return Combine(updates / changes, None) if updates else Combine(None, NOT_COUNTED)
+    return Combine(updates / changes, None)
