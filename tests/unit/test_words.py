@@ -44,6 +44,14 @@ MOST_IN_A_PACKAGE = 0.01
 MOST_IN_ALL = 0.007
 """Shares of such names; `found` is a keyword of our errors. They only ever fall."""
 
+ODD_PAGES = frozenset(
+    f"docs/{name}.md"
+    for name in """
+    reference/configuration reference/logging reference/metrics reference/spark-plugin
+    """.split()
+)
+"""Pages that still use phrases of the table in CONTRIBUTING.md; the list only shrinks."""
+
 IN_A_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 """A word of an identifier in snake or camel case."""
 WORD = re.compile(rf"\b({'|'.join(BETTER)})\b", re.IGNORECASE)
@@ -79,6 +87,26 @@ def test_no_private_word_stands_where_the_field_has_one(paths: list[Path]) -> No
         for word in WORD.findall(text)
     }
     assert sorted(f"{path}: {word}, better: {BETTER[word]}" for path, word in found) == []
+
+
+def phrases() -> dict[str, str]:
+    """The table of CONTRIBUTING.md: phrases, and the plain form."""
+    table = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Words\n")[2]
+    rows = [row.strip("| ").split(" | ") for row in table.splitlines() if row.startswith("| ")]
+    return {phrase: plain for names, plain in rows[1:] for phrase in names.split(", ")}
+
+
+def phrases_of(page: Path) -> set[str]:
+    """Those that a page uses outside of code."""
+    prose = " ".join(re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.S).split())
+    return {name for name in phrases() if re.search(rf"(?i)(?<![\w-]){name}(?![\w-])", prose)}
+
+
+def test_a_page_uses_plain_phrases() -> None:
+    used = {str(page.relative_to(ROOT)): phrases_of(page) for page in PAGES}
+    assert {page: names for page, names in used.items() if names and page not in ODD_PAGES} == {}
+    assert {page for page in ODD_PAGES if not used[page]} == set(), "take them out of ODD_PAGES"
+    assert 20 <= len(phrases()) <= 40
 
 
 def bound_names(tree: ast.Module) -> Iterator[str]:
