@@ -13,8 +13,8 @@ from tidelog.changelog.segment import BlockGroup, LogRange, SegmentAuthor, pack
 from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.effects import Effects, InlineOffload, SystemClock
 from tidelog.ids import Generation, SeqNo
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import RestoredSubtask, Restorer
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.restorer import RestoredSubtask, Restorer
 from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.rocksdb import RocksTableFactory

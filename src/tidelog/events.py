@@ -254,7 +254,7 @@ class Event(Enum):
         "source %(source)r is to follow its input, but %(finished)d of its %(subtasks)d subtasks "
         "finished in a run that did not follow, or was drained: what came there since is not "
         "read. To read its input from the start give the source another name, and allow the "
-        "state of this one to be dropped (--allow-dropped-state %(source)s).",
+        "state of this one to be dropped (--allow-non-restored-state %(source)s).",
     )
 
     # Running and ending.

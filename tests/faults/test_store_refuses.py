@@ -108,7 +108,7 @@ def test_a_store_without_conditional_writes_is_refused_before_anything_runs() ->
     store = Overwriting()
     with pytest.raises(ConditionalPutError, match="exactly one winner") as refused:
         start(counting(Outside(), read=Untouched()), store)
-    assert "tidelog doctor" in refused.value.action
+    assert "tidelog store check" in refused.value.action
     assert not refused.value.retry_safe
     assert list(contents(store)) == ["checkpoints/00000000.json"]
     finish(store_of(contents(store)))

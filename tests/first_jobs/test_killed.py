@@ -56,7 +56,7 @@ ORDERS = 20_000
 
 
 def test_revenue_in_an_iceberg_table_is_exact_after_kills_and_rescales(tmp_path: Path) -> None:
-    create, program = (BLOCKS[f"sinks {n}"].replace("/srv", str(tmp_path)) for n in (2, 3))
+    create, program = (BLOCKS[f"sinks {n}"].replace("/srv", str(tmp_path)) for n in (3, 4))
     exec(create)
     (tmp_path / "revenue.py").write_text(program + ORDERS_TOO)
     lake = Lake(tmp_path, "lake.db", "lake", name="lake")

@@ -11,9 +11,9 @@ from hypothesis import given
 from tests.property.profiles import looking
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.ids import SeqNo
+from tidelog.runtime.restore.assign import redistribute_operator_state
 from tidelog.state.key_groups import range_of
 from tidelog.state.operator_state import OperatorStates
-from tidelog.state.restore.redistribute import redistribute_operator_state
 
 KEY_GROUPS = 8
 

@@ -36,7 +36,7 @@ from tidelog import (
     UnalignedConfig,
     ValueState,
 )
-from tidelog.catalog.fork import Fork
+from tidelog.catalog.clone import Clone
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import StateSchemaError, UserFunctionError
 from tidelog.state.objects import values as values_of_states
@@ -337,19 +337,19 @@ ONE_OF_EACH: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("way", ["native", "canonical", "fork"])
-def test_values_of_every_type_go_through_savepoints_and_forks(way: str) -> None:
+@pytest.mark.parametrize("way", ["native", "canonical", "clone"])
+def test_values_of_every_type_go_through_savepoints_and_clones(way: str) -> None:
     records = [(KEYS[at % 3], at, value) for at, value in enumerate(ONE_OF_EACH)]
     source, sinks = Drawn(records), {name: Outside() for name in SINKS}
-    store, other = MemoryStore("memory://values"), MemoryStore("memory://fork")
+    store, other = MemoryStore("memory://values"), MemoryStore("memory://clone")
     form: SavepointFormat = "canonical" if way == "canonical" else "native"
     acted_on(values_in_every_state(source, sinks), store, lambda r: r.stop("halt", form), at=1.6)
-    if way == "fork":
-        asyncio.run(Fork(store, other, effects(), keep_transactions=True).run("halt"))
+    if way == "clone":
+        asyncio.run(Clone(store, other, effects(), keep_transactions=True).run("halt"))
     assert source.opened == [] and sinks["aggregate"].records == []
     run(
         values_in_every_state(source, sinks),
-        other if way == "fork" else store,
+        other if way == "clone" else store,
         config(parallelism=3),
     )
     assert source.opened, "it went on from the middle"

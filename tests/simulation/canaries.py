@@ -25,6 +25,7 @@ from tidelog.runtime.checkpoints import driver
 from tidelog.runtime.checkpoints.driver import CheckpointDriver
 from tidelog.runtime.checkpoints.stored_objects import StoredObjects
 from tidelog.runtime.node import Edge
+from tidelog.runtime.restore import assign
 from tidelog.runtime.subtasks import vertices
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.runtime.subtasks.wiring import Wiring
@@ -35,7 +36,6 @@ from tidelog.runtime.tasks.split_reading import SplitReading
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.watermarks import LeastWatermark
 from tidelog.state.event_time import MAX_WATERMARK, EventTime
-from tidelog.state.restore import redistribute
 from tidelog.state.schema.types import KnownTypes
 
 
@@ -205,7 +205,7 @@ def a_free_name_is_a_slot_won(patch: pytest.MonkeyPatch) -> None:
 
 def key_groups_forget_their_event_time(patch: pytest.MonkeyPatch) -> None:
     """A rescale keeps the least watermark only: what fired beyond it fires again."""
-    patch.setattr(redistribute, "_ahead", lambda *_: ())
+    patch.setattr(assign, "_ahead", lambda *_: ())
 
 
 def only_the_first_split_is_read(patch: pytest.MonkeyPatch) -> None:
@@ -241,14 +241,14 @@ def declared_types_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(KnownTypes, "check_declared", lambda self: None)
 
 
-def a_fork_shares_what_it_came_from(patch: pytest.MonkeyPatch) -> None:
-    """The first checkpoint of a fork names objects that only the store it came from has."""
-    look_ahead = runner.look_ahead
+def a_clone_shares_what_it_came_from(patch: pytest.MonkeyPatch) -> None:
+    """The first checkpoint of a clone names objects that only the store it came from has."""
+    choose = runner.choose
 
     async def sharing(*arguments: Any) -> Any:
-        return msgspec.structs.replace(await look_ahead(*arguments), detached=False)
+        return msgspec.structs.replace(await choose(*arguments), detached=False)
 
-    patch.setattr(runner, "look_ahead", sharing)
+    patch.setattr(runner, "choose", sharing)
 
 
 def a_savepoint_does_not_look_at_what_it_names(patch: pytest.MonkeyPatch) -> None:

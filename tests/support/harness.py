@@ -29,7 +29,7 @@ from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job, Stream
 from tidelog.runtime.operators.operator import Operator, OperatorContext
 from tidelog.runtime.restore.choose import RestoreFrom, Resumption
-from tidelog.runtime.restore.fit import fit_checkpoint
+from tidelog.runtime.restore.plan import plan_restore
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPosition
 from tidelog.runtime.subtasks.incarnation import Incarnation as Started
@@ -322,7 +322,7 @@ async def read_back(
         runner.job,
         config,
         runner.effects,
-        fit_checkpoint(runner.job, resumption, checkpoint, config),
+        plan_restore(runner.job, resumption, config),
         checkpoint.author,
         History((), {}, complete=True),
         store,

@@ -92,6 +92,6 @@ def test_a_log_record_has_no_secret_in_its_fields(caplog: pytest.LogCaptureFixtu
 def test_a_properties_file_is_not_quoted(tmp_path: Any) -> None:
     properties = tmp_path / "spark-defaults.conf"
     properties.write_text(f"spark.hadoop.fs.s3a.access.key me\n{SECRET}\n")
-    done = tidelog("spark", "doctor", "--properties-file", properties)
+    done = tidelog("spark", "check", "--properties-file", properties)
     assert done.exit_code == 2 and "line 2" in done.output
     assert SECRET not in done.output

@@ -25,6 +25,7 @@ from tidelog.settings import OPTIONS, resolve
 
 PAGE = REFERENCE / "configuration.md"
 PROOFS = ROOT / "docs" / "internals" / "proofs.md"
+WORDS_IN_A_RECORD = 800
 PUBLIC = {*tidelog.__all__, "open", *(f"spark.{name}" for name in tidelog.spark.__all__)}
 """Public names, without `tidelog.` in front."""
 OF_THE_LIBRARY = {
@@ -61,8 +62,10 @@ def test_every_document_the_readme_links_to_exists() -> None:
 @pytest.mark.parametrize(
     "record", sorted((ROOT / "docs/decisions").glob("*.md")), ids=lambda p: p.stem
 )
-def test_a_decision_record_begins_with_its_verdict(record: Path) -> None:
-    assert re.match(r"# .+\n\n\*\*(Holds today|Status: history)\b", record.read_text())
+def test_a_decision_record_begins_with_its_verdict_and_is_short(record: Path) -> None:
+    text = record.read_text()
+    assert re.match(r"# .+\n\n\*\*(Holds today|Status: history)\b", text)
+    assert len(text.split()) <= WORDS_IN_A_RECORD, "keep verdict, numbers and limits"
 
 
 def test_every_test_that_proves_a_promise_exists() -> None:

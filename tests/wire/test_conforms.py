@@ -50,7 +50,7 @@ class TestS3Store(StoreConformance):
 
 class TestS3StoreUnderRace(RaceConformance):
     """Only on a server whose check and write are one step: moto and ministack check, then write,
-    and under load hand out two winners. `tidelog doctor` is there to report such servers."""
+    and under load hand out two winners. `tidelog store check` is there to report such servers."""
 
     @pytest.fixture
     def opener(self, versitygw: S3Server) -> Opener:

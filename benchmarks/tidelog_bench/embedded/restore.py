@@ -16,7 +16,7 @@ from tidelog.errors import ConfigError
 from tidelog.runtime.graph import Job
 from tidelog.runtime.runner import JobRunner
 from tidelog.runtime.status.observe import status_of
-from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.storage.local import LocalStore
 from tidelog_bench.embedded.jobs import ListSource, Read, sliding_window, word_count
 from tidelog_bench.embedded.meter import Mark, rss_mb

@@ -1,4 +1,4 @@
-"""Where a job, a fork or a command takes a checkpoint from: `URL@SLOT`, `URL@NAME`, `URL@latest`.
+"""Where a job, a clone or a command takes a checkpoint from: `URL@SLOT`, `URL@NAME`, `URL@latest`.
 
 Invariant: a name means the savepoint of that name in the newest slot, and never a number.
 """
@@ -46,10 +46,10 @@ def parse_origin(text: str, *, own_store: bool = False) -> Origin:
             expected="URL@SLOT, URL@NAME of a savepoint, or URL@latest",
             action="name a checkpoint that `tidelog checkpoints list URL` shows",
         )
-    return Origin(url, parse_place(checkpoint))
+    return Origin(url, parse_checkpoint(checkpoint))
 
 
-def parse_place(text: str) -> CheckpointName:
+def parse_checkpoint(text: str) -> CheckpointName:
     """Read a slot's number, a savepoint's name or `latest`; raises ConfigError."""
     if text == "latest":
         return None

@@ -5,6 +5,8 @@ a mark; only a source's finished subtask keeps its positions, for as long as oth
 run: without them a rescaled restart would read its splits again.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
@@ -40,6 +42,15 @@ def exited_state(state: SubtaskState, *, positions: bool) -> SubtaskState:
 def fully_finished(operator: OperatorState) -> bool:
     """Every subtask finished: the operator is skipped after a restore."""
     return all(subtask.finished for subtask in operator.subtasks)
+
+
+def finished_operators(stored_operators: Iterable[OperatorState]) -> set[str]:
+    """All operators that have finished, whichever tasks they ran in then."""
+    names: set[str] = set()
+    for operator in stored_operators:
+        if fully_finished(operator):
+            names |= {operator.id, *(operator.chain or ())}
+    return names
 
 
 def partially_finished(operator: OperatorState) -> bool:

@@ -75,7 +75,7 @@ def checkpoint_objects(checkpoint: Checkpoint) -> set[str]:
     return set().union(*(subtask_objects(subtask) for _, subtask in checkpoint.subtasks()))
 
 
-def sweepable(
+def collectable(
     names: Iterable[str], referenced: Set[str], current: Generation
 ) -> tuple[list[str], list[str]]:
     """Split stored data objects into (garbage of older generations, unreferenced current ones).

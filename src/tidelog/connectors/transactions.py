@@ -16,8 +16,8 @@ T = TypeVar("T")
 
 _DAMAGE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-FORK: Final = "stop the job with a savepoint, `tidelog fork` its store, and start it on the fork"
-"""How a job goes on with a sink that writes to another place: a fork leaves transactions out."""
+CLONE: Final = "stop the job with a savepoint, `tidelog clone` its store, and start it on the clone"
+"""How a job goes on with a sink that writes to another place: a clone leaves transactions out."""
 
 encode = msgspec.msgpack.encode
 
@@ -134,8 +134,8 @@ def check_there(absent: Iterable[TransactionId]) -> None:
             found=f"nothing of {len(lost)} transactions, of the checkpoints {first} to {last}: an "
             "older copy of it",
             action="bring back the newest one; or write their records again, from a savepoint or "
-            f"checkpoint before {first}: `tidelog fork URL@N NEWURL`, and start the job there; to "
-            f"write to another output from now on, {FORK}",
+            f"checkpoint before {first}: `tidelog clone URL@N NEWURL`, and start the job there; to "
+            f"write to another output from now on, {CLONE}",
             retry_safe=False,
         )
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, overload
 
-from tidelog.catalog.locate import parse_place
+from tidelog.catalog.locate import parse_checkpoint
 from tidelog.checkpoint.manifest import Checkpoint, Savepoint
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, require
@@ -43,7 +43,7 @@ def open(
     url: Url,
     state: Mapping[str, State] | None = None,
     *,
-    at: str | int,
+    checkpoint: str | int,
     operator: str | None = None,
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
@@ -57,7 +57,7 @@ def open(
     *,
     sinks: Mapping[str, Sink] | None = None,
     name: str = "database",
-    at: str | int | None = None,
+    checkpoint: str | int | None = None,
     operator: str | None = None,
     config: JobConfig | None = None,
     options: Mapping[str, Any] | None = None,
@@ -72,27 +72,27 @@ def open(
     Raises ConfigError, StateSchemaError for states that are not the stored ones, RestoreError and
     StorageError. Another program that has the same state open is fenced: its next checkpoint fails.
 
-    With `at` it is a `View` of a checkpoint, to be read alone: "latest", the number of a slot, or
+    With `checkpoint` it is a `View` of one, to be read alone: "latest", the number of a slot, or
     the name of a savepoint. It fences nobody and needs no `state`, which is checked if it is given.
     The store may be that of any job; `operator` says which one's states, if several have some.
     Raises ConfigError and ObjectNotFoundError for what is not there, and what a restore raises.
     """
     config = config or JobConfig()
-    if at is None and state is None:
+    if checkpoint is None and state is None:
         raise ConfigError(
             f"the states of {url}",
             expected="state={name: ValueState(...), ...}",
             found="nothing",
-            action='declare them; to read what is stored, pass at="latest"',
+            action='declare them; to read what is stored, pass checkpoint="latest"',
         )
-    checkpoint = None if at is None else parse_place(str(at))
+    checkpoint_name = None if checkpoint is None else parse_checkpoint(str(checkpoint))
     event_loop, started = EventLoop(), False
     try:
         check_states(state or {})
         store = store_at(url, event_loop.effects, config, options, log_url)
-        if state is None or at is not None:
+        if state is None or checkpoint is not None:
             return event_loop.ask(
-                ViewOpening(store, event_loop.effects, config, operator, state).run(checkpoint)
+                ViewOpening(store, event_loop.effects, config, operator, state).run(checkpoint_name)
             )
         job = StateJob(store, state, name, config, event_loop, Steps, sinks=sinks)
         event_loop.ask(job.start())

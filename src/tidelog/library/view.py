@@ -26,10 +26,10 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.key_groups import KeyGroupRange, checked_key, key_group
 from tidelog.state.log import NoLog
 from tidelog.state.positions import Positions, decoded_positions
+from tidelog.state.recovery.base_table import reading_factory
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.restorer import restore_subtasks
 from tidelog.state.registry import POSITIONS, StateRegistry
-from tidelog.state.restore.base_table import reading_factory
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import restore_subtasks
 from tidelog.state.stored_states import NamedState, is_readable, named_state, stored_states
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table
@@ -50,7 +50,7 @@ class _Reads(Steps):
             self._what,
             expected="reads: it shows what a checkpoint holds",
             found="a change",
-            action="open the store without at= to change its states; fork it to change a copy",
+            action="open the store without checkpoint= to change states; clone it to change a copy",
         )
 
     def _closed_error(self) -> Exception:
@@ -83,8 +83,8 @@ class View:
         subtasks: Sequence[_Subtask],
         directory: Path,
     ) -> None:
-        self.at = checkpoint
-        """The checkpoint: its `slot`, `created_ms` and so on."""
+        self.checkpoint = checkpoint
+        """With its `slot`, `created_ms` and so on."""
         self._url = url
         self._operator = operator
         self._subtasks = subtasks

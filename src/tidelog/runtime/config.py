@@ -193,7 +193,7 @@ class JobConfig:
         "Checkpoints kept besides savepoints and pinned slots.",
         when="Raise it to go back further; each keeps the log and files that it names.",
     )
-    allow_dropped_state: tuple[str, ...] = option(
+    allow_non_restored_state: tuple[str, ...] = option(
         (),
         Names(),
         "Operators (NAME) that the job no longer has: what the checkpoint holds of them IS LOST. "
@@ -273,7 +273,7 @@ class JobConfig:
 
 @dataclass(frozen=True, slots=True)
 class JobArguments:
-    """The options of `tidelog run` that are the job's business, not the runtime's."""
+    """What `tidelog run` was given that is the job's business, not the runtime's."""
 
     input: str | None = None
     """Where the data is."""
@@ -283,6 +283,8 @@ class JobArguments:
     """Glob over input file names."""
     follow: bool = False
     """Never end: wait for more input."""
+    own: tuple[str, ...] = ()
+    """What follows a `--` at the end of the command, for argparse, click or the like."""
 
     def required_input(self) -> Path:
         """The existing input path; raises ConfigError when it is missing."""

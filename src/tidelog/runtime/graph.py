@@ -5,6 +5,7 @@ names of the calls that built it, so the same program finds its state again.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -123,6 +124,16 @@ class Stream:
         self._job = job
         self._edges = edges
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if not name.startswith("_") and hasattr(KeyedStream, name):
+                raise AttributeError(
+                    f"{name} needs a stream with keys: call key_by(...) right before it, and after "
+                    "map, event_time and others, which give a stream without keys"
+                )
+            raise AttributeError(f"a {type(self).__name__} has no {name!r}", name=name, obj=self)
+
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
         """Apply a function to every record; raises ConfigError for one that is `async`."""
         check_plain(function, name)
@@ -137,12 +148,14 @@ class Stream:
         self, function: Callable[[Any], Iterable[Any]], *, name: str = "flat-map"
     ) -> "Stream":
         """Replace every record by any number of records."""
+        check_plain(function, name, many=True)
         return self._then(name, lambda: FlatMap(function))
 
     def map_batches(
         self, function: Callable[[list[Any]], Iterable[Any]], *, name: str = "map-batches"
     ) -> "Stream":
         """Apply a function to whole buffers of records (fast path; buffers may be of any size)."""
+        check_plain(function, name, many=True)
         return self._then(name, lambda: MapBatches(function))
 
     def event_time(
@@ -168,6 +181,7 @@ class Stream:
             EventTimeOptions,
         )
 
+        check_plain(time_of, name)
         options = EventTimeOptions.of(max_delay_ms, idle_after_ms, max_ahead_ms)
         return self._then(name, lambda: AssignEventTime(time_of, options), makes_watermarks=True)
 
@@ -200,17 +214,18 @@ class Stream:
         """
         from tidelog.runtime.operators.stateless import Rules, WithBroadcast  # noqa: PLC0415
 
-        for function in (on_rule, on_record):
-            check_plain(function, name)
+        check_plain(on_rule, name)
+        check_plain(on_record, name, many=True)
         self._check_job(rules)
         silent = tuple(rules._then(f"{name}-rules", Rules).broadcast()._edges)
         both = Stream(self._job, [*self._edges, *silent])
         return both._then(name, lambda: WithBroadcast(on_rule, on_record), silent=silent)
 
-    def union(self, *others: "Stream") -> "Stream":
+    def union(self, *streams: "Stream") -> "Stream":
         """Merge streams; no order between them."""
-        self._check_job(*others)
-        return Stream(self._job, [edge for stream in (self, *others) for edge in stream._edges])
+        self._check_job(*streams)
+        edges = chain.from_iterable(stream._edges for stream in (self, *streams))
+        return Stream(self._job, list(edges))
 
     def key_by(
         self,
@@ -259,9 +274,13 @@ class Stream:
         fits = isinstance(sink, Sink)
         require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as FileSink(directory)")
         for node in self._job.nodes:
-            if sink.place is not None and node.sink is not None and node.sink.place == sink.place:
+            if (
+                sink.target is not None
+                and node.sink is not None
+                and node.sink.target == sink.target
+            ):
                 raise ConfigError(
-                    f"output {sink.place} of sink {name!r}",
+                    f"output {sink.target} of sink {name!r}",
                     expected="one that no other sink of the job has",
                     found=f"that of sink {node.id!r}",
                     action="give every sink an output of its own, or make one stream of several by "
@@ -340,6 +359,9 @@ class KeyedStream(Stream, Windowing[Stream], Joins["KeyedStream", Stream]):
 
         expected = "a class, or a function that makes an object of it"
         require(f"the processor of {name}", repr(processor), callable(processor), expected)
+        missing = sorted(getattr(processor, "__abstractmethods__", ()))
+        shown = f"none in {getattr(processor, '__name__', processor)}"
+        require(f"the processor of {name}", shown, not missing, f"methods {', '.join(missing)}")
         modes = get_args(TimeMode)
         require(f"time_mode= of {name}", repr(time_mode), time_mode in modes, ", ".join(modes))
         return self._then(

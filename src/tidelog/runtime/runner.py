@@ -28,12 +28,13 @@ from tidelog.runtime.restore.choose import (
     RestorePlan,
     Resumption,
     check_name,
-    confirmed,
-    look_ahead,
+    choose,
+    confirm,
 )
+from tidelog.runtime.restore.plan import plan_restore
 from tidelog.runtime.subtasks.incarnation import Incarnation, LocalSubtasks, Subtasks, incarnate
 from tidelog.runtime.subtasks.resources import Resources, open_work_dir, remove_work_dir
-from tidelog.runtime.subtasks.start import JobStart, open_copies, resume
+from tidelog.runtime.subtasks.start import JobStart, open_copies
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import ALL, NONE
 from tidelog.storage import object_names
@@ -112,7 +113,7 @@ class JobRunner:
         self.running = False
         self._in_run = False
         """Whether a call of `run` has not returned yet."""
-        resume(job, Resumption(), self.config)
+        plan_restore(job, Resumption(), self.config)
         if (directory := local_directory(store.url)) is not None:
             job.check_unread(f"store {store.url}", directory / object_names.checkpoint(Slot(0)))
         if self.config.workers > 1 and workers is None:
@@ -158,9 +159,9 @@ class JobRunner:
     async def _run_begun(self, on_started: Callable[[], None] | None) -> JobResult:
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
-        resumption = await look_ahead(slots, self.store, self.restore_from, self.restore_slot)
+        resumption = await choose(slots, self.store, self.restore_from, self.restore_slot)
         check_name(self.job.name, resumption)
-        plan = resume(self.job, resumption, self.config)
+        plan = plan_restore(self.job, resumption, self.config)
         if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
             from tidelog.runtime.restore.fit import rehearse  # noqa: PLC0415  # else nothing
 
@@ -287,9 +288,9 @@ class JobRunner:
         """Restore, let sinks recover, and build the tasks; nothing runs yet."""
         ledger, generation = Ledger(), take_over.generation
         history = await read_history(self.store, slots, take_over, ledger)
-        resumption = confirmed(plan.resumption, history, self._chosen_slot(plan.resumption))
+        resumption = confirm(plan.resumption, history, self._chosen_slot(plan.resumption))
         if resumption is not plan.resumption:
-            plan = resume(self.job, resumption, self.config)
+            plan = plan_restore(self.job, resumption, self.config)
         for dropped in plan.dropped:
             Event.STATE_DROPPED.log(logger, job=self.job.name, dropped=dropped)
         start = JobStart(

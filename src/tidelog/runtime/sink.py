@@ -94,8 +94,8 @@ class SinkWriter(ABC):
 class Sink(ABC):
     """Describes where records go; opens a writer per subtask."""
 
-    place: Path | None = None
-    """Where no other sink of the job may write, if there is such a place."""
+    target: Path | None = None
+    """The path that no other sink of the job may write to, if there is one."""
     example_file: Path | None = None
     """The path of a file as the sink makes them, if it makes some: no source may read those."""
 

@@ -165,7 +165,7 @@ class StoreWithLog:
                 f"log store {log.url}",
                 expected=f"a new store, for the log of {self.url} stays where it began",
                 found="segments beside its tables",
-                action="start without a log store, or begin a new store with `tidelog fork "
+                action="start without a log store, or begin a new store with `tidelog clone "
                 "URL@latest NEWURL --log-store URL`",
             )
         owner = Partner(self._new_id(), self.url)

@@ -24,8 +24,8 @@ from tidelog.runtime.snapshots.snapshotter import PendingSnapshot, SubtaskPositi
 from tidelog.runtime.tasks.stream_task import StreamTask
 from tidelog.runtime.tasks.task import Task
 from tidelog.state.backend import KeyedBackend
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import Restorer
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.restorer import Restorer
 from tidelog.storage.memory import MemoryStore
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory

@@ -1,6 +1,6 @@
 """The audit finds every damage, says which checkpoints it costs, and writes nothing.
 
-A sweep deletes what nothing can name again, and refuses to guess.
+A garbage collection deletes what nothing can name again, and refuses to guess.
 """
 
 import asyncio
@@ -36,8 +36,8 @@ from tests.support.jobs import (
 )
 from tidelog import JobConfig, MaterializeConfig, UploadConfig
 from tidelog.catalog.audit import AuditReport, audit
+from tidelog.catalog.gc import GarbagePlan, plan_gc
 from tidelog.catalog.locate import find
-from tidelog.catalog.sweep import SweepPlan, plan_sweep
 from tidelog.checkpoint.invariants import Invariant
 from tidelog.checkpoint.manifest import decode_entry, encode_entry
 from tidelog.errors import RestoreError
@@ -175,8 +175,8 @@ CURRENT = {"segments/00000004-p-0000000099.seg": b"being uploaded"}
 FOREIGN = {"tables/readme.txt": b"not ours", "notes": b"either", "probe/a/b": b"a probe's"}
 
 
-def plan_of(store: MemoryStore) -> SweepPlan:
-    return asyncio.run(plan_sweep(store))
+def plan_of(store: MemoryStore) -> GarbagePlan:
+    return asyncio.run(plan_gc(store))
 
 
 def test_unnamed_objects_of_older_generations_are_garbage_and_of_the_newest_undecided() -> None:
@@ -228,14 +228,14 @@ def test_the_newest_checkpoint_is_found_though_a_job_drops_it_while_it_is_read()
 
 @pytest.mark.parametrize("slot", ["00000004", "00000007", "00000009"])
 @pytest.mark.parametrize("damage", [truncated, flipped, of_a_newer_release])
-def test_an_unreadable_slot_stops_the_sweep(slot: str, damage: Damage) -> None:
+def test_an_unreadable_slot_stops_the_garbage_collection(slot: str, damage: Damage) -> None:
     name = f"checkpoints/{slot}.json"
     with pytest.raises(RestoreError, match=f"{name}.*nothing was deleted"):
         plan_of(store_of({**damaged(filled(), name, damage), **OLD}))
 
 
 @pytest.mark.parametrize("damage", [truncated, flipped, missing, of_a_newer_release])
-def test_an_unreadable_descriptor_stops_the_sweep(damage: Damage) -> None:
+def test_an_unreadable_descriptor_stops_the_garbage_collection(damage: Damage) -> None:
     name, _ = a_descriptor(filled(), 9)
     with pytest.raises(RestoreError, match=name):
         plan_of(store_of({**damaged(filled(), name, damage), **OLD}))

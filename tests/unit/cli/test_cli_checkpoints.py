@@ -2,7 +2,7 @@
 
 `tidelog checkpoints` shows every slot and what a checkpoint holds.
 
-`tidelog fork` branches off, and says what it shared and what it copied.
+`tidelog clone` branches off, and says what it shared and what it copied.
 """
 
 import json
@@ -194,7 +194,7 @@ def test_show_says_what_a_restore_would_replay_by_operator_and_subtask(store: Pa
 
 
 def test_a_slot_that_is_not_there_is_an_error(store: Path, tmp_path: Path) -> None:
-    result = tidelog("fork", f"{store}@6", tmp_path / "fork", "--json")
+    result = tidelog("clone", f"{store}@6", tmp_path / "clone", "--json")
     assert result.exit_code == 1
     error = json.loads(result.stderr or result.stdout)["error"]
     assert error["what"].startswith("slot 6 of store") and error["expected"].endswith("7 to 9")

@@ -68,5 +68,5 @@ def test_a_rotation_needs_the_key_that_opens_the_store(
     plain = lay_out(tmp_path / "plain", filled())
     refused = tidelog("key", "rotate", plain, "--new-key", new, "--encryption-key", key)
     assert refused.exit_code == 2 and "not encrypted" in refused.stderr
-    unsafe = tidelog("doctor", store, "--encryption-key", new)
+    unsafe = tidelog("store", "check", store, "--encryption-key", new)
     assert unsafe.exit_code == 1 and "found another key" in unsafe.stdout

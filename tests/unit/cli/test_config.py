@@ -41,7 +41,7 @@ def test_show_has_the_parallelism_that_workers_bring_about() -> None:
 
 
 def test_a_flag_of_names_takes_them_with_commas_and_again() -> None:
-    flags = ["--allow-dropped-state", "a, b", "--allow-dropped-state", "c"]
+    flags = ["--allow-non-restored-state", "a, b", "--allow-non-restored-state", "c"]
     shown = tidelog("config", "show", "--changed", *flags, "--json")
     assert [each["value"] for each in json.loads(shown.stdout)] == [["a", "b", "c"]]
 

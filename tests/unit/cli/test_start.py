@@ -33,9 +33,8 @@ RUNTIME = names(
 LIBRARIES = names("asyncio fsspec msgspec rich rocksdict ssl tomllib zstandard")
 # What restores and canonical savepoints need; a job that begins restores nothing.
 RESTORING = names(
-    "runtime.restore.fit runtime.restore.migration runtime.restore.dropped "
-    "runtime.restore.shares state.restore.redistribute "
-    "state.restore.restorer catalog.locate checkpoint.local_first",
+    "runtime.restore.fit runtime.restore.migrate runtime.restore.drop runtime.restore.assign "
+    "state.recovery.restorer catalog.locate checkpoint.local_first",
     "tidelog.",
 )
 # Data in flight, metrics, questions of other processes, operators and connectors that the job does

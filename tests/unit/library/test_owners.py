@@ -359,7 +359,7 @@ def test_a_child_of_a_process_that_had_a_database_open_may_open_one_in_memory_al
         with pytest.raises(ConfigError, match="have the process spawned"):
             opened(url)
         with pytest.raises(ConfigError, match="have the process spawned"):
-            tidelog.open(url, at="latest")
+            tidelog.open(url, checkpoint="latest")
         with opened(f"{url}-of-child", replace(NEVER, table="memory")) as mine:
             mine.key("a").total.set(1)
 

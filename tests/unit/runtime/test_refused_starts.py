@@ -12,7 +12,7 @@ from tidelog import Job, JobRunner, RestoreError, StatefulProcessor
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState, StateInfo, SubtaskState
 from tidelog.errors import ConfigError, StateSchemaError, TidelogError, UserFunctionError
 from tidelog.ids import SeqNo
-from tidelog.runtime.restore.shares import rechain
+from tidelog.runtime.restore.assign import rechain
 from tidelog.runtime.subtasks.vertices import Vertex, compile_job
 from tidelog.state.key_groups import range_of
 from tidelog.storage.memory import MemoryStore

@@ -130,7 +130,7 @@ def test_windows_of_a_build_without_slices_are_refused_with_the_way_on() -> None
     with pytest.raises(StateSchemaError, match="once per window, and this one once per") as refused:
         StateRegistry("counts", [window(schema[:2])]).register(name, kind, schema)
     assert "another name= and drop" in refused.value.action
-    assert "--allow-dropped-state counts" in refused.value.action
+    assert "--allow-non-restored-state counts" in refused.value.action
 
 
 def test_windows_that_share_nothing_are_stored_as_ever() -> None:

@@ -20,8 +20,8 @@ from tidelog.checkpoint.manifest import MaterializationRef
 from tidelog.effects import InlineOffload
 from tidelog.ids import Generation, MaterializationId, SeqNo
 from tidelog.state.log import SubtaskLog
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.shared_log import SharedLog
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.shared_log import SharedLog
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.memory import MemoryStore
 

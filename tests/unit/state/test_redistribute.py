@@ -23,9 +23,9 @@ from tidelog.checkpoint.manifest import (
 )
 from tidelog.errors import StateSchemaError
 from tidelog.ids import CheckpointId, Generation, KeyGroup, MaterializationId, SeqNo, Slot
+from tidelog.runtime.restore.assign import redistribute, redistribute_operator_state
 from tidelog.state.key_groups import decode_key, encode_key, key_group, range_of, subtask_of
 from tidelog.state.operator_state import OperatorStateKind, OperatorStates, union_in_part
-from tidelog.state.restore.redistribute import redistribute, redistribute_operator_state
 
 GROUPS = 12
 COUNT = StateInfo(0, "count", "value", ("count bigint",))

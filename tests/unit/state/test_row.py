@@ -65,7 +65,7 @@ ODD_NAMES = ("count", "of", "a b", "a", "a", "_hidden", "class", "mro", "")
 def odd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Row:
     monkeypatch.setattr(rows, "_makers", {})
     if request.param != "of few kinds":
-        monkeypatch.setattr(rows, "_MOST_CLASSES", 0)
+        monkeypatch.setattr(rows, "_MAX_CLASSES", 0)
     return Row.of(ODD_NAMES, range(len(ODD_NAMES)))
 
 
@@ -87,7 +87,7 @@ def test_field_names_without_end_make_no_classes_without_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rows, "_makers", {})
-    monkeypatch.setattr(rows, "_MOST_CLASSES", 3)
+    monkeypatch.setattr(rows, "_MAX_CLASSES", 3)
     made = [Row.of((f"f{n}",), [n]) for n in range(10)]
     assert [row[f"f{row[0]}"] for row in made] == list(range(10))
     assert len(set(map(type, made))) == 4 and len(rows._makers) == 3

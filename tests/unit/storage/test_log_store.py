@@ -100,7 +100,7 @@ def test_a_store_that_began_with_its_log_beside_its_tables_keeps_it_there(disk: 
     disk.fill("main")
     error = disk.refused("main", "fast")
     assert isinstance(error, ConfigError)
-    assert "tidelog fork URL@latest NEWURL --log-store URL" in str(error)
+    assert "tidelog clone URL@latest NEWURL --log-store URL" in str(error)
     assert disk.names("fast") == [] and disk.read("main") == b"segments/a.seg"
 
 

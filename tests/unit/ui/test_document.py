@@ -33,7 +33,7 @@ from tidelog.checkpoint.manifest import encode_entry
 from tidelog.checkpoint.sizes import checkpoint_sizes
 from tidelog.errors import AccessDeniedError, ConfigError, ControlError, TidelogError
 from tidelog.ids import Slot
-from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.storage.memory import MemoryStore
 from tidelog.storage.object_names import checkpoint
 from tidelog.ui.document import Document

@@ -262,7 +262,7 @@ def test_checkpoints_that_are_dropped_meanwhile_are_gone_and_no_problem(
 
 
 class Sweeping(MemoryStore):
-    """A new start counts the oldest checkpoint no more; a sweep takes its objects, not its slot."""
+    """A new start counts the oldest checkpoint no more; `gc` takes its objects, not its slot."""
 
     async def get(self, name: str, start: int = 0, length: int | None = None) -> bytes:
         data = await super().get(name, start, length)
@@ -325,9 +325,11 @@ def test_a_store_is_sound_after_its_values_were_migrated(parallelism: int) -> No
 def test_a_store_is_sound_after_an_operator_was_dropped_and_came_back() -> None:
     store = MemoryStore("memory://dropped")
     stopped(counting(), store, retain=20)
-    stopped(counting(name="total"), store, "dropped", retain=20, allow_dropped_state=("count",))
+    stopped(
+        counting(name="total"), store, "dropped", retain=20, allow_non_restored_state=("count",)
+    )
     assert_sound(report_on(store))
-    run(counting(), store, retain=20, allow_dropped_state=("total",))
+    run(counting(), store, retain=20, allow_non_restored_state=("total",))
     assert_sound(report_on(store))
 
 

@@ -172,8 +172,8 @@ def slots(store: Path) -> list[dict[str, Any]]:
 def test_savepoints_and_every_checkpoint_around_them_are_sound(store: Path) -> None:
     assert_sound(verified(lived()))
     assert tidelog("inspect", store, "--deep").exit_code == 0
-    swept = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)
-    assert tidelog("inspect", store, "--deep").exit_code == 0, swept["garbage"]
+    collected = json.loads(tidelog("gc", store, "--delete", "--json").stdout)
+    assert tidelog("inspect", store, "--deep").exit_code == 0, collected["garbage"]
 
 
 def test_the_list_names_savepoints_and_show_says_what_they_are(store: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_savepoint_is_dropped_by_name_and_only_on_request(store: Path) -> None
     gone = tidelog("checkpoints", "drop", store, "rows", "--delete")
     assert gone.exit_code == 1 and "none of that name or slot" in gone.stderr
     assert tidelog("inspect", store, "--deep").exit_code == 0
-    objects = json.loads(tidelog("sweep", store, "--delete", "--json").stdout)["garbage"]
+    objects = json.loads(tidelog("gc", store, "--delete", "--json").stdout)["garbage"]
     assert any("-sp-" in info["name"] for info in objects), "its rows went with it"
     assert tidelog("inspect", store, "--deep").exit_code == 0
 

@@ -23,6 +23,7 @@ from tidelog.settings import OPTIONS, Resolved, Setting, flag, resolve
 if TYPE_CHECKING:
     from tidelog.catalog.locate import Origin
     from tidelog.effects import Effects
+    from tidelog.runtime.config import JobArguments
     from tidelog.runtime.restore.choose import RestoreFrom
     from tidelog.storage.open import StoreAccess
     from tidelog.storage.port import ObjectStore
@@ -55,6 +56,12 @@ class RunOptions:
     )
     quiet: bool = declared("--quiet", is_flag=True, help="Report errors only.")
     debug: bool = declared("--debug", is_flag=True, help="Print tracebacks.")
+
+    def arguments(self, own: tuple[str, ...]) -> "JobArguments":
+        """The arguments of the job, of which `own` are for itself alone."""
+        from tidelog.runtime.config import JobArguments  # noqa: PLC0415  # only to run
+
+        return JobArguments(self.input, self.output, self.include, self.follow, own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import click
 import msgspec
 
+from tidelog.catalog.gc import plan_drop
 from tidelog.catalog.inventory import read_inventory, read_slots
-from tidelog.catalog.locate import CheckpointName, find, parse_place
+from tidelog.catalog.locate import CheckpointName, find, parse_checkpoint
 from tidelog.catalog.summary import (
     CheckpointSummary,
     OperatorSummary,
@@ -16,7 +17,6 @@ from tidelog.catalog.summary import (
     checkpoint_summary,
     slot_summary,
 )
-from tidelog.catalog.sweep import plan_drop
 from tidelog.cli.exit_codes import EXIT_OK, EXIT_PROBLEM
 from tidelog.cli.options import option
 from tidelog.cli.output import Rows
@@ -146,12 +146,12 @@ async def drop_command(invocation: StoreCommand, savepoint: str, dry_run: bool) 
     """Remove a savepoint, by its name or its slot's number; without --delete only say what goes.
 
     Its objects that nothing else needs are deleted by the running job at once, or by the job's next
-    start. `tidelog sweep` deletes only what starts before the newest one wrote. The newest
+    start. `tidelog gc` deletes only what starts before the newest one wrote. The newest
     checkpoint of a store cannot be removed. A savepoint that another store was started from can,
     when the job there has completed a checkpoint.
     """
     output, store = invocation.output, invocation.store
-    name = parse_place(savepoint)
+    name = parse_checkpoint(savepoint)
     with output.progress("reading references") as progress:
         plan = plan_drop(await read_inventory(store, progress), name)
     entry = plan.savepoint

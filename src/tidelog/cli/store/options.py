@@ -16,7 +16,7 @@ from typing import Any, Concatenate, Final, ParamSpec
 
 import click
 
-from tidelog.catalog.locate import CheckpointName, parse_place
+from tidelog.catalog.locate import CheckpointName, parse_checkpoint
 from tidelog.checkpoint.manifest import Checkpoint, OperatorState, SubtaskState
 from tidelog.cli.effects import command_effects
 from tidelog.cli.exit_codes import (
@@ -53,7 +53,7 @@ _OF_WHAT_IS_STORED: Final = (
 def checkpoint_name(text: str) -> CheckpointName:
     """A slot's number, a savepoint's name or `latest`; an argument's type. Raises BadParameter."""
     try:
-        return parse_place(text)
+        return parse_checkpoint(text)
     except ConfigError as error:
         raise click.BadParameter(str(error)) from error
 

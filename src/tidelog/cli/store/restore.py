@@ -20,9 +20,9 @@ from tidelog.cli.output import Rows, Step
 from tidelog.cli.store.options import StoreCommand, on_store, selected, slot_option
 from tidelog.effects import Effects
 from tidelog.errors import ConfigError, usable_path
-from tidelog.state.restore.base_table import reading_factory
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import Restorer
+from tidelog.state.recovery.base_table import reading_factory
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.restorer import Restorer
 from tidelog.state.schema.decode import RowDecoder
 from tidelog.table.port import Table
 from tidelog.table.rocksdb import RocksTableFactory

@@ -24,7 +24,7 @@ from tidelog.connectors.files.parts import (
     growing_name,
     taken,
 )
-from tidelog.connectors.transactions import FORK
+from tidelog.connectors.transactions import CLONE
 from tidelog.errors import ObjectNotFoundError
 from tidelog.runtime.sink import SinkContext
 from tidelog.storage.local_files import sync_directory
@@ -164,7 +164,7 @@ def _check_shown(directory: Path, part: Part) -> None:
         expected=f"its first {part.offset} bytes, and {data}" if part.offset else f"it, or {data}",
         found="neither",
         action="bring back what is missing: its records are in no other file; files of "
-        f"the newest checkpoint have to stay; to write to another directory, {FORK}",
+        f"the newest checkpoint have to stay; to write to another directory, {CLONE}",
         retry_safe=False,
     )
 

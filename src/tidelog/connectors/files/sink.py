@@ -67,7 +67,7 @@ class FileSink(Sink):
     ) -> None:
         require("roll_bytes", roll_bytes, roll_bytes >= 1, "at least 1")
         require("roll_every", roll_every, roll_every >= 0, "seconds, 0 or more")
-        self.place = self.directory = local_path("directory", directory, "--output")
+        self.target = self.directory = local_path("directory", directory, "--output")
         self.encode = line_encoder(format, fields)
         self.extension = ".jsonl" if format == "json" else ".txt"
         self.example_file = self.directory / f"part-0{self.extension}"

@@ -198,7 +198,7 @@ def check_position(path: Path, position: object, *, fits: bool) -> None:
             expected="a position in it of this kind of source",
             found=f"{position}, of another kind that had the source's name before",
             action="go back to that kind; or give this source another name= and drop the positions "
-            "of the other with --allow-dropped-state, which reads all files from their beginning",
+            "of the other with --allow-non-restored-state: all files are read again",
         )
 
 
@@ -298,7 +298,7 @@ def failures(path: Path) -> Iterator[None]:
             found="nothing",
             action="put it back, or its path in the job: input must stay until the job has read "
             "it; to read something else from now on, give the source another name and drop the "
-            "positions of this one with --allow-dropped-state",
+            "positions of this one with --allow-non-restored-state",
         ) from error
     except OSError as error:
         raise errors.from_os_error(error, f"input file {path}") from error

@@ -161,7 +161,7 @@ class SinkDirectory:
                 expected=f"files of sink {staged.tx.sink!r} in {self._data}",
                 found=f"{odd or staged.tx}",
                 action="bring back the table and its location as they were; to write to another "
-                f"table, {transactions.FORK}",
+                f"table, {transactions.CLONE}",
             )
         return staged
 

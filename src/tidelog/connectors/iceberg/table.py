@@ -21,7 +21,7 @@ from tidelog.connectors.iceberg.staged import SinkDirectory, Staged, data_file, 
 from tidelog.connectors.outside import bounded
 from tidelog.connectors.tested import note_version
 from tidelog.connectors.transactions import (
-    FORK,
+    CLONE,
     TransactionId,
     Writer,
     WriterStart,
@@ -131,7 +131,7 @@ class LakeTable:
                 expected=f"columns that {self._where} has or had",
                 found=", ".join(f"{name} {kind}" for _, name, kind in columns),
                 action="bring back the table as it was, which may have been dropped and made "
-                f"again; to write to this one, {FORK}",
+                f"again; to write to this one, {CLONE}",
             )
 
     def remove_left_over(

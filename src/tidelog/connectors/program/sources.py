@@ -22,7 +22,7 @@ from tidelog.runtime.channels.buffers import next_values
 from tidelog.runtime.channels.copies import copies_of
 from tidelog.runtime.operators.outputs import Distinct
 from tidelog.runtime.source import Source, SplitReader
-from tidelog.runtime.user_code import each
+from tidelog.runtime.user_code import map_lazily
 
 Records = Sequence[Any] | Callable[[], Iterable[Any]]
 """A sequence, or a function that makes an iterable over the same records every time."""
@@ -207,7 +207,7 @@ class RateReader(SplitReader):
         if self._make is None:
             records = list(numbers)
         else:
-            records = next_values(each(self._make, numbers), _NUMBERS)
+            records = next_values(map_lazily(self._make, numbers), _NUMBERS)
             self._distinct.check(records)
         self._read += len(records)
         return records

@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from tidelog.connectors.outside import Wait, answered, bounded
-from tidelog.connectors.sql.staging import quoted
+from tidelog.connectors.sql.upserts import quoted
 from tidelog.connectors.tested import note_version
 from tidelog.effects import interruptible
 from tidelog.errors import (
@@ -202,6 +202,18 @@ def columns_of(connection: Any, table: str) -> dict[str, str]:
         (table,),
     )
     return dict(rows.fetchall())
+
+
+def unique_columns_of(connection: Any, table: str) -> list[list[str]]:
+    """The columns of each constraint or index that makes them unique in all rows of a table."""
+    rows = connection.execute(
+        "SELECT array_agg(attname::text) FROM pg_index JOIN pg_attribute ON attrelid = indrelid "
+        "AND attnum = ANY((indkey::int2[])[0:indnkeyatts - 1]) WHERE indrelid = to_regclass($1) "
+        "AND indisunique AND indimmediate AND indisvalid AND indpred IS NULL "
+        "AND indexprs IS NULL GROUP BY indexrelid",
+        (table,),
+    )
+    return [names for (names,) in rows.fetchall()]
 
 
 def check_conninfo(conninfo: str, what: str) -> None:

@@ -18,7 +18,7 @@ import msgspec
 
 from tidelog.connectors import transactions
 from tidelog.connectors.transactions import (
-    FORK,
+    CLONE,
     TransactionId,
     Writer,
     WriterStart,
@@ -28,11 +28,6 @@ from tidelog.errors import ConfigError, ObjectNotFoundError
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import SinkContext, SinkWriter
 from tidelog.runtime.user_code import map_all
-
-
-def quoted(name: str) -> str:
-    """An SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def check_types(
@@ -274,7 +269,7 @@ class SqlStagingWriter(SinkWriter):
                     "_tidelog_committed",
                     found=f"{rows} rows and no such checkpoint",
                     action="bring back the database that this job wrote to; to write to another "
-                    f"one, {FORK}",
+                    f"one, {CLONE}",
                     retry_safe=False,
                 )
             for tx in earlier:

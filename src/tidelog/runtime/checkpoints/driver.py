@@ -203,7 +203,7 @@ class CheckpointDriver:
                 raise CheckpointFailedError(
                     f"{failures} checkpoints in a row failed",
                     found=reason,
-                    action="mend the cause and start the job again; it resumes from its last "
+                    action="remove the cause and start the job again; it resumes from its last "
                     "completed checkpoint",
                 )
 

@@ -188,7 +188,7 @@ class Savepoints:
     def failed(self, request: SavepointRequest, reason: str) -> None:
         """The savepoint was refused or given up; the job goes on."""
         action = (
-            "the job goes on; mend the cause and ask again, under another name if "
+            "the job goes on; remove the cause and ask again, under another name if "
             "`tidelog checkpoints list URL` shows this one all the same"
         )
         self._fail(request, "to be completed", reason, action)

@@ -1,12 +1,11 @@
-"""What a start restores: the newest checkpoint of its own store, or one that the user chose; and
-the plan how it goes on: which state each subtask loads, and which subtasks do not run again.
+"""What a start restores: the newest checkpoint of its own store, or one that the user chose.
 
-Invariants: the plan is made before anything is fenced or changed; a checkpoint of another store
-counts only as long as the job's own store has none, so the same command started again resumes.
+Invariant: a checkpoint of another store counts only as long as the job's own store has none, so the
+same command started again resumes.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ from tidelog.checkpoint.startup import History, resumable
 from tidelog.errors import ConfigError, RestoreError
 from tidelog.events import Event
 from tidelog.ids import Slot, SubtaskId
-from tidelog.runtime.config import JobConfig
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.registry import StateRegistry, known_keys
 from tidelog.storage.port import ObjectStore
@@ -44,7 +42,7 @@ class RestoreFrom:
     of those files.
     """
 
-    place: "CheckpointName"
+    checkpoint: "CheckpointName"
     store: ObjectStore | None = None
     """Another store than the job's own; it stays open as long as the job restores."""
     claim: bool = False
@@ -81,23 +79,23 @@ class Resumption(msgspec.Struct, frozen=True):
     """The lowest slot that the start may take: sinks have seen lower ones, of the origin."""
 
 
-async def look_ahead(
+async def choose(
     slots: SlotLog, store: ObjectStore, restore_from: RestoreFrom | None, slot: Slot | None
 ) -> Resumption:
     """What a start would resume from, before it fences anything; raises as `resumable`."""
     if restore_from is None:
-        return _own(await resumable(slots, slot))
+        return _of_own_store(await resumable(slots, slot))
     from tidelog.catalog.locate import find  # noqa: PLC0415  # only for a chosen checkpoint
 
     if restore_from.store is None:
-        checkpoint = await find(store, restore_from.place)
+        checkpoint = await find(store, restore_from.checkpoint)
         if not restore_from.claim:
             return Resumption(checkpoint, detached=True)
         return Resumption(checkpoint, detached=is_canonical(checkpoint), claimed=checkpoint.slot)
     newest = await resumable(slots, None)
     if newest is not None:
-        return _own(newest)
-    checkpoint = await find(restore_from.store, restore_from.place)
+        return _of_own_store(newest)
+    checkpoint = await find(restore_from.store, restore_from.checkpoint)
     first = Slot(0)
     if restore_from.keep_output:
         first = after_all(checkpoint.slot)
@@ -123,33 +121,29 @@ def check_name(job: str, resumption: Resumption) -> None:
         )
 
 
-def confirmed(resumption: Resumption, history: History, slot: Slot | None) -> Resumption:
+def confirm(resumption: Resumption, history: History, slot: Slot | None) -> Resumption:
     """What to resume from after the take-over: `resumption`, unless another start went on since.
 
     `slot` is the one that the user chose in this store. Raises as `History.resume_from`.
     """
     if resumption.origin is not None:
-        return _own(history.resume_from(None)) if history.checkpoints else resumption
+        return _of_own_store(history.resume_from(None)) if history.checkpoints else resumption
     checkpoint = history.resume_from(slot)
-    return resumption if checkpoint == resumption.checkpoint else _own(checkpoint)
+    return resumption if checkpoint == resumption.checkpoint else _of_own_store(checkpoint)
 
 
-def _own(checkpoint: Checkpoint | None) -> Resumption:
+def _of_own_store(checkpoint: Checkpoint | None) -> Resumption:
     detached = checkpoint is not None and is_canonical(checkpoint)
     return Resumption(checkpoint, detached=detached)
 
 
-Operators = Mapping[str, OperatorState]
-"""Stored operators by their ids."""
-
-
 class RestorePlan(msgspec.Struct, frozen=True):
-    """The job as it goes on from a checkpoint, or begins."""
+    """How the job goes on from a checkpoint, or begins."""
 
     resumption: Resumption
     vertices: list[Vertex]
-    operators: Operators = msgspec.field(default_factory=dict)
-    """Stored operators by vertex, as the job's subtasks load them."""
+    operators: Mapping[str, OperatorState] = msgspec.field(default_factory=dict)
+    """Stored operators by id; once all is assigned by vertex, as the job's subtasks load them."""
     migrated: frozenset[str] = frozenset()
     """Vertices whose restored keys or values are changed: their first checkpoint is whole."""
     finished: Mapping[SubtaskId, SubtaskState] = msgspec.field(default_factory=dict)
@@ -175,9 +169,3 @@ class RestorePlan(msgspec.Struct, frozen=True):
         operator, head = self.operators.get(vertex.id), vertex.head
         keys = known_keys(vertex.id, operator, head.key_types)
         return StateRegistry(vertex.id, operator.states if operator else (), keys, head.value_types)
-
-
-def check_parallelism(vertices: Sequence[Vertex], config: JobConfig) -> None:
-    """Raises ConfigError for an operator without subtasks, or with one without key groups."""
-    for vertex in vertices:
-        config.check_parallelism(f"parallelism of {vertex.id!r}", vertex.parallelism)

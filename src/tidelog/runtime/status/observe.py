@@ -113,7 +113,7 @@ def _of_process(
     operators = tuple(
         replace(
             _operator(vertex, subtasks, materializers, open=running),
-            keys_apart=start.registries[vertex].key_sides.apart,
+            keys_apart=start.registries[vertex].key_sides.disjoint_types,
         )
         for vertex, subtasks in by_vertex.items()
     )

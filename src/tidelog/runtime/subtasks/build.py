@@ -85,7 +85,7 @@ class TaskBuilder:
             for subtask in start.share.of(vertex.subtasks):
                 tasks.append(await self._task(subtask, vertex, splits))
         for registry in start.registries.values():
-            for name in registry.check_renamed(start.config.allow_dropped_state):
+            for name in registry.check_renamed(start.config.allow_non_restored_state):
                 Event.STATE_UNDECLARED.log(logger, state=name, operator=registry.operator)
         await self._recover_in_flight()
         return tasks

@@ -16,9 +16,9 @@ from tidelog.effects import Effects
 from tidelog.ids import CheckpointId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
-from tidelog.runtime.restore.choose import RestorePlan, Resumption, check_parallelism
+from tidelog.runtime.restore.choose import RestorePlan
 from tidelog.runtime.subtasks.resources import Resources
-from tidelog.runtime.subtasks.vertices import ALL, Share, compile_job
+from tidelog.runtime.subtasks.vertices import ALL, Share
 from tidelog.state.registry import StateRegistry
 from tidelog.storage.ledger import Ledger
 from tidelog.storage.object_names import savepoint_process
@@ -32,21 +32,6 @@ _SAVEPOINT_SEGMENT_BYTES: Final = 8 << 20
 """Bytes of rows in one segment of a canonical savepoint."""
 _SAVEPOINT_LIMIT_BYTES: Final = 32 << 20
 """Bytes of rows of a canonical savepoint that wait for their upload; then writers wait."""
-
-
-def resume(job: Job, resumption: Resumption, config: JobConfig) -> RestorePlan:
-    """The plan of a job that begins, or goes on; raises ConfigError, and as `fit_checkpoint`.
-
-    Parent and workers make the same plan, as it follows from the arguments alone.
-    """
-    if resumption.checkpoint is None:
-        vertices = compile_job(job, config.parallelism)
-        check_parallelism(vertices, config)
-        return RestorePlan(resumption, vertices)
-    # A job that begins, as most do that are short, needs none of it.
-    from tidelog.runtime.restore.fit import fit_checkpoint  # noqa: PLC0415
-
-    return fit_checkpoint(job, resumption, resumption.checkpoint, config)
 
 
 async def open_copies(

@@ -26,12 +26,12 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import EventTime
 from tidelog.state.key_groups import range_of
 from tidelog.state.log import Base, NoLog, SubtaskLog
-from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.table.memory import MemoryTableFactory
 from tidelog.table.port import Table, TableFactory
 
 if TYPE_CHECKING:
-    from tidelog.state.restore.restorer import RestoredSubtask
+    from tidelog.state.recovery.restorer import RestoredSubtask
 
 _AT_ONCE: Final = 4
 """Tables that are created side by side."""
@@ -106,7 +106,7 @@ class SubtaskStates:
         }
         if states:
             # A job that begins loads nothing, and the modules that load are many.
-            from tidelog.state.restore.restorer import restore_subtasks  # noqa: PLC0415
+            from tidelog.state.recovery.restorer import restore_subtasks  # noqa: PLC0415
 
             self._loaded = await restore_subtasks(
                 states,
@@ -142,7 +142,7 @@ class SubtaskStates:
         """Change the restored keys and values that the job wants otherwise; they are in no log."""
         for vertex in self.start.plan.vertices:
             if vertex.id in self.start.plan.migrated:
-                from tidelog.runtime.restore.migration import Migration  # noqa: PLC0415  # rare
+                from tidelog.runtime.restore.migrate import Migration  # noqa: PLC0415  # rare
 
                 restored = self._restored(vertex)
                 tables = [self._loaded[subtask].table for subtask in restored]

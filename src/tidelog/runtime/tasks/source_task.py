@@ -255,11 +255,11 @@ class SourceTask(Task):
             self._reads.begin(reading)
         if self._reads.worth_waiting(reading, gathers=self._mixes_splits):
             await self._pause(PATIENCE_S)
-        if not reading.handed:
+        if not reading.has_chunks:
             self._reads.begin_next()  # storage is slow: more threads find it less so
-        portion = self._reads.take(reading)
-        if portion is not None and portion.records:
-            read = {reading: portion}
+        chunk = self._reads.take(reading)
+        if chunk is not None and chunk.records:
+            read = {reading: chunk}
             if self._mixes_splits:
                 # A checkpoint under way waits for each batch that is handled before it.
                 short = self.parts.chain.turn.short()
@@ -267,12 +267,12 @@ class SourceTask(Task):
             if not self._reads.busy:
                 self._reads.begin_next(but=read)
             await self._emit_read(read)
-        elif portion is not None and portion.at_end:
-            self._finish_split(reading, portion)
+        elif chunk is not None and chunk.at_end:
+            self._finish_split(reading, chunk)
             await self._follow_splits()
-        elif not reading.queued:
-            if portion is not None and portion.position != reading.stored_position:
-                self._store(reading, portion)
+        elif not reading.is_queued:
+            if chunk is not None and chunk.position != reading.stored_position:
+                self._store(reading, chunk)
             if not reading.behind:
                 self._alignment.gone(reading.split)
                 self._on_silence(reading)
@@ -281,7 +281,7 @@ class SourceTask(Task):
     async def _emit_read(self, read: dict[SplitReading, ReadChunk]) -> None:
         """Emit the records of one split, or of several where nothing asks which; keep positions."""
         chain, split = self.parts.chain, next(iter(read)).split
-        records = list(itertools.chain.from_iterable(portion.records for portion in read.values()))
+        records = list(itertools.chain.from_iterable(chunk.records for chunk in read.values()))
         self.records_in += len(records)
         self._standstills.arrived()
         with self.parts.output.work.working():
@@ -289,16 +289,14 @@ class SourceTask(Task):
             self._announce_splits(split)
             await self._handle_input(Batch(records))
             self._mark(read)
-            for reading, portion in read.items():
-                self._keep(reading, portion)
+            for reading, chunk in read.items():
+                self._keep(reading, chunk)
             # The last records of a split move event time, too.
             await self._follow_splits()
-            last_portions = [
-                (reading, portion) for reading, portion in read.items() if portion.at_end
-            ]
-            for reading, portion in last_portions:
-                self._finish_split(reading, portion)
-            if last_portions:
+            last_chunks = [(reading, chunk) for reading, chunk in read.items() if chunk.at_end]
+            for reading, chunk in last_chunks:
+                self._finish_split(reading, chunk)
+            if last_chunks:
                 await self._follow_splits()
             await self._flush_if_due()
 
@@ -307,13 +305,13 @@ class SourceTask(Task):
         read_at = next(iter(read.values())).read_at
         if read_at >= self._marker_at:
             self._marker_at = read_at + MARKERS_EVERY_S
-            oldest = min(portion.read_at for portion in read.values())
+            oldest = min(chunk.read_at for chunk in read.values())
             self.parts.output.mark(LatencyMarker(oldest))
 
-    def _keep(self, reading: SplitReading, portion: ReadChunk) -> None:
+    def _keep(self, reading: SplitReading, chunk: ReadChunk) -> None:
         """Keep a split's position after records that were emitted, and how far they move time."""
         event_time, split = self._event_time, reading.split
-        self._store(reading, portion)
+        self._store(reading, chunk)
         if event_time is not None and event_time.was_active():
             reading.on_activity()
             self._alignment.moved(split, event_time.watermark_of(split))
@@ -323,18 +321,18 @@ class SourceTask(Task):
             self._alignment.gone(split)
             self._on_silence(reading)
 
-    def _store(self, reading: SplitReading, portion: ReadChunk) -> None:
+    def _store(self, reading: SplitReading, chunk: ReadChunk) -> None:
         event_time, split = self._event_time, reading.split
         latest = event_time.latest(split) if event_time is not None else None
-        self._positions.put(split, StoredSplit(False, portion.position, latest))
-        reading.stored_position = portion.position
+        self._positions.put(split, StoredSplit(False, chunk.position, latest))
+        reading.stored_position = chunk.position
 
-    def _finish_split(self, reading: SplitReading, portion: ReadChunk) -> None:
+    def _finish_split(self, reading: SplitReading, chunk: ReadChunk) -> None:
         split = reading.split
         self._reads.remove(reading)
         self.parts.output.splits_changed(ended_splits=[split])
         self._holding.drop(split)
-        self._positions.put(split, StoredSplit(True, portion.position))
+        self._positions.put(split, StoredSplit(True, chunk.position))
         self._alignment.gone(split)
         if self._event_time is not None:
             self._event_time.forget(split)
@@ -366,7 +364,7 @@ class SourceTask(Task):
     async def _notice_idle(self) -> None:
         """Mark splits as idle whose reads have waited in their threads for too long."""
         for reading in self._reads:
-            if reading.waits:
+            if reading.waits_for_records:
                 self._on_silence(reading)
         await self._follow_splits()
 

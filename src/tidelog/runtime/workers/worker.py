@@ -23,10 +23,11 @@ from tidelog.events import Event
 from tidelog.ids import CheckpointId, SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.graph import Job
+from tidelog.runtime.restore.plan import plan_restore
 from tidelog.runtime.status.observe import status_of_worker
 from tidelog.runtime.status.status import JobStatus
 from tidelog.runtime.subtasks.incarnation import LocalSubtasks, run_until_done
-from tidelog.runtime.subtasks.start import JobStart, open_copies, resume
+from tidelog.runtime.subtasks.start import JobStart, open_copies
 from tidelog.runtime.subtasks.state import SubtaskStates
 from tidelog.runtime.subtasks.vertices import Share
 from tidelog.runtime.workers import messages as m
@@ -169,7 +170,7 @@ class Worker:
             self._work.job,
             config,
             self._effects,
-            resume(self._work.job, resumption, job_config),
+            plan_restore(self._work.job, resumption, job_config),
             begin_with.author,
             begin_with.history,
             stores[0],

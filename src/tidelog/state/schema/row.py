@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
-_MOST_CLASSES: Final = 1024
+_MAX_CLASSES: Final = 1024
 """Lists of field names that get a class: data may have new ones without end, and classes stay."""
 
 
@@ -98,7 +98,7 @@ def row_maker(names: tuple[str, ...]) -> RowMaker:
 
 
 def _new_maker(names: tuple[str, ...]) -> RowMaker:
-    if len(_makers) >= _MOST_CLASSES or not all(type(name) is str for name in names):
+    if len(_makers) >= _MAX_CLASSES or not all(type(name) is str for name in names):
         return partial(_with_own_names, _OwnNames, names)
     members = {"__slots__": (), "__module__": __name__, "_fields": names}
     for index, name in enumerate(names):

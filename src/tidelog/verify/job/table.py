@@ -16,9 +16,9 @@ from tidelog.checkpoint.manifest import SubtaskState
 from tidelog.engines import Workspace
 from tidelog.errors import CorruptObjectError, InvariantError, TidelogError
 from tidelog.state.config import RestoreConfig
-from tidelog.state.restore.base_table import reading_factory
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import Restorer
+from tidelog.state.recovery.base_table import reading_factory
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.restorer import Restorer
 from tidelog.table.port import Table
 from tidelog.verify.fingerprint import AT_ONCE, Row, present
 from tidelog.verify.job.rows import RowScan

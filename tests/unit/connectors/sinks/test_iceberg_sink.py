@@ -111,7 +111,7 @@ def test_files_for_a_table_that_was_made_again_with_other_columns_are_an_error(
     lake.create(TABLE, **columns)
     for generation in (2, 3):
         writer = sink(lake).open(context(generation))
-        with pytest.raises(RestoreError, match=r"columns that .* has or had; found n long.*fork"):
+        with pytest.raises(RestoreError, match=r"columns that .* has or had; found n long.*clone"):
             writer.recover([transaction])
     assert lake.rows(TABLE) == []
 

@@ -12,8 +12,8 @@ from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
 from tests.unit.connectors.sinks.test_held_starts import NUMBERS, Process, killed_behind
 from tidelog import JobRunner, RestoreFrom, SinkContext
-from tidelog.catalog.fork import Fork
-from tidelog.catalog.locate import parse_place
+from tidelog.catalog.clone import Clone
+from tidelog.catalog.locate import parse_checkpoint
 from tidelog.errors import FencedError
 from tidelog.ids import Generation
 from tidelog.storage.memory import MemoryStore
@@ -43,12 +43,12 @@ def check_fenced(out: Output, store: MemoryStore, seeds: Sequence[int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_a_fork_that_keeps_the_output_the_old_store_is_fenced(
+def test_after_a_clone_that_keeps_the_output_the_old_store_is_fenced(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     out, old, new = output(kind, request), MemoryStore("memory://old"), MemoryStore("memory://new")
     killed(out, old)
-    asyncio.run(Fork(old, new, effects(), keep_transactions=True).run(None))
+    asyncio.run(Clone(old, new, effects(), keep_transactions=True).run(None))
     start(out, new, 5)
     check_fenced(out, old, (6, 7, 8))
     start(out, new, 9)
@@ -72,7 +72,7 @@ def test_a_job_goes_on_with_its_output_from_an_older_checkpoint_than_the_newest(
     out, old, new = output(kind, request), MemoryStore("memory://old"), MemoryStore("memory://new")
     process = killed_behind(Process(out, old, 1, retain=10), 7)
     process.discard()
-    start(out, new, 5, RestoreFrom(parse_place("3"), old, keep_output=True))
+    start(out, new, 5, RestoreFrom(parse_checkpoint("3"), old, keep_output=True))
     assert set(out.shown()) == set(ALL) and len(out.shown()) > len(ALL)
     with pytest.raises(FencedError, match="the newest"):
         start(out, old, 6)

@@ -50,7 +50,12 @@ from tidelog import (
 )
 from tidelog.checkpoint import coordinator
 from tidelog.checkpoint.coordinator import Plan, make_plan
-from tidelog.checkpoint.finished import exited_state, fully_finished, partially_finished
+from tidelog.checkpoint.finished import (
+    exited_state,
+    finished_operators,
+    fully_finished,
+    partially_finished,
+)
 from tidelog.checkpoint.manifest import OperatorState, SubtaskState
 from tidelog.ids import SeqNo, SubtaskId
 from tidelog.runtime.config import UnalignedMode
@@ -378,7 +383,7 @@ def test_what_would_send_records_to_a_finished_operator_is_refused(
     job, operators = Job("orders"), [finished("source", "parse"), finished("count", "sink")]
     build(job.source(short())).key_by(lambda w: w).count().sink(Outside())
     with pytest.raises(RestoreError, match=reason):
-        check_finished(compile_job(job, 1), {each.id: each for each in operators})
+        check_finished(compile_job(job, 1), finished_operators(operators))
 
 
 def pair(*, second: bool, between: bool = False) -> tuple[Job, Outside, Outside]:

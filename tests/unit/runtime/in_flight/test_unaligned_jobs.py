@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import msgspec
 import pytest
 
 from tests.support.clock import VirtualClock, in_virtual_time
@@ -38,10 +37,9 @@ from tests.support.pressure import (
 )
 from tidelog import CheckpointConfig, Job, JobRunner, RestoreError, status_of
 from tidelog.checkpoint.finished import fully_finished
-from tidelog.checkpoint.manifest import Checkpoint, SubtaskState, encode_entry
+from tidelog.checkpoint.manifest import Checkpoint
 from tidelog.cli.run.reports import phase_line
 from tidelog.errors import SerializationError
-from tidelog.storage import object_names
 from tidelog.storage.memory import MemoryStore
 
 
@@ -271,26 +269,6 @@ def taken_under_pressure(
     check(sink)
     held = [checkpoint for checkpoint in checkpoints(objects) if overtaken(checkpoint)]
     return objects, sink, held[1]
-
-
-def test_records_written_before_checkpoints_said_where_they_go_are_found_too() -> None:
-    objects, sink, chosen = taken_under_pressure(one_sink, 3)
-    operators = tuple(
-        msgspec.structs.replace(o, subtasks=tuple(map(silent, o.subtasks)))
-        for o in chosen.operators
-    )
-    older = copy_of(objects)
-    entry = msgspec.structs.replace(chosen, operators=operators)
-    older._store(object_names.checkpoint(chosen.slot), encode_entry(entry))
-    check(resumed_slowly(one_sink, copy_of(older), sink, chosen, 1))
-
-
-def silent(subtask: SubtaskState) -> SubtaskState:
-    if subtask.in_flight is None:
-        return subtask
-    return msgspec.structs.replace(
-        subtask, in_flight=msgspec.structs.replace(subtask.in_flight, inputs=())
-    )
 
 
 def test_records_behind_an_operator_that_finished_find_theirs_beside_it() -> None:

@@ -46,7 +46,7 @@ from tidelog import (
     open_store,
 )
 from tidelog import open as open_state
-from tidelog.catalog.sweep import plan_sweep
+from tidelog.catalog.gc import plan_gc
 from tidelog.changelog.segment import read_footer
 from tidelog.checkpoint.manifest import encode_entry
 from tidelog.ids import Slot
@@ -145,16 +145,18 @@ def test_objects_are_all_that_is_stored_with_the_checkpoints_that_need_it(store:
             assert set(row["referenced_by"]) == needed_by(filled(), name)
 
 
-def test_orphans_are_what_a_sweep_would_delete(tmp_path: Path) -> None:
+def test_orphans_are_what_gc_would_delete(tmp_path: Path) -> None:
     generation = checkpoint_in(filled(), 9).author.generation
     stray = object_names.segment(generation, "late", 1)
     old = object_names.segment(generation - 4, "dead", 1)
     objects = {**filled(), stray: b"x", old: b"y", "notes.txt": b"z"}
     found = {row["name"]: row["orphan"] for row in read(lay_out(tmp_path, objects), view="objects")}
-    sweep = asyncio.run(plan_sweep(store_of(objects)))
-    assert {name for name, orphan in found.items() if orphan} == {o.name for o in sweep.garbage}
+    garbage_plan = asyncio.run(plan_gc(store_of(objects)))
+    assert {name for name, orphan in found.items() if orphan} == {
+        o.name for o in garbage_plan.garbage
+    }
     assert old in {name for name, orphan in found.items() if orphan}
-    undecided = {o.name for o in sweep.undecided}
+    undecided = {o.name for o in garbage_plan.undecided}
     assert {name for name, orphan in found.items() if orphan is None} == undecided | {"notes.txt"}
     assert stray in undecided
 

@@ -124,7 +124,7 @@ def gone(
         expected="the message that the job is to read next",
         found=found,
         action="bring the topic back; or begin anew with what is there: give the source another "
-        "name, and allow the state of this one to be dropped (--allow-dropped-state)",
+        "name, and allow the state of this one to be dropped (--allow-non-restored-state)",
         retry_safe=False,
     )
 

@@ -21,7 +21,7 @@ from tidelog.connectors.kafka.writing.topics import Targets
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
-from tidelog.runtime.user_code import each
+from tidelog.runtime.user_code import map_lazily
 
 _FIXED: Final = {
     **dict.fromkeys(("acks", "enable.idempotence", "message.timeout.ms"), "exactly_once="),
@@ -140,7 +140,7 @@ class DirectWriter(_OutboxWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records; raises UserFunctionError for one that does not fit."""
-        messages = each(self._sink.messages.of, records)
+        messages = map_lazily(self._sink.messages.of, records)
         if self._sink.messages.one_place:
             for message in messages:
                 self._outbox.add(message)
@@ -212,7 +212,7 @@ class KafkaStagingWriter(_OutboxWriter):
 
     def write(self, records: Sequence[Any]) -> None:
         """Send records to the staging topic; raises UserFunctionError for one that does not fit."""
-        for message in each(self._sink.messages.of, records):
+        for message in map_lazily(self._sink.messages.of, records):
             self._targets.admit(message)
             partition = self._context.subtask
             staged = wrapped(message, self._start, self._staged, self._topics.staging, partition)

@@ -2,7 +2,7 @@
 
 Invariants: for view `checkpoints` a slot that cannot be read is a row that says why; for the others
 it is an error, since its references are unknown. What a running job drops meanwhile has no row. An
-orphan is what `tidelog sweep` would delete, by the same rule. A footer is used only after its
+orphan is what `tidelog gc` would delete, by the same rule. A footer is used only after its
 checksum has passed; what only the headers of blocks say costs reading them all, so that is done for
 the columns that need it alone.
 """
@@ -21,7 +21,7 @@ from tidelog.changelog.block import CODEC_ZSTD, Block, BlockKind, newer, open_bl
 from tidelog.changelog.segment import HEADER_BYTES, Entry, read_footer
 from tidelog.checkpoint.manifest import Checkpoint, SubtaskState
 from tidelog.checkpoint.manifest import Entry as SlotEntry
-from tidelog.checkpoint.retention import checkpoint_objects, sweepable
+from tidelog.checkpoint.retention import checkpoint_objects, collectable
 from tidelog.checkpoint.slots import list_slots, read_slot
 from tidelog.errors import CorruptObjectError, FormatVersionError, ObjectNotFoundError
 from tidelog.ids import Slot
@@ -131,7 +131,7 @@ def _orphans(
     generation = inventory.slots.generation
     if generation is None:
         return orphans
-    garbage, _ = sweepable((info.name for info in infos), users.keys(), generation)
+    garbage, _ = collectable((info.name for info in infos), users.keys(), generation)
     return orphans | dict.fromkeys(garbage, True)
 
 

@@ -36,9 +36,9 @@ from tidelog.spark.source.parts import (
     from_arrays,
 )
 from tidelog.state.config import RestoreConfig
-from tidelog.state.restore.base_table import reading_factory
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.restorer import Restorer
+from tidelog.state.recovery.base_table import reading_factory
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.restorer import Restorer
 from tidelog.state.schema.decode import DecodedRow, RowDecoder
 from tidelog.storage.port import ObjectStore
 from tidelog.table.frame import Row

@@ -155,7 +155,7 @@ def _check_complete(
                 f"changelog {lost.what}",
                 expected="in a segment or a file of the checkpoint",
                 found="nowhere",
-                action="see what `tidelog spark doctor` says of the checkpoint, "
+                action="see what `tidelog spark check` says of the checkpoint, "
                 "or read other batches (option slot)",
             )
 

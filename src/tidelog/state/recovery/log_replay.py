@@ -20,9 +20,9 @@ from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import InheritedState
 from tidelog.effects import Offload
 from tidelog.ids import SeqNo
-from tidelog.state.restore.base_table import BaseTable
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.shared_log import LoggedBlock, SharedLog
+from tidelog.state.recovery.base_table import BaseTable
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.shared_log import LoggedBlock, SharedLog
 from tidelog.table.port import PreparedRows, TableFactory
 
 _GROUP_BYTES: Final = 8 << 20

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
-from tidelog.checkpoint.finished import fully_finished, partially_finished
+from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorState, StateInfo
 from tidelog.errors import RestoreError
 from tidelog.events import Event
@@ -35,13 +35,11 @@ _TIME_BYTES: Final = 8
 
 
 def migrates(head: Node, operator: OperatorState) -> bool:
-    """Whether the stored operator has keys or values that the job's operator changes.
+    """Whether the stored operator, which goes on, has keys or values that the job's one changes.
 
     Raises StateSchemaError for stored types that are neither declared nor migrated, RestoreError
     where keys could move to a subtask that has finished, or past records that are on their way.
     """
-    if fully_finished(operator):
-        return False
     keys = known_keys(operator.id, operator, head.key_types)
     values = [
         known_values(operator.id, info, head.value_types, head.value_types.option)

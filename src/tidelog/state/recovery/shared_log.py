@@ -16,7 +16,7 @@ from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.concurrency import SharedTasks
 from tidelog.effects import Offload
-from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.recovery.progress import RestoreProgress
 
 
 @dataclass(slots=True, eq=False)

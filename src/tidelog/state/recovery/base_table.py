@@ -27,7 +27,7 @@ from tidelog.checkpoint.manifest import (
 from tidelog.concurrency import SharedTasks, gather_bounded
 from tidelog.effects import Effects
 from tidelog.errors import OLDER_SLOT, CorruptObjectError, ObjectNotFoundError, RestoreError
-from tidelog.state.restore.progress import RestoreProgress
+from tidelog.state.recovery.progress import RestoreProgress
 from tidelog.storage.port import ObjectStore
 from tidelog.table.failures import failures
 from tidelog.table.memory import MemoryTableFactory

@@ -19,10 +19,10 @@ from tidelog.concurrency import together
 from tidelog.effects import Effects
 from tidelog.ids import SeqNo, SubtaskId
 from tidelog.state.config import RestoreConfig
-from tidelog.state.restore.base_table import BaseTable, TableFiles, open_base_table
-from tidelog.state.restore.log_replay import LogReplay, concerns
-from tidelog.state.restore.progress import RestoreProgress
-from tidelog.state.restore.shared_log import LoggedBlock, SharedLog
+from tidelog.state.recovery.base_table import BaseTable, TableFiles, open_base_table
+from tidelog.state.recovery.log_replay import LogReplay, concerns
+from tidelog.state.recovery.progress import RestoreProgress
+from tidelog.state.recovery.shared_log import LoggedBlock, SharedLog
 from tidelog.storage.port import ObjectStore
 from tidelog.table.port import Table, TableFactory
 

@@ -1,0 +1,254 @@
+"""The first pass of a restore: what is dropped, because no operator of the job can take it. Pure.
+
+Invariant: what holds nothing is dropped silently; state, split positions and sink transactions only
+when the user names the operator, and then the plan describes them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from tidelog.checkpoint.manifest import InheritedState, OperatorState, StateInfo, SubtaskState
+from tidelog.errors import RestoreError
+from tidelog.ids import SeqNo
+from tidelog.runtime.config import JobConfig
+from tidelog.runtime.restore.choose import RestorePlan
+from tidelog.runtime.subtasks.vertices import Vertex, sink_types, source_types
+
+_NO_SUCH: Final = "no such operator; a renamed one starts with nothing"
+_TRANSACTIONS: Final = "sink transactions"
+_UNNAMED: Final = {
+    "splits": "the positions of its splits",
+    "timers": "its timers",
+    "emitted": "how far its final values were emitted",
+    "ids": "the types of its ids",
+}
+"""What states are, by kind, whose names no user has given."""
+
+
+def drop(plan: RestorePlan, config: JobConfig) -> RestorePlan:
+    """The plan without the stored state that no operator of the job can take.
+
+    Raises RestoreError where the configuration does not allow it.
+    """
+    allowed = frozenset(config.allow_non_restored_state)
+    vertices_by_node: dict[str, Vertex] = {}
+    for vertex in plan.vertices:
+        vertices_by_node |= dict.fromkeys((node.id for node in vertex.nodes), vertex)
+    operators: dict[str, OperatorState] = {}
+    dropped: list[str] = []
+    for operator in plan.operators.values():
+        if operator.id in vertices_by_node:
+            remainder = _changed(operator, plan.vertices, vertices_by_node, allowed)
+        else:
+            remainder = _removed(operator, plan.vertices, allowed)
+        for loss in remainder.losses:
+            if not loss.names & allowed:
+                raise loss.refusal()
+            dropped.append(str(loss))
+        if remainder.operator is not None:
+            operators[operator.id] = remainder.operator
+    return msgspec.structs.replace(plan, operators=operators, dropped=tuple(dropped))
+
+
+class _Loss(NamedTuple):
+    """Stored state that no operator of the job can take."""
+
+    owner: str
+    """Operator, sink or source, as messages name it."""
+    items: Sequence[str]
+    """What it has, described."""
+    names: frozenset[str]
+    """The user has to name one of these operators to allow the loss."""
+    replacement: str
+    """What the job has instead."""
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.items)} of {self.owner}"
+
+    def refusal(self) -> RestoreError:
+        commit = ""
+        if self.items[-1].endswith(_TRANSACTIONS):
+            commit = (
+                "start the job once as it was and stop it with a savepoint, which commits what was "
+                "pre-committed; then "
+            )
+        return RestoreError(
+            self.owner,
+            expected=f"it in the job, as the checkpoint holds {', '.join(self.items)} of it",
+            found=self.replacement,
+            action=f"give it its name, its place and its class back; or {commit}drop what is held, "
+            f"for good, with --allow-non-restored-state {min(self.names - {''})} "
+            "(JobConfig.allow_non_restored_state); or start with an empty store",
+        )
+
+
+class _Remainder(NamedTuple):
+    """What goes on of a stored operator, and what does not."""
+
+    operator: OperatorState | None
+    losses: Sequence[_Loss]
+
+
+def _removed(
+    operator: OperatorState, vertices: Sequence[Vertex], allowed: Collection[str]
+) -> _Remainder:
+    """Of an operator that the job does not have at most the output goes on, with its sink."""
+    output = None
+    if has_output(operator) and _sink_replacement(operator, vertices, allowed) is None:
+        output = _only_output(operator)
+        operator = operator.with_all(transactions=())
+    items = _items(operator)
+    names = {operator.id}
+    if items == [_count_output(operator)]:
+        names.add(operator.sink)
+    loss = _Loss(f"operator {operator.id!r}", items, frozenset(names), _NO_SUCH)
+    return _Remainder(output, [loss] if items else [])
+
+
+def _changed(
+    operator: OperatorState,
+    vertices: Sequence[Vertex],
+    vertices_by_node: Mapping[str, Vertex],
+    allowed: Collection[str],
+) -> _Remainder:
+    """An operator that the job has goes on without state of others that were chained to it and are
+    gone, and without what another sink or source cannot read.
+    """
+    name, sink, losses = operator.id, operator.sink, []
+    for owner, pieces in sorted(_pieces(operator).items()):
+        if owner not in vertices_by_node:
+            losses.append(_Loss(f"operator {owner!r}", [pieces], frozenset({owner}), _NO_SUCH))
+    operator = _without_pieces(operator, vertices_by_node)
+    if replacement := _sink_replacement(operator, vertices, allowed):
+        items, names = [_count_output(operator)], frozenset({name, sink})
+        losses.append(_Loss(f"sink {sink or name!r}", items, names, replacement))
+        operator = operator.with_all(transactions=())
+    if replacement := _source_replacement(operator, vertices_by_node[name]):
+        items = [_UNNAMED["splits"]]
+        losses.append(_Loss(f"source {name!r}", items, frozenset({name}), replacement))
+        operator = _only_output(operator)
+    return _Remainder(operator, losses)
+
+
+def _items(operator: OperatorState) -> list[str]:
+    """All that an operator has, described."""
+    items: list[str] = []
+    for subtask in operator.subtasks:
+        if any(map(has_rows, subtask.layers)):
+            items += map(_state, operator.states)
+    items += [pieces for _, pieces in sorted(_pieces(operator).items())]
+    if has_output(operator):
+        items.append(_count_output(operator))
+    return list(dict.fromkeys(items))
+
+
+def has_rows(layer: InheritedState) -> bool:
+    """Whether there is anything for a restore to load."""
+    return layer.materialization is not None or layer.seqno > layer.upto
+
+
+def _state(info: StateInfo) -> str:
+    return _UNNAMED.get(info.kind) or f"state {info.name!r}"
+
+
+def _pieces(operator: OperatorState) -> dict[str, str]:
+    """The operators of the chain that have operator state with something in it, and which."""
+    names: dict[str, set[str]] = {}
+    for subtask in operator.subtasks:
+        for piece in subtask.operator_state:
+            if piece.entries:
+                names.setdefault(piece.operator, set()).add(repr(piece.name))
+    return {owner: f"operator state {', '.join(sorted(names[owner]))}" for owner in names}
+
+
+def has_output(operator: OperatorState) -> bool:
+    """Whether its sink has pre-committed something."""
+    return any(subtask.transactions for subtask in operator.subtasks)
+
+
+def _count_output(operator: OperatorState) -> str:
+    count = sum(len(subtask.transactions) for subtask in operator.subtasks)
+    return f"{count} {_TRANSACTIONS}"
+
+
+def _sink_replacement(
+    operator: OperatorState, vertices: Sequence[Vertex], allowed: Collection[str]
+) -> str | None:
+    """What the job has instead of the sink that could commit the output; None: it has the sink.
+
+    `allowed` names sinks whose output may be lost: one that is gone is not taken for a renamed one.
+    """
+    if not has_output(operator):
+        return None
+    vertex = sink_of(operator, vertices)
+    if vertex is None:
+        return "no sink at the end of its tasks"
+    if operator.sink in allowed and vertex.nodes[-1].id != operator.sink:
+        return _NO_SUCH
+    return _other_class(operator.sink_types, sink_types(vertex))
+
+
+def sink_of(operator: OperatorState, vertices: Sequence[Vertex]) -> Vertex | None:
+    """The vertex whose sink commits what the operator's tasks had pre-committed.
+
+    That is the sink of the same name, wherever it stands; a renamed one is found by its place: at
+    the end of the chain that the operator began, of which a plain edge may have become an exchange.
+    """
+    home = None
+    for vertex in vertices:
+        if vertex.nodes[-1].sink is not None and vertex.nodes[-1].id == operator.sink:
+            return vertex
+        if any(node.id == operator.id for node in vertex.nodes):
+            home = vertex
+    while home is not None and home.nodes[-1].sink is None:
+        consumers = [vertex for vertex in vertices if home in dict(vertex.inputs)]
+        # Operators with keyed state or several inputs never were chained to another.
+        single = len(consumers) == 1 and len(consumers[0].inputs) == 1
+        home = consumers[0] if single and not consumers[0].head.keyed else None
+    return home
+
+
+def _source_replacement(operator: OperatorState, vertex: Vertex) -> str | None:
+    """What the job has instead of the source that can read the positions; None: it has it."""
+    for info in operator.states:
+        if info.kind == "splits":
+            return _other_class(operator.source_types, source_types(vertex))
+    return None
+
+
+def _other_class(stored_types: tuple[str, ...], job_types: tuple[str, ...]) -> str | None:
+    # A class in common is enough: a base can read what a subclass has written.
+    if not stored_types or {*stored_types} & {*job_types}:
+        return None
+    job_type = job_types[0] if job_types else "none"
+    return f"{job_type}, which is no {stored_types[0]} and has no base with it"
+
+
+def _without_pieces(operator: OperatorState, nodes: Collection[str]) -> OperatorState:
+    """The operator without operator state of others than `nodes`."""
+    subtasks = []
+    for subtask in operator.subtasks:
+        pieces = tuple(piece for piece in subtask.operator_state if piece.operator in nodes)
+        subtasks.append(msgspec.structs.replace(subtask, operator_state=pieces))
+    return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
+
+
+def _only_output(operator: OperatorState) -> OperatorState:
+    """The operator with nothing but what its sink has pre-committed."""
+    # Numbers of changes never go back, or new ones would be taken for those that are stored.
+    start = SeqNo(max(subtask.seqno for subtask in operator.subtasks) + 1)
+    subtasks = tuple(
+        SubtaskState(
+            subtask.index,
+            subtask.first_key_group,
+            subtask.last_key_group,
+            start,
+            "memory",
+            start=start,
+            transactions=subtask.transactions,
+        )
+        for subtask in operator.subtasks
+    )
+    return OperatorState(operator.id, operator.key_groups, (), subtasks, sink=operator.sink)
