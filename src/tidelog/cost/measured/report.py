@@ -17,6 +17,10 @@ class Comparison:
     predicted_bytes: float
     measured_bytes: float
 
+    def __add__(self, other: "Comparison") -> "Comparison":
+        predicted = self.predicted_bytes + other.predicted_bytes
+        return Comparison(predicted, self.measured_bytes + other.measured_bytes)
+
     @property
     def ratio(self) -> float | None:
         """Predicted over measured; None when nothing was measured."""
