@@ -1,7 +1,7 @@
 """What decides the meaning of an operator's rows and is in none of them, stored beside them. Pure.
 
-Invariant: facts are compared by name, where checkpoint and job both have one: older releases stored
-none, and operators with functions of the user have none.
+Invariant: facts are compared by name, where checkpoint and job both have one: operators with
+functions of the user have none.
 """
 
 from collections.abc import Collection, Iterable, Mapping
