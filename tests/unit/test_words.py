@@ -45,8 +45,7 @@ MOST_IN_ALL = 0.007
 """Shares of such names; `found` is a keyword of our errors. They only ever fall."""
 
 ODD_PAGES = frozenset(
-    f"docs/reference/{name}.md"
-    for name in ("configuration", "logging", "metrics", "spark-plugin")
+    f"docs/reference/{name}.md" for name in ("configuration", "logging", "metrics", "spark-plugin")
 )
 """Pages that still use phrases of the table in CONTRIBUTING.md; the list only shrinks."""
 
