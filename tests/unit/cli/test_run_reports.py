@@ -48,6 +48,18 @@ def test_a_long_restore_shows_how_much_is_left() -> None:
     assert lines[1].startswith("words: restored 25% of slot 5, 3.0 s left; read 1.0 KiB of 4.0 KiB")
 
 
+def test_a_plain_line_is_short_and_says_what_is_wrong() -> None:
+    lines: list[str] = []
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
+    reporter.observe(RUNNING, ReadSpeed())
+    reporter.observe(at(RUNNING, 200.0), ReadSpeed(10.0, 20.0))
+    failed = replace(RUNNING.checkpoints, failed=2, last_failure="the disk is full")
+    reporter.observe(at(replace(RUNNING, checkpoints=failed), 300.0), ReadSpeed(0.0, 20.0))
+    start = "words: records 1,000, {}/s; state 0 B; last checkpoint 20 ms"
+    assert lines[1] == start.format(10)
+    assert lines[2] == f"{start.format(0)}, 2 failed; last failure the disk is full"
+
+
 def test_in_json_every_line_on_standard_error_is_a_document_also_the_reason_of_the_end(
     tmp_path: Path,
 ) -> None:
@@ -94,7 +106,7 @@ def test_the_latency_of_records_and_the_longest_standstill_are_shown_by_the_slow
         for p50, p99 in ((0.012, 0.5), (0.02, 1.5), (0.03, 0.7))
     ]
     status = replace(RUNNING, operators=(replace(ends[0], longest_standstill_s=2.125), *ends[1:]))
-    reporter = PlainLines(5.0, lambda line, _: lines.append(line))
+    reporter = PlainLines(5.0, lambda line, _: lines.append(line), verbose=True)
     reporter.observe(RUNNING, ReadSpeed())
     reporter.observe(at(status, 200.0), ReadSpeed())
     reporter.observe(at(RUNNING, 300.0), ReadSpeed())
@@ -145,7 +157,7 @@ def test_names_in_the_panel_are_no_markup() -> None:
     assert "state 'hits[today][/b]' of operator 'count'" in console.export_text()
 
 
-def test_speed_is_measured_between_looks_and_since_the_first() -> None:
+def test_speed_is_that_of_the_last_seconds_also_where_figures_come_late() -> None:
     def look(seconds: float, records: int) -> JobStatus:
         source = OperatorStatus("source", True, 1, records, 0, 0.0, 0)
         return replace(RUNNING, at_s=seconds, operators=(source,))
@@ -153,8 +165,10 @@ def test_speed_is_measured_between_looks_and_since_the_first() -> None:
     speedometer = Speedometer()
     assert speedometer.read(at(RESTORING, 1)) == ReadSpeed()
     assert speedometer.read(look(10, 0)) == ReadSpeed()
-    assert speedometer.read(look(12, 100)) == ReadSpeed(50, 50)
-    assert speedometer.read(look(14, 400)) == ReadSpeed(150, 100)
+    assert speedometer.read(look(14, 100)) == ReadSpeed(25, 25)
+    assert speedometer.read(look(18, 400)) == ReadSpeed(75, 50)
+    # A worker has sent nothing new since.
+    assert speedometer.read(look(19, 400)).now == 60
 
 
 def documents(lines: str) -> list[dict[str, Any]]:

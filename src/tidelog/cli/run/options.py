@@ -54,6 +54,7 @@ class RunOptions:
     as_json: bool = declared(
         "--json", is_flag=True, help="Report as JSON lines on standard output."
     )
+    verbose: bool = declared("--verbose", is_flag=True, help="Report all figures in each line.")
     quiet: bool = declared("--quiet", is_flag=True, help="Report errors only.")
     debug: bool = declared("--debug", is_flag=True, help="Print tracebacks.")
 

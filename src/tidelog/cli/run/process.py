@@ -215,7 +215,8 @@ def _reporter(options: RunOptions, resolved: Resolved) -> Reporter:
         from tidelog.cli.run.live import LiveView  # noqa: PLC0415  # rich costs start-up time
 
         return LiveView()
-    return PlainLines(options.report_interval or (5.0 if terminal else 60.0))
+    interval_s = options.report_interval or (5.0 if terminal else 60.0)
+    return PlainLines(interval_s, verbose=options.verbose)
 
 
 def return_freed_memory() -> None:

@@ -129,9 +129,15 @@ class PlainLines(Reporter):
     poll_s = 0.25
 
     def __init__(
-        self, interval_s: float = 5.0, write: Callable[[str, int], None] | None = None
+        self,
+        interval_s: float = 5.0,
+        write: Callable[[str, int], None] | None = None,
+        *,
+        verbose: bool = False,
     ) -> None:
+        """`verbose` lines have all figures."""
         self._interval_s = interval_s
+        self._figures = figures if verbose else main_figures
         self._write = write or _to_stderr
         self._last: JobStatus | None = None
         self._said_at = 0.0
@@ -142,7 +148,7 @@ class PlainLines(Reporter):
         if last is None or status.phase != last.phase:
             self._say(status, phase_line(status))
         if status.at_s - self._said_at >= self._interval_s:
-            texts = (f"{name} {text}" for name, text in figures(status, speed))
+            texts = (f"{name} {text}" for name, text in self._figures(status, speed))
             self._say(status, "; ".join(texts) or status.phase)
 
     def stopping(self) -> None:
@@ -189,16 +195,25 @@ def phase_line(status: JobStatus) -> str:
     return "; ".join(parts)
 
 
-def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
-    """The figures of a running or restoring job: names and texts."""
-    restore, state, checkpoints = status.restore, status.state, status.checkpoints
-    if status.phase == "restoring" and restore is not None:
-        remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
-        yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{remaining}"
-        yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
-        yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
+def main_figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
+    """What everybody wants to know of a running or restoring job, and what is wrong."""
+    yield from _restored(status)
+    if not status.operators or status.phase == "restoring":
         return
-    if not status.operators:
+    yield "records", f"{status.records_read:,}, {speed.now:,.0f}/s"
+    yield "state", size(status.state.table_bytes)
+    checkpoints = status.checkpoints
+    failed = f", {checkpoints.failed} failed" if checkpoints.failed else ""
+    if checkpoints.completed or failed:
+        yield "last checkpoint", f"{seconds_text(checkpoints.last_duration_s)}{failed}"
+    yield from _troubles(status)
+
+
+def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
+    """All figures of a running or restoring job: names and texts."""
+    state, checkpoints = status.state, status.checkpoints
+    yield from _restored(status)
+    if not status.operators or status.phase == "restoring":
         return
     rates = f"{speed.now:,.0f}/s now, {speed.mean:,.0f}/s on average"
     yield "records", f"{status.records_read:,}, {rates}"
@@ -234,6 +249,23 @@ def figures(status: JobStatus, speed: ReadSpeed) -> Iterator[tuple[str, str]]:
             f"{len(workers)}, each with {min(records):,} to {max(records):,} records, "
             f"{size(min(used))} to {size(max(used))}",
         )
+    yield from _troubles(status)
+
+
+def _restored(status: JobStatus) -> Iterator[tuple[str, str]]:
+    """How far the restore of a job is that has not begun to run."""
+    restore = status.restore
+    if status.phase != "restoring" or restore is None:
+        return
+    remaining = "" if restore.eta_s is None else f", {seconds_text(restore.eta_s)} left"
+    yield "restored", f"{restore.fraction:.0%} of slot {restore.slot}{remaining}"
+    yield "read", f"{size(restore.bytes)} of {size(restore.total_bytes)}"
+    yield "replayed", f"{restore.changes:,} of {restore.total_changes:,} changes"
+
+
+def _troubles(status: JobStatus) -> Iterator[tuple[str, str]]:
+    """What a user should look at."""
+    checkpoints, tables = status.checkpoints, status.materializations
     if status.late_records:
         yield "late", f"{status.late_records:,} records dropped or sent to a side output"
     for operator in status.operators:
