@@ -288,7 +288,7 @@ class JobRunner:
         """Restore, let sinks recover, and build the tasks; nothing runs yet."""
         ledger, generation = Ledger(), take_over.generation
         history = await read_history(self.store, slots, take_over, ledger)
-        resumption = confirm(plan.resumption, history, self._chosen_slot(plan.resumption))
+        resumption = confirm(plan.resumption, history)
         if resumption is not plan.resumption:
             plan = plan_restore(self.job, resumption, self.config)
         for dropped in plan.dropped:
@@ -338,11 +338,3 @@ class JobRunner:
 
     async def _supervise(self, incarnation: Incarnation) -> None:
         await incarnation.run()
-
-    def _chosen_slot(self, resumption: Resumption) -> Slot | None:
-        """The slot of the job's own store that the user chose."""
-        if self.restore_from is None:
-            return self.restore_slot
-        if resumption.checkpoint is None or self.restore_from.store is not None:
-            return None
-        return resumption.checkpoint.slot
