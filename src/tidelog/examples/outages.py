@@ -24,7 +24,6 @@ import msgspec
 
 from tidelog.connectors.files.lines import JsonLinesSource
 from tidelog.connectors.records import line_encoder
-from tidelog.effects import Effects
 from tidelog.errors import ConfigError, TidelogError
 from tidelog.examples import output_sink
 from tidelog.examples.outages_function import INPUT, MAX_DELAY_MS, OUTPUT, Outages
@@ -74,8 +73,7 @@ def run_embedded(arguments: JobArguments, state: str) -> None:
     """Run the job to its end; its lines go to standard output."""
 
     async def run() -> None:
-        effects = Effects()
-        result = await JobRunner(job(arguments), open_store(state, effects), effects=effects).run()
+        result = await JobRunner(job(arguments), open_store(state)).run()
         if result.already_complete:
             click.echo(f"the job in {state} had finished before: nothing to do", err=True)
 

@@ -114,7 +114,7 @@ def configured_store(
     require("config=", repr(config), isinstance(config, JobConfig), "a JobConfig")
     return open_store(
         url,
-        effects,
+        effects=effects,
         policy=config.retry,
         options=options,
         log_url=log_url,

@@ -28,7 +28,7 @@ from collections.abc import Coroutine
 from threading import get_ident
 from typing import Any, Final, TypeVar
 
-from tidelog import effects
+from tidelog import concurrency
 from tidelog.effects import Effects, SystemClock, daemon_thread, hold_thread, loop_thread
 from tidelog.errors import ConfigError
 from tidelog.events import Event
@@ -233,7 +233,7 @@ class EventLoop:
     async def ask_async(self, work: Coroutine[Any, Any, T], *, to_end: bool = False) -> T:
         """As `ask`, awaited in another loop; `to_end`: a cancelled caller waits for the end."""
         future = asyncio.wrap_future(self.start(work))
-        return await (effects.to_end(future) if to_end else future)
+        return await (concurrency.to_end(future) if to_end else future)
 
     def close(self) -> None:
         """End the thread; what an interrupted caller has left in it releases everything first."""

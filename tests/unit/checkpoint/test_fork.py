@@ -85,11 +85,11 @@ def saved_in(store: ObjectStore, form: SavepointFormat = "native", at: float = 9
 def test_no_fork_is_made_where_another_store_has_its_log(tmp_path: Path) -> None:
     fork(
         store_of(usual()),
-        open_store(str(tmp_path / "other"), effects(), log_url=str(tmp_path / "log")),
+        open_store(str(tmp_path / "other"), effects=effects(), log_url=str(tmp_path / "log")),
     )
     before = files(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"not the log of another store; .*the log of .*other"):
-        fork(store_of(usual()), open_store(str(tmp_path / "log"), effects()))
+        fork(store_of(usual()), open_store(str(tmp_path / "log"), effects=effects()))
     assert files(tmp_path / "log") == before
 
 
@@ -158,7 +158,9 @@ class TestOnOneDisk:
             assert (tmp_path / "fork" / name).samefile(origin / name)
 
     def test_a_fork_has_its_log_in_another_store(self, origin: Path, tmp_path: Path) -> None:
-        target = open_store(str(tmp_path / "fork"), effects(), log_url=str(tmp_path / "log"))
+        target = open_store(
+            str(tmp_path / "fork"), effects=effects(), log_url=str(tmp_path / "log")
+        )
         forked = fork(local(origin), target)
         segments = {n for n in objects_of(SLOTS[-1]) if n.startswith(object_names.SEGMENTS)}
         assert segments and all((tmp_path / "log" / name).is_file() for name in segments)
