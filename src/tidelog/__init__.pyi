@@ -25,7 +25,6 @@ from .connectors.program import StdoutSink as StdoutSink
 from .connectors.sql import PostgresOutboxSource as PostgresOutboxSource
 from .connectors.sql import PostgresSink as PostgresSink
 from .connectors.sql import SqliteSink as SqliteSink
-from .effects import Effects as Effects
 from .errors import AccessDeniedError as AccessDeniedError
 from .errors import CheckpointFailedError as CheckpointFailedError
 from .errors import ConditionalPutError as ConditionalPutError

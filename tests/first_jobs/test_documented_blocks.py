@@ -237,7 +237,7 @@ def test_a_program_takes_a_savepoint_and_stops_its_job(
     job.source(RateSource(1000)).sink(ForeachSink(lambda rows: None))
     url = str(here / "store")
     upgrade = names_of("savepoints 0")["upgrade"]
-    upgrade.__globals__["open_store"] = lambda _, effects: open_store(url, effects)
+    upgrade.__globals__["open_store"] = lambda _: open_store(url)
     asyncio.run(upgrade(job))
     assert int(capsys.readouterr().out) > 0
     assert len(list((here / "store" / "checkpoints").iterdir())) >= 3

@@ -22,7 +22,7 @@ from tests.support.depth import more_in_depth, one_by_one, only_in_depth
 from tests.support.postgres import Server, query
 from tests.unit.storage.conformance import names
 from tests.wire.servers import CloudServer, S3Server
-from tidelog import Effects, open_store
+from tidelog import open_store
 from tidelog.connectors.sql.postgres import TableNames
 from tidelog.examples.sessions import event
 
@@ -330,7 +330,7 @@ def test_a_word_count_killed_over_another_cloud_counts_every_word_right(
     cloud: CloudServer = request.getfixturevalue(server)
 
     async def listed() -> list[str]:
-        store = open_store(cloud.url("killed"), Effects(), options=cloud.options)
+        store = open_store(cloud.url("killed"), options=cloud.options)
         try:
             return await names(store, "checkpoints/")
         finally:

@@ -89,7 +89,7 @@ class JobRunner:
         """
         require("job of a JobRunner", repr(job), isinstance(job, Job), "a Job")
         fits = not isinstance(store, str | os.PathLike | None)
-        require("store of a JobRunner", repr(store), fits, "what open_store(url, effects) gives")
+        require("store of a JobRunner", repr(store), fits, "what open_store(url) returns")
         fits = isinstance(config, JobConfig | None)
         require("config of a JobRunner", repr(config), fits, "a JobConfig")
         fits = isinstance(restore_from, RestoreFrom | None)

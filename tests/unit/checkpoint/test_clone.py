@@ -85,11 +85,11 @@ def saved_in(store: ObjectStore, form: SavepointFormat = "native", at: float = 9
 def test_no_clone_is_made_where_another_store_has_its_log(tmp_path: Path) -> None:
     clone(
         store_of(usual()),
-        open_store(str(tmp_path / "other"), effects(), log_url=str(tmp_path / "log")),
+        open_store(str(tmp_path / "other"), effects=effects(), log_url=str(tmp_path / "log")),
     )
     before = files(tmp_path / "log")
     with pytest.raises(ConfigError, match=r"not the log of another store; .*the log of .*other"):
-        clone(store_of(usual()), open_store(str(tmp_path / "log"), effects()))
+        clone(store_of(usual()), open_store(str(tmp_path / "log"), effects=effects()))
     assert files(tmp_path / "log") == before
 
 
@@ -158,7 +158,9 @@ class TestOnOneDisk:
             assert (tmp_path / "clone" / name).samefile(origin / name)
 
     def test_a_clone_has_its_log_in_another_store(self, origin: Path, tmp_path: Path) -> None:
-        target = open_store(str(tmp_path / "clone"), effects(), log_url=str(tmp_path / "log"))
+        target = open_store(
+            str(tmp_path / "clone"), effects=effects(), log_url=str(tmp_path / "log")
+        )
         cloned = clone(local(origin), target)
         segments = {n for n in objects_of(SLOTS[-1]) if n.startswith(object_names.SEGMENTS)}
         assert segments and all((tmp_path / "log" / name).is_file() for name in segments)

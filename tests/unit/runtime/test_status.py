@@ -14,7 +14,6 @@ from tests.support.pipelines import Outside, running
 from tests.support.pressure import checkpoints, keyed_job, numbered, overtaken, pressed
 from tidelog import (
     CheckpointConfig,
-    Effects,
     ForeachSink,
     Job,
     JobConfig,
@@ -22,6 +21,7 @@ from tidelog import (
     MaterializeConfig,
     RateSource,
 )
+from tidelog.effects import Effects
 from tidelog.runtime.status.distribution import distribution
 from tidelog.runtime.status.observe import status_of
 from tidelog.runtime.status.status import JobStatus, OperatorStatus

@@ -18,7 +18,8 @@ import pytest
 
 from tests.support.pipelines import Outside, config, running, word_count, words
 from tests.unit.runtime.test_status import counting_job, runner_of
-from tidelog import AccessDeniedError, ControlError, Effects, JobRunner, StorageError, serve_control
+from tidelog import AccessDeniedError, ControlError, JobRunner, StorageError, serve_control
+from tidelog.effects import Effects
 from tidelog.runtime.control import client, protocol, server
 from tidelog.runtime.control.client import ask
 from tidelog.runtime.control.protocol import (

@@ -374,7 +374,9 @@ def test_an_encrypted_store_reads_like_a_plain_one_with_its_key(
     plain: Path, tmp_path: Path
 ) -> None:
     key = key_file(tmp_path / "key", FIRST)
-    with_objects(open_store(str(tmp_path / "secret"), EFFECTS, encryption_key=key), filled())
+    with_objects(
+        open_store(str(tmp_path / "secret"), effects=EFFECTS, encryption_key=key), filled()
+    )
     for view in VIEWS:
         found = read(tmp_path / "secret", view=view, encryptionKey=key)
         assert found and bag(found) == bag(read(plain, view=view))
