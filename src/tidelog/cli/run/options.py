@@ -96,6 +96,7 @@ class StartOptions:
     checkpoint: int | None = declared(
         "--restore-checkpoint",
         type=click.IntRange(min=0),
+        metavar="N",
         help="Resume from this checkpoint, once, and not from the newest; output committed since "
         "then comes again.",
     )
