@@ -95,6 +95,7 @@ class StartOptions:
 
     checkpoint: int | None = declared(
         "--restore-checkpoint",
+        metavar="N",
         type=click.IntRange(min=0),
         metavar="N",
         help="Resume from this checkpoint, once, and not from the newest; output committed since "
