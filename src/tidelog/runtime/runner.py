@@ -54,8 +54,8 @@ class JobResult:
     """How an incarnation ended."""
 
     generation: Generation
-    restored_slot: Slot | None
-    last_slot: Slot | None
+    restored_checkpoint: Slot | None
+    last_checkpoint: Slot | None
     checkpoints: int
     already_complete: bool
     stopped: Savepoint | None = None
@@ -77,7 +77,7 @@ class JobRunner:
         config: JobConfig | None = None,
         effects: Effects | None = None,
         *,
-        restore_slot: Slot | None = None,
+        restore_checkpoint: Slot | None = None,
         restore_from: RestoreFrom | None = None,
         resources: Resources | None = None,
         workers: "Workers | None" = None,
@@ -98,7 +98,7 @@ class JobRunner:
         self.store = store
         self.config = config or JobConfig()
         self.effects = effects or Effects()
-        self.restore_slot = restore_slot
+        self.restore_checkpoint = restore_checkpoint
         self.restore_from = restore_from
         self._resources = resources
         self._workers = workers
@@ -159,7 +159,7 @@ class JobRunner:
     async def _run_begun(self, on_started: Callable[[], None] | None) -> JobResult:
         slots = SlotLog(self.store, self.effects)
         # A job that could not resume must not fence the one that runs.
-        resumption = await choose(slots, self.store, self.restore_from, self.restore_slot)
+        resumption = await choose(slots, self.store, self.restore_from, self.restore_checkpoint)
         check_name(self.job.name, resumption)
         plan = plan_restore(self.job, resumption, self.config)
         if plan.checkpoint is not None or self.config.rocksdb.options_file is not None:
@@ -194,7 +194,7 @@ class JobRunner:
         *,
         timeout_s: float | None = None,
     ) -> Savepoint:
-        """Take a savepoint of the running job; its slot, once it is complete.
+        """Take a savepoint of the running job; its manifest, once it is complete.
 
         Raises ConfigError for a name that is not free, and SavepointFailedError when there is no
         savepoint; the job goes on either way.
@@ -264,7 +264,7 @@ class JobRunner:
             logger,
             generation=take_over.generation,
             job=self.job.name,
-            slot=restored.slot if restored is not None else None,
+            checkpoint=restored.slot if restored is not None else None,
         )
         self.running = True
         if on_started is not None:
@@ -275,8 +275,8 @@ class JobRunner:
         await incarnation.collector.collect(_nothing)
         return JobResult(
             generation=take_over.generation,
-            restored_slot=restored.slot if restored else None,
-            last_slot=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
+            restored_checkpoint=restored.slot if restored else None,
+            last_checkpoint=Slot(driver.next_slot - 1) if driver.metrics.completed else None,
             checkpoints=driver.metrics.completed,
             already_complete=restored is not None and restored.final,
             stopped=driver.savepoints.stopped,

@@ -166,7 +166,7 @@ class MeasuredInterval:
     """Checkpoints that build on the first of both, and so have the log of this interval."""
     peak_bytes: int
     """Bytes of log in the fullest of these checkpoints."""
-    peak_slot: int
+    peak_checkpoint: int
     peak_changes: int
     """Changes in that log that came after the materialization."""
 
@@ -176,7 +176,7 @@ class MeasuredInterval:
 
     @property
     def peak_log(self) -> LogKey:
-        return self.peak_slot, self.who
+        return self.peak_checkpoint, self.who
 
 
 def intervals(

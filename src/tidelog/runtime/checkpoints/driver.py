@@ -222,7 +222,7 @@ class CheckpointDriver:
                 task.trigger(barrier)
 
     def _abort(self, decision: Abort) -> None:
-        Event.CHECKPOINT_ABORTED.log(logger, checkpoint=decision.checkpoint, reason=decision.reason)
+        Event.CHECKPOINT_ABORTED.log(logger, attempt=decision.checkpoint, reason=decision.reason)
         self._expect_next()
         self.metrics.failed += 1
         self.metrics.last_failure = decision.reason
@@ -274,7 +274,7 @@ class CheckpointDriver:
         now = self._now()
         seconds = now - self._started
         Event.CHECKPOINT_COMPLETED.log(
-            logger, checkpoint=checkpoint, slot=entry.slot, seconds=seconds
+            logger, checkpoint=entry.slot, attempt=checkpoint, seconds=seconds
         )
         size, times = len(encode_entry(entry)), (durable_s, seconds)
         remembered = completed(entry, self.previous, times, size, sizes)

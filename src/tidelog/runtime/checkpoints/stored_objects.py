@@ -123,7 +123,7 @@ class StoredObjects:
                 logger,
                 objects=len(unknown),
                 object=min(unknown),
-                slots=", ".join(map(str, sorted(slots))),
+                checkpoints=", ".join(map(str, sorted(slots))),
             )
         if lost_names:
             await self._replace(lost_names, refresh)
