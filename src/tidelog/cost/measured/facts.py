@@ -198,7 +198,7 @@ def intervals(
             changes=end.upto - start.upto,
             checkpoints=len(within),
             peak_bytes=sizes[peak.slot],
-            peak_slot=peak.slot,
+            peak_checkpoint=peak.slot,
             peak_changes=peak.seqno - start.upto,
         )
         complete.append(interval)

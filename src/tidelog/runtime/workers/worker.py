@@ -125,7 +125,9 @@ class Worker:
         begin_with = await self._next(m.Restore)
         start = await self._start(begin_with, stores)
         states = SubtaskStates(start)
-        self.subtasks = subtasks = LocalSubtasks(states, self._exited)
+        self.subtasks = subtasks = LocalSubtasks(
+            states, lambda subtask: self._parent.send(m.Exited(subtask))
+        )
         succeeded = False
         try:
             await run_until_done([self._run(start, subtasks)], [self._say_alive()])
@@ -243,9 +245,6 @@ class Worker:
         assert self.subtasks is not None
         registry = self.subtasks.states.start.registries[vertex]
         return m.Registered(registry.infos(), registry.keys.names())
-
-    def _exited(self, subtask: SubtaskId) -> None:
-        self._parent.send(m.Exited(subtask))
 
     # --- the listener of its tasks
 

@@ -75,10 +75,6 @@ def _integer(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-def _flag(text: str) -> int | None:
-    return {"true": 1, "false": 0}.get(text)
-
-
 def _schemes(text: str) -> int | None:
     return len(text.split(",")) if text == "" or _SCHEMES.fullmatch(text) else None
 
@@ -116,7 +112,7 @@ OPTIONS: Final = (
         "How long the driver waits for a batch to become durable before the query fails.",
     ),
     PluginOption(
-        *("snapshot.stagger", "true", _flag, "true or false"),
+        *("snapshot.stagger", "true", {"true": 1, "false": 0}.get, "true or false"),
         "Spread snapshots over batches, each state store at its own phase.",
     ),
     PluginOption(

@@ -53,17 +53,13 @@ def _batch_row(checkpoint: QueryCheckpoint, restart: Restart, summary: BatchSumm
     return {
         "checkpoint": summary.batch,
         "kind": "checkpoint",
-        "created": _microseconds(summary.started_ms),
+        "created": None if summary.started_ms is None else summary.started_ms * 1000,
         "operators": summary.operators,
         "subtasks": summary.partitions,
         "manifest_bytes": checkpoint.commits[summary.batch].size,
         "log_bytes": summary.log_bytes,
         "error": None if error is None else str(error),
     }
-
-
-def _microseconds(ms: int | None) -> int | None:
-    return None if ms is None else ms * 1000
 
 
 _KINDS: Final = {
