@@ -270,7 +270,7 @@ class JobRunner:
         if on_started is not None:
             on_started()
         if restored is None or not restored.final:
-            await incarnation.run()
+            await self._supervise(incarnation)
         # The job has ended: only retained checkpoints still need objects.
         await incarnation.collector.collect(_nothing)
         return JobResult(
@@ -335,3 +335,6 @@ class JobRunner:
             needed = set[str]().union(*map(checkpoint_objects, history.checkpoints))
             await copies.prune(ledger.closure(needed))
         return copies
+
+    async def _supervise(self, incarnation: Incarnation) -> None:
+        await incarnation.run()

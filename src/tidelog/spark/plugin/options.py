@@ -93,7 +93,7 @@ OPTIONS: Final = (
     ),
     PluginOption(
         *("commit.bytes", "256k", bytes_of, "bytes, such as 256k; 0 for none"),
-        "What the driver has of a batch lies in its commit, without a segment, up to this size.",
+        "What the driver has of a batch is in its commit, without a segment, up to this size.",
     ),
     PluginOption(
         *("inFlight.bytes", "64m", *_BYTES),
@@ -101,7 +101,7 @@ OPTIONS: Final = (
     ),
     PluginOption(
         *("upload.threads", "4", _positive(_integer), "a number, 1 or more"),
-        "Uploads at once: of the driver for a query, of an executor for a large changelog.",
+        "Parallel uploads: of the driver for a query, of an executor for a large changelog.",
     ),
     PluginOption(
         *("upload.deadline", "60s", *_TIME),
