@@ -74,8 +74,9 @@ class IcebergWriter(SinkWriter):
             staged = table.directory.decode(transaction)
             table.check_files(staged)
             self._commits.commit(table, staged)
-        settled = {tx for tx in ids(self._context.settled) if tx.sink == table.sink}
-        if expected := {tx for tx in settled if self._context.answers_for(tx.subtask)}:
+        answers_for, settled = self._context.answers_for, ids(self._context.settled)
+        expected = {tx for tx in settled if tx.sink == table.sink and answers_for(tx.subtask)}
+        if expected:
             table.check_complete(expected)
         if self._context.retained is not None:
             table.remove_left_over(ids((*self._context.retained, *transactions)), may_abort)
