@@ -212,11 +212,11 @@ class _RowChanges:
     def apply(self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
         for removes, run in groupby(rows, self._removes):
             if removes:
-                connection.executemany(self._delete, map(self._key_of, run))
+                connection.executemany(self._delete, map(self._key_values, run))
             else:
                 connection.executemany(self._upsert, run)
 
-    def _key_of(self, row: tuple[Any, ...]) -> list[Any]:
+    def _key_values(self, row: tuple[Any, ...]) -> list[Any]:
         return [row[index] for index in self._key]
 
     def _removes(self, row: tuple[Any, ...]) -> bool:
