@@ -22,10 +22,10 @@ def written(directory: Path, case: str, text: str) -> Path:
 
 
 DEFINITIONS = {
-    "no keys": ("rows.window(5)", "window needs a stream with keys: call key_by"),
+    "no keys": ("rows.window(5)", "a Stream has no 'window': call key_by"),
     "no keys any more": (
         "rows.key_by(lambda r: r.n).event_time(lambda r: r.n).count()",
-        "count needs a stream with keys: call key_by",
+        "a Stream has no 'count': call key_by",
     ),
     "a method that is not there": ("rows.key_by(lambda r: r.n).windw(5)", "KeyedStream has no 'w"),
     "an argument left out": (

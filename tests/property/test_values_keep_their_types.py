@@ -39,7 +39,6 @@ from tidelog import (
 from tidelog.catalog.clone import Clone
 from tidelog.checkpoint.manifest import SavepointFormat
 from tidelog.errors import StateSchemaError, UserFunctionError
-from tidelog.state.objects import values as values_of_states
 from tidelog.storage.memory import MemoryStore
 
 KEYS = ("a", "b", "c")
@@ -303,31 +302,6 @@ def test_a_value_of_a_type_that_is_not_kept_is_refused_before_anything_is_made_o
         run(job, MemoryStore("memory://refused"))
     assert refused.value.retry_safe
     assert all(not sink.records for sink in sinks.values())
-
-
-def sums_of(values: list[Any], combine: Any, store: MemoryStore, left: int | None) -> list[Any]:
-    source, sink = Drawn([("a", at, value) for at, value in enumerate(values)]), Outside()
-    source.left = left
-    job = Job("sums")
-    job.source(source).key_by(lambda r: r[0]).aggregate(lambda r: r[2], combine).sink(sink)
-    run(job, store)
-    return sink.records
-
-
-def test_what_an_older_release_stored_goes_on_as_it_went_on_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Older releases stored a tuple as a list: a combine function that takes either goes on."""
-    store, means = MemoryStore("memory://old"), [(1, 2.0)] * 8
-
-    def add(a: Any, b: Any) -> Any:
-        return a[0] + b[0], a[1] + b[1]
-
-    with monkeypatch.context() as older:
-        older.setattr(values_of_states, "_is_plain", lambda _: True)
-        with pytest.raises(UserFunctionError, match="the break"):
-            sums_of(means, add, store, 7)
-    assert sums_of(means, add, store, None) == [("a", (8, 16.0))]
 
 
 ONE_OF_EACH: list[Any] = [

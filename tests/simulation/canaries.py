@@ -125,7 +125,7 @@ def a_late_start_removes_what_its_successor_wrote(patch: pytest.MonkeyPatch) -> 
 
     def tidy(self: FilesWriter, transactions: Sequence[bytes]) -> None:
         recover(self, transactions)
-        remove_pending(self._directory, lambda _, subtask: self._context.answers_for(subtask), ())
+        remove_pending(self._directory, lambda _, subtask: self._context.recovers_for(subtask), ())
 
     patch.setattr(FilesWriter, "recover", tidy)
 

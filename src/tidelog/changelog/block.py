@@ -2,7 +2,7 @@
 
 Invariants: a sealed block never changes and is read without anything but its own bytes; no
 field of a block is used before its checksum passed, except the magic and the version, which
-keep their place in every version; blocks of older versions stay readable for ever.
+keep their place in every version.
 Format: docs/internals/format.md, "Blocks".
 """
 
@@ -74,8 +74,6 @@ class BlockKind(IntEnum):
     METADATA = 2
     SPARK_CHANGELOG = 3
     IN_FLIGHT = 4
-    """Records as a pickle: read, and not written any more."""
-    IN_FLIGHT_RECORDS = 5
 
 
 _KINDS: Final = frozenset(BlockKind)

@@ -15,7 +15,6 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
 
 from tidelog.checkpoint.manifest import (
     Author,
@@ -210,8 +209,7 @@ class SlotLog:
         if not later_slots:
             return
         newest = await self._newest(later_slots, generation)
-        history = newest.history if newest is not None else UNSET
-        if history is not UNSET and not in_ranges(slot, history):
+        if newest is not None and not in_ranges(slot, newest.history):
             await self.remove_left_over([slot])
         raise fenced(generation, object_names.checkpoint(later_slots[-1]))
 

@@ -37,8 +37,7 @@ class Writer(NamedTuple):
     """
 
     generation: int
-    attempt: str | None
-    """None: of an output that an older release wrote to, which did not record it."""
+    attempt: str
 
     @classmethod
     def of(cls, context: SinkContext) -> "Writer":
@@ -46,12 +45,10 @@ class Writer(NamedTuple):
 
     def gives_way(self, other: "Writer") -> bool:
         """Whether another one may write from now on, or is the same."""
-        equal = other.generation == self.generation and self.attempt in (None, other.attempt)
-        return equal or other.generation > self.generation
+        return other == self or other.generation > self.generation
 
     def __str__(self) -> str:
-        attempt = ", of an older release" if self.attempt is None else f"-{self.attempt}"
-        return f"{self.generation}{attempt}"
+        return f"{self.generation}-{self.attempt}"
 
 
 class TransactionId(NamedTuple):
@@ -144,7 +141,7 @@ def check_begins(context: SinkContext, sink: str, committed: Iterable[object], f
     """Raises ConfigError where a job begins and its output has what a job of the same name has
     committed, whose state is not in the store; `forget` says how that is forgotten.
     """
-    if context.begins and (commit := next(iter(committed), None)) is not None:
+    if context.is_new_job and (commit := next(iter(committed), None)) is not None:
         raise UnavailableError(
             f"output of sink {sink!r}",
             expected="nothing that a job of this name has committed, where a job begins: its "

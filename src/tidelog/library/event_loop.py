@@ -1,8 +1,19 @@
-"""tidelog's event loop next to a program: one thread for all databases that the program has open.
+"""tidelog's event loop beside a program: one thread, and one lock for all that it works on.
 
-Invariants: the loop has its lock whenever it runs any code, so nothing that was written for one
-thread needs to know of the program's threads; a caller has it within one operation, and nobody who
-has it waits for anything else.
+Invariants: the loop has the lock whenever it runs any code, and releases it only while it waits for
+events or gives way; a caller has the lock for one operation, and waits for nothing else with it. So
+code that was written for the thread of one event loop needs to know nothing of the program's
+threads.
+
+How: an event loop of asyncio waits in `select` of its selector, and nowhere else. The loop gets a
+selector whose `select` releases the lock, waits, and takes the lock again. Both are documented:
+`asyncio.SelectorEventLoop(selector)` and `selectors.BaseSelector.select`. Nothing of asyncio is
+replaced, and no private name of it is used. Tried with Python 3.11.
+
+Nothing simpler keeps the invariants: a lock for each callback of the loop needs asyncio's private
+`Handle._run`; locks where state is touched slow down all jobs, and one is forgotten; a message to
+the loop for each operation costs 50 microseconds; a loop that runs in the program's own thread
+uploads nothing while the program does something else (docs/decisions/016-own-loop.md).
 """
 
 import asyncio
@@ -15,7 +26,6 @@ import threading
 import weakref
 from collections.abc import Coroutine
 from threading import get_ident
-from types import FrameType
 from typing import Any, Final, TypeVar
 
 from tidelog import effects
@@ -33,21 +43,28 @@ _locks: "Final[weakref.WeakSet[LoopLock]]" = weakref.WeakSet()
 """Those of all databases and views that this process has open."""
 
 
+LOOP: Final = object()
+
+
 class LoopLock:
-    """A plain lock, and what it is taken for. Python interrupts nothing between taking one of its
-    own in a `with` and the block: a caller that is interrupted, as by Ctrl-C, never keeps it.
+    """The lock of all states of one event loop, and who works with it.
+
+    A caller takes `lock` in a `with`: Python interrupts nothing between taking a lock of its own
+    there and the block, so a caller that is interrupted, as by Ctrl-C, never keeps it.
     """
 
     def __init__(self) -> None:
         # Reentrant, so that a signal handler or finalizer amid an operation finds out where it is.
         self.lock = threading.RLock()
-        self.amid = False
-        """Who has taken the lock is amid an operation, or in a turn of the loop."""
+        self.user: object = None
+        """Who works with the lock: the operation of a caller, or `LOOP`; None: nobody."""
         self.loop_waits = False
         """Callers leave the lock to the loop: one that takes it again at once would win against a
         thread that has to be woken up first, again and again."""
         self.turns = 0
-        """The loop's turns; negative while it waits for events."""
+        """How often the loop has taken the lock."""
+        self.selects = True
+        """The loop waits for events, without the lock."""
         self.loop_thread: int | None = None
         self.forked = False
         """In a process that was forked from that of the databases, where nobody works on them."""
@@ -55,24 +72,25 @@ class LoopLock:
 
     def __enter__(self) -> None:
         """For the loop's thread, as long as it lives."""
-        self.loop_thread, self.turns = get_ident(), 1
+        self.loop_thread = get_ident()
         self.take()
 
     def __exit__(self, *_: object) -> None:
-        self.turns = 0
         self.release()
 
     def take(self) -> None:
         """The loop takes the lock, before any caller that asks from now on."""
+        self.selects = False
         if not self.lock.acquire(blocking=False):
             self.loop_waits = True
             self.lock.acquire()
             self.loop_waits = False
-        self.amid = True
+        self.turns += 1
+        self.user = LOOP
 
-    def release(self) -> None:
-        """The loop waits, or has ended."""
-        self.amid = False
+    def release(self, *, selects: bool = True) -> None:
+        """The loop waits for events, or has ended; else it only gives way to callers."""
+        self.selects, self.user = selects, None
         self.lock.release()
 
     def refuse_amid(self) -> None:
@@ -80,7 +98,7 @@ class LoopLock:
         would wait for itself.
         """
         with self.lock:
-            if self.amid or get_ident() == self.loop_thread:
+            if self.user or get_ident() == self.loop_thread:
                 raise amid_another()
 
 
@@ -118,35 +136,31 @@ os.register_at_fork(
 
 
 class _Selector(selectors.DefaultSelector):
-    """The selector of an event loop that has the lock but while it waits."""
+    """The selector of an event loop that has the lock except while it waits."""
 
     def __init__(self, lock: LoopLock) -> None:
         super().__init__()
         self._lock = lock
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, Any]]:
-        lock = self._lock
-        lock.turns = -lock.turns
-        lock.release()
+        self._lock.release()
         try:
             return super().select(timeout)
         finally:
-            lock.turns = 1 - lock.turns
-            lock.take()
+            self._lock.take()
 
 
 class _Clock(SystemClock):
-    """The machine's clocks for what runs in the loop; who gives way there gives up the lock too."""
+    """The machine's clocks for what runs in the loop; giving way there releases the lock, too."""
 
     def __init__(self, lock: LoopLock) -> None:
         self._lock = lock
 
     def hand_over(self, seconds: float) -> None:
-        self._lock.release()
+        self._lock.release(selects=False)
         try:
             hold_thread(seconds)
         finally:
-            self._lock.turns += 1
             self._lock.take()
 
 
@@ -238,34 +252,21 @@ class EventLoop:
 
     def _watch(self) -> None:
         """Say what holds up the loop, and with it all operations: nothing else ever would."""
-        turn = 0
+        lock, turns = self.lock, 0
         while not self._closed.wait(_LONG_TURN_S):
-            if self.lock.turns == turn and turn > 0:
-                for thread, line in self._at_work():
-                    Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=line)
-            turn = self.lock.turns
+            if lock.turns == turns and not lock.selects:
+                thread, place = self._at_work()
+                Event.LOOP_HELD_UP.log(logger, seconds=_LONG_TURN_S, thread=thread, place=place)
+            turns = lock.turns
 
-    def _at_work(self) -> list[tuple[str, str]]:
-        """Who works on a state, and where: the loop's thread, or those amid an operation."""
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        caller_works = self.lock.loop_waits
-        return [
-            (names.get(thread, str(thread)), f"{frame.f_code.co_filename}:{frame.f_lineno}")
-            for thread, frame in sys._current_frames().items()
-            if (_is_amid(frame) if caller_works else thread == self.lock.loop_thread)
-        ]
-
-
-def _is_amid(inner: FrameType) -> bool:
-    """Whether the innermost call of a thread is one that an operation makes."""
-    outer: FrameType | None = inner
-    while outer is not None and outer.f_globals.get("__name__") != _OPERATIONS:
-        outer = outer.f_back
-    return outer is not None and outer is not inner
-
-
-_OPERATIONS: Final = "tidelog.library.steps"
-"""The module whose functions call operations with the lock."""
+    def _at_work(self) -> tuple[str, str]:
+        """The thread that works with the lock, and where."""
+        operation = self.lock.user
+        if operation not in (LOOP, None):
+            return "of the program", getattr(operation, "__qualname__", repr(operation))
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "its end"
+        return self._thread.name, place
 
 
 def in_another_process(what: str) -> ConfigError:

@@ -104,12 +104,12 @@ class Steps:
         shared = self._shared
         while True:
             with self.lock:
-                if not (shared.amid or shared.loop_waits or self._busy):
-                    shared.amid = True
+                if not (shared.user or shared.loop_waits or self._busy):
+                    shared.user = work
                     try:
                         return work(*args)
                     finally:
-                        shared.amid = False
+                        shared.user = None
             self._wait(lambda: not self._busy)
 
     def change(self, work: Callable[..., object], *args: Any) -> None:
@@ -117,15 +117,15 @@ class Steps:
         shared = self._shared
         while True:
             with self.lock:
-                if not (shared.amid or shared.loop_waits) and (
+                if not (shared.user or shared.loop_waits) and (
                     self._current == get_ident() or self._may_change()
                 ):
                     self._caller.changed = True
-                    shared.amid = True
+                    shared.user = work
                     try:
                         work(*args)
                     finally:
-                        shared.amid = False
+                        shared.user = None
                     self.changes += 1
                     if self.changes < _LOOK_EVERY:
                         return
@@ -142,7 +142,7 @@ class Steps:
         shared = self._shared
         while True:
             with self.lock:
-                if not (shared.amid or shared.loop_waits) and (
+                if not (shared.user or shared.loop_waits) and (
                     self._current == get_ident() or self._may_change()
                 ):
                     positions[partition] = position

@@ -54,10 +54,8 @@ class Job:
     def source(
         self, source: Source, *, name: str = "source", parallelism: int | None = None
     ) -> "Stream":
-        fits = isinstance(source, Source)
-        require(
-            f"the source {name!r}", repr(source), fits, "a Source, such as TextFileSource(path)"
-        )
+        fits, expected = isinstance(source, Source), "a Source, such as TextFileSource(path)"
+        require(f"the source {name!r}", repr(source), fits, expected)
         node = self._add(name, [], parallelism=parallelism, source=source)
         for other in self.nodes:
             if other.sink and other.sink.example_file:
@@ -127,12 +125,10 @@ class Stream:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if not name.startswith("_") and hasattr(KeyedStream, name):
-                raise AttributeError(
-                    f"{name} needs a stream with keys: call key_by(...) right before it, and after "
-                    "map, event_time and others, which give a stream without keys"
-                )
-            raise AttributeError(f"a {type(self).__name__} has no {name!r}", name=name, obj=self)
+            what = f"a {type(self).__name__} has no {name!r}"
+            if hasattr(KeyedStream, name):
+                what += ": call key_by(...) right before it, after map, event_time and the like"
+            raise AttributeError(what)
 
     def map(self, function: Callable[[Any], Any], *, name: str = "map") -> "Stream":
         """Apply a function to every record; raises ConfigError for one that is `async`."""
@@ -275,12 +271,12 @@ class Stream:
         require(f"the sink {name!r}", repr(sink), fits, "a Sink, such as FileSink(directory)")
         for node in self._job.nodes:
             if (
-                sink.target is not None
+                sink.output_path is not None
                 and node.sink is not None
-                and node.sink.target == sink.target
+                and node.sink.output_path == sink.output_path
             ):
                 raise ConfigError(
-                    f"output {sink.target} of sink {name!r}",
+                    f"output {sink.output_path} of sink {name!r}",
                     expected="one that no other sink of the job has",
                     found=f"that of sink {node.id!r}",
                     action="give every sink an output of its own, or make one stream of several by "

@@ -2,19 +2,12 @@
 in which line the function failed and for which record.
 """
 
-import linecache
 import logging
-import os
-import sysconfig
 from asyncio import CancelledError
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import wraps
 from inspect import iscoroutinefunction, isgeneratorfunction
-from pathlib import Path
-from reprlib import Repr
-from traceback import walk_tb
-from types import FrameType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from tidelog.errors import (
@@ -26,7 +19,6 @@ from tidelog.errors import (
     require,
 )
 from tidelog.events import Event
-from tidelog.state.schema.row import Row
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +65,7 @@ class user_code:
         if isinstance(cause, FAILURES) and not isinstance(cause, TidelogError):
             raise UserFunctionError(
                 self._what,
-                found=f"{_said_by(cause)}{site_of(cause)}",
+                found=f"{_said_by(cause)}{_site_of(cause)}",
                 action="fix the function and start the job again; it resumes from its last "
                 "checkpoint",
             ) from cause
@@ -100,7 +92,7 @@ class job_definition:
         if isinstance(cause, SystemExit) and self._may_exit:
             return
         if isinstance(cause, ConfigError):
-            site = site_of(cause)
+            site = _site_of(cause)
             if site:
                 raise cause.found_at(site) from cause
         elif not isinstance(cause, TidelogError):
@@ -108,7 +100,7 @@ class job_definition:
             raise (ConfigError if is_mistake else UnavailableError)(
                 self._what,
                 expected="code that runs",
-                found=f"{_said_by(cause)}{site_of(cause)}",
+                found=f"{_said_by(cause)}{_site_of(cause)}",
                 action="correct it and start again",
             ) from cause
 
@@ -130,74 +122,18 @@ class named_call(user_code):
                 raise cause.within(context)
 
 
+def _site_of(cause: BaseException) -> str:
+    from tidelog.runtime.failure_site import site_of  # noqa: PLC0415  # only for what fails
+
+    return site_of(cause)
+
+
 def _said_by(cause: BaseException | None) -> str:
     kind = type(cause).__name__
     try:
         return f"{kind}: {cause}"
     except Exception as error:  # the user's own text of it
         return f"{kind}, whose text fails with {type(error).__name__}: {error}"
-
-
-_OURS: Final = str(Path(__file__).parents[1]) + os.sep
-_INSTALLED: Final = (
-    *{sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")},
-    "<frozen ",
-)
-_ARGUMENT_CHARS: Final = 200
-_shown = Repr()
-_shown.maxstring = _shown.maxother = _ARGUMENT_CHARS
-_shown.maxtuple = _shown.maxlist = _shown.maxdict = 10
-
-
-def site_of(error: BaseException) -> str:
-    """Where the user's code failed, and the arguments of the function, which have the record;
-    empty for a function that is not written in Python.
-    """
-    frames = [
-        (frame, line)
-        for frame, line in walk_tb(error.__traceback__)
-        if not frame.f_code.co_filename.startswith(_OURS)
-    ]
-    if not frames:
-        return ""
-    frame, line = frames[0]
-    arguments = _arguments(frame)
-    for inner, inner_line in frames:
-        if not inner.f_code.co_filename.startswith(_INSTALLED):
-            frame, line = inner, inner_line
-    file = frame.f_code.co_filename
-    code = linecache.getline(file, line).strip()
-    shown = f" ({code})" if code else ""
-    return f", at {_relative(file)}:{line}{shown}{arguments}"
-
-
-def _relative(file: str) -> str:
-    try:
-        return str(Path(file).relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return file
-
-
-def _arguments(frame: FrameType) -> str:
-    """The arguments of a call that show a value, such as `, with row=Row(n=2)`."""
-    code, texts = frame.f_code, []
-    for name in code.co_varnames[: code.co_argcount]:
-        if name in ("self", "cls") or name not in frame.f_locals:
-            continue
-        value = frame.f_locals[name]
-        ours = type(value).__module__.startswith("tidelog.") and not isinstance(value, Row)
-        text = _repr(value)
-        if not ours and not text.startswith("<"):  # an object that shows nothing
-            texts.append(f"{name}={text}")
-    return f", with {', '.join(texts)}" if texts else ""
-
-
-def _repr(value: object) -> str:
-    try:
-        text = repr(value) if isinstance(value, tuple) else _shown.repr(value)
-    except Exception:  # the user's own
-        return "<?>"
-    return text if len(text) <= _ARGUMENT_CHARS else f"{text[:_ARGUMENT_CHARS]}..."
 
 
 def in_user_code(what: str, function: Callable[P, T]) -> Callable[P, T]:

@@ -1,7 +1,7 @@
 """What decides the meaning of an operator's rows and is in none of them, stored beside them. Pure.
 
-Invariant: facts are compared by name, where checkpoint and job both have one: older releases stored
-none, and operators with functions of the user have none.
+Invariant: facts are compared by name, where checkpoint and job both have one: operators with
+functions of the user have none.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -18,7 +18,7 @@ RIGHT: Final = "right stream"
 _UNTIMED: Final = "none"
 """The time mode in which there are no timers, and which may become any other."""
 _WAIVED: Final = "$meaning"
-"""The state to name in --allow-dropped-state where rows are right although the meaning changed."""
+"""The state to name in --allow-non-restored-state where rows are right under another meaning."""
 _SEPARATOR: Final = ": "
 _BETWEEN: Final = ", "
 

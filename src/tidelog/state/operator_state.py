@@ -13,7 +13,6 @@ import msgspec
 from tidelog.checkpoint.finished import partially_finished
 from tidelog.checkpoint.manifest import OperatorPiece, OperatorState
 from tidelog.errors import OLDER_SLOT, CorruptObjectError, StateSchemaError
-from tidelog.state.key_groups import as_tuple
 from tidelog.state.objects.values import ObjectEncoding
 
 OperatorStateKind = Literal["list", "union", "broadcast"]
@@ -53,9 +52,7 @@ class BroadcastState(MutableMapping[Any, Any]):
         """Raises CorruptObjectError for entries that are none."""
         self._encoding = ObjectEncoding(what)
         with _restoring(what):
-            pairs = list(map(self._encoding.decode, entries))
-            # Tuples came back as lists from what older releases stored.
-            self._values = {as_tuple(key): value for key, value in pairs}
+            self._values: dict[Any, Any] = dict(map(self._encoding.decode, entries))
 
     def __getitem__(self, key: Any) -> Any:
         return self._values[key]

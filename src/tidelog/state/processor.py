@@ -7,7 +7,6 @@ class written against these names runs in `transformWithState` unchanged.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final, Literal, TypeVar
 
 from tidelog.errors import ConfigError, StateSchemaError, require
@@ -236,6 +235,8 @@ class StatefulProcessor(ABC):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        from difflib import get_close_matches  # noqa: PLC0415  # few jobs have a processor
+
         inherited = [
             name
             for name, method in vars(StatefulProcessor).items()

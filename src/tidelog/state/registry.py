@@ -81,10 +81,6 @@ class StateRegistry:
         """Whether the checkpoint has a state of this name."""
         return name in self._restored_names
 
-    def stored_schema(self, name: str) -> tuple[str, ...]:
-        """The schema of a state that the checkpoint has; empty for others."""
-        return self._states[name].schema if name in self._restored_names else ()
-
     def check_renamed(self, allowed: Collection[str]) -> tuple[str, ...]:
         """The stored states that the operator no longer has, once it has registered all it has.
 

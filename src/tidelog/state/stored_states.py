@@ -13,7 +13,7 @@ from tidelog.errors import ConfigError
 from tidelog.state.backend import KeyedBackend
 from tidelog.state.handles.keyed import KeyedRows, ListHandle, MapHandle, ValueHandle
 from tidelog.state.objects.values import ObjectEncoding
-from tidelog.state.schema.ddl import UNTYPED, renewed
+from tidelog.state.schema.ddl import UNTYPED
 from tidelog.state.schema.schema import ValueCodec, parse_schema
 
 Shown = Callable[[tuple[Any, ...]], Any]
@@ -65,8 +65,7 @@ def is_readable(info: StateInfo) -> bool:
 
 
 def _stored(backend: KeyedBackend, info: StateInfo) -> NamedState:
-    name, ttl_ms = info.name, info.ttl_ms
-    schema = list(map(renewed, info.schema))
+    name, ttl_ms, schema = info.name, info.ttl_ms, info.schema
     views = list(map(_shown, schema))
     match info.kind:
         case "value":

@@ -24,7 +24,6 @@ from tidelog.state.backend import KeyedBackend
 from tidelog.state.event_time import UNKNOWN
 from tidelog.state.handles.timers import encode_time
 from tidelog.state.objects.values import UntypedValues
-from tidelog.state.schema.evolution import IN_BATCHES
 from tidelog.state.timed_rows import (
     ALL_TIMES,
     KIND,
@@ -75,9 +74,7 @@ class TimedRecords:
     ) -> None:
         """`option` is what declares the types of the records."""
         self._groups = backend.owned.encoded()
-
-        schemas = ("msgpack", schema, *((IN_BATCHES,) if batched else ()))
-        self._values = UntypedValues(backend, (name, KIND, schemas), option)
+        self._values = UntypedValues(backend, (name, KIND, ("msgpack", schema)), option)
         rows = self._values.rows(scanned=True, cached=False)
         self._rows, self._marks = TimedRows(rows, self._values.prefix, backend.table), None
         self._batches = TimedBatches.of(backend, name, schema, self._values) if batched else None

@@ -291,7 +291,8 @@ class Restarting(MemoryStore):
         data = await super().get(name, start, length)
         if name == f"checkpoints/{NEWEST:08d}.json":
             author = Author(Generation(9), "attempt")
-            await self.put("checkpoints/00000009.json", encode_entry(Start(Slot(9), author, 0, "")))
+            begun = Start(Slot(9), author, 0, "", history=((Slot(OLDEST), Slot(NEWEST)),))
+            await self.put("checkpoints/00000009.json", encode_entry(begun))
             await self.put(object_names.segment(Generation(9), "process", 1), b"its first segment")
         return data
 

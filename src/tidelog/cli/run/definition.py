@@ -2,7 +2,6 @@
 arguments of the command.
 """
 
-import argparse
 import importlib
 import inspect
 import sys
@@ -74,6 +73,8 @@ def _arguments_for(function: Callable[..., Any], arguments: JobArguments) -> Any
     kind = get_type_hints(function).get(parameter)
     if not isinstance(kind, type) or not is_dataclass(kind) or kind is JobArguments:
         return arguments
+    import argparse  # noqa: PLC0415  # few jobs have arguments of their own
+
     values = _given(arguments)
     own = values.pop("own", ())
     of_command = {field.name for field in fields(arguments)}
@@ -105,11 +106,13 @@ def _is_optional(field: Field[Any]) -> bool:
 
 def _settings(field: Field[Any]) -> dict[str, Any]:
     """The option of a field: its value is a text, which the field's type is made of later."""
-    settings: dict[str, Any] = {"default": argparse.SUPPRESS, "required": not _is_optional(field)}
+    from argparse import SUPPRESS, BooleanOptionalAction  # noqa: PLC0415  # as above
+
+    settings: dict[str, Any] = {"default": SUPPRESS, "required": not _is_optional(field)}
     if field.default is not MISSING:
         settings["help"] = f"default: {field.default}"
     if field.type in (bool, "bool"):
-        settings["action"] = argparse.BooleanOptionalAction
+        settings["action"] = BooleanOptionalAction
     elif str(field.type).removeprefix("<class '").startswith(("list", "tuple", "set")):
         settings["nargs"] = "+"
     return settings

@@ -60,7 +60,7 @@ class LineFiles(InputFiles):
         self.longest = max_line_bytes  # without the newline
         # One byte more than the longest line: a line that fits a chunk is then never too long.
         self.chunk = min(chunk_bytes, max_line_bytes + 1)
-        self.splits_grow = follow
+        self.resumes_ended_splits = follow
 
 
 class PlainText:
@@ -68,19 +68,19 @@ class PlainText:
 
     A position is [offset, limit, mark]: the limit is the size when this start opened the file, and
     None for one that is followed; a later start has its own, as a line that ended the job may have
-    been corrected. The mark is `mark_of` what was read. Older releases stored the first two.
+    been corrected. The mark is `mark_of` what was read.
     """
 
     def __init__(self, file: InputFile, position: Any, *, follow: bool) -> None:
         self._file = file
-        offset, _, *begin = position or (0, None)
-        check_position(file.path, position, fits=not begin or isinstance(begin[0], list | tuple))
+        position = position or (0, None, mark_of(b""))
+        check_position(file.path, position, fits=len(position) == 3)
+        offset, _, mark = position
         self.begins_at: int = offset
         now = file.identity.st_size
         self.ends_at = None if follow else now
         if now < offset:
             raise file.changed(f"at least {offset} bytes", f"{now} bytes")
-        mark = begin[0] if begin else mark_of(b"")
         self._begin = file.read(0, mark[0]) if mark[0] else b""
         start = max(0, offset - MARKED_BYTES)
         self._before = file.read(start, offset - start)
@@ -182,7 +182,7 @@ class LineReader(SplitReader):
             self.close()  # in the thread that reads: closing may wait, as all that storage does
         return records
 
-    def notify(self, listener: Callable[[], None]) -> None:
+    def set_listener(self, listener: Callable[[], None]) -> None:
         file, size = self._file.identity, self._text.size_at_end
         if size is not None and self.delay_s > _POLL_S[0]:
             wake = partial(asyncio.get_running_loop().call_soon_threadsafe, listener)

@@ -117,9 +117,7 @@ def _show(directory: Path, part: Part, pending: Path) -> None:
     final, growing = directory / part.final, directory / part.growing
     if final.exists():
         raise taken(final)
-    if part.target is None:
-        pending.rename(final)
-    elif part.offset == 0:
+    if part.offset == 0:
         if growing.exists():
             raise taken(growing)
         # The first bytes of a file are not copied: they are synced already.
@@ -151,7 +149,7 @@ def _check_shown(directory: Path, part: Part) -> None:
     final = directory / part.final
     if part.target != part.final and final.exists():
         return check_part(final, part, verify=False)
-    for name in () if part.target is None else (part.target, part.growing):
+    for name in (part.target, part.growing):
         path = directory / name
         if path.exists():
             if (size := path.stat().st_size) < part.end:

@@ -52,7 +52,7 @@ class InputFiles(Source):
     """The regular files at a path; subclasses read them."""
 
     blocking = True
-    prompt = True
+    reads_without_waiting = True
 
     def __init__(self, path: Path | str, include: str, *, follow: bool) -> None:
         self._path = local_path("path of the input", path, "--input")
@@ -205,7 +205,6 @@ def check_position(path: Path, position: object, *, fits: bool) -> None:
 def mark_of(beginning: bytes, before: bytes = b"") -> list[int]:
     """Length and CRC32C of the first bytes of a text, and of those before a position in it. The
     position has them, so that a restart tells a text that was written anew from one that has grown.
-    Older releases stored the first two.
     """
     mark: list[int] = []
     for text in (beginning[:MARKED_BYTES], before[-MARKED_BYTES:]):
@@ -217,9 +216,7 @@ def is_marked(beginning: bytes, before: bytes, mark: Sequence[int]) -> bool:
     """Whether a text that begins so, and has these bytes before a position, is the one that was
     marked.
     """
-    length = mark[2] if len(mark) > 2 else 0
-    actual = mark_of(beginning[: mark[0]], before[len(before) - length :])
-    return actual[: len(mark)] == list(mark)
+    return mark_of(beginning[: mark[0]], before[len(before) - mark[2] :]) == list(mark)
 
 
 class InputFile:

@@ -169,7 +169,7 @@ class LakeTable:
 
     def check_begins(self, context: SinkContext) -> None:
         """Raises ConfigError where a job begins and the table has files of an earlier one."""
-        if not context.begins:
+        if not context.is_new_job:
             return
         committed = list(map(self._committed_by, self._starts(self._load())))
         forget = f"remove {committed} with `table.transaction().remove_properties(...)`"

@@ -107,7 +107,7 @@ class PostgresOutboxSource(Source):
             )
         return OutboxReader(self, position)
 
-    def checkpointed(self, positions: Mapping[str, Any]) -> None:
+    def on_checkpoint_complete(self, positions: Mapping[str, Any]) -> None:
         """Rows up to these positions are not read again: the next read removes them."""
         for position in positions.values():
             self.completed = tuple(position)

@@ -130,8 +130,6 @@ class TableNames:
                 connection.execute(f"CREATE TABLE IF NOT EXISTS {self.target} ({declared_key})")
             for statement in self._create():
                 connection.execute(statement)
-            if "attempt" not in columns_of(connection, self.writers):  # of an older release
-                connection.execute(f"ALTER TABLE {self.writers} ADD COLUMN attempt text")
             # What PostgreSQL makes of the declaration: "int" and "integer" are one type.
             connection.execute(
                 f"CREATE TEMP TABLE _tidelog_declared ({self.declared}) ON COMMIT DROP"
@@ -177,7 +175,8 @@ class TableNames:
                 checkpoint bigint NOT NULL,
                 PRIMARY KEY (sink, subtask, generation, attempt))""",
             f"""CREATE TABLE IF NOT EXISTS {self.writers} (
-                sink text PRIMARY KEY, generation bigint NOT NULL, attempt text)""",
+                sink text PRIMARY KEY, generation bigint NOT NULL,
+                attempt text NOT NULL)""",
         )
 
 

@@ -59,7 +59,7 @@ _STAGING: Final = (
         PRIMARY KEY (sink, subtask, tx)
     ) WITHOUT ROWID""",
     """CREATE TABLE IF NOT EXISTS _tidelog_writers (
-        sink TEXT PRIMARY KEY, generation INTEGER NOT NULL, attempt TEXT
+        sink TEXT PRIMARY KEY, generation INTEGER NOT NULL, attempt TEXT NOT NULL
     ) WITHOUT ROWID""",
 )
 

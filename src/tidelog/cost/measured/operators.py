@@ -51,10 +51,6 @@ NO_TIME: Final = (
     "expected two checkpoints in a row, written at different times; found none. "
     "Next: keep more of them with `tidelog run ... --retain N`, and try again"
 )
-NOT_COUNTED: Final = (
-    "these checkpoints do not count the updates that their changes combine: an older release "
-    "wrote them. Next: run the job with this release"
-)
 
 
 def report_subtask(
@@ -205,8 +201,8 @@ def _windows(
 def combine_of(runs: Sequence[Sequence[MeasuredSnapshot]], sources: Container[str] = ()) -> Combine:
     """How many updates the write buffer makes one logged change of, or why that is not known.
 
-    Updates and changes are those between the same two checkpoints of a run, so it does not matter
-    since when updates are counted. Those of these sources are left out: they are positions.
+    Updates and changes are those between the same two checkpoints of a run. Those of these sources
+    are left out: they are positions.
     """
     changes = updates = pairs = 0
     for run in runs:
@@ -218,4 +214,4 @@ def combine_of(runs: Sequence[Sequence[MeasuredSnapshot]], sources: Container[st
                 updates += last.updates - first.updates
     if not changes:
         return Combine(None, NO_CHANGE if pairs else NO_TIME)
-    return Combine(updates / changes, None) if updates else Combine(None, NOT_COUNTED)
+    return Combine(updates / changes, None)

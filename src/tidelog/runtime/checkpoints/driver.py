@@ -307,7 +307,7 @@ class CheckpointDriver:
             ),
             final=decision.final,
             history=self._history(savepoint=decision.savepoint is not None),
-            formats=above_first(FORMATS) or msgspec.UNSET,
+            formats=above_first(FORMATS),
         )
         request = decision.savepoint
         if request is None:

@@ -113,10 +113,6 @@ class Join(Operator):
         self._turn = context.turn
         self._last_ended = self._expired_to = _NONE_ENDED
         schema, option = f"{self._how}, {self._span.text}", self.record_option
-        if older := self._span.older:
-            older_schema = f"{self._how}, {older.text}"
-            if older_schema in context.backend.registry.stored_schema("left"):
-                self._span, schema = older, older_schema
         self._sides = [
             _MarkedRecords(context.backend, name, schema, option, marks=True)
             if side in self._emits_alone

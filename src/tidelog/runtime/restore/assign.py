@@ -33,7 +33,7 @@ from tidelog.errors import RestoreError
 from tidelog.ids import KeyGroup, SeqNo, SubtaskId
 from tidelog.runtime.config import JobConfig
 from tidelog.runtime.restore.choose import RestorePlan
-from tidelog.runtime.restore.drop import has_output, has_rows, sink_of
+from tidelog.runtime.restore.drop import after_all_changes, has_output, has_rows, sink_of
 from tidelog.runtime.subtasks.vertices import Vertex
 from tidelog.state.event_time import UNKNOWN, EventTime
 from tidelog.state.key_groups import KeyGroupRange, range_of, successor
@@ -98,7 +98,8 @@ def _check_chain(operator: OperatorState, vertex: Vertex | None) -> None:
     nodes = {node.id for node in vertex.nodes} if vertex is not None else set()
     owners: set[str] = set()
     for subtask in operator.subtasks:
-        owners.update(piece.operator for piece in subtask.operator_state)
+        for piece in subtask.operator_state:
+            owners.add(piece.operator)
     if owners - nodes:
         expected = f"chained to {', '.join(sorted(owners))}"
         raise _no_longer(operator.id, "operator state", expected)
@@ -174,7 +175,7 @@ def redistribute(
     kinds = {state.table for state in operator.subtasks}
     if not anew and len(operator.subtasks) == parallelism and kinds <= {table or next(iter(kinds))}:
         return operator
-    start = SeqNo(max(state.seqno for state in operator.subtasks) + 1)
+    start = after_all_changes(operator)
     subtasks = [_heir(operator, index, parallelism, table, start) for index in range(parallelism)]
     return msgspec.structs.replace(operator, subtasks=tuple(subtasks))
 
@@ -238,11 +239,12 @@ def _ahead(
 
 
 def _inherited(parents: Iterable[SubtaskState], owned: KeyGroupRange) -> Iterable[InheritedState]:
-    for layer in chain.from_iterable(parent.layers for parent in parents):
-        clipped = _clip(layer, owned)
-        if clipped is not None and has_rows(layer):
-            first, last = clipped.first, clipped.last
-            yield msgspec.structs.replace(layer, first_key_group=first, last_key_group=last)
+    for parent in parents:
+        for layer in parent.layers:
+            clipped = _clip(layer, owned)
+            if clipped is not None and has_rows(layer):
+                first, last = clipped.first, clipped.last
+                yield msgspec.structs.replace(layer, first_key_group=first, last_key_group=last)
 
 
 def _clip(
@@ -278,11 +280,13 @@ def _shares(
         return [piece] * count
     entries = [_entries(subtask, piece.operator, piece.name) for subtask in subtasks]
     all_entries = tuple(chain.from_iterable(entries))
-    if piece.kind == "union":
-        entries = [all_entries] * count
-    elif len(subtasks) != count:
-        entries = [all_entries[index::count] for index in range(count)]
-    return [OperatorPiece(piece.operator, piece.name, piece.kind, part) for part in entries]
+    shares = []
+    for index in range(count):
+        part = all_entries
+        if piece.kind == "list":
+            part = entries[index] if len(subtasks) == count else all_entries[index::count]
+        shares.append(msgspec.structs.replace(piece, entries=part))
+    return shares
 
 
 def _entries(subtask: SubtaskState, operator: str, name: str) -> tuple[bytes, ...]:

@@ -35,7 +35,8 @@ def drop(plan: RestorePlan, config: JobConfig) -> RestorePlan:
     allowed = frozenset(config.allow_non_restored_state)
     vertices_by_node: dict[str, Vertex] = {}
     for vertex in plan.vertices:
-        vertices_by_node |= dict.fromkeys((node.id for node in vertex.nodes), vertex)
+        for node in vertex.nodes:
+            vertices_by_node[node.id] = vertex
     operators: dict[str, OperatorState] = {}
     dropped: list[str] = []
     for operator in plan.operators.values():
@@ -117,7 +118,7 @@ def _changed(
     gone, and without what another sink or source cannot read.
     """
     name, sink, losses = operator.id, operator.sink, []
-    for owner, pieces in sorted(_pieces(operator).items()):
+    for owner, pieces in _pieces(operator).items():
         if owner not in vertices_by_node:
             losses.append(_Loss(f"operator {owner!r}", [pieces], frozenset({owner}), _NO_SUCH))
     operator = _without_pieces(operator, vertices_by_node)
@@ -138,7 +139,7 @@ def _items(operator: OperatorState) -> list[str]:
     for subtask in operator.subtasks:
         if any(map(has_rows, subtask.layers)):
             items += map(_state, operator.states)
-    items += [pieces for _, pieces in sorted(_pieces(operator).items())]
+    items += _pieces(operator).values()
     if has_output(operator):
         items.append(_count_output(operator))
     return list(dict.fromkeys(items))
@@ -160,7 +161,10 @@ def _pieces(operator: OperatorState) -> dict[str, str]:
         for piece in subtask.operator_state:
             if piece.entries:
                 names.setdefault(piece.operator, set()).add(repr(piece.name))
-    return {owner: f"operator state {', '.join(sorted(names[owner]))}" for owner in names}
+    described = {}
+    for owner in sorted(names):
+        described[owner] = f"operator state {', '.join(sorted(names[owner]))}"
+    return described
 
 
 def has_output(operator: OperatorState) -> bool:
@@ -237,18 +241,17 @@ def _without_pieces(operator: OperatorState, nodes: Collection[str]) -> Operator
 
 def _only_output(operator: OperatorState) -> OperatorState:
     """The operator with nothing but what its sink has pre-committed."""
-    # Numbers of changes never go back, or new ones would be taken for those that are stored.
-    start = SeqNo(max(subtask.seqno for subtask in operator.subtasks) + 1)
-    subtasks = tuple(
-        SubtaskState(
-            subtask.index,
-            subtask.first_key_group,
-            subtask.last_key_group,
-            start,
-            "memory",
-            start=start,
-            transactions=subtask.transactions,
+    start, subtasks = after_all_changes(operator), []
+    for old in operator.subtasks:
+        groups, output = (old.first_key_group, old.last_key_group), old.transactions
+        subtasks.append(
+            SubtaskState(old.index, *groups, start, "memory", start=start, transactions=output)
         )
-        for subtask in operator.subtasks
-    )
-    return OperatorState(operator.id, operator.key_groups, (), subtasks, sink=operator.sink)
+    return OperatorState(operator.id, operator.key_groups, (), tuple(subtasks), sink=operator.sink)
+
+
+def after_all_changes(operator: OperatorState) -> SeqNo:
+    """The number of the first new change, with a gap before it: numbers never go back, and no log
+    is taken for the continuation of a stored one.
+    """
+    return SeqNo(max(subtask.seqno for subtask in operator.subtasks) + 1)

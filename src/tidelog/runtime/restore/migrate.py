@@ -7,7 +7,7 @@ checkpoint, which is whole; a migration cut short begins again. Two keys never b
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Final
 
 from tidelog.changelog.change import ROW_PREFIX_BYTES, prefix_end
@@ -40,13 +40,12 @@ def migrates(head: Node, operator: OperatorState) -> bool:
     Raises StateSchemaError for stored types that are neither declared nor migrated, RestoreError
     where keys could move to a subtask that has finished, or past records that are on their way.
     """
-    keys = known_keys(operator.id, operator, head.key_types)
-    values = [
-        known_values(operator.id, info, head.value_types, head.value_types.option)
-        for info in operator.states
-        if head.value_types is not None and info.kind in _UNTYPED_VALUES
-    ]
-    for types in (keys, *values):
+    keys, declared = known_keys(operator.id, operator, head.key_types), head.value_types
+    all_types = [keys]
+    for info in operator.states:
+        if declared is not None and info.kind in _UNTYPED_VALUES:
+            all_types.append(known_values(operator.id, info, declared, declared.option))
+    for types in all_types:
         types.check_declared()
     if keys.migrates and partially_finished(operator):
         raise RestoreError(
@@ -57,7 +56,7 @@ def migrates(head: Node, operator: OperatorState) -> bool:
         )
     if keys.migrates:
         _check_one_event_time(operator)
-    return any(types.migrates for types in (keys, *values))
+    return any(types.migrates for types in all_types)
 
 
 def _check_one_event_time(operator: OperatorState) -> None:
@@ -68,11 +67,12 @@ def _check_one_event_time(operator: OperatorState) -> None:
     if all(info.kind not in ("timers", KIND) for info in operator.states):
         return
     # Timers that are firing count as those that have fired, as in another shape.
-    reached = {
-        max((s.watermark, s.advancing), key=lambda time: UNKNOWN if time is None else time)
-        for s in operator.subtasks
-    }
-    reached |= {part.watermark for subtask in operator.subtasks for part in subtask.ahead}
+    reached: set[int | None] = set()
+    for state in operator.subtasks:
+        times = state.watermark, state.advancing
+        reached.add(max(times, key=lambda time: UNKNOWN if time is None else time))
+        for part in state.ahead:
+            reached.add(part.watermark)
     if len(reached) > 1:
         raise RestoreError(
             f"keys of operator {operator.id!r}, which has timers, windows or a join",
@@ -95,18 +95,16 @@ class Migration:
     def run(self) -> None:
         """Blocking. Raises what the user's functions raise, and RestoreError for their results."""
         changed = 0
-        for info in self.registry.infos():
+        states = self.registry.infos()
+        for info, table in product(states, self.tables):
             if info.kind == BATCHES:
-                for table in self.tables:
-                    self._unbatch(table, info)
-        for info in self.registry.infos():
+                self._unbatch(table, info)
+        for info, table in product(states, self.tables):
             if info.kind in _UNTYPED_VALUES:
-                types = self.registry.value_types(info, "")
-                if types.migrates:
-                    changed += sum(self._values(table, info, types) for table in self.tables)
+                changed += self._values(table, info)
         if self.registry.keys.migrates:
-            for info in self.registry.infos():
-                changed += sum(self._keys(table, info) for table in self.tables)
+            for info, table in product(states, self.tables):
+                changed += self._keys(table, info)
         Event.STATE_MIGRATED.log(logger, operator=self.registry.operator, rows=changed)
 
     def _unbatch(self, table: Table, batches: StateInfo) -> None:
@@ -114,22 +112,27 @@ class Migration:
         (state_id,) = [i.id for i in self.registry.infos() if batches_of(i.name) == batches.name]
         state = state_id.to_bytes(2, "big")
         for chunk in self._chunks(table, batches):
-            for row_key, data in chunk:
+            for row_key, data in chunk.items():
                 entries = stored_entries(row_key[:2], row_key[ROW_PREFIX_BYTES:], data)
                 records = [record for _, _, (_, _, record) in entries]
-                rows = sorted(zip(row_keys(state, entries), records, strict=True))
-                table.write([row for row, _ in rows], [record for _, record in rows])
-            table.write([row_key for row_key, _ in chunk], [None] * len(chunk))
+                rows = dict(sorted(zip(row_keys(state, entries), records, strict=True)))
+                table.write(list(rows), list(rows.values()))
+            table.write(list(chunk), [None] * len(chunk))
 
-    def _values(self, table: Table, info: StateInfo, types: KnownTypes) -> int:
+    def _values(self, table: Table, info: StateInfo) -> int:
         """Change the values of a table; returns how many rows."""
+        types = self.registry.value_types(info, "")
+        if not types.migrates:
+            return 0
         of_row, convert = _UNTYPED_VALUES[info.kind], self._converter(types)
         values = ObjectEncoding(types.what)
         changed = 0
         for chunk in self._chunks(table, info):
-            new = {row: values.encode(of_row(values.decode(data), convert)) for row, data in chunk}
-            old = dict(chunk)
-            changes = {row: data for row, data in new.items() if data != old[row]}
+            changes = {}
+            for row_key, old in chunk.items():
+                new = values.encode(of_row(values.decode(old), convert))
+                if new != old:
+                    changes[row_key] = new
             table.write(list(changes), list(changes.values()))
             changed += len(changes)
         return changed
@@ -165,10 +168,10 @@ class Migration:
         router = ByKey(lambda row: migrate(row.key), len(self.tables), self.key_groups, name, types)
         row_count = 0
         for chunk in self._chunks(table, info):
-            rows = [_KeyedRow.of(row, data, info) for row, data in chunk]
             admitted_types: set[Type] = set()
             moving = []
-            for row in rows:
+            for row_key, data in chunk.items():
+                row = _KeyedRow.of(row_key, data, info)
                 kind = type_of_key(row.key)
                 if types.allows(kind):
                     admitted_types.add(kind)
@@ -206,14 +209,14 @@ class Migration:
             action="make migrate= tell them apart, or go back to the old keys",
         )
 
-    def _chunks(self, table: Table, info: StateInfo) -> Iterator[list[tuple[bytes, bytes]]]:
+    def _chunks(self, table: Table, info: StateInfo) -> Iterator[dict[bytes, bytes]]:
         """The rows of a state, read some at a time: the table changes meanwhile."""
         for group in range(self.key_groups):
             start = prefix = group.to_bytes(2, "big") + info.id.to_bytes(2, "big")
             end = prefix_end(prefix)
-            while chunk := list(islice(table.scan(start, end), _CHUNK)):
+            while chunk := dict(islice(table.scan(start, end), _CHUNK)):
                 yield chunk
-                start = chunk[-1][0] + b"\x00"
+                start = max(chunk) + b"\x00"
 
 
 @dataclass(frozen=True, slots=True)

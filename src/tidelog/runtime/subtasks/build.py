@@ -77,7 +77,7 @@ class TaskBuilder:
             if source is not None:
                 splits = self.splits[vertex.id] = SourceSplits(source, start.effects)
             finished = sum(subtask in start.plan.finished for subtask in vertex.subtasks)
-            if finished and source is not None and source.splits_grow:
+            if finished and source is not None and source.resumes_ended_splits:
                 # It follows now, and ended in an earlier run.
                 Event.SOURCE_FINISHED_BEFORE.log(
                     logger, source=vertex.id, finished=finished, subtasks=vertex.parallelism
@@ -157,9 +157,9 @@ class TaskBuilder:
             vertex.parallelism,
             self._start.author.generation,
             self._start.author.attempt,
-            self._retained,
-            self._settled.get(node.id, {}),
-            begins=self._start.plan.checkpoint is None,
+            retained_transactions=self._retained,
+            committed_transactions=self._settled.get(node.id, {}),
+            is_new_job=self._start.plan.checkpoint is None,
             clock=self._start.effects.clock,
         )
         open_sink = partial(self._opened, subtask, node.id, node.sink, context, work)

@@ -44,7 +44,9 @@ class SourceTask(Task):
         self._barriers: deque[Barrier] = deque()
         self._wake = asyncio.Event()
         self._reads = SplitTurns(
-            parts.effects, together=source.blocking and source.prompt, at_once=source.at_once
+            parts.effects,
+            shares_threads=source.blocking and source.reads_without_waiting,
+            max_active_splits=source.max_active_splits,
         )
         self._holding = LeastWatermark()
         """The watermarks of the unfinished splits that are not idle."""
@@ -98,7 +100,7 @@ class SourceTask(Task):
         positions = self._positions.completed(checkpoint)
         if positions:
             with user_code(self.id.operator):
-                self._source.checkpointed(positions)
+                self._source.on_checkpoint_complete(positions)
 
     def _wake_up(self) -> None:
         self._wake.set()
@@ -202,7 +204,7 @@ class SourceTask(Task):
                 if split in started_splits:
                     split_state = self._positions.get(split)
                     with user_code(self.id.operator):
-                        self._source.check_begun(split, split_state.position)
+                        self._source.check_position(split, split_state.position)
                 self._add(split, split_state, exists=split in current_splits)
         if not self._has_discovered:
             self._has_discovered = True
@@ -210,7 +212,7 @@ class SourceTask(Task):
         await self._follow_splits()
 
     def _add(self, split: str, split_state: StoredSplit, *, exists: bool) -> None:
-        if split_state.done and not (exists and self._source.splits_grow):
+        if split_state.done and not (exists and self._source.resumes_ended_splits):
             return
         position = split_state.position
         if position is None and self._splits.is_new(split):
@@ -273,7 +275,7 @@ class SourceTask(Task):
         elif not reading.is_queued:
             if chunk is not None and chunk.position != reading.stored_position:
                 self._store(reading, chunk)
-            if not reading.behind:
+            if not reading.has_lag:
                 self._alignment.gone(reading.split)
                 self._on_silence(reading)
             await self._follow_splits()

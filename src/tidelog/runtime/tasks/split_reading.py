@@ -150,9 +150,9 @@ class SplitReading:
         return self.due_at == math.inf and self.has_thread and self._phase is not _QUEUED
 
     @property
-    def behind(self) -> bool:
+    def has_lag(self) -> bool:
         """The reader has said that there are records which it did not give yet."""
-        return self._reader is not None and self._reader.behind
+        return self._reader is not None and self._reader.has_lag
 
     @property
     def unread(self) -> int | None:
@@ -179,7 +179,7 @@ class SplitReading:
                 raise self._failure
             self._phase, self._thread = _FREE, None
             if self._reader is not None:
-                self._reader.notify(self._ask)
+                self._reader.set_listener(self._ask)
         chunks: list[ReadChunk] = []
         while self._chunks:
             chunks.append(self._chunks.popleft())
@@ -291,7 +291,7 @@ class SplitReading:
             chunk = self._read(reader, in_thread=True)
             self._chunks.append(chunk)
             count, size = count + len(chunk.records), size + chunk.size_bytes
-            if not reader.trickles or count >= BATCH_RECORDS or size >= BATCH_BYTES:
+            if not reader.reads_single_records or count >= BATCH_RECORDS or size >= BATCH_BYTES:
                 return count, size
             if not chunk.records or chunk.at_end or self._phase is _CLOSING:
                 return count, size
@@ -306,7 +306,7 @@ class SplitReading:
                 require(f"the reader of split {self.split!r}", reader, is_one, "a SplitReader")
                 self._reader = reader
             if not self._source.blocking:
-                self._reader.notify(self._ask)
+                self._reader.set_listener(self._ask)
         return self._reader
 
     def _read(self, reader: SplitReader, *, in_thread: bool = False) -> ReadChunk:

@@ -35,17 +35,19 @@ and each is due at a time of its own, a look at all for each of them would take 
 class SplitTurns:
     """The splits that are being read, each once, in the order of their turns."""
 
-    def __init__(self, effects: Effects, *, together: bool, at_once: int | None = None) -> None:
+    def __init__(
+        self, effects: Effects, *, shares_threads: bool, max_active_splits: int | None = None
+    ) -> None:
         self._effects = effects
         self._now = effects.clock.monotonic
-        self._together = together
+        self._shares_threads = shares_threads
         """A thread may read several splits, one after the other."""
         self._threads: list[ReadThread] = []
         self._hurry_at = -math.inf
         """Until then the newest thread may still have a batch for a task that waits."""
         self._readings: dict[str, SplitReading] = {}
         self._turns: OrderedDict[str, SplitReading] = OrderedDict()
-        self._at_once = math.inf if at_once is None else at_once
+        self._max_active_splits = math.inf if max_active_splits is None else max_active_splits
         self._waiting: deque[SplitReading] = deque()
         """Splits that begin when others have ended."""
         self._recent: dict[str, SplitReading] = {}
@@ -65,7 +67,7 @@ class SplitTurns:
     def add(self, reading: SplitReading) -> bool:
         """A split that has its turn after all others; False when it waits for one to end."""
         self._readings[reading.split] = reading
-        if len(self._turns) >= self._at_once:
+        if len(self._turns) >= self._max_active_splits:
             self._waiting.append(reading)
             return False
         self._turns[reading.split] = reading
@@ -75,7 +77,7 @@ class SplitTurns:
         """The split has ended; its reader is closed."""
         for readings in (self._readings, self._turns, self._recent):
             readings.pop(reading.split, None)
-        if self._waiting and len(self._turns) < self._at_once:
+        if self._waiting and len(self._turns) < self._max_active_splits:
             next_reading = self._waiting.popleft()
             self._turns[next_reading.split] = next_reading
         reading.close()
@@ -103,7 +105,7 @@ class SplitTurns:
 
     def begin(self, reading: SplitReading) -> None:
         """Let threads read this split and those whose turns come next."""
-        if self._together:
+        if self._shares_threads:
             if reading.is_free:
                 self._start((reading, *islice(self._turns.values(), _TOGETHER - 1)))
             return
@@ -112,7 +114,7 @@ class SplitTurns:
 
     def begin_next(self, but: Collection[SplitReading] = ()) -> None:
         """Let one more thread read splits whose turns come next, where one reads several."""
-        if not self._together:
+        if not self._shares_threads:
             return
         following = list(islice(self._turns.values(), _THREADS * _TOGETHER))
         now = self._now()
@@ -124,7 +126,7 @@ class SplitTurns:
         self._threads = [thread for thread in self._threads if not thread.done()]
         now = self._now()
         due = {r: None for r in readings if r.is_queued or (r.is_free and r.due_at <= now)}
-        if due and (len(self._threads) < _THREADS or not self._together):
+        if due and (len(self._threads) < _THREADS or not self._shares_threads):
             self._threads.append(read_in_thread(tuple(due), self._effects))
             self._hurry_at = now + PATIENCE_S
 

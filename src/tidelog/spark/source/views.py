@@ -68,16 +68,15 @@ VIEWS: Final[Mapping[str, SourceView]] = {
                 "object string, offset bigint, operator string, subtask int, kind string, "
                 "first_seqno bigint, end_seqno bigint, changes int, key_group_min int, "
                 "key_group_max int, codec string, raw_bytes bigint, stored_bytes bigint, "
-                "generation bigint, referenced_by array<bigint>, time timestamp, id string, "
-                "piece int, pieces int"
+                "generation bigint, referenced_by array<bigint>, time timestamp"
             ),
             frozenset({"operator", "subtask"}),
         ),
         SourceView(
             "changes",
             _columns(
-                "slot bigint, operator string, subtask int, seqno bigint, position int, "
-                f"op string, {_ROW}, object string"
+                "slot bigint, operator string, subtask int, seqno bigint, op string, "
+                f"{_ROW}, object string"
             ),
             frozenset({"slot", "operator", "subtask", "seqno", "key_group"}),
             _DECODED,

@@ -165,10 +165,7 @@ class UntypedValues(ObjectEncoding):
         )
 
     def check_combined(self, values: list[Any]) -> None:
-        """Raises StateSchemaError for values that failed because what is stored has another type.
-
-        Also where an older release has stored it as one: text of a decimal, a list of a tuple.
-        """
+        """Raises StateSchemaError for values that fail because what is stored has another type."""
         for value in values:
             self._types.known_types.check(types_of_value(value))
 

@@ -182,18 +182,14 @@ async def open_base_table(
 
     Raises RestoreError, CorruptObjectError, FormatVersionError and what the store raises.
     """
-    layers = [
-        (layer, layer.materialization)
-        for layer in state.layers
-        if layer.materialization is not None
-    ]
-    if not layers:
+    reading = []
+    for layer in state.layers:
+        if layer.materialization is not None:
+            reading.append(_read(layer, layer.materialization, files, what))
+    if not reading:
         return BaseTable(factory.create(directory))
-    read = await asyncio.gather(*(files.descriptor(ref, what) for _, ref in layers))
-    parts = [_Part(layer, descriptor) for (layer, _), descriptor in zip(layers, read, strict=True)]
-    descriptors = {
-        ref.descriptor: descriptor for (_, ref), descriptor in zip(layers, read, strict=True)
-    }
+    parts = await asyncio.gather(*reading)
+    descriptors = {part.name: part.descriptor for part in parts}
     if state.inherited:
         return await _Merge(files, factory, directory, what).build(parts, descriptors)
     (part,) = parts
@@ -214,6 +210,8 @@ class _Part:
     """A materialization and the key groups of it that count."""
 
     layer: InheritedState
+    name: str
+    """The object with the descriptor."""
     descriptor: Descriptor
 
     @property
@@ -230,6 +228,12 @@ class _Part:
         return {file.name: file for file in self.descriptor.shared}
 
 
+async def _read(
+    layer: InheritedState, ref: MaterializationRef, files: TableFiles, what: str
+) -> _Part:
+    return _Part(layer, ref.descriptor, await files.descriptor(ref, what))
+
+
 @dataclass(frozen=True, slots=True)
 class _Merge:
     """One table of several materializations."""
@@ -243,14 +247,13 @@ class _Merge:
         self, parts: Sequence[_Part], descriptors: Mapping[str, Descriptor]
     ) -> BaseTable:
         """The table of all parts; when it fails none stays open."""
-        same = [part for part in parts if part.descriptor.table == self.factory.kind]
-        base = max(same, key=lambda part: part.descriptor.table_bytes, default=None)
-        # Every task ends by itself: cancelled, its thread would go on writing.
+        same_kind = [part for part in parts if part.descriptor.table == self.factory.kind]
+        base = max(same_kind, key=lambda part: part.descriptor.table_bytes, default=None)
         merged_parts = [part for part in parts if part is not base]
-        opening = [
-            asyncio.ensure_future(self._open(*numbered_part))
-            for numbered_part in enumerate(merged_parts)
-        ]
+        # Every task ends by itself: cancelled, its thread would go on writing.
+        opening = []
+        for number, part in enumerate(merged_parts):
+            opening.append(asyncio.ensure_future(self._open(number, part)))
         basing = asyncio.ensure_future(self._base(base))
         try:
             table = await basing
@@ -293,5 +296,5 @@ class _Merge:
 
 def _copy_rows(source: Table, table: Table, lower: bytes, upper: bytes | None) -> None:
     rows = source.scan(lower, upper)
-    while chunk := list(islice(rows, _COPY_ROWS)):
-        table.load([key for key, _ in chunk], [value for _, value in chunk])
+    while chunk := dict(islice(rows, _COPY_ROWS)):
+        table.load(list(chunk), list(chunk.values()))

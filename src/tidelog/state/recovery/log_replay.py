@@ -8,6 +8,7 @@ or the log ends.
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,8 @@ class LogReplay:
     progress: RestoreProgress
     factory: TableFactory
     state: InheritedState
+    opening: "asyncio.Future[BaseTable]"
+    """The table, which may still be opening."""
     what: str
     directory: Path
     """Absent; merged rows lie under it until the table takes them."""
@@ -54,41 +57,38 @@ class LogReplay:
     _drained: int = 0
     """How often the merged rows were prepared."""
     _rows: LastWriterWins = field(init=False)
-    _opening: "asyncio.Future[BaseTable]" = field(init=False)
 
-    async def run(
-        self, inline: Iterable[LoggedBlock], opening: "asyncio.Future[BaseTable]"
-    ) -> tuple[LogRange, ...]:
-        """Replay into the table, which may still be opening.
+    def __post_init__(self) -> None:
+        name = f"log of {self.what}"
+        self._rows = LastWriterWins(self.merge_bytes, self.state.upto, self.key_groups, name)
+
+    async def run(self, inline: Iterable[LoggedBlock]) -> tuple[LogRange, ...]:
+        """Replay the ranges of the log, and after them the `inline` blocks, into the table.
 
         Returns the log ranges trimmed to the checkpoint. Raises what the reader raises, and
         CorruptObjectError when changes are missing.
         """
-        state, name = self.state, f"log of {self.what}"
-        self._rows = LastWriterWins(self.merge_bytes, state.upto, self.key_groups, name)
-        self._opening = opening
-        trimmed = []
+        state, trimmed = self.state, []
         groups = _groups(state.log, min(_GROUP_BYTES, self.read_ahead_bytes // 2))
-        ranges_of_groups = [
-            [log_range for log_range in group if concerns(log_range, self.key_groups)]
-            for group in groups
-        ]
-        for group, ranges, ahead in zip(
-            groups, ranges_of_groups, [*ranges_of_groups[1:], []], strict=False
-        ):
-            read = dict(zip(ranges, await self.log.read(ranges, ahead), strict=True))
+        for group, next_group in pairwise([*groups, []]):
+            ranges = list(filter(self._concerns, group))
+            ahead = list(filter(self._concerns, next_group))
+            blocks_of = dict(zip(ranges, await self.log.read(ranges, ahead), strict=True))
             for log_range in group:
-                if log_range not in read:
+                blocks = blocks_of.get(log_range)
+                if blocks is None:
                     self._skip(log_range)
-                    continue
-                await self._merge(read[log_range])
-                blocks = [logged.block for logged in read[log_range]]
-                trimmed.append(_trim(log_range, blocks, state.seqno))
+                else:
+                    await self._merge(blocks)
+                    trimmed.append(_trim(log_range, blocks, state.seqno))
         await self._merge(inline)
         await self._prepare()
         await self._load()
         self._rows.check_end(state.seqno)
         return tuple(trimmed)
+
+    def _concerns(self, changes: LogRange | Block) -> bool:
+        return concerns(changes, self.key_groups)
 
     def _skip(self, changes: LogRange | Block) -> None:
         """Pass over changes of other key groups, as far as they are part of the state."""
@@ -147,7 +147,7 @@ class LogReplay:
 
     async def _load(self) -> None:
         # Shielded: giving up the replay must not cancel an opening that others wait for.
-        base = await asyncio.shield(self._opening)
+        base = await asyncio.shield(self.opening)
         prepared, self._prepared = self._prepared, []
         if not prepared:
             return
@@ -187,13 +187,13 @@ def _groups(ranges: Iterable[LogRange], limit: int) -> list[list[LogRange]]:
     return groups
 
 
-def _trim(log_range: LogRange, blocks: Iterable[Block], upto: SeqNo) -> LogRange:
+def _trim(log_range: LogRange, blocks: Iterable[LoggedBlock], upto: SeqNo) -> LogRange:
     """The part of a range that a checkpoint up to `upto` covers.
 
     A segment can hold blocks flushed after the barrier; the new log goes on before them.
     """
-    covered = [block for block in blocks if block.end <= upto]
-    if not covered:
-        return log_range
-    length = sum(block.size for block in covered)
-    return msgspec.structs.replace(log_range, length=length, end=covered[-1].end)
+    length, end = 0, log_range.end
+    for logged in blocks:
+        if logged.block.end <= upto:
+            length, end = length + logged.block.size, logged.block.end
+    return msgspec.structs.replace(log_range, length=length, end=end) if length else log_range

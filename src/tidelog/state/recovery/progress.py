@@ -73,15 +73,15 @@ class RestoreProgress:
         tables: dict[str, int] = {}
         log: set[LogRange] = set()
         changes: dict[object, int] = {}
-        for layer in (layer for state in states for layer in state.layers):
-            table = layer.materialization
-            if table is not None:
-                tables[table.descriptor] = table.table_bytes
-            log.update(layer.log)
-            # Subtasks that inherit parts of one log share its changes.
-            descriptor = table.descriptor if table is not None else None
-            whose = descriptor, layer.upto, layer.seqno, layer.log, layer.inline
-            changes[whose] = layer.seqno - layer.upto
+        for state in states:
+            for layer in state.layers:
+                table = layer.materialization
+                if table is not None:
+                    tables[table.descriptor] = table.table_bytes
+                log.update(layer.log)
+                # Subtasks that inherit parts of one log share its changes.
+                shared = table, layer.upto, layer.seqno, layer.log, layer.inline
+                changes[shared] = layer.seqno - layer.upto
         size = sum(tables.values()) + sum(r.length for r in log)
         return cls(clock, clock.monotonic(), size, sum(changes.values()))
 

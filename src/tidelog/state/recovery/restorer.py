@@ -9,9 +9,9 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from tidelog.changelog.block import Block, SealedBlock
+from tidelog.changelog.block import SealedBlock
 from tidelog.changelog.reader import SegmentReader
 from tidelog.changelog.segment import LogRange
 from tidelog.checkpoint.manifest import Descriptor, InheritedState, SubtaskState, TableObject
@@ -89,7 +89,7 @@ async def restore_subtasks(
                 outcome.table.close()
         raise
     finally:
-        await together([log.close(), *(restorer.close() for restorer in restorers.values())])
+        await together([log.close(), *map(Restorer.close, restorers.values())])
     for staging in restorers:
         await effects.offload.run(shutil.rmtree, staging, True)
     return dict(zip(restoring, restored, strict=True))
@@ -132,9 +132,7 @@ class Restorer:
             log = _shared_log(self.store, self.effects, self.progress, self.config)
             _expect(log, state)
         name = f"inline log of {what}"
-        layers = [
-            (layer, [log.inline(data, name) for data in layer.inline]) for layer in state.layers
-        ]
+        layers = [_Layer(layer, log.inline(layer.inline, name)) for layer in state.layers]
         # The log is fetched and merged while the table's files arrive.
         opening = asyncio.ensure_future(
             open_base_table(state, self._files, self.factory, directory, what)
@@ -150,10 +148,7 @@ class Restorer:
             if self.log is None:
                 await log.close()
             await self.effects.offload.run(shutil.rmtree, merged, True)
-        inline = tuple(
-            _sealed(logged.block, data)
-            for logged, data in zip(layers[-1][1], state.inline, strict=True)
-        )
+        inline = tuple(map(_sealed, layers[-1].inline, state.inline))
         return RestoredSubtask(
             base.table, state.seqno, ranges, inline, base.files_by_name, base.descriptors
         )
@@ -161,7 +156,7 @@ class Restorer:
     async def _replay(
         self,
         log: SharedLog,
-        layers: "Sequence[_Layer]",
+        layers: Sequence["_Layer"],
         opening: "asyncio.Future[BaseTable]",
         directory: Path,
         what: str,
@@ -170,24 +165,24 @@ class Restorer:
         ranges: list[tuple[LogRange, ...]] = []
         turn = asyncio.Lock()
         for wave in _waves(layers):
-            limit = self.config.replay_bytes // len(wave)
-            replays = [
-                LogReplay(
+            replays = []
+            for number, layer in enumerate(wave, start=len(ranges)):
+                replay = LogReplay(
                     log,
                     self.effects.offload,
                     self.progress,
                     self.factory,
-                    layer,
+                    layer.state,
+                    opening,
                     what,
                     directory / str(number),
                     # As much again is left for what is decoded.
-                    self.config.read_ahead_bytes // (2 * len(wave)),
-                    limit,
-                    None if layer is layers[-1][0] else _key_groups(layer),
-                    turn,
-                ).run(inline, opening)
-                for number, (layer, inline) in enumerate(wave, start=len(ranges))
-            ]
+                    read_ahead_bytes=self.config.read_ahead_bytes // (2 * len(wave)),
+                    merge_bytes=self.config.replay_bytes // len(wave),
+                    key_groups=None if layer is layers[-1] else _key_groups(layer.state),
+                    turn=turn,
+                )
+                replays.append(replay.run(layer.inline))
             ranges += await together(replays)
         return ranges[-1]
 
@@ -212,8 +207,10 @@ def _key_groups(layer: InheritedState) -> range:
     return range(layer.first_key_group, layer.last_key_group + 1)
 
 
-_Layer = tuple[InheritedState, list[LoggedBlock]]
-"""A part of the state and its inline blocks, opened."""
+class _Layer(NamedTuple):
+    state: InheritedState
+    inline: Sequence[LoggedBlock]
+    """The blocks of it that lie in the manifest, opened."""
 
 
 def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
@@ -223,7 +220,7 @@ def _waves(layers: Sequence[_Layer]) -> list[list[_Layer]]:
     """
     waves: list[list[_Layer]] = []
     for layer in layers:
-        if not waves or any(_overlap(layer[0], other) for other, _ in waves[-1]):
+        if not waves or any(_overlap(layer.state, other.state) for other in waves[-1]):
             waves.append([])
         waves[-1].append(layer)
     return waves
@@ -243,7 +240,8 @@ async def _give_up(opening: "asyncio.Task[BaseTable]", replaying: "asyncio.Task[
         opening.result().table.close()
 
 
-def _sealed(block: Block, data: bytes) -> SealedBlock:
+def _sealed(logged: LoggedBlock, data: bytes) -> SealedBlock:
+    block = logged.block
     return SealedBlock(
         kind=block.kind,
         first=block.first,

@@ -7,7 +7,7 @@ that one reader gives up goes on for the others, until `close`.
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.changelog.block import Block, open_block
@@ -71,13 +71,15 @@ class SharedLog:
         """Somebody will replay these, which lie in the manifest."""
         self._inline_readers.update(blocks)
 
-    def inline(self, data: bytes, name: str) -> LoggedBlock:
-        """The block of a manifest, opened for all who replay it; raises as `open_block`."""
-        block = self._inline.get(data)
-        if block is None:
-            readers = max(1, self._inline_readers[data])
-            block = self._inline[data] = LoggedBlock(open_block(data, 0, name), readers, self)
-        return block
+    def inline(self, blocks: Iterable[bytes], name: str) -> list[LoggedBlock]:
+        """Blocks of a manifest, opened for all who replay them; raises as `open_block`."""
+        opened_blocks = []
+        for data in blocks:
+            if data not in self._inline:
+                readers = max(1, self._inline_readers[data])
+                self._inline[data] = LoggedBlock(open_block(data, 0, name), readers, self)
+            opened_blocks.append(self._inline[data])
+        return opened_blocks
 
     def expect(self, ranges: Iterable[LogRange]) -> None:
         """Somebody will read these."""
@@ -92,33 +94,33 @@ class SharedLog:
         """The blocks of each range; those of `ahead`, which the caller reads next, are fetched in
         the meantime. Raises what `SegmentReader.read_ranges` raises.
         """
-        for group in (ranges, ahead):
-            absent = [log_range for log_range in group if log_range not in self._entries]
-            if absent:
-                self._fetch(absent)
+        self._fetch(ranges)
+        self._fetch(ahead)
         entries = [self._entries[log_range] for log_range in ranges]
         for entry in entries:
             await self.tasks.wait(entry.fetching)
         for log_range, entry in zip(ranges, entries, strict=True):
-            self._taken(log_range, entry)
+            self._count_read(log_range, entry)
         return [entry.blocks for entry in entries]
 
     async def take(self, blocks: Sequence[LoggedBlock]) -> list[ChangeBatch]:
         """The changes of blocks, in one step for all; each block is decoded once for all its
         readers while there is room to keep what it gave. Raises CorruptObjectError.
         """
-        undecoded = [logged for logged in blocks if logged.decoding is None]
-        shared = [
-            logged
-            for logged in undecoded
-            if logged.readers > 1 and self.keep(logged.block.raw_bytes)
-        ]
+        decodings: dict[LoggedBlock, asyncio.Task[_Decoded]] = {}
+        shared, unshared = [], []
+        for logged in blocks:
+            if logged.decoding is not None:
+                decodings[logged] = logged.decoding
+            elif logged.readers > 1 and self.keep(logged.block.raw_bytes):
+                shared.append(logged)
+            else:
+                unshared.append(logged)
         if shared:
             decoding = self.tasks.start(self._decode(shared))
             for logged in shared:
-                logged.decoding = decoding
-        decodings = {logged: logged.decoding for logged in blocks if logged.decoding is not None}
-        changes = await self._decode([logged for logged in undecoded if logged not in decodings])
+                logged.decoding = decodings[logged] = decoding
+        changes = await self._decode(unshared)
         for logged, decoding in decodings.items():
             changes[logged] = (await self.tasks.wait(decoding))[logged]
         for logged in blocks:
@@ -148,30 +150,32 @@ class SharedLog:
         """Count `size` bytes as freed."""
         self._held_bytes -= size
 
-    def _fetch(self, absent: Sequence[LogRange]) -> None:
-        """Start to read missing ranges, and ranges of the same segments that others want."""
-        ranges = list(absent)
-        for log_range in ranges:
-            self._held_bytes += log_range.length
-        for segment in dict.fromkeys(log_range.segment for log_range in absent):
-            for other in self._in_segment[segment]:
-                new = other not in self._entries and other not in ranges
-                if new and self._readers[other] and self.keep(other.length):
-                    ranges.append(other)
+    def _fetch(self, ranges: Sequence[LogRange]) -> None:
+        """Start to read those of the ranges that are absent, and in the same segments those that
+        others want.
+        """
+        absent = [log_range for log_range in ranges if log_range not in self._entries]
+        if not absent:
+            return
         entries: dict[LogRange, _Entry] = {}
-        fetching = self.tasks.start(self._read(ranges, entries))
-        entries.update((log_range, _Entry(fetching)) for log_range in ranges)
-        self._entries.update(entries)
+        fetching = self.tasks.start(self._read(entries))
+        for log_range in absent:
+            self._held_bytes += log_range.length
+            entries[log_range] = self._entries[log_range] = _Entry(fetching)
+        for log_range in absent:
+            for other in self._in_segment[log_range.segment]:
+                if other not in self._entries and self._readers[other] and self.keep(other.length):
+                    entries[other] = self._entries[other] = _Entry(fetching)
 
-    async def _read(self, ranges: Sequence[LogRange], entries: dict[LogRange, _Entry]) -> None:
+    async def _read(self, entries: Mapping[LogRange, _Entry]) -> None:
         with self.progress.timings.fetch_log:
-            read = await self.reader.read_ranges(ranges)
-        self.progress.bytes += sum(log_range.length for log_range in ranges)
-        for log_range, blocks in zip(ranges, read, strict=True):
+            blocks_of_ranges = await self.reader.read_ranges(list(entries))
+        for (log_range, entry), blocks in zip(entries.items(), blocks_of_ranges, strict=True):
+            self.progress.bytes += log_range.length
             readers = max(1, self._readers[log_range])
-            entries[log_range].blocks = [LoggedBlock(block, readers, self) for block in blocks]
+            entry.blocks = [LoggedBlock(block, readers, self) for block in blocks]
 
-    def _taken(self, log_range: LogRange, entry: _Entry) -> None:
+    def _count_read(self, log_range: LogRange, entry: _Entry) -> None:
         """A reader got the range: it is dropped after its last reader, or when too much is held."""
         self._readers[log_range] -= 1
         if self._entries.get(log_range) is not entry:

@@ -7,7 +7,6 @@ same when their texts are equal.
 import datetime
 import decimal
 import re
-from functools import partial
 from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
@@ -44,10 +43,6 @@ _ALIASES: Final = {
 _MAX_SHOWN: Final = 200
 """Characters of a schema that an error shows."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_INNER_NAME: Final = re.compile(r"(?<=[<,])[^<>,:]+(?=:)")
-"""The name of a field of a struct, in a canonical text."""
-_COLUMN: Final = re.compile(r"\A(.*?) ((?:array|map|struct)<.*>|[^ ]*)\Z", re.DOTALL)
-"""A column's name, which has no quotes, and its type, in a canonical text."""
 _TOKEN = re.compile(r"\s*(`(?:[^`]|``)*`|[A-Za-z_][A-Za-z0-9_]*|\d+|[<>(),:])")
 
 
@@ -75,24 +70,6 @@ def parse_fields(text: str) -> tuple[Field, ...]:
     return fields
 
 
-def stored_fields(text: str) -> tuple[Field, ...]:
-    """The fields of a canonical text as any release has stored it; raises StateSchemaError.
-
-    Older ones put no name into quotes: those with `<`, `>`, `,` or `:` in them are not known then
-    for what they are.
-    """
-    try:
-        return parse_fields(text)
-    except StateSchemaError:
-        columns = map(partial(_COLUMN.sub, _with_quotes), text.split(", "))
-        return parse_fields(", ".join(columns))
-
-
-def renewed(text: str) -> str:
-    """The canonical text of this release for one of any; raises StateSchemaError."""
-    return text if text == UNTYPED else canonical_text(stored_fields(text))
-
-
 def canonical_text(fields: tuple[Field, ...]) -> str:
     """The text that stands for a schema wherever one is stored or compared."""
     return ", ".join(f"{canonical(field.name)} {field.type_name}" for field in fields)
@@ -106,11 +83,6 @@ def canonical(name: str) -> str:
 def quoted_column(field: Field) -> str:
     """A column, its name always in quotes."""
     return f"{_quoted_name(field.name)} {field.type_name}"
-
-
-def _with_quotes(column: re.Match[str]) -> str:
-    within = _INNER_NAME.sub(lambda name: canonical(name[0]), column[2])
-    return f"{_quoted_name(column[1])} {within}"
 
 
 def _quoted_name(name: str) -> str:

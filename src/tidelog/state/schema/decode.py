@@ -23,7 +23,7 @@ from tidelog.state.objects.classes import Builder
 from tidelog.state.objects.encoding import Shape, decode_records
 from tidelog.state.objects.values import object_parts
 from tidelog.state.registry import POSITIONS
-from tidelog.state.schema.ddl import UNTYPED, renewed
+from tidelog.state.schema.ddl import UNTYPED
 from tidelog.state.schema.schema import EXPIRY_BYTES, TupleCodec, expiry_of, parse_schema
 
 _NUMBER_BYTES: Final = 8
@@ -142,7 +142,7 @@ def _reader(info: StateInfo) -> _Kind | None:
     if info.kind == "timed-marks":
         return _Kind(_timed_key, lambda _: (None, None))
     try:
-        schemas = [parse_schema(renewed(text)) for text in info.schema if text != UNTYPED]
+        schemas = [parse_schema(text) for text in info.schema if text != UNTYPED]
     except StateSchemaError:
         return None
     reader = None

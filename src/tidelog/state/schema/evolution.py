@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tidelog.checkpoint.manifest import StateInfo
-from tidelog.errors import StateSchemaError
-from tidelog.state.schema.ddl import Field, split_parts, stored_fields
+from tidelog.state.schema.ddl import Field, parse_fields, split_parts
 
 _WIDER: Final = {
     "tinyint": {"smallint", "int", "bigint", "float", "double"},
@@ -21,10 +20,6 @@ _WIDER: Final = {
 }
 _SAME_BYTES: Final = {"tinyint", "smallint", "int", "bigint"}, {"float", "double"}
 """Types that store equal values as equal bytes: a key that is one of these is found again."""
-IN_SLICES: Final = "in slices"
-"""Ends the schema of windows that share slices."""
-IN_BATCHES: Final = "in batches"
-"""Ends the schema of records of which some are in rows of many: older builds look for none."""
 _NAMED: Final = re.compile(r"(`(?:[^`]|``)*`|[^:<`]+):(.*)", re.DOTALL)
 """A field of a struct, in a canonical text."""
 _OPENER: Final = re.compile("[<(]")
@@ -36,10 +31,6 @@ def objection(before: StateInfo, after: StateInfo) -> str | None:
     """Why values stored as one definition cannot be read as the other; None when they can."""
     if before.kind != after.kind:
         return f"the kind was {before.kind} and is {after.kind}"
-    if after.schema == (*before.schema, IN_SLICES):
-        return "an earlier build kept each record once per window, and this one once per slice"
-    if after.schema == (*before.schema, IN_BATCHES):
-        return None
     if before.ttl_ms is None and after.ttl_ms is not None:
         return "it has a TTL now, and its values were stored without the time when they expire"
     if before.ttl_ms is not None and after.ttl_ms is None:
@@ -50,18 +41,15 @@ def objection(before: StateInfo, after: StateInfo) -> str | None:
 def _schema_objection(before: StateInfo, after: StateInfo) -> str | None:
     if before.schema == after.schema:
         return None
-    try:
-        if before.kind in DECLARED and len(before.schema) == len(after.schema):
-            return _parsed_objection(before.schema, after.schema)
-    except StateSchemaError:
-        pass  # older releases put no name into quotes
+    if before.kind in DECLARED and len(before.schema) == len(after.schema):
+        return _parsed_objection(before.schema, after.schema)
     return f"({'; '.join(before.schema)}) became ({'; '.join(after.schema)})"
 
 
 def _parsed_objection(before: Sequence[str], after: Sequence[str]) -> str | None:
     """What changed incompatibly between schemas: texts of a map's keys, if any, then of values."""
-    *old_keys, old = map(stored_fields, before)
-    *new_keys, new = map(stored_fields, after)
+    *old_keys, old = map(parse_fields, before)
+    *new_keys, new = map(parse_fields, after)
     for old_key, new_key in zip(old_keys, new_keys, strict=True):
         if len(old_key) != len(new_key):
             return "the map's keys have another number of fields"

@@ -33,8 +33,6 @@ _NAMES: Final[dict[Any, str]] = {
 }
 _SEQUENCES: Final = (list, tuple, set, frozenset)
 _WAY_BACK: Final = "let it be of the stored type again"
-_OF_MSGPACK: Final = frozenset({*_NAMES.values(), "list", "dict", "time"})
-"""What older releases called values: by what msgpack alone makes of them, a list of a tuple."""
 
 
 def text_of(kind: Type) -> str:
@@ -59,18 +57,11 @@ def parse_type(text: str) -> Type:
     return (head, *(parse_type(part.strip()) for part in parts if part not in ("", "()")))
 
 
-def fits(
-    kind: Type, known_kind: Type, *, numbers_alike: bool, by_older_release: bool = False
-) -> bool:
-    """Whether data of one type goes where data of the other is.
-
-    An older release may have stored as a value of msgpack what is called by its own name now.
-    """
+def fits(kind: Type, known_kind: Type, *, numbers_alike: bool) -> bool:
+    """Whether data of one type goes where data of the other is."""
     if kind == known_kind or "None" in (kind, known_kind):
         return True
     (head, *parts), (known_head, *known_parts) = _head_and_parts(kind), _head_and_parts(known_kind)
-    if by_older_release and head not in _OF_MSGPACK and known_head in _OF_MSGPACK:
-        return True
     if isinstance(kind, str) and isinstance(known_kind, str):
         return numbers_alike and {kind, known_kind} <= _NUMBERS
     if head != known_head:
@@ -80,7 +71,7 @@ def fits(
     if known_parts[1:] == ["..."]:
         known_parts = known_parts[:1] * len(parts)
     return len(parts) == len(known_parts) and all(
-        fits(part, other, numbers_alike=numbers_alike, by_older_release=by_older_release)
+        fits(part, other, numbers_alike=numbers_alike)
         for part, other in zip(parts, known_parts, strict=True)
     )
 
@@ -170,7 +161,7 @@ class KnownTypes(msgspec.Struct):
     what: str
     """Whose: `keys of operator 'count'`."""
     stored_types: frozenset[Type] = frozenset()
-    """Types in the checkpoint; empty when it had no data, or is older than stored types."""
+    """Types in the checkpoint; empty when it had no data."""
     declared: DeclaredType | None = None
     numbers_alike: bool = False
     """For values: a sum may become a float."""
@@ -205,18 +196,13 @@ class KnownTypes(msgspec.Struct):
 
     def allows(self, kind: Type) -> bool:
         """Whether data of this type may be stored."""
-        older = self.numbers_alike and self.declared is None
-        return not self._allowed or self._fit(kind, by_older_release=older)
+        return not self._allowed or self._fit(kind)
 
     @property
     def migrates(self) -> bool:
-        """Something stored is, or may be, of a type that is to be changed."""
-        if self.declared is None or self.declared.migrate is None:
-            return False
-        if not self.stored_types or self.undeclared_types():
-            return True
-        # A checkpoint of a release that did not look into dicts: their rows tell.
-        return "dict" in self.stored_types and "dict" not in self.declared.types
+        """Something stored is of a type that is to be changed."""
+        migrated = self.declared is not None and self.declared.migrate is not None
+        return migrated and bool(self.undeclared_types())
 
     def undeclared_types(self) -> frozenset[Type]:
         """Stored types that the declared ones do not allow."""
@@ -243,11 +229,9 @@ class KnownTypes(msgspec.Struct):
     def _allowed(self) -> frozenset[Type]:
         return self.stored_types if self.declared is None else self.declared.types
 
-    def _fit(self, kind: Type, *, by_older_release: bool = False) -> bool:
-        alike = self.numbers_alike
+    def _fit(self, kind: Type) -> bool:
         return any(
-            fits(kind, allowed, numbers_alike=alike, by_older_release=by_older_release)
-            for allowed in self._allowed
+            fits(kind, allowed, numbers_alike=self.numbers_alike) for allowed in self._allowed
         )
 
     def _refusal(self, kind: Type) -> StateSchemaError:

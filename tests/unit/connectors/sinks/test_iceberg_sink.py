@@ -142,7 +142,7 @@ def test_a_renamed_sink_commits_once_what_was_written_under_its_old_name(lake: L
     writer = sink(lake).open(context())
     first, second = pre_committed(writer), pre_committed(writer, 2, (3,))
     writer.commit(first)
-    renamed = replace(context(generation=2), name="other", retained=(first, second))
+    renamed = replace(context(generation=2), name="other", retained_transactions=(first, second))
     for _ in range(2):
         sink(lake).open(renamed).recover([first, second])
     assert (shown(lake), lake.announced(TABLE)) == ([1, 2, 3], [])

@@ -5,9 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.iceberg import Lake
 from tests.support.pipelines import config, effects
-from tests.support.postgres import query
 from tests.unit.connectors.sinks.job import copying
 from tests.unit.connectors.sinks.outputs import KINDS, Output, output
 from tests.unit.connectors.sinks.test_held_starts import NUMBERS, Process, killed_behind
@@ -103,25 +101,3 @@ def test_of_two_stores_with_the_same_generation_the_first_one_writes(
     opened("c", 5)
     with pytest.raises(FencedError, match=r"start 4-a.*found start 5-c"):
         opened("a")
-
-
-@pytest.mark.parametrize("kind", ["postgres", "iceberg"])
-def test_an_output_of_an_older_release_is_taken_over(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
-    """Which recorded the generation of the start that writes, and no more."""
-    out = output(kind, request)
-    opened_by(out, 4, "a")
-    if kind == "postgres":
-        conninfo = request.getfixturevalue("conninfo")
-        query(conninfo, "ALTER TABLE _tidelog_writers DROP COLUMN attempt")
-    else:
-        table = Lake(request.getfixturevalue("tmp_path")).table("lake.numbers_0")
-        attempt = "tidelog.numbers/sink.attempt"
-        assert attempt in table.properties
-        table.transaction().remove_properties(attempt).commit_transaction()
-    with pytest.raises(FencedError, match=r"start 3-b .*found start 4, of"):
-        opened_by(out, 3, "b")
-    opened_by(out, 4, "b")
-    with pytest.raises(FencedError, match=r"start 4-a .*found start 4-b"):
-        opened_by(out, 4, "a")

@@ -177,7 +177,7 @@ class PartitionReader(SplitReader):
         return max(0, self.newest - self.position)
 
     @property
-    def behind(self) -> bool:  # type: ignore[override]  # computed here
+    def has_lag(self) -> bool:  # type: ignore[override]  # computed here
         return not self.at_newest
 
     @property
@@ -205,7 +205,7 @@ class PartitionReader(SplitReader):
         self._note_end()
         return None if self.at_end and not records else records
 
-    def notify(self, listener: Callable[[], None]) -> None:
+    def set_listener(self, listener: Callable[[], None]) -> None:
         self._listener = listener
 
     def close(self) -> None:

@@ -197,7 +197,7 @@ class KafkaStagingWriter(_OutboxWriter):
             elif not self._topics.was_moved(staged):
                 self._mover(self._context.subtask).move(staged)  # raises what is to be done
         numbers = {staged.partition for staged in pending}
-        answered = set(filter(self._context.answers_for, range(self._partitions)))
+        answered = set(filter(self._context.recovers_for, range(self._partitions)))
         for partition in sorted(numbers | answered):
             # What is staged after this was staged by a successor.
             end = self._topics.end(self._topics.staging, partition)
@@ -244,7 +244,10 @@ class KafkaStagingWriter(_OutboxWriter):
         staged = self._decoded(transaction)
         mover = self._mover(staged.partition)
         mover.move(staged)
-        if self._context.retained is not None and staged.partition == self._context.subtask:
+        if (
+            self._context.retained_transactions is not None
+            and staged.partition == self._context.subtask
+        ):
             mover.cut(staged.end, self._referenced)
 
     def close(self) -> None:
@@ -269,16 +272,16 @@ class KafkaStagingWriter(_OutboxWriter):
 
     def _check_complete(self, partition: int) -> None:
         """Whether the topics have what was moved: a copy of an earlier day lacks some of it."""
-        if self._context.retained is not None:
+        if self._context.retained_transactions is not None:
             mover, absent = self._mover(partition), list[TransactionId]()
-            for token, checkpoint in self._context.settled.items():
+            for token, checkpoint in self._context.committed_transactions.items():
                 for staged in own_ranges(self._topics.staging, partition, [token]):
                     if mover.lacks(staged):
                         absent.append(staged.id(self._context.name, checkpoint))
             tokens.check_there(absent)
 
     def _remove_left_over(self, partition: int, end: int, transactions: Sequence[bytes]) -> None:
-        retained = self._context.retained
+        retained = self._context.retained_transactions
         if retained is None:
             return
         ranges = own_ranges(self._topics.staging, partition, (*retained, *transactions))

@@ -141,7 +141,6 @@ _BLOCK_KINDS: Final = {
     int(BlockKind.METADATA): "metadata",
     int(BlockKind.SPARK_CHANGELOG): "spark-changelog",
     int(BlockKind.IN_FLIGHT): "in-flight",
-    int(BlockKind.IN_FLIGHT_RECORDS): "in-flight",
 }
 
 _Reader = Callable[[ObjectStore, str, int], Coroutine[Any, Any, list[Row]]]
