@@ -60,9 +60,9 @@ NESTED = {
     "checkpoint": 11,
     "cli": 9,
     "library": 1,
-    "runtime": 34,
+    "runtime": 33,
     "spark": 20,
-    "state": 4,
+    "state": 1,
     "ui": 10,
 }
 """Comprehensions with two `for`, or within another one, by package. They only ever fall."""

@@ -74,10 +74,8 @@ class IcebergWriter(SinkWriter):
             staged = table.directory.decode(transaction)
             table.check_files(staged)
             self._commits.commit(table, staged)
-        recovers_for, settled = (
-            self._context.recovers_for,
-            ids(self._context.committed_transactions),
-        )
+        recovers_for = self._context.recovers_for
+        settled = ids(self._context.committed_transactions)
         expected = {tx for tx in settled if tx.sink == table.sink and recovers_for(tx.subtask)}
         if expected:
             table.check_complete(expected)
