@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,7 +77,7 @@ class ParquetSource(InputFiles):
         """Complete files and ranges of large ones; raises ConfigError, StorageError, and
         CorruptObjectError for a file that is not complete and not followed.
         """
-        return [split for name in super().discover() for split in self._splits(name)]
+        return [*chain(*map(self._splits, super().discover()))]
 
     def open(self, split: str, position: Any) -> "ParquetReader":
         """Raises ObjectNotFoundError, StorageError and CorruptObjectError; ConfigError for a file

@@ -112,8 +112,9 @@ class FilesWriter(SinkWriter):
         context = self._context
         if context.retained_transactions is not None:
             self._marks.check_complete()
-            named = those_of(list[Part], (*context.retained_transactions, *transactions))
-            parts = [part for transaction in named for part in transaction]
+            parts: list[Part] = []
+            for named in those_of(list[Part], (*context.retained_transactions, *transactions)):
+                parts += named
             for part in begun(self._directory, parts, context.may_abort):
                 publish(self._directory, part, verify=True)
             remove_pending(self._directory, context.may_abort, {part.pending for part in parts})

@@ -206,8 +206,10 @@ def mark_of(beginning: bytes, before: bytes = b"") -> list[int]:
     """Length and CRC32C of the first bytes of a text, and of those before a position in it. The
     position has them, so that a restart tells a text that was written anew from one that has grown.
     """
-    pieces = (beginning[:MARKED_BYTES], before[-MARKED_BYTES:])
-    return [part for text in pieces for part in (len(text), int(google_crc32c.value(text)))]
+    mark: list[int] = []
+    for text in (beginning[:MARKED_BYTES], before[-MARKED_BYTES:]):
+        mark += len(text), int(google_crc32c.value(text))
+    return mark
 
 
 def is_marked(beginning: bytes, before: bytes, mark: Sequence[int]) -> bool:

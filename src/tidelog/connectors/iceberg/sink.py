@@ -74,8 +74,10 @@ class IcebergWriter(SinkWriter):
             staged = table.directory.decode(transaction)
             table.check_files(staged)
             self._commits.commit(table, staged)
-        settled = {tx for tx in ids(self._context.committed_transactions) if tx.sink == table.sink}
-        if expected := {tx for tx in settled if self._context.recovers_for(tx.subtask)}:
+        recovers_for = self._context.recovers_for
+        settled = ids(self._context.committed_transactions)
+        expected = {tx for tx in settled if tx.sink == table.sink and recovers_for(tx.subtask)}
+        if expected:
             table.check_complete(expected)
         if self._context.retained_transactions is not None:
             table.remove_left_over(

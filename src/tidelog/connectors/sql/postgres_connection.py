@@ -250,10 +250,10 @@ def _translated(error: Any, where: str, actions: Mapping[str, str], driver: Any)
         return AccessDeniedError(where, found=message, action=actions[_NO_RIGHT])
     if not state:
         # The driver itself: it could not turn a value into one of PostgreSQL's, or had no answer.
-        of_value = isinstance(error, driver.DataError | driver.ProgrammingError)
-        state = (
-            _NO_VALUE if of_value else "08" if isinstance(error, driver.OperationalError) else ""
-        )
+        if isinstance(error, driver.DataError | driver.ProgrammingError):
+            state = _NO_VALUE
+        elif isinstance(error, driver.OperationalError):
+            state = "08"
     for prefix, (kind, action) in _KINDS.items():
         if state.startswith(prefix):
             return kind(where, found=message, action=actions.get(prefix, action))

@@ -212,10 +212,12 @@ class _RowChanges:
     def apply(self, connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]) -> None:
         for removes, run in groupby(rows, self._removes):
             if removes:
-                keys = ([row[index] for index in self._key] for row in run)
-                connection.executemany(self._delete, keys)
+                connection.executemany(self._delete, map(self._key_values, run))
             else:
                 connection.executemany(self._upsert, run)
+
+    def _key_values(self, row: tuple[Any, ...]) -> list[Any]:
+        return [row[index] for index in self._key]
 
     def _removes(self, row: tuple[Any, ...]) -> bool:
         return bool(self._values) and all(row[index] is None for index in self._values)
@@ -357,11 +359,13 @@ def _unique_columns(connection: sqlite3.Connection, table: str) -> list[list[str
     primary = "SELECT name FROM pragma_table_info(?) WHERE pk > 0"
     indexes = 'SELECT name FROM pragma_index_list(?) WHERE "unique" AND NOT partial'
     columns = "SELECT name FROM pragma_index_info(?)"  # an expression has none
-    searches = [
-        (primary, table),
-        *((columns, *row) for row in connection.execute(indexes, (table,))),
-    ]
-    return [[name for (name,) in connection.execute(sql, (of,))] for sql, of in searches]
+    searches = [(primary, table)]
+    for (index,) in connection.execute(indexes, (table,)):
+        searches.append((columns, index))
+    keys: list[list[str]] = []
+    for sql, of in searches:
+        keys.append([name for (name,) in connection.execute(sql, (of,))])
+    return keys
 
 
 _RELAX: Final = "relax the constraint or remove the rows in its way; the new ones wait in staging"

@@ -18,6 +18,7 @@ from tidelog.connectors.kafka.writing.producing import Outbox
 from tidelog.connectors.kafka.writing.staging import StagedRange, StagingStart, own_ranges, wrapped
 from tidelog.connectors.kafka.writing.staging_topics import StagingTopics
 from tidelog.connectors.kafka.writing.topics import Targets
+from tidelog.connectors.transactions import TransactionId
 from tidelog.errors import require
 from tidelog.ids import CheckpointId
 from tidelog.runtime.sink import Sink, SinkContext, SinkWriter
@@ -272,13 +273,12 @@ class KafkaStagingWriter(_OutboxWriter):
     def _check_complete(self, partition: int) -> None:
         """Whether the topics have what was moved: a copy of an earlier day lacks some of it."""
         if self._context.retained_transactions is not None:
-            sink, lacks = self._context.name, self._mover(partition).lacks
-            tokens.check_there(
-                staged.id(sink, checkpoint)
-                for token, checkpoint in self._context.committed_transactions.items()
-                for staged in own_ranges(self._topics.staging, partition, [token])
-                if lacks(staged)
-            )
+            mover, absent = self._mover(partition), list[TransactionId]()
+            for token, checkpoint in self._context.committed_transactions.items():
+                for staged in own_ranges(self._topics.staging, partition, [token]):
+                    if mover.lacks(staged):
+                        absent.append(staged.id(self._context.name, checkpoint))
+            tokens.check_there(absent)
 
     def _remove_left_over(self, partition: int, end: int, transactions: Sequence[bytes]) -> None:
         retained = self._context.retained_transactions
