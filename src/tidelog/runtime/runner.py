@@ -117,13 +117,12 @@ class JobRunner:
         if (directory := local_directory(store.url)) is not None:
             job.check_unread(f"store {store.url}", directory / object_names.checkpoint(Slot(0)))
         if self.config.workers > 1 and workers is None:
-            own_loop = any(node.caller for node in job.nodes)
             raise ConfigError(
                 "option workers",
                 expected="1: what a program runs itself is in its own process",
                 found=str(self.config.workers),
                 action="leave it out; several such programs share their state by open_partitions"
-                if own_loop
+                if job.has("caller")
                 else "leave it out, or let the command run the job, `tidelog run FILE.py:FUNCTION "
                 f"--workers {self.config.workers}`, where the function returns it",
             )
@@ -233,7 +232,7 @@ class JobRunner:
                 found="one that has not started, or has ended",
                 action="ask again when it is running",
             )
-        if drain and not any(node.source for node in self.job.nodes):
+        if drain and not self.job.has("source"):
             raise SavepointFailedError(
                 f"savepoint of job {self.job.name!r} with --drain",
                 expected="a job with sources, whose data can be taken as ended",

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import msgspec
 
@@ -57,13 +58,13 @@ from tidelog.state.meaning import stored_meaning
 from tidelog.state.operator_state import union_in_part
 
 
-def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, list[SubtaskId]]:
+def predecessors(vertices: Iterable[Vertex]) -> dict[SubtaskId, tuple[SubtaskId, ...]]:
     """Every subtask of the job with those that send to it directly."""
-    return {
-        subtask: [sender for upstream, _ in vertex.inputs for sender in upstream.subtasks]
-        for vertex in vertices
-        for subtask in vertex.subtasks
-    }
+    senders: dict[SubtaskId, tuple[SubtaskId, ...]] = {}
+    for vertex in vertices:
+        before = chain.from_iterable(upstream.subtasks for upstream in vertex.upstreams)
+        senders |= dict.fromkeys(vertex.subtasks, tuple(before))
+    return senders
 
 
 logger = logging.getLogger(__name__)

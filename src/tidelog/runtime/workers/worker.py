@@ -144,12 +144,10 @@ class Worker:
         self._parent.send(m.SubtasksRestored())
         await self._next(m.Build)
         await subtasks.build(self)
-        vertices = [vertex.id for vertex in start.plan.vertices]
+        declared = {vertex.id: self._declared(vertex.id) for vertex in start.plan.vertices}
         resumed_sources = {source for source, splits in subtasks.splits.items() if splits.resumes}
         self._parent.send(m.Alive(self._status()))  # what was restored, before the job says it runs
-        self._parent.send(
-            m.Built({vertex: self._declared(vertex) for vertex in vertices}, resumed_sources)
-        )
+        self._parent.send(m.Built(declared, resumed_sources))
         for source in (await self._next(m.Run)).resumed_sources & subtasks.splits.keys():
             subtasks.splits[source].resumes = True
         for splits in subtasks.splits.values():
