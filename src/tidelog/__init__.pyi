@@ -4,6 +4,7 @@ from .changelog.upload_config import UploadConfig as UploadConfig
 from .checkpoint.config import CheckpointConfig as CheckpointConfig
 from .checkpoint.manifest import Checkpoint as Checkpoint
 from .checkpoint.manifest import Savepoint as Savepoint
+from .connectors.files.csv_records import CsvSource as CsvSource
 from .connectors.files.lines import JsonLinesSource as JsonLinesSource
 from .connectors.files.lines import TextFileSource as TextFileSource
 from .connectors.files.parquet import ParquetSource as ParquetSource
