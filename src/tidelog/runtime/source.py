@@ -70,6 +70,8 @@ class Source(ABC):
 
     skipped: int = 0
     """Records that could not be read and were left out, as the user wished, in this process."""
+    has_end: bool = False
+    """All splits have an end that comes by itself: a table that is read from it can be awaited."""
     position_format: int = 1
     """Format of its positions: raise it when releases of the source before this one cannot read
     them. A start that would go back to one of those is refused before it changes anything."""

@@ -174,6 +174,9 @@ class RemoteTask:
     def trigger(self, barrier: Barrier) -> None:
         self._call("trigger", barrier)
 
+    def begin(self) -> None:
+        self._call("begin")
+
     def drain(self) -> None:
         self._call("drain")
 
