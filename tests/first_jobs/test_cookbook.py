@@ -1,0 +1,128 @@
+"""The recipes of the cookbook do what they promise."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.first_jobs.programs import add_rows, rows_of, run
+from tests.support.documentation import BLOCKS
+from tidelog import FileSink, Job, JobRunner, JsonLinesSource, open_store
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs read and write below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def module_of(block: str) -> Any:
+    """A printed program, as a module of the working directory."""
+    name = block.replace(" ", "_")
+    Path(f"{name}.py").write_text(BLOCKS[block])
+    return import_module(name)
+
+
+def orders(count: int, amount: int = 1) -> list[dict[str, Any]]:
+    return [{"country": ("nl", "de")[n % 2], "amount": amount} for n in range(count)]
+
+
+def test_the_test_of_a_job_passes(tmp_path: Path) -> None:
+    (tmp_path / "test_revenue.py").write_text(BLOCKS["cookbook 0"])
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_revenue.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout
+
+
+def nightly(here: Path, expected: dict[str, int]) -> None:
+    """Run the job until its table has these rows, and stop it with a savepoint."""
+    options = ("--input", "orders", "--output", "revenue.db", "--store", "store")
+    tidelog = [sys.executable, "-m", "tidelog"]
+    running = subprocess.Popen([*tidelog, "run", "nightly.py:job", *options])
+    found: dict[str, int] = {}
+    while found != expected:
+        assert running.poll() is None, "the job has ended"
+        time.sleep(0.1)
+        if (here / "revenue.db").exists():
+            with closing(sqlite3.connect(here / "revenue.db")) as database:
+                rows = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'revenue'")
+                if rows.fetchone():
+                    found = dict(database.execute("SELECT country, revenue FROM revenue"))
+    subprocess.run([*tidelog, "stop", "store"], check=True, capture_output=True)
+    assert running.wait(60) == 0
+
+
+def test_a_nightly_job_adds_what_is_new(here: Path) -> None:
+    (here / "nightly.py").write_text(BLOCKS["cookbook 1"])
+    add_rows(here / "orders" / "monday.jsonl", orders(10))
+    nightly(here, {"nl": 5, "de": 5})
+    add_rows(here / "orders" / "monday.jsonl", orders(2, amount=10))
+    add_rows(here / "orders" / "tuesday.jsonl", orders(4))
+    nightly(here, {"nl": 17, "de": 17})
+
+
+def test_two_jobs_in_a_row_count_each_valid_order_once(here: Path) -> None:
+    rows = [*orders(1000), *({"country": "nl"} for _ in range(7))]
+    add_rows(here / "orders" / "all.jsonl", rows)
+    jobs = module_of("cookbook 2")
+
+    async def both() -> None:
+        runners = [
+            JobRunner(getattr(jobs, name), open_store(str(here / f"{name}-store")))
+            for name in ("clean", "count")
+        ]
+        (here / "clean").mkdir()
+        running = [asyncio.create_task(runner.run()) for runner in runners]
+        while newest(here) != {"nl": 500, "de": 500}:
+            for task in running:
+                assert not task.done(), task.result()
+            await asyncio.sleep(0.05)
+        for runner in runners:
+            await runner.stop()
+        await asyncio.gather(*running)
+
+    asyncio.run(asyncio.wait_for(both(), 120))
+
+
+def newest(here: Path) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for row in rows_of(here / "counts") if (here / "counts").exists() else ():
+        counts[row["country"]] = max(counts.get(row["country"], 0), row["orders"])
+    return counts
+
+
+def test_a_field_of_a_stored_value_is_renamed(here: Path) -> None:
+    def earlier() -> Job:
+        job = Job("totals")
+        by_country = job.source(JsonLinesSource("orders/", follow=True)).key_by(
+            lambda order: order.country
+        )
+        totals = by_country.aggregate(
+            lambda order: (1, order.amount),
+            lambda a, b: (a[0] + b[0], a[1] + b[1]),
+            emit_updates=True,
+        )
+        totals.sink(FileSink("earlier/", fields=("country", "total")))
+        return job
+
+    add_rows(here / "orders" / "all.jsonl", orders(10))
+    run(earlier(), here / "store", until=lambda: sum(r["total"][0] == 5 for r in found(here)) == 2)
+    add_rows(here / "orders" / "all.jsonl", orders(4, amount=10))
+    job = module_of("cookbook 3").job
+    result = run(job, here / "store", allow_non_restored_state=("sink",))
+    assert result.restored_checkpoint is not None
+    totals = {row.pop("country"): row for row in rows_of(here / "totals")}
+    assert totals == {name: {"orders": 7, "revenue": 25} for name in ("nl", "de")}
+
+
+def found(here: Path) -> list[dict[str, Any]]:
+    return rows_of(here / "earlier") if (here / "earlier").exists() else []
