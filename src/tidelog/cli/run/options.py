@@ -97,7 +97,6 @@ class StartOptions:
         "--restore-checkpoint",
         metavar="N",
         type=click.IntRange(min=0),
-        metavar="N",
         help="Resume from this checkpoint, once, and not from the newest; output committed since "
         "then comes again.",
     )
